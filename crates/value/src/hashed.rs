@@ -1,0 +1,764 @@
+//! Maps and sets: trees ordered by the Value ID of the key or element.
+//!
+//! Up to fifteen entries are one leaf, in order. More are a tree that branches on the first hex
+//! digit in which the keys differ. The shape depends on the set of keys alone, never on the order
+//! in which they came or went, so a map that lost an entry equals one that never had it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cell::{CellSource, Child, LoadError, Loader, Memo, Node};
+use crate::encode::{CellRef, node_id, write_child, write_count};
+use crate::id::ValueId;
+use crate::limits::HASH_LEAF_MAX;
+use crate::value::Value;
+
+/// What a tree needs of the nodes below it.
+const EXPECTED: &str = "a node of the same kind whose keys belong below its parent";
+
+/// What a leaf holds.
+pub(crate) trait Entry: Clone {
+    const TAG: u8;
+
+    /// Orders the entries.
+    fn hash(&self) -> &ValueId;
+
+    fn write(&self, out: &mut Vec<u8>);
+
+    fn visit(&self, visit: &mut dyn FnMut(CellRef<'_>));
+
+    fn load_all(&self, loader: &mut Loader<'_>) -> Result<Self, LoadError>;
+
+    fn of_value(value: &Value) -> Option<&Arc<HashNode<Self>>>;
+}
+
+#[derive(Clone)]
+pub(crate) struct MapEntry {
+    pub(crate) hash: ValueId,
+    pub(crate) key: Value,
+    pub(crate) value: Value,
+}
+
+impl MapEntry {
+    pub(crate) fn new(key: Value, value: Value) -> Self {
+        MapEntry { hash: key.id(), key, value }
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        matches!(&self.key, Value::String(key) if *key == *name)
+    }
+}
+
+impl Entry for MapEntry {
+    const TAG: u8 = 0x82;
+
+    fn hash(&self) -> &ValueId {
+        &self.hash
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.key.write_slot(out);
+        self.value.write_slot(out);
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(CellRef<'_>)) {
+        visit(CellRef::Value(&self.key));
+        visit(CellRef::Value(&self.value));
+    }
+
+    fn load_all(&self, loader: &mut Loader<'_>) -> Result<Self, LoadError> {
+        let (key, value) = (loader.value(&self.key)?, loader.value(&self.value)?);
+        Ok(MapEntry { hash: self.hash, key, value })
+    }
+
+    fn of_value(value: &Value) -> Option<&Arc<HashNode<Self>>> {
+        match value {
+            Value::Map(Map(node)) => Some(node),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SetEntry {
+    pub(crate) hash: ValueId,
+    pub(crate) value: Value,
+}
+
+impl SetEntry {
+    pub(crate) fn new(value: Value) -> Self {
+        SetEntry { hash: value.id(), value }
+    }
+}
+
+impl Entry for SetEntry {
+    const TAG: u8 = 0x83;
+
+    fn hash(&self) -> &ValueId {
+        &self.hash
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.value.write_slot(out);
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(CellRef<'_>)) {
+        visit(CellRef::Value(&self.value));
+    }
+
+    fn load_all(&self, loader: &mut Loader<'_>) -> Result<Self, LoadError> {
+        Ok(SetEntry { hash: self.hash, value: loader.value(&self.value)? })
+    }
+
+    fn of_value(value: &Value) -> Option<&Arc<HashNode<Self>>> {
+        match value {
+            Value::Set(Set(node)) => Some(node),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) struct HashNode<E> {
+    count: u64,
+    memo: Memo,
+    body: Body<E>,
+}
+
+enum Body<E> {
+    /// In ascending order of their hashes.
+    Leaf(Vec<E>),
+    Tree(Branches<E>),
+}
+
+/// Children by the hex digit at `shift`, in ascending order.
+pub(crate) struct Branches<E> {
+    pub(crate) shift: u8,
+    pub(crate) mask: u16,
+    pub(crate) children: Vec<Child<HashNode<E>>>,
+}
+
+impl<E> Clone for Branches<E> {
+    fn clone(&self) -> Self {
+        Branches { shift: self.shift, mask: self.mask, children: self.children.clone() }
+    }
+}
+
+impl<E> Branches<E> {
+    /// The digits that have a child, in the order of the children.
+    pub(crate) fn digits(&self) -> impl Iterator<Item = u8> + use<E> {
+        let mask = self.mask;
+        (0..16).filter(move |digit| mask & (1 << digit) != 0)
+    }
+
+    /// Where the child for `digit` is, or would be.
+    fn slot(&self, digit: u8) -> Result<usize, usize> {
+        let slot = (self.mask & ((1u16 << digit) - 1)).count_ones() as usize;
+        if self.mask & (1 << digit) != 0 { Ok(slot) } else { Err(slot) }
+    }
+
+    fn insert_child(&mut self, digit: u8, child: Arc<HashNode<E>>) {
+        match self.slot(digit) {
+            Ok(slot) => self.children[slot] = Child::Loaded(child),
+            Err(slot) => {
+                self.mask |= 1 << digit;
+                self.children.insert(slot, Child::Loaded(child));
+            }
+        }
+    }
+}
+
+impl<E: Entry> HashNode<E> {
+    /// From entries in strictly ascending order.
+    pub(crate) fn from_sorted(entries: Vec<E>) -> Self {
+        let count = entries.len() as u64;
+        if entries.len() <= HASH_LEAF_MAX {
+            return HashNode { count, memo: Memo::default(), body: Body::Leaf(entries) };
+        }
+        let (first, last) = (&entries[0], &entries[entries.len() - 1]);
+        let shift = first.hash().common_nibbles(last.hash());
+        let mut branches = Branches { shift: shift as u8, mask: 0, children: Vec::new() };
+        for group in entries.chunk_by(|a, b| a.hash().nibble(shift) == b.hash().nibble(shift)) {
+            branches.mask |= 1 << group[0].hash().nibble(shift);
+            branches.children.push(Child::Loaded(Arc::new(Self::from_sorted(group.to_vec()))));
+        }
+        Self::tree(count, branches)
+    }
+
+    /// From entries in any order; of equal keys the last wins.
+    pub(crate) fn from_entries(mut entries: Vec<E>) -> Self {
+        entries.sort_by(|a, b| a.hash().cmp(b.hash()));
+        drop_all_but_last(&mut entries);
+        Self::from_sorted(entries)
+    }
+
+    pub(crate) fn tree(count: u64, branches: Branches<E>) -> Self {
+        HashNode { count, memo: Memo::default(), body: Body::Tree(branches) }
+    }
+
+    pub(crate) fn with_memo(mut self, memo: Memo) -> Self {
+        self.memo = memo;
+        self
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn as_leaf(&self) -> Option<&[E]> {
+        match &self.body {
+            Body::Leaf(entries) => Some(entries),
+            Body::Tree(_) => None,
+        }
+    }
+
+    /// Whether this node may hang below a tree that branches at `shift`, under `digit`. Keys that
+    /// are not in memory cannot be looked at; they are when they are loaded.
+    pub(crate) fn fits(&self, shift: u8, digit: u8, sample: Option<&ValueId>) -> bool {
+        let at = usize::from(shift);
+        let belongs = |hash: &ValueId| {
+            hash.nibble(at) == digit && sample.is_none_or(|s| s.common_nibbles(hash) >= at)
+        };
+        match &self.body {
+            Body::Leaf(entries) => {
+                !entries.is_empty() && entries.iter().all(|entry| belongs(entry.hash()))
+            }
+            Body::Tree(branches) => {
+                branches.shift > shift && self.sample_in_memory().is_none_or(belongs)
+            }
+        }
+    }
+
+    /// Some key below this node, if one is in memory.
+    pub(crate) fn sample_in_memory(&self) -> Option<&ValueId> {
+        match &self.body {
+            Body::Leaf(entries) => entries.first().map(Entry::hash),
+            Body::Tree(branches) => branches
+                .children
+                .iter()
+                .filter_map(Child::loaded)
+                .find_map(|c| c.sample_in_memory()),
+        }
+    }
+
+    /// Some key below this node. All keys of a tree share its first `shift` digits.
+    fn sample(&self, cells: &dyn CellSource) -> Result<Option<ValueId>, LoadError> {
+        match &self.body {
+            Body::Leaf(entries) => Ok(entries.first().map(|entry| *entry.hash())),
+            Body::Tree(branches) => match self.sample_in_memory() {
+                Some(sample) => Ok(Some(*sample)),
+                None => self.load_slot(branches, 0, cells)?.sample(cells),
+            },
+        }
+    }
+
+    fn load_slot(
+        &self,
+        branches: &Branches<E>,
+        slot: usize,
+        cells: &dyn CellSource,
+    ) -> Result<Arc<Self>, LoadError> {
+        let digit = branches.digits().nth(slot).unwrap_or(0);
+        branches.children[slot].load(cells, EXPECTED, |node| {
+            node.count < self.count && node.fits(branches.shift, digit, None)
+        })
+    }
+
+    fn find(
+        self: &Arc<Self>,
+        hash: &ValueId,
+        cells: &dyn CellSource,
+    ) -> Result<Option<E>, LoadError> {
+        let mut node = Arc::clone(self);
+        loop {
+            let below = match &node.body {
+                Body::Leaf(entries) => {
+                    let found = entries.binary_search_by(|entry| entry.hash().cmp(hash));
+                    return Ok(found.ok().map(|at| entries[at].clone()));
+                }
+                Body::Tree(branches) => {
+                    match branches.slot(hash.nibble(usize::from(branches.shift))) {
+                        Ok(slot) => node.load_slot(branches, slot, cells)?,
+                        Err(_) => return Ok(None),
+                    }
+                }
+            };
+            node = below;
+        }
+    }
+
+    fn find_in_memory(&self, hash: &ValueId) -> Option<&E> {
+        match &self.body {
+            Body::Leaf(entries) => {
+                let found = entries.binary_search_by(|entry| entry.hash().cmp(hash));
+                found.ok().map(|at| &entries[at])
+            }
+            Body::Tree(branches) => {
+                let slot = branches.slot(hash.nibble(usize::from(branches.shift))).ok()?;
+                branches.children[slot].loaded()?.find_in_memory(hash)
+            }
+        }
+    }
+
+    /// This node and one more entry. The first `agreed` digits of its hash are known to be those
+    /// of every key here.
+    fn insert(
+        self: &Arc<Self>,
+        entry: E,
+        agreed: usize,
+        cells: &dyn CellSource,
+    ) -> Result<Self, LoadError> {
+        let branches = match &self.body {
+            Body::Leaf(entries) => return Ok(Self::from_sorted(inserted(entries, entry))),
+            Body::Tree(branches) => branches,
+        };
+        let shift = usize::from(branches.shift);
+        if shift > agreed
+            && let Some(sample) = self.sample(cells)?
+            && sample.common_nibbles(entry.hash()) < shift
+        {
+            return Ok(self.split(&sample, entry));
+        }
+        let digit = entry.hash().nibble(shift);
+        let mut branches = branches.clone();
+        let (child, grown) = match branches.slot(digit) {
+            Ok(slot) => {
+                let child = self.load_slot(&branches, slot, cells)?;
+                let changed = child.insert(entry, shift + 1, cells)?;
+                let grown = changed.count - child.count;
+                (changed, grown)
+            }
+            Err(_) => (Self::from_sorted(vec![entry]), 1),
+        };
+        branches.insert_child(digit, Arc::new(child));
+        Ok(Self::tree(self.count + grown, branches))
+    }
+
+    /// A tree over this whole node and one entry that leaves it early.
+    fn split(self: &Arc<Self>, sample: &ValueId, entry: E) -> Self {
+        let shift = sample.common_nibbles(entry.hash());
+        let mut branches = Branches { shift: shift as u8, mask: 0, children: Vec::new() };
+        branches.insert_child(sample.nibble(shift), Arc::clone(self));
+        let digit = entry.hash().nibble(shift);
+        branches.insert_child(digit, Arc::new(Self::from_sorted(vec![entry])));
+        Self::tree(self.count + 1, branches)
+    }
+
+    /// This node without the entry, or nothing when it has none.
+    fn remove(
+        self: &Arc<Self>,
+        hash: &ValueId,
+        cells: &dyn CellSource,
+    ) -> Result<Option<Arc<Self>>, LoadError> {
+        let branches = match &self.body {
+            Body::Leaf(entries) => {
+                let found = entries.binary_search_by(|entry| entry.hash().cmp(hash));
+                let Ok(at) = found else { return Ok(None) };
+                let mut entries = entries.clone();
+                entries.remove(at);
+                return Ok(Some(Arc::new(Self::from_sorted(entries))));
+            }
+            Body::Tree(branches) => branches,
+        };
+        let digit = hash.nibble(usize::from(branches.shift));
+        let Ok(slot) = branches.slot(digit) else { return Ok(None) };
+        let child = self.load_slot(branches, slot, cells)?;
+        let Some(child) = child.remove(hash, cells)? else { return Ok(None) };
+        let mut branches = branches.clone();
+        if child.count == 0 {
+            branches.mask &= !(1 << digit);
+            branches.children.remove(slot);
+        } else {
+            branches.children[slot] = Child::Loaded(child);
+        }
+        Self::tree(self.count - 1, branches).settled(cells).map(Some)
+    }
+
+    /// The canonical form of a tree that lost an entry: a leaf when it became small, its only
+    /// child when it has just one.
+    fn settled(self, cells: &dyn CellSource) -> Result<Arc<Self>, LoadError> {
+        let Body::Tree(branches) = &self.body else { return Ok(Arc::new(self)) };
+        if self.count <= HASH_LEAF_MAX as u64 {
+            let mut entries = Vec::with_capacity(self.count as usize);
+            self.collect(cells, &mut entries)?;
+            return Ok(Arc::new(Self::from_sorted(entries)));
+        }
+        if branches.children.len() == 1 {
+            let digit = branches.digits().next().unwrap_or(0);
+            return branches.children[0].load(cells, EXPECTED, |node| {
+                node.count == self.count && node.fits(branches.shift, digit, None)
+            });
+        }
+        Ok(Arc::new(self))
+    }
+
+    fn collect(&self, cells: &dyn CellSource, out: &mut Vec<E>) -> Result<(), LoadError> {
+        match &self.body {
+            Body::Leaf(entries) => out.extend_from_slice(entries),
+            Body::Tree(branches) => {
+                for slot in 0..branches.children.len() {
+                    self.load_slot(branches, slot, cells)?.collect(cells, out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `entries` with one more, replacing the one with the same hash.
+fn inserted<E: Entry>(entries: &[E], entry: E) -> Vec<E> {
+    let mut grown = Vec::with_capacity(entries.len() + 1);
+    grown.extend_from_slice(entries);
+    match grown.binary_search_by(|other| other.hash().cmp(entry.hash())) {
+        Ok(at) => grown[at] = entry,
+        Err(at) => grown.insert(at, entry),
+    }
+    grown
+}
+
+/// Keeps the last of each run of equal hashes.
+fn drop_all_but_last<E: Entry>(entries: &mut Vec<E>) {
+    let has_repeats = entries.windows(2).any(|pair| pair[0].hash() == pair[1].hash());
+    if has_repeats {
+        entries.reverse();
+        entries.dedup_by(|a, b| a.hash() == b.hash());
+        entries.reverse();
+    }
+}
+
+impl<E: Entry> Node for HashNode<E> {
+    fn memo(&self) -> &Memo {
+        &self.memo
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(E::TAG);
+        write_count(self.count, out);
+        match &self.body {
+            Body::Leaf(entries) => entries.iter().for_each(|entry| entry.write(out)),
+            Body::Tree(branches) => {
+                out.push(branches.shift);
+                out.extend_from_slice(&branches.mask.to_be_bytes());
+                branches.children.iter().for_each(|child| write_child(child, out));
+            }
+        }
+    }
+
+    fn visit_children(&self, visit: &mut dyn FnMut(CellRef<'_>)) {
+        match &self.body {
+            Body::Leaf(entries) => entries.iter().for_each(|entry| entry.visit(visit)),
+            Body::Tree(branches) => {
+                branches.children.iter().for_each(|child| visit(CellRef::of_child(child)));
+            }
+        }
+    }
+
+    fn load_all(self: &Arc<Self>, loader: &mut Loader<'_>) -> Result<Arc<Self>, LoadError> {
+        let branches = match &self.body {
+            Body::Leaf(entries) => {
+                let entries: Result<_, _> = entries.iter().map(|e| e.load_all(loader)).collect();
+                return Ok(Arc::new(Self::from_sorted(entries?)));
+            }
+            Body::Tree(branches) => branches,
+        };
+        let mut sample = self.sample_in_memory().copied();
+        let mut sum = 0u64;
+        let mut loaded = branches.clone();
+        for (child, digit) in loaded.children.iter_mut().zip(branches.digits()) {
+            let node = loader.child(child, EXPECTED, |node: &Self| {
+                node.fits(branches.shift, digit, sample.as_ref())
+            })?;
+            sample = sample.or_else(|| node.sample_in_memory().copied());
+            sum = sum.saturating_add(node.count);
+            *child = Child::Loaded(node);
+        }
+        let node = Arc::new(Self::tree(self.count, loaded));
+        if sum != self.count {
+            let id = node_id(&*node);
+            return Err(LoadError::Misplaced {
+                id,
+                expected: "a count that is the sum of its parts",
+            });
+        }
+        Ok(node)
+    }
+
+    fn of_value(value: &Value) -> Option<&Arc<Self>> {
+        E::of_value(value)
+    }
+}
+
+/// Entries of a tree in ascending order, loading one node at a time. Ends after the first error.
+struct Entries<'a, E> {
+    cells: &'a dyn CellSource,
+    /// Nodes on the path to the current leaf, each with the next slot to visit.
+    path: Vec<(Arc<HashNode<E>>, usize)>,
+}
+
+impl<'a, E: Entry> Entries<'a, E> {
+    fn new(node: &Arc<HashNode<E>>, cells: &'a dyn CellSource) -> Self {
+        Entries { cells, path: vec![(Arc::clone(node), 0)] }
+    }
+}
+
+impl<E: Entry> Iterator for Entries<'_, E> {
+    type Item = Result<E, LoadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (node, slot) = self.path.last_mut()?;
+            let next = *slot;
+            *slot += 1;
+            let below = match &node.body {
+                Body::Leaf(entries) => match entries.get(next) {
+                    Some(entry) => return Some(Ok(entry.clone())),
+                    None => None,
+                },
+                Body::Tree(branches) if next < branches.children.len() => {
+                    Some(node.load_slot(branches, next, self.cells))
+                }
+                Body::Tree(_) => None,
+            };
+            match below {
+                None => {
+                    self.path.pop();
+                }
+                Some(Ok(node)) => self.path.push((node, 0)),
+                Some(Err(error)) => {
+                    self.path.clear();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// A map from values to values.
+#[derive(Clone)]
+pub struct Map(pub(crate) Arc<HashNode<MapEntry>>);
+
+impl Map {
+    /// The empty map.
+    pub fn new() -> Self {
+        Map::from_entries(Vec::new())
+    }
+
+    pub(crate) fn from_entries(entries: Vec<MapEntry>) -> Self {
+        Map(Arc::new(HashNode::from_entries(entries)))
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> u64 {
+        self.0.count
+    }
+
+    /// Whether it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.0.count == 0
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &Value, cells: &dyn CellSource) -> Result<Option<Value>, LoadError> {
+        let entry = self.0.find(&key.id(), cells)?;
+        entry.map(|entry| entry.value.loaded(cells)).transpose()
+    }
+
+    /// The value under a string key, as far as the map is in memory. Right for maps that were
+    /// read from JSON or built by code; use [`Map::get`] for those that come from a store.
+    pub fn field(&self, name: &str) -> Option<&Value> {
+        let entry = match self.0.as_leaf() {
+            // So few that looking at each is cheaper than hashing the name.
+            Some(entries) => entries.iter().find(|entry| entry.is_named(name)),
+            None => self.0.find_in_memory(&Value::from(name).id()),
+        };
+        entry.map(|entry| &entry.value)
+    }
+
+    /// This map with `value` under `key`.
+    pub fn insert(
+        &self,
+        key: Value,
+        value: Value,
+        cells: &dyn CellSource,
+    ) -> Result<Self, LoadError> {
+        let node = self.0.insert(MapEntry::new(key, value), 0, cells)?;
+        Ok(Map(Arc::new(node)))
+    }
+
+    /// This map without `key`.
+    pub fn remove(&self, key: &Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
+        Ok(self.0.remove(&key.id(), cells)?.map_or_else(|| self.clone(), Map))
+    }
+
+    /// All entries, in ascending order of the keys' IDs.
+    pub fn iter<'a>(&self, cells: &'a dyn CellSource) -> MapIter<'a> {
+        MapIter(Entries::new(&self.0, cells))
+    }
+
+    pub(crate) fn id(&self) -> ValueId {
+        node_id(&*self.0)
+    }
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Map::new()
+    }
+}
+
+impl<K: Into<Value>, V: Into<Value>> FromIterator<(K, V)> for Map {
+    /// Of equal keys the last wins.
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let entry = |(key, value): (K, V)| MapEntry::new(key.into(), value.into());
+        Map::from_entries(entries.into_iter().map(entry).collect())
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_leaf() {
+            Some(entries) => {
+                f.debug_map().entries(entries.iter().map(|e| (&e.key, &e.value))).finish()
+            }
+            None => write!(f, "map of {}", self.len()),
+        }
+    }
+}
+
+/// Entries of a [`Map`].
+pub struct MapIter<'a>(Entries<'a, MapEntry>);
+
+impl Iterator for MapIter<'_> {
+    type Item = Result<(Value, Value), LoadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let cells = self.0.cells;
+        let entry = self.0.next()?;
+        Some(entry.and_then(|entry| Ok((entry.key.loaded(cells)?, entry.value.loaded(cells)?))))
+    }
+}
+
+/// A set of values.
+#[derive(Clone)]
+pub struct Set(pub(crate) Arc<HashNode<SetEntry>>);
+
+impl Set {
+    /// Number of elements.
+    pub fn len(&self) -> u64 {
+        self.0.count
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.0.count == 0
+    }
+
+    /// Whether `value` is an element.
+    pub fn contains(&self, value: &Value, cells: &dyn CellSource) -> Result<bool, LoadError> {
+        Ok(self.0.find(&value.id(), cells)?.is_some())
+    }
+
+    /// This set and one more element.
+    pub fn insert(&self, value: Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
+        let node = self.0.insert(SetEntry::new(value), 0, cells)?;
+        Ok(Set(Arc::new(node)))
+    }
+
+    /// This set without `value`.
+    pub fn remove(&self, value: &Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
+        Ok(self.0.remove(&value.id(), cells)?.map_or_else(|| self.clone(), Set))
+    }
+
+    /// All elements, in ascending order of their IDs.
+    pub fn iter<'a>(&self, cells: &'a dyn CellSource) -> SetIter<'a> {
+        SetIter(Entries::new(&self.0, cells))
+    }
+
+    pub(crate) fn id(&self) -> ValueId {
+        node_id(&*self.0)
+    }
+}
+
+impl FromIterator<Value> for Set {
+    fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
+        let entries = values.into_iter().map(SetEntry::new).collect();
+        Set(Arc::new(HashNode::from_entries(entries)))
+    }
+}
+
+impl fmt::Debug for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_leaf() {
+            Some(entries) => f.debug_set().entries(entries.iter().map(|e| &e.value)).finish(),
+            None => write!(f, "set of {}", self.len()),
+        }
+    }
+}
+
+/// Elements of a [`Set`].
+pub struct SetIter<'a>(Entries<'a, SetEntry>);
+
+impl Iterator for SetIter<'_> {
+    type Item = Result<Value, LoadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let cells = self.0.cells;
+        Some(self.0.next()?.and_then(|entry| entry.value.loaded(cells)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NoCells;
+
+    fn numbered(range: std::ops::Range<i64>) -> Map {
+        range.map(|i| (format!("k{i}"), i)).collect()
+    }
+
+    #[test]
+    fn the_shape_depends_on_the_keys_alone() {
+        let mut map = Map::new();
+        for i in 0..600 {
+            assert_eq!(map.id(), numbered(0..i).id(), "{i} inserted");
+            map = map.insert(format!("k{i}").into(), i.into(), &NoCells).unwrap();
+        }
+        for i in (0..600).rev() {
+            map = map.remove(&format!("k{i}").into(), &NoCells).unwrap();
+            assert_eq!(map.id(), numbered(0..i).id(), "{i} left");
+        }
+    }
+
+    #[test]
+    fn removing_what_is_absent_changes_nothing() {
+        let map = numbered(0..40);
+        assert_eq!(map.remove(&"absent".into(), &NoCells).unwrap().id(), map.id());
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_wins() {
+        let map: Map = [("a", 1), ("b", 2), ("a", 3)].into_iter().collect();
+        assert_eq!(map.len(), 2);
+        assert_eq!(map.field("a"), Some(&Value::from(3)));
+    }
+
+    #[test]
+    fn iteration_visits_every_entry_once() {
+        let map = numbered(0..500);
+        let mut seen: Vec<i64> =
+            map.iter(&NoCells).map(|entry| entry.unwrap().1.as_i64().unwrap()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..500).collect::<Vec<_>>());
+        assert_eq!(map.get(&"k77".into(), &NoCells).unwrap(), Some(77.into()));
+        assert_eq!(map.get(&"k500".into(), &NoCells).unwrap(), None);
+        assert_eq!(map.field("k77"), Some(&Value::from(77)));
+        assert_eq!(map.field("k500"), None);
+    }
+
+    #[test]
+    fn a_set_forgets_what_it_lost() {
+        let set: Set = (0..100).map(Value::from).collect();
+        let smaller = set.remove(&7.into(), &NoCells).unwrap();
+        assert!(!smaller.contains(&7.into(), &NoCells).unwrap());
+        assert_eq!(smaller.insert(7.into(), &NoCells).unwrap().id(), set.id());
+    }
+}

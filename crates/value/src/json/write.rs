@@ -1,0 +1,287 @@
+//! From a value to JSON text.
+
+use std::borrow::Borrow;
+use std::fmt::Write as _;
+
+use crate::cell::{CellSource, LoadError};
+use crate::id::hex;
+use crate::limits::VALUE_DEPTH_MAX;
+use crate::value::{Double, Value};
+
+/// Why a value could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// A branch could not be followed.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The text would be longer than allowed.
+    #[error("JSON text of more than {max} bytes")]
+    TooLarge {
+        /// The bound that was given.
+        max: usize,
+    },
+}
+
+/// The JSON text of a value that is wholly in memory.
+pub fn to_string(value: &Value) -> Result<String, WriteError> {
+    let mut text = String::new();
+    write(value, &crate::NoCells, usize::MAX, &mut text)?;
+    Ok(text)
+}
+
+/// Appends the JSON text of `value`, at most `bytes_max` bytes of it, loading what is not in
+/// memory.
+///
+/// Cells that JSON has no form for are shown as the nearest thing, which does not read back as
+/// the same value: keywords, symbols and characters as strings, blobs as `"0x…"`, lists and sets
+/// as arrays, an index as an object, records as arrays of their fields, extension values and
+/// flags as integers, NaN and infinities as `null`, and a signed value, coded value or syntax as
+/// the value inside it. A member name that is no string is shown as the text of its JSON.
+pub fn write(
+    value: &Value,
+    cells: &dyn CellSource,
+    bytes_max: usize,
+    text: &mut String,
+) -> Result<(), WriteError> {
+    let end = text.len().saturating_add(bytes_max);
+    let mut writer = Writer { cells, text, end, bytes_max, depth: 0 };
+    writer.value(value)
+}
+
+struct Writer<'a> {
+    cells: &'a dyn CellSource,
+    text: &'a mut String,
+    end: usize,
+    bytes_max: usize,
+    depth: usize,
+}
+
+type Step = Result<(), WriteError>;
+
+impl Writer<'_> {
+    fn value(&mut self, value: &Value) -> Step {
+        match value {
+            Value::Nil => self.text.push_str("null"),
+            Value::Bool(true) => self.text.push_str("true"),
+            Value::Bool(false) => self.text.push_str("false"),
+            Value::Flag(flag) => self.display(flag),
+            Value::Integer(integer) => self.display(integer),
+            Value::Double(double) => self.double(*double),
+            Value::Extension(extension) => self.display(extension.number()),
+            Value::Unloaded(id) => {
+                let loaded = self.cells.load(id)?;
+                return self.value(&loaded);
+            }
+            Value::Vector(vector) => {
+                return match vector.as_leaf() {
+                    Some(items) => self.array(items.iter().map(Ok)),
+                    None => self.array(vector.iter(self.cells)),
+                };
+            }
+            Value::Record(record) => return self.array(record.fields().iter(self.cells)),
+            Value::List(list) => {
+                let items = (0..list.len()).filter_map(|at| list.get(at, self.cells).transpose());
+                return self.array(items);
+            }
+            Value::Set(set) => return self.array(set.iter(self.cells)),
+            Value::Map(map) => {
+                return match map.0.as_leaf() {
+                    Some(entries) => self.object(entries.iter().map(|e| Ok((&e.key, &e.value)))),
+                    None => self.object(map.iter(self.cells)),
+                };
+            }
+            Value::Index(index) => return self.object(index.iter(self.cells)),
+            Value::Signed(signed) => return self.inner(signed.value()),
+            Value::Coded(coded) => return self.inner(coded.value()),
+            Value::Syntax(syntax) => return self.inner(syntax.datum()),
+            other => self.string(other)?,
+        }
+        self.check_length()
+    }
+
+    /// A value that is shown as a string.
+    fn string(&mut self, value: &Value) -> Step {
+        match value.as_str() {
+            Some(text) => self.quoted(text),
+            None => {
+                let text = self.plain_text(value)?;
+                self.quoted(&text);
+            }
+        }
+        Ok(())
+    }
+
+    fn display(&mut self, number: impl std::fmt::Display) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "{number}");
+    }
+
+    fn double(&mut self, double: Double) {
+        let number = double.get();
+        if number.is_finite() {
+            // This form always has a point or an exponent, and reads back as the same bits.
+            let _ = write!(self.text, "{number:?}");
+        } else {
+            self.text.push_str("null");
+        }
+    }
+
+    fn check_length(&self) -> Step {
+        if self.text.len() > self.end {
+            return Err(WriteError::TooLarge { max: self.bytes_max });
+        }
+        Ok(())
+    }
+
+    fn descend(&mut self) -> Step {
+        if self.depth == VALUE_DEPTH_MAX {
+            return Err(LoadError::TooDeep.into());
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn inner(&mut self, value: &Value) -> Step {
+        self.descend()?;
+        self.value(value)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn array<V: Borrow<Value>>(
+        &mut self,
+        items: impl Iterator<Item = Result<V, LoadError>>,
+    ) -> Step {
+        self.descend()?;
+        self.text.push('[');
+        for (at, item) in items.enumerate() {
+            if at > 0 {
+                self.text.push(',');
+            }
+            self.value(item?.borrow())?;
+        }
+        self.text.push(']');
+        self.depth -= 1;
+        self.check_length()
+    }
+
+    fn object<V: Borrow<Value>>(
+        &mut self,
+        entries: impl Iterator<Item = Result<(V, V), LoadError>>,
+    ) -> Step {
+        self.descend()?;
+        self.text.push('{');
+        for (at, entry) in entries.enumerate() {
+            let (key, value) = entry?;
+            if at > 0 {
+                self.text.push(',');
+            }
+            self.string(key.borrow())?;
+            self.text.push(':');
+            self.value(value.borrow())?;
+        }
+        self.text.push('}');
+        self.depth -= 1;
+        self.check_length()
+    }
+
+    /// The characters of a value that is shown as a string and does not lie there as text.
+    fn plain_text(&self, value: &Value) -> Result<String, WriteError> {
+        // At most what is still allowed is read, so that a huge run costs no more.
+        let room = (self.end - self.text.len().min(self.end)) as u64;
+        let room = room.saturating_add(1);
+        Ok(match value {
+            Value::String(text) => {
+                String::from_utf8_lossy(&text.read(0, room, self.cells)?).into_owned()
+            }
+            Value::Blob(blob) => format!("0x{}", hex(&blob.read(0, room, self.cells)?)),
+            Value::Keyword(name) | Value::Symbol(name) => name.to_string(),
+            Value::Character(character) => {
+                char::from_u32(character.code()).unwrap_or(char::REPLACEMENT_CHARACTER).to_string()
+            }
+            other => {
+                let mut text = String::new();
+                write(other, self.cells, self.bytes_max, &mut text)?;
+                text
+            }
+        })
+    }
+
+    fn quoted(&mut self, plain: &str) {
+        self.text.push('"');
+        let mut done = 0;
+        for (at, byte) in plain.bytes().enumerate() {
+            if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+                continue;
+            }
+            self.text.push_str(&plain[done..at]);
+            done = at + 1;
+            match byte {
+                b'"' => self.text.push_str("\\\""),
+                b'\\' => self.text.push_str("\\\\"),
+                b'\n' => self.text.push_str("\\n"),
+                b'\r' => self.text.push_str("\\r"),
+                b'\t' => self.text.push_str("\\t"),
+                _ => {
+                    let _ = write!(self.text, "\\u{byte:04x}");
+                }
+            }
+        }
+        self.text.push_str(&plain[done..]);
+        self.text.push('"');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::read;
+    use crate::{Blob, Name, NoCells, Set};
+
+    #[test]
+    fn what_was_read_is_written_the_same() {
+        for text in [
+            "null",
+            "[true,false]",
+            "0",
+            "-12345678901234567890123",
+            "1.0",
+            "-0.0",
+            "1e300",
+            "5e-324",
+            "[]",
+            "{}",
+            r#"{"a":[1,{"b":null}]}"#,
+            r#""a\"\\\n\r\t\u0001é😀""#,
+        ] {
+            assert_eq!(to_string(&read(text.as_bytes()).unwrap()).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn cells_without_a_json_form_are_shown_as_the_nearest_thing() {
+        let keyword = Value::Keyword(Name::new(b"foo").unwrap());
+        let set: Set = [Value::from(7)].into_iter().collect();
+        for (value, text) in [
+            (keyword, "\"foo\""),
+            (Value::Blob(Blob::from_bytes(&[0x12, 0xab])), "\"0x12ab\""),
+            (Value::from(f64::INFINITY), "null"),
+            (Value::Set(set), "[7]"),
+            (Value::Map([(1, 2)].into_iter().collect()), r#"{"1":2}"#),
+        ] {
+            assert_eq!(to_string(&value).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_text_longer_than_asked_for_is_refused() {
+        let value = read(br#"{"a":[1,2,3],"b":"some text"}"#).unwrap();
+        let mut text = String::new();
+        assert!(write(&value, &NoCells, 29, &mut text).is_ok());
+        assert_eq!(text.len(), 29);
+        let refused = write(&value, &NoCells, 28, &mut String::new());
+        assert!(matches!(refused, Err(WriteError::TooLarge { max: 28 })));
+        let long = Value::from("x".repeat(100_000));
+        assert!(write(&long, &NoCells, 10, &mut String::new()).is_err());
+    }
+}

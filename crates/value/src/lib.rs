@@ -1,0 +1,46 @@
+//! The value model: immutable cells, their one canonical encoding (CAD003), their identity and
+//! their JSON.
+//!
+//! A [`Value`] is a cheap handle: small things sit inside it, large ones are shared trees of
+//! cells. Every cell has exactly one encoding and its Value ID is the SHA3-256 of it, so equal
+//! values have equal IDs wherever they were made. Collections are persistent: an update makes new
+//! cells along one path and shares the rest, and only those new cells are encoded and hashed
+//! again. A branch need not be in memory: [`CellSource`] supplies it when a walk meets it, so a
+//! value much larger than memory can be read and changed.
+//!
+//! Modules, in reading order: [`limits`], [`id`](ValueId), [`value`](Value), `cell` (what tree
+//! nodes have in common), `bytes`, `vector`, `hashed` (maps and sets), `index`, `encode`,
+//! `decode`, `message`, [`json`], [`path`].
+//!
+//! This crate never reads a clock, a file, a socket or a random number, and never panics on input.
+
+pub mod json;
+pub mod limits;
+pub mod path;
+
+mod bytes;
+mod cell;
+mod decode;
+mod encode;
+mod hashed;
+mod id;
+mod index;
+mod integer;
+mod message;
+mod names;
+mod value;
+mod vector;
+
+pub use bytes::{Blob, Text};
+pub use cell::{CellSource, CellsInMemory, LoadError, NoCells};
+pub use decode::{DecodeError, Fault, decode, decode_branch};
+#[cfg(feature = "count-encodings")]
+pub use encode::encoded_cells;
+pub use encode::{Encoded, branches, encode, is_embedded, new_cells};
+pub use hashed::{Map, MapIter, Set, SetIter};
+pub use id::{ParseIdError, ValueId};
+pub use index::{Index, IndexError, IndexIter};
+pub use integer::{Integer, IntegerError};
+pub use message::{MessageError, decode_message, encode_message};
+pub use value::{Character, Coded, Double, Extension, Name, Record, Signed, Syntax, Value};
+pub use vector::{List, Vector, VectorIter};
