@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::bytes::{BLOB_TAG, Blob, BytesNode, STRING_TAG, Text, child_lengths};
 use crate::cell::{Child, LoadError, Memo};
 use crate::encode::REF_TAG;
-use crate::hashed::{Branches, Entry, HashNode, Map, MapEntry, Set, SetEntry};
+use crate::hashed::{Branches, Entry, HashNode};
 use crate::id::ValueId;
 use crate::index::{ENTRY_MARK, Fork, INDEX_TAG, Index, IndexEntry, IndexNode, Radix};
 use crate::integer::Integer;
@@ -19,6 +19,8 @@ use crate::limits::{
     CELL_BYTES_MAX, CHUNK_BYTES, EMBEDDED_BYTES_MAX, HASH_LEAF_MAX, INDEX_NIBBLES_MAX,
     INTEGER_BYTES_MAX,
 };
+use crate::map::{Map, MapEntry};
+use crate::set::{Set, SetEntry};
 use crate::value::{
     Character, Coded, Double, Extension, Name, Record, Signed, Syntax, Value, Wrapped,
 };

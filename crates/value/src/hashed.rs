@@ -1,10 +1,9 @@
-//! Maps and sets: trees ordered by the Value ID of the key or element.
+//! The tree under maps and sets, ordered by the Value ID of the key or element.
 //!
 //! Up to fifteen entries are one leaf, in order. More are a tree that branches on the first hex
 //! digit in which the keys differ. The shape depends on the set of keys alone, never on the order
 //! in which they came or went, so a map that lost an entry equals one that never had it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::cell::{CellSource, Child, LoadError, Loader, Memo, Node};
@@ -30,92 +29,6 @@ pub(crate) trait Entry: Clone {
     fn load_all(&self, loader: &mut Loader<'_>) -> Result<Self, LoadError>;
 
     fn of_value(value: &Value) -> Option<&Arc<HashNode<Self>>>;
-}
-
-#[derive(Clone)]
-pub(crate) struct MapEntry {
-    pub(crate) hash: ValueId,
-    pub(crate) key: Value,
-    pub(crate) value: Value,
-}
-
-impl MapEntry {
-    pub(crate) fn new(key: Value, value: Value) -> Self {
-        MapEntry { hash: key.id(), key, value }
-    }
-
-    fn is_named(&self, name: &str) -> bool {
-        matches!(&self.key, Value::String(key) if *key == *name)
-    }
-}
-
-impl Entry for MapEntry {
-    const TAG: u8 = 0x82;
-
-    fn hash(&self) -> &ValueId {
-        &self.hash
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        self.key.write_slot(out);
-        self.value.write_slot(out);
-    }
-
-    fn visit(&self, visit: &mut dyn FnMut(CellRef<'_>)) {
-        visit(CellRef::Value(&self.key));
-        visit(CellRef::Value(&self.value));
-    }
-
-    fn load_all(&self, loader: &mut Loader<'_>) -> Result<Self, LoadError> {
-        let (key, value) = (loader.value(&self.key)?, loader.value(&self.value)?);
-        Ok(MapEntry { hash: self.hash, key, value })
-    }
-
-    fn of_value(value: &Value) -> Option<&Arc<HashNode<Self>>> {
-        match value {
-            Value::Map(Map(node)) => Some(node),
-            _ => None,
-        }
-    }
-}
-
-#[derive(Clone)]
-pub(crate) struct SetEntry {
-    pub(crate) hash: ValueId,
-    pub(crate) value: Value,
-}
-
-impl SetEntry {
-    pub(crate) fn new(value: Value) -> Self {
-        SetEntry { hash: value.id(), value }
-    }
-}
-
-impl Entry for SetEntry {
-    const TAG: u8 = 0x83;
-
-    fn hash(&self) -> &ValueId {
-        &self.hash
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        self.value.write_slot(out);
-    }
-
-    fn visit(&self, visit: &mut dyn FnMut(CellRef<'_>)) {
-        visit(CellRef::Value(&self.value));
-    }
-
-    fn load_all(&self, loader: &mut Loader<'_>) -> Result<Self, LoadError> {
-        Ok(SetEntry { hash: self.hash, value: loader.value(&self.value)? })
-    }
-
-    fn of_value(value: &Value) -> Option<&Arc<HashNode<Self>>> {
-        match value {
-            Value::Set(Set(node)) => Some(node),
-            _ => None,
-        }
-    }
 }
 
 pub(crate) struct HashNode<E> {
@@ -263,7 +176,7 @@ impl<E: Entry> HashNode<E> {
         })
     }
 
-    fn find(
+    pub(crate) fn find(
         self: &Arc<Self>,
         hash: &ValueId,
         cells: &dyn CellSource,
@@ -286,7 +199,7 @@ impl<E: Entry> HashNode<E> {
         }
     }
 
-    fn find_in_memory(&self, hash: &ValueId) -> Option<&E> {
+    pub(crate) fn find_in_memory(&self, hash: &ValueId) -> Option<&E> {
         match &self.body {
             Body::Leaf(entries) => {
                 let found = entries.binary_search_by(|entry| entry.hash().cmp(hash));
@@ -299,9 +212,20 @@ impl<E: Entry> HashNode<E> {
         }
     }
 
+    pub(crate) fn visit_in_memory<'a>(&'a self, visit: &mut dyn FnMut(&'a E)) {
+        match &self.body {
+            Body::Leaf(entries) => entries.iter().for_each(visit),
+            Body::Tree(branches) => branches
+                .children
+                .iter()
+                .filter_map(Child::loaded)
+                .for_each(|child| child.visit_in_memory(visit)),
+        }
+    }
+
     /// This node and one more entry. The first `agreed` digits of its hash are known to be those
     /// of every key here.
-    fn insert(
+    pub(crate) fn insert(
         self: &Arc<Self>,
         entry: E,
         agreed: usize,
@@ -344,7 +268,7 @@ impl<E: Entry> HashNode<E> {
     }
 
     /// This node without the entry, or nothing when it has none.
-    fn remove(
+    pub(crate) fn remove(
         self: &Arc<Self>,
         hash: &ValueId,
         cells: &dyn CellSource,
@@ -488,14 +412,14 @@ impl<E: Entry> Node for HashNode<E> {
 }
 
 /// Entries of a tree in ascending order, loading one node at a time. Ends after the first error.
-struct Entries<'a, E> {
-    cells: &'a dyn CellSource,
+pub(crate) struct Entries<'a, E> {
+    pub(crate) cells: &'a dyn CellSource,
     /// Nodes on the path to the current leaf, each with the next slot to visit.
     path: Vec<(Arc<HashNode<E>>, usize)>,
 }
 
 impl<'a, E: Entry> Entries<'a, E> {
-    fn new(node: &Arc<HashNode<E>>, cells: &'a dyn CellSource) -> Self {
+    pub(crate) fn new(node: &Arc<HashNode<E>>, cells: &'a dyn CellSource) -> Self {
         Entries { cells, path: vec![(Arc::clone(node), 0)] }
     }
 }
@@ -529,236 +453,5 @@ impl<E: Entry> Iterator for Entries<'_, E> {
                 }
             }
         }
-    }
-}
-
-/// A map from values to values.
-#[derive(Clone)]
-pub struct Map(pub(crate) Arc<HashNode<MapEntry>>);
-
-impl Map {
-    /// The empty map.
-    pub fn new() -> Self {
-        Map::from_entries(Vec::new())
-    }
-
-    pub(crate) fn from_entries(entries: Vec<MapEntry>) -> Self {
-        Map(Arc::new(HashNode::from_entries(entries)))
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> u64 {
-        self.0.count
-    }
-
-    /// Whether it has no entries.
-    pub fn is_empty(&self) -> bool {
-        self.0.count == 0
-    }
-
-    /// The value under `key`.
-    pub fn get(&self, key: &Value, cells: &dyn CellSource) -> Result<Option<Value>, LoadError> {
-        let entry = self.0.find(&key.id(), cells)?;
-        entry.map(|entry| entry.value.loaded(cells)).transpose()
-    }
-
-    /// The value under a string key, as far as the map is in memory. Right for maps that were
-    /// read from JSON or built by code; use [`Map::get`] for those that come from a store.
-    pub fn field(&self, name: &str) -> Option<&Value> {
-        let entry = match self.0.as_leaf() {
-            // So few that looking at each is cheaper than hashing the name.
-            Some(entries) => entries.iter().find(|entry| entry.is_named(name)),
-            None => self.0.find_in_memory(&Value::from(name).id()),
-        };
-        entry.map(|entry| &entry.value)
-    }
-
-    /// This map with `value` under `key`.
-    pub fn insert(
-        &self,
-        key: Value,
-        value: Value,
-        cells: &dyn CellSource,
-    ) -> Result<Self, LoadError> {
-        let node = self.0.insert(MapEntry::new(key, value), 0, cells)?;
-        Ok(Map(Arc::new(node)))
-    }
-
-    /// This map without `key`.
-    pub fn remove(&self, key: &Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
-        Ok(self.0.remove(&key.id(), cells)?.map_or_else(|| self.clone(), Map))
-    }
-
-    /// All entries, in ascending order of the keys' IDs.
-    pub fn iter<'a>(&self, cells: &'a dyn CellSource) -> MapIter<'a> {
-        MapIter(Entries::new(&self.0, cells))
-    }
-
-    pub(crate) fn id(&self) -> ValueId {
-        node_id(&*self.0)
-    }
-}
-
-impl Default for Map {
-    fn default() -> Self {
-        Map::new()
-    }
-}
-
-impl<K: Into<Value>, V: Into<Value>> FromIterator<(K, V)> for Map {
-    /// Of equal keys the last wins.
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let entry = |(key, value): (K, V)| MapEntry::new(key.into(), value.into());
-        Map::from_entries(entries.into_iter().map(entry).collect())
-    }
-}
-
-impl fmt::Debug for Map {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_leaf() {
-            Some(entries) => {
-                f.debug_map().entries(entries.iter().map(|e| (&e.key, &e.value))).finish()
-            }
-            None => write!(f, "map of {}", self.len()),
-        }
-    }
-}
-
-/// Entries of a [`Map`].
-pub struct MapIter<'a>(Entries<'a, MapEntry>);
-
-impl Iterator for MapIter<'_> {
-    type Item = Result<(Value, Value), LoadError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let cells = self.0.cells;
-        let entry = self.0.next()?;
-        Some(entry.and_then(|entry| Ok((entry.key.loaded(cells)?, entry.value.loaded(cells)?))))
-    }
-}
-
-/// A set of values.
-#[derive(Clone)]
-pub struct Set(pub(crate) Arc<HashNode<SetEntry>>);
-
-impl Set {
-    /// Number of elements.
-    pub fn len(&self) -> u64 {
-        self.0.count
-    }
-
-    /// Whether it has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.0.count == 0
-    }
-
-    /// Whether `value` is an element.
-    pub fn contains(&self, value: &Value, cells: &dyn CellSource) -> Result<bool, LoadError> {
-        Ok(self.0.find(&value.id(), cells)?.is_some())
-    }
-
-    /// This set and one more element.
-    pub fn insert(&self, value: Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
-        let node = self.0.insert(SetEntry::new(value), 0, cells)?;
-        Ok(Set(Arc::new(node)))
-    }
-
-    /// This set without `value`.
-    pub fn remove(&self, value: &Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
-        Ok(self.0.remove(&value.id(), cells)?.map_or_else(|| self.clone(), Set))
-    }
-
-    /// All elements, in ascending order of their IDs.
-    pub fn iter<'a>(&self, cells: &'a dyn CellSource) -> SetIter<'a> {
-        SetIter(Entries::new(&self.0, cells))
-    }
-
-    pub(crate) fn id(&self) -> ValueId {
-        node_id(&*self.0)
-    }
-}
-
-impl FromIterator<Value> for Set {
-    fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
-        let entries = values.into_iter().map(SetEntry::new).collect();
-        Set(Arc::new(HashNode::from_entries(entries)))
-    }
-}
-
-impl fmt::Debug for Set {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_leaf() {
-            Some(entries) => f.debug_set().entries(entries.iter().map(|e| &e.value)).finish(),
-            None => write!(f, "set of {}", self.len()),
-        }
-    }
-}
-
-/// Elements of a [`Set`].
-pub struct SetIter<'a>(Entries<'a, SetEntry>);
-
-impl Iterator for SetIter<'_> {
-    type Item = Result<Value, LoadError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let cells = self.0.cells;
-        Some(self.0.next()?.and_then(|entry| entry.value.loaded(cells)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::NoCells;
-
-    fn numbered(range: std::ops::Range<i64>) -> Map {
-        range.map(|i| (format!("k{i}"), i)).collect()
-    }
-
-    #[test]
-    fn the_shape_depends_on_the_keys_alone() {
-        let mut map = Map::new();
-        for i in 0..600 {
-            assert_eq!(map.id(), numbered(0..i).id(), "{i} inserted");
-            map = map.insert(format!("k{i}").into(), i.into(), &NoCells).unwrap();
-        }
-        for i in (0..600).rev() {
-            map = map.remove(&format!("k{i}").into(), &NoCells).unwrap();
-            assert_eq!(map.id(), numbered(0..i).id(), "{i} left");
-        }
-    }
-
-    #[test]
-    fn removing_what_is_absent_changes_nothing() {
-        let map = numbered(0..40);
-        assert_eq!(map.remove(&"absent".into(), &NoCells).unwrap().id(), map.id());
-    }
-
-    #[test]
-    fn the_last_of_equal_keys_wins() {
-        let map: Map = [("a", 1), ("b", 2), ("a", 3)].into_iter().collect();
-        assert_eq!(map.len(), 2);
-        assert_eq!(map.field("a"), Some(&Value::from(3)));
-    }
-
-    #[test]
-    fn iteration_visits_every_entry_once() {
-        let map = numbered(0..500);
-        let mut seen: Vec<i64> =
-            map.iter(&NoCells).map(|entry| entry.unwrap().1.as_i64().unwrap()).collect();
-        seen.sort_unstable();
-        assert_eq!(seen, (0..500).collect::<Vec<_>>());
-        assert_eq!(map.get(&"k77".into(), &NoCells).unwrap(), Some(77.into()));
-        assert_eq!(map.get(&"k500".into(), &NoCells).unwrap(), None);
-        assert_eq!(map.field("k77"), Some(&Value::from(77)));
-        assert_eq!(map.field("k500"), None);
-    }
-
-    #[test]
-    fn a_set_forgets_what_it_lost() {
-        let set: Set = (0..100).map(Value::from).collect();
-        let smaller = set.remove(&7.into(), &NoCells).unwrap();
-        assert!(!smaller.contains(&7.into(), &NoCells).unwrap());
-        assert_eq!(smaller.insert(7.into(), &NoCells).unwrap().id(), set.id());
     }
 }

@@ -9,7 +9,7 @@
 //! value much larger than memory can be read and changed.
 //!
 //! Modules, in reading order: [`limits`], [`id`](ValueId), [`value`](Value), `cell` (what tree
-//! nodes have in common), `bytes`, `vector`, `hashed` (maps and sets), `index`, `encode`,
+//! nodes have in common), `bytes`, `vector`, `hashed` (the tree under `map` and `set`), `index`, `encode`,
 //! `decode`, `message`, [`json`], [`path`].
 //!
 //! This crate never reads a clock, a file, a socket or a random number, and never panics on input.
@@ -26,8 +26,10 @@ mod hashed;
 mod id;
 mod index;
 mod integer;
+mod map;
 mod message;
 mod names;
+mod set;
 mod value;
 mod vector;
 
@@ -37,10 +39,11 @@ pub use decode::{DecodeError, Fault, decode, decode_branch};
 #[cfg(feature = "count-encodings")]
 pub use encode::encoded_cells;
 pub use encode::{Encoded, branches, encode, is_embedded, new_cells};
-pub use hashed::{Map, MapIter, Set, SetIter};
 pub use id::{ParseIdError, ValueId};
 pub use index::{Index, IndexError, IndexIter};
 pub use integer::{Integer, IntegerError};
+pub use map::{Map, MapIter};
 pub use message::{MessageError, decode_message, encode_message};
+pub use set::{Set, SetIter};
 pub use value::{Character, Coded, Double, Extension, Name, Record, Signed, Syntax, Value};
 pub use vector::{List, Vector, VectorIter};

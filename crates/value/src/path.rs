@@ -7,9 +7,9 @@
 use std::fmt;
 
 use crate::cell::{CellSource, LoadError};
-use crate::hashed::Map;
 use crate::index::IndexError;
 use crate::limits::PATH_SEGMENTS_MAX;
+use crate::map::Map;
 use crate::value::Value;
 use crate::vector::Vector;
 

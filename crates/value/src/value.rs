@@ -6,11 +6,12 @@ use std::sync::Arc;
 use crate::bytes::{Blob, Text};
 use crate::cell::{CellSource, LoadError, Loader, Memo, Node};
 use crate::encode::{CellRef, node_id, with_scratch, write_count, write_slot};
-use crate::hashed::{Map, Set};
 use crate::id::ValueId;
 use crate::index::Index;
 use crate::integer::Integer;
 use crate::limits::NAME_BYTES_MAX;
+use crate::map::Map;
+use crate::set::Set;
 use crate::vector::{List, Vector};
 
 /// An immutable value. Cloning is cheap; equality is equality of Value IDs.

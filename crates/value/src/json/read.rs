@@ -3,9 +3,10 @@
 use std::fmt;
 
 use crate::bytes::Text;
-use crate::hashed::{HashNode, Map, MapEntry};
+use crate::hashed::HashNode;
 use crate::integer::{Integer, IntegerError};
 use crate::limits::{INTEGER_BYTES_MAX, JSON_DEPTH_MAX};
+use crate::map::{Map, MapEntry};
 use crate::value::{Double, Value};
 use crate::vector::Vector;
 

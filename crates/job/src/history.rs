@@ -1,0 +1,111 @@
+//! The history document: a chain as it travels.
+//!
+//! `{"records": [{"id", "record", "signature"?}, …], "total": n, "next"?}`, oldest first, where
+//! `record` is exactly the JSON whose Value ID is `id`. A document may also carry the histories of
+//! sub-jobs under `children`, by job ID.
+
+use catena_value::{Map, NoCells, Value, Vector};
+
+use crate::ids::JobId;
+
+/// A history document, not yet checked beyond its shape.
+#[derive(Debug, Clone)]
+pub struct History {
+    records: Vector,
+    total: Option<u64>,
+    has_more: bool,
+    children: Option<Map>,
+}
+
+/// One line of a history.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The ID it claims.
+    pub id: String,
+    /// The record.
+    pub record: Map,
+    /// Whether a signature stands beside it.
+    pub is_signed: bool,
+}
+
+/// Why a document is not a history.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    /// Not of the shape of a history.
+    #[error("not a history document: {0}")]
+    Shape(&'static str),
+    /// An entry is not of the shape of an entry.
+    #[error("{0}")]
+    Entry(&'static str),
+}
+
+impl History {
+    /// Reads the shape of a document.
+    pub fn from_value(document: &Value) -> Result<Self, HistoryError> {
+        let shape = HistoryError::Shape;
+        let map = document.as_map().ok_or(shape("expected an object with `records`"))?;
+        let records = map.field("records").ok_or(shape("`records` is missing"))?;
+        let records = records.as_vector().ok_or(shape("`records` must be an array"))?.clone();
+        let total = map.field("total").map(|total| {
+            let total = total.as_i64().and_then(|total| u64::try_from(total).ok());
+            total.ok_or(shape("`total` must be a whole number"))
+        });
+        let children = map.field("children").map(|children| {
+            children.as_map().cloned().ok_or(shape("`children` must be an object"))
+        });
+        let has_more = map.field("next").is_some_and(|next| !next.is_nil());
+        Ok(History {
+            records,
+            total: total.transpose()?,
+            has_more,
+            children: children.transpose()?,
+        })
+    }
+
+    /// How many records the document holds.
+    pub fn len(&self) -> u64 {
+        self.records.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// How many records the job has, by the document's own word.
+    pub fn total(&self) -> Option<u64> {
+        self.total
+    }
+
+    /// Whether the document says that more records follow.
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// The entries in order.
+    pub fn entries(&self) -> impl Iterator<Item = Result<Entry, HistoryError>> {
+        self.records.iter(&NoCells).map(|entry| match entry {
+            Ok(entry) => Entry::from_value(&entry),
+            Err(_) => Err(HistoryError::Entry("the entry is not in memory")),
+        })
+    }
+
+    /// The history of a sub-job, when the document carries it.
+    pub fn child(&self, job: JobId) -> Option<Result<History, HistoryError>> {
+        let children = self.children.as_ref()?;
+        let named = children.field(&job.to_string()).or_else(|| children.field(&job.to_hex()))?;
+        Some(History::from_value(named))
+    }
+}
+
+impl Entry {
+    fn from_value(value: &Value) -> Result<Self, HistoryError> {
+        let entry = HistoryError::Entry;
+        let map = value.as_map().ok_or(entry("expected an object with `id` and `record`"))?;
+        let id = map.field("id").ok_or(entry("`id` is missing"))?;
+        let id = id.as_str().ok_or(entry("`id` must be a string"))?.to_owned();
+        let record = map.field("record").ok_or(entry("`record` is missing"))?;
+        let record = record.as_map().ok_or(entry("`record` must be an object"))?.clone();
+        Ok(Entry { id, record, is_signed: map.field("signature").is_some() })
+    }
+}

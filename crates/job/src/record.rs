@@ -1,0 +1,248 @@
+//! State records: one link of a chain, as a value and as what it says.
+
+use catena_value::{Map, Value};
+
+use crate::ids::{JobId, RecordId};
+use crate::note::Note;
+use crate::state::{Ask, Event, Status};
+
+/// Members that every record has.
+pub(crate) const STATUS: &str = "status";
+pub(crate) const PREV: &str = "prev";
+pub(crate) const UPDATED: &str = "updated";
+pub(crate) const NOTE: &str = "note";
+
+/// Members of the first record that say which job of which venue it is, and what it was asked.
+/// No later record may change one.
+pub(crate) const IDENTITY: [&str; 8] =
+    ["id", "venue", "op", "operation", "input", "caller", "created", "parent"];
+
+/// One immutable state record.
+#[derive(Debug, Clone)]
+pub struct Record {
+    id: RecordId,
+    fields: Map,
+    status: Status,
+    prev: Option<RecordId>,
+    updated: i64,
+    note: Option<Note>,
+}
+
+/// A member that is missing or not what it must be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` {problem}")]
+pub struct BadField {
+    /// Which member.
+    pub name: &'static str,
+    problem: String,
+}
+
+pub(crate) fn missing(name: &'static str) -> BadField {
+    BadField { name, problem: "is missing".to_owned() }
+}
+
+pub(crate) fn wrong(name: &'static str, expected: &str) -> BadField {
+    BadField { name, problem: format!("must be {expected}") }
+}
+
+/// A member that is a string when it is there.
+pub(crate) fn field_text<'a>(
+    map: &'a Map,
+    name: &'static str,
+) -> Result<Option<&'a str>, BadField> {
+    match map.field(name) {
+        None => Ok(None),
+        Some(value) => value.as_str().map(Some).ok_or_else(|| wrong(name, "a string")),
+    }
+}
+
+/// Where a sub-job hangs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parent {
+    /// The job it is a step of.
+    pub job: JobId,
+    /// Which step.
+    pub step: u32,
+}
+
+impl Parent {
+    pub(crate) fn to_value(&self) -> Value {
+        let fields = [("job", Value::from(self.job)), ("step", self.step.into())];
+        fields.into_iter().collect::<Map>().into()
+    }
+
+    pub(crate) fn from_value(value: &Value) -> Result<Self, BadField> {
+        let map = value.as_map().ok_or_else(|| wrong("parent", "an object"))?;
+        let job = field_text(map, "job")?.and_then(|text| text.parse().ok());
+        let step = map.field("step").and_then(Value::as_i64).and_then(|n| u32::try_from(n).ok());
+        Ok(Parent {
+            job: job.ok_or_else(|| wrong("parent", "an object with the `job` ID"))?,
+            step: step.ok_or_else(|| wrong("parent", "an object with the `step` index"))?,
+        })
+    }
+}
+
+impl Record {
+    /// Reads what a record says. Its ID is the Value ID of the whole map.
+    pub fn from_map(fields: Map) -> Result<Self, BadField> {
+        let status = field_text(&fields, STATUS)?.ok_or_else(|| missing(STATUS))?;
+        let status =
+            Status::parse(status).ok_or_else(|| wrong(STATUS, "one of the ten statuses"))?;
+        let prev = prev(&fields)?;
+        let updated = fields.field(UPDATED).ok_or_else(|| missing(UPDATED))?.as_i64();
+        let updated = updated.filter(|at| *at >= 0);
+        let updated = updated.ok_or_else(|| wrong(UPDATED, "a time in whole milliseconds"))?;
+        let note = fields.field(NOTE).map(Note::from_value).transpose()?;
+        check_trigger(&fields)?;
+        let id = RecordId::new(Value::from(fields.clone()).id());
+        Ok(Record { id, fields, status, prev, updated, note })
+    }
+
+    /// The record's ID: what the next record's `prev` says.
+    pub fn id(&self) -> RecordId {
+        self.id
+    }
+
+    /// The whole record.
+    pub fn fields(&self) -> &Map {
+        &self.fields
+    }
+
+    /// The whole record as a value.
+    pub fn to_value(&self) -> Value {
+        self.fields.clone().into()
+    }
+
+    /// The status it sets.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The record before it; nothing for the first.
+    pub fn prev(&self) -> Option<RecordId> {
+        self.prev
+    }
+
+    /// When it was made, in milliseconds since 1970.
+    pub fn updated(&self) -> i64 {
+        self.updated
+    }
+
+    /// What it notes, when it leaves the status as it is.
+    pub fn note(&self) -> Option<&Note> {
+        self.note.as_ref()
+    }
+
+    /// One member.
+    pub fn field(&self, name: &str) -> Option<&Value> {
+        self.fields.field(name)
+    }
+
+    /// The event that leads from `from` to this record, if there can be one. Says nothing about
+    /// whether it may happen.
+    pub(crate) fn event(&self, from: Status) -> Result<Option<Event>, BadField> {
+        if let Some(note) = &self.note {
+            return Ok(Some(Event::Noted(note.clone())));
+        }
+        let error = || {
+            let error = field_text(&self.fields, "error")?;
+            error.map(str::to_owned).ok_or_else(|| missing("error"))
+        };
+        let ask = || -> Result<Ask, BadField> {
+            let message = field_text(&self.fields, "message")?.map(str::to_owned);
+            Ok(Ask { message, output: self.field("output").cloned() })
+        };
+        Ok(Some(match self.status {
+            // Nothing leads here: only a first record is this.
+            Status::Pending => return Ok(None),
+            Status::Started => match from {
+                Status::Paused => Event::Resumed,
+                Status::InputRequired | Status::AuthRequired => Event::Answered,
+                _ => Event::Begun,
+            },
+            Status::Complete => {
+                let output = self.field("output").cloned();
+                Event::Finished { output: output.ok_or_else(|| missing("output"))? }
+            }
+            Status::Failed => Event::Erred { error: error()? },
+            Status::Cancelled => Event::Cancelled { error: error()? },
+            Status::Rejected => Event::Refused { error: error()? },
+            Status::Timeout => Event::Expired { error: error()? },
+            Status::Paused => Event::Paused,
+            Status::InputRequired => Event::AskedForInput(ask()?),
+            Status::AuthRequired => Event::AskedForAuth(ask()?),
+        }))
+    }
+}
+
+fn prev(fields: &Map) -> Result<Option<RecordId>, BadField> {
+    const EXPECTED: &str = "null or `0x` and 64 lower-case hex digits";
+    match fields.field(PREV) {
+        None => Err(missing(PREV)),
+        Some(Value::Nil) => Ok(None),
+        Some(value) => {
+            let text = value.as_str().ok_or_else(|| wrong(PREV, EXPECTED))?;
+            let id: RecordId = text.parse().map_err(|_| wrong(PREV, EXPECTED))?;
+            // One spelling only: `prev` is part of what the next ID is computed from.
+            if id.to_string() == text { Ok(Some(id)) } else { Err(wrong(PREV, EXPECTED)) }
+        }
+    }
+}
+
+fn check_trigger(fields: &Map) -> Result<(), BadField> {
+    let Some(trigger) = fields.field("trigger") else { return Ok(()) };
+    let message_id = trigger.as_map().and_then(|trigger| trigger.field("messageId"));
+    match message_id.and_then(Value::as_str) {
+        Some(_) => Ok(()),
+        None => Err(wrong("trigger", "an object with the `messageId`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use catena_value::json;
+
+    fn record(text: &str) -> Result<Record, BadField> {
+        let Value::Map(fields) = json::read(text.as_bytes()).unwrap() else { panic!("no object") };
+        Record::from_map(fields)
+    }
+
+    #[test]
+    fn the_published_chain_has_the_published_ids() {
+        // From the vectors cog8_state0 and cog8_state1.
+        let first = record(
+            r#"{"status":"PENDING","prev":null,"op":"v/test/ops/echo","input":{"text":"hello"},"updated":1769683717706}"#,
+        )
+        .unwrap();
+        let id = "0xafdc597a056f70b0171da7857540d70e5d9bba1da6bd5840b3fac499f44d393b";
+        assert_eq!(first.id().to_string(), id);
+        let next =
+            record(&format!(r#"{{"status":"STARTED","prev":"{id}","updated":1769683717708}}"#))
+                .unwrap();
+        assert_eq!(next.prev(), Some(first.id()));
+        let id = "0xeea86197d55af7d80443163902b08a2140e3d0a8fda4deb44cf33fa02bbf2078";
+        assert_eq!(next.id().to_string(), id);
+    }
+
+    #[test]
+    fn a_bad_member_is_named() {
+        let refused = |text: &str| record(text).unwrap_err().to_string();
+        assert_eq!(refused("{}"), "`status` is missing");
+        assert_eq!(refused(r#"{"status":"DONE"}"#), "`status` must be one of the ten statuses");
+        assert_eq!(refused(r#"{"status":"PENDING"}"#), "`prev` is missing");
+        assert_eq!(
+            refused(r#"{"status":"PENDING","prev":"0xAB"}"#),
+            "`prev` must be null or `0x` and 64 lower-case hex digits"
+        );
+        assert_eq!(refused(r#"{"status":"PENDING","prev":null}"#), "`updated` is missing");
+        assert_eq!(
+            refused(r#"{"status":"PENDING","prev":null,"updated":1.5}"#),
+            "`updated` must be a time in whole milliseconds"
+        );
+        assert_eq!(
+            refused(r#"{"status":"STARTED","prev":null,"updated":1,"trigger":{}}"#),
+            "`trigger` must be an object with the `messageId`"
+        );
+    }
+}

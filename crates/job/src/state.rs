@@ -1,0 +1,327 @@
+//! Statuses, events, and the one table of what may follow what.
+
+use std::fmt;
+
+use catena_value::Value;
+
+use crate::note::Note;
+
+/// Where a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// Made, waiting to run.
+    Pending,
+    /// Running.
+    Started,
+    /// Ended with an output.
+    Complete,
+    /// Ended with an error.
+    Failed,
+    /// Ended because somebody wanted it to.
+    Cancelled,
+    /// Refused before it started.
+    Rejected,
+    /// Ended because its time was up.
+    Timeout,
+    /// Suspended until it is resumed.
+    Paused,
+    /// Waits for a message.
+    InputRequired,
+    /// Waits for authorisation.
+    AuthRequired,
+}
+
+/// What a client should do about a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Category {
+    /// It progresses: watch it.
+    Active,
+    /// It has ended: nothing changes any more.
+    Terminal,
+    /// It waits for somebody.
+    Interactive,
+}
+
+impl Status {
+    /// All ten.
+    pub const ALL: [Status; 10] = [
+        Status::Pending,
+        Status::Started,
+        Status::Complete,
+        Status::Failed,
+        Status::Cancelled,
+        Status::Rejected,
+        Status::Timeout,
+        Status::Paused,
+        Status::InputRequired,
+        Status::AuthRequired,
+    ];
+
+    /// The word that stands in records.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Status::Pending => "PENDING",
+            Status::Started => "STARTED",
+            Status::Complete => "COMPLETE",
+            Status::Failed => "FAILED",
+            Status::Cancelled => "CANCELLED",
+            Status::Rejected => "REJECTED",
+            Status::Timeout => "TIMEOUT",
+            Status::Paused => "PAUSED",
+            Status::InputRequired => "INPUT_REQUIRED",
+            Status::AuthRequired => "AUTH_REQUIRED",
+        }
+    }
+
+    /// The status with this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Status::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+
+    /// Its category.
+    pub const fn category(self) -> Category {
+        match self {
+            Status::Pending | Status::Started => Category::Active,
+            Status::Complete
+            | Status::Failed
+            | Status::Cancelled
+            | Status::Rejected
+            | Status::Timeout => Category::Terminal,
+            Status::Paused | Status::InputRequired | Status::AuthRequired => Category::Interactive,
+        }
+    }
+
+    /// Whether the job has ended.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self.category(), Category::Terminal)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<Status> for Value {
+    fn from(status: Status) -> Self {
+        Value::from(status.as_str())
+    }
+}
+
+/// Something that happens to a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Execution begins.
+    Begun,
+    /// The venue will not run it.
+    Refused {
+        /// Why.
+        error: String,
+    },
+    /// The operation ended well.
+    Finished {
+        /// Its result.
+        output: Value,
+    },
+    /// The operation ended badly.
+    Erred {
+        /// What went wrong.
+        error: String,
+    },
+    /// The operation needs a message.
+    AskedForInput(Ask),
+    /// The operation needs authorisation.
+    AskedForAuth(Ask),
+    /// Somebody, or the operation itself, suspends it.
+    Paused,
+    /// Somebody lets it go on.
+    Resumed,
+    /// What it waited for is there.
+    Answered,
+    /// Somebody ends it.
+    Cancelled {
+        /// What to tell those who read it.
+        error: String,
+    },
+    /// Its time is up.
+    Expired {
+        /// Which time.
+        error: String,
+    },
+    /// Something worth a record that leaves the status as it is.
+    Noted(Note),
+}
+
+/// What an operation says when it waits for somebody.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ask {
+    /// What is needed.
+    pub message: Option<String>,
+    /// The result of the turn so far.
+    pub output: Option<Value>,
+}
+
+impl Event {
+    /// The word for this event, for messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::Begun => "begin",
+            Event::Refused { .. } => "refuse",
+            Event::Finished { .. } => "finish",
+            Event::Erred { .. } => "err",
+            Event::AskedForInput(_) => "ask for input",
+            Event::AskedForAuth(_) => "ask for authorisation",
+            Event::Paused => "pause",
+            Event::Resumed => "resume",
+            Event::Answered => "answer",
+            Event::Cancelled { .. } => "cancel",
+            Event::Expired { .. } => "expire",
+            Event::Noted(_) => "note",
+        }
+    }
+}
+
+/// An event that a status does not allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a job that is {from} cannot {event}")]
+pub struct Illegal {
+    /// Where the job stands.
+    pub from: Status,
+    /// What was to happen.
+    pub event: &'static str,
+}
+
+/// The only way a job changes. Running, recovery and verification all call this.
+pub fn apply(from: Status, event: &Event) -> Result<Status, Illegal> {
+    use Status::*;
+    Ok(match (from, event) {
+        (Pending, Event::Begun) => Started,
+        (Pending, Event::Refused { .. }) => Rejected,
+        (Started, Event::Finished { .. }) => Complete,
+        (Started, Event::Erred { .. }) => Failed,
+        (Started, Event::AskedForInput(_)) => InputRequired,
+        (Started, Event::AskedForAuth(_)) => AuthRequired,
+        (Pending | Started | InputRequired | AuthRequired, Event::Paused) => Paused,
+        (Paused, Event::Resumed) => Started,
+        (InputRequired | AuthRequired, Event::Answered) => Started,
+        (from, Event::Cancelled { .. }) if !from.is_terminal() => Cancelled,
+        (from, Event::Expired { .. }) if !from.is_terminal() => Timeout,
+        (from, Event::Noted(note)) if note.kind().is_allowed_in(from) => from,
+        (from, event) => return Err(Illegal { from, event: event.name() }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::note::{Kind, Outcome};
+
+    /// One event of each kind; notes by kind.
+    fn events() -> Vec<Event> {
+        let error = || "why".to_owned();
+        let mut events = vec![
+            Event::Begun,
+            Event::Refused { error: error() },
+            Event::Finished { output: Value::Nil },
+            Event::Erred { error: error() },
+            Event::AskedForInput(Ask::default()),
+            Event::AskedForAuth(Ask::default()),
+            Event::Paused,
+            Event::Resumed,
+            Event::Answered,
+            Event::Cancelled { error: error() },
+            Event::Expired { error: error() },
+        ];
+        events.extend(Kind::ALL.map(|kind| {
+            Event::Noted(match kind {
+                Kind::Step => Note::Step { started: vec![], ended: vec![] },
+                Kind::Attempt => Note::Attempt { attempt: 2, reason: None },
+                Kind::Message => Note::Message,
+                Kind::Held => Note::Held(Outcome::failed("why")),
+                Kind::Recovered => Note::Recovered { attempt: 2, reason: None },
+            })
+        }));
+        events
+    }
+
+    fn name(event: &Event) -> String {
+        match event {
+            Event::Noted(note) => format!("note {}", note.kind().as_str()),
+            other => other.name().to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_table_allows_exactly_this() {
+        let mut allowed = String::new();
+        for from in Status::ALL {
+            for event in events() {
+                if let Ok(to) = apply(from, &event) {
+                    allowed += &format!("{from} --{}--> {to}\n", name(&event));
+                }
+            }
+        }
+        let expected = "\
+PENDING --begin--> STARTED
+PENDING --refuse--> REJECTED
+PENDING --pause--> PAUSED
+PENDING --cancel--> CANCELLED
+PENDING --expire--> TIMEOUT
+PENDING --note recovered--> PENDING
+STARTED --finish--> COMPLETE
+STARTED --err--> FAILED
+STARTED --ask for input--> INPUT_REQUIRED
+STARTED --ask for authorisation--> AUTH_REQUIRED
+STARTED --pause--> PAUSED
+STARTED --cancel--> CANCELLED
+STARTED --expire--> TIMEOUT
+STARTED --note step--> STARTED
+STARTED --note attempt--> STARTED
+STARTED --note message--> STARTED
+STARTED --note recovered--> STARTED
+PAUSED --resume--> STARTED
+PAUSED --cancel--> CANCELLED
+PAUSED --expire--> TIMEOUT
+PAUSED --note step--> PAUSED
+PAUSED --note held--> PAUSED
+INPUT_REQUIRED --pause--> PAUSED
+INPUT_REQUIRED --answer--> STARTED
+INPUT_REQUIRED --cancel--> CANCELLED
+INPUT_REQUIRED --expire--> TIMEOUT
+INPUT_REQUIRED --note step--> INPUT_REQUIRED
+INPUT_REQUIRED --note message--> INPUT_REQUIRED
+AUTH_REQUIRED --pause--> PAUSED
+AUTH_REQUIRED --answer--> STARTED
+AUTH_REQUIRED --cancel--> CANCELLED
+AUTH_REQUIRED --expire--> TIMEOUT
+AUTH_REQUIRED --note step--> AUTH_REQUIRED
+AUTH_REQUIRED --note message--> AUTH_REQUIRED
+";
+        assert_eq!(allowed, expected);
+    }
+
+    #[test]
+    fn nothing_leaves_a_terminal_status() {
+        for from in Status::ALL.into_iter().filter(|status| status.is_terminal()) {
+            for event in events() {
+                let refused = apply(from, &event).unwrap_err();
+                assert_eq!(refused, Illegal { from, event: event.name() });
+            }
+        }
+    }
+
+    #[test]
+    fn every_word_reads_back() {
+        for status in Status::ALL {
+            assert_eq!(Status::parse(status.as_str()), Some(status));
+        }
+        assert_eq!(Status::parse("pending"), None);
+    }
+
+    #[test]
+    fn a_refusal_says_where_the_job_stands() {
+        let refused = apply(Status::Complete, &Event::Paused).unwrap_err();
+        assert_eq!(refused.to_string(), "a job that is COMPLETE cannot pause");
+    }
+}

@@ -1,0 +1,372 @@
+//! Verification: whether a history is one that could have happened.
+//!
+//! A pure function over a document. It needs no store, no server and no trust: IDs are computed
+//! from the records, every record is followed by the same fold that made it, and what a parent
+//! committed to is compared with its sub-jobs. The first record that does not hold is named, with
+//! the reason.
+
+use std::collections::HashMap;
+
+use catena_value::{Map, Value};
+
+use crate::chain::{Break, Job};
+use crate::history::{Entry, History, HistoryError};
+use crate::ids::{JobId, RecordId};
+use crate::limits::SUBJOB_DEPTH_MAX;
+use crate::note::StepStart;
+use crate::record::Record;
+use crate::state::Status;
+
+/// What a verifier already knows about the job.
+#[derive(Debug, Clone, Default)]
+pub struct Expected {
+    /// Which job it must be.
+    pub job: Option<JobId>,
+    /// Which venue it must belong to.
+    pub venue: Option<String>,
+    /// Which record must be the last.
+    pub head: Option<RecordId>,
+}
+
+/// What was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The job.
+    pub job: JobId,
+    /// The DID of its venue.
+    pub venue: String,
+    /// The status its chain ends with.
+    pub status: Status,
+    /// How many records it has.
+    pub records: u64,
+    /// Its first record.
+    pub first: RecordId,
+    /// Its last record.
+    pub head: RecordId,
+    /// Sub-jobs whose histories were there and hold, at any depth.
+    pub subjobs_verified: u64,
+    /// Sub-jobs whose histories were not there.
+    pub subjobs_unavailable: u64,
+    /// Signatures that stood beside records and were not checked.
+    pub signatures_unchecked: u64,
+}
+
+impl Report {
+    /// The report as JSON.
+    pub fn to_value(&self) -> Value {
+        let number = |n: u64| Value::from(i64::try_from(n).unwrap_or(i64::MAX));
+        let fields = [
+            ("valid", Value::from(true)),
+            ("job", self.job.into()),
+            ("venue", self.venue.as_str().into()),
+            ("status", self.status.into()),
+            ("records", number(self.records)),
+            ("first", self.first.into()),
+            ("head", self.head.into()),
+            ("subjobsVerified", number(self.subjobs_verified)),
+            ("subjobsUnavailable", number(self.subjobs_unavailable)),
+            ("signaturesUnchecked", number(self.signatures_unchecked)),
+        ];
+        fields.into_iter().collect::<Map>().into()
+    }
+}
+
+/// The first thing that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{reason}", self.place())]
+pub struct Fault {
+    /// The sub-job it is in, when it is not the job itself.
+    pub subjob: Option<JobId>,
+    /// The index of the first bad record; nothing when the history as a whole is wrong.
+    pub record: Option<u64>,
+    /// What kind of fault it is.
+    pub code: Code,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// The kinds of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// The document or an entry is not of the right shape.
+    MalformedHistory,
+    /// A record lacks a member or has a wrong one.
+    MalformedRecord,
+    /// A record does not have the ID it is given under.
+    HashMismatch,
+    /// `prev` does not name the record before it.
+    BrokenLink,
+    /// The same record stands twice.
+    Duplicate,
+    /// Two records follow the same one.
+    Fork,
+    /// The chain does not begin as one must.
+    BadStart,
+    /// A later record changes what the job is.
+    Binding,
+    /// The status cannot follow the one before it.
+    IllegalTransition,
+    /// An annotation breaks the rules for annotations.
+    BadAnnotation,
+    /// A record follows the end.
+    Finality,
+    /// Time runs backwards.
+    TimeReversed,
+    /// Commitments contradict each other, or a sub-job contradicts its parent.
+    Commitment,
+    /// Records are missing at the end.
+    Incomplete,
+    /// It is not the job, the venue or the head that was expected.
+    Unexpected,
+}
+
+impl Code {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Code::MalformedHistory => "malformed_history",
+            Code::MalformedRecord => "malformed_record",
+            Code::HashMismatch => "hash_mismatch",
+            Code::BrokenLink => "broken_link",
+            Code::Duplicate => "duplicate_record",
+            Code::Fork => "fork",
+            Code::BadStart => "bad_start",
+            Code::Binding => "binding",
+            Code::IllegalTransition => "illegal_transition",
+            Code::BadAnnotation => "bad_annotation",
+            Code::Finality => "finality",
+            Code::TimeReversed => "time_reversed",
+            Code::Commitment => "commitment",
+            Code::Incomplete => "incomplete",
+            Code::Unexpected => "unexpected",
+        }
+    }
+}
+
+impl Fault {
+    fn whole(code: Code, reason: impl Into<String>) -> Self {
+        Fault { subjob: None, record: None, code, reason: reason.into() }
+    }
+
+    fn at(record: u64, code: Code, reason: impl Into<String>) -> Self {
+        Fault { subjob: None, record: Some(record), code, reason: reason.into() }
+    }
+
+    fn in_subjob(mut self, job: JobId) -> Self {
+        self.subjob.get_or_insert(job);
+        self
+    }
+
+    fn place(&self) -> String {
+        let subjob = self.subjob.map(|job| format!("sub-job {job}, ")).unwrap_or_default();
+        let record = self.record.map(|record| format!("record {record}: ")).unwrap_or_default();
+        subjob + &record
+    }
+
+    /// The fault as JSON.
+    pub fn to_value(&self) -> Value {
+        let number = |n: u64| Value::from(i64::try_from(n).unwrap_or(i64::MAX));
+        let mut fields = vec![
+            ("valid", Value::from(false)),
+            ("code", self.code.as_str().into()),
+            ("reason", self.reason.as_str().into()),
+        ];
+        fields.extend(self.record.map(|record| ("record", number(record))));
+        fields.extend(self.subjob.map(|job| ("subjob", job.into())));
+        fields.into_iter().collect::<Map>().into()
+    }
+}
+
+/// Verifies a history document and every sub-job history it carries.
+pub fn verify(document: &Value, expected: &Expected) -> Result<Report, Fault> {
+    let history = History::from_value(document).map_err(|error| malformed(&error))?;
+    verify_history(&history, expected, 0)
+}
+
+fn malformed(error: &HistoryError) -> Fault {
+    Fault::whole(Code::MalformedHistory, error.to_string())
+}
+
+fn verify_history(history: &History, expected: &Expected, depth: usize) -> Result<Report, Fault> {
+    let mut verifier = Verifier::default();
+    for (at, entry) in (0u64..).zip(history.entries()) {
+        let entry =
+            entry.map_err(|error| Fault::at(at, Code::MalformedHistory, error.to_string()))?;
+        verifier.push(entry)?;
+    }
+    check_complete(history)?;
+    let signatures = verifier.signatures;
+    let job = verifier.finish(expected)?;
+    let mut report = Report {
+        job: job.id(),
+        venue: job.venue().to_owned(),
+        status: job.status(),
+        records: job.count(),
+        first: job.first_record(),
+        head: job.head(),
+        subjobs_verified: 0,
+        subjobs_unavailable: 0,
+        signatures_unchecked: signatures,
+    };
+    for (step, state) in job.steps() {
+        let Some(child) = history.child(state.start.job) else {
+            report.subjobs_unavailable += 1;
+            continue;
+        };
+        if depth == SUBJOB_DEPTH_MAX {
+            let reason = format!("sub-jobs nest deeper than {SUBJOB_DEPTH_MAX}");
+            return Err(Fault::whole(Code::MalformedHistory, reason));
+        }
+        let in_subjob = |fault: Fault| fault.in_subjob(state.start.job);
+        let child = child.map_err(|error| in_subjob(malformed(&error)))?;
+        let expected = expected_child(&job, &state.start);
+        let found = verify_history(&child, &expected, depth + 1).map_err(in_subjob)?;
+        check_child(&job, *step, &child, &found).map_err(in_subjob)?;
+        report.subjobs_verified += 1 + found.subjobs_verified;
+        report.subjobs_unavailable += found.subjobs_unavailable;
+        report.signatures_unchecked += found.signatures_unchecked;
+    }
+    Ok(report)
+}
+
+fn expected_child(parent: &Job, start: &StepStart) -> Expected {
+    let venue = start.venue.clone().unwrap_or_else(|| parent.venue().to_owned());
+    Expected { job: Some(start.job), venue: Some(venue), head: None }
+}
+
+/// Whether a document holds as many records as it says there are.
+fn check_complete(history: &History) -> Result<(), Fault> {
+    let held = history.len();
+    match history.total() {
+        Some(total) if total != held => {
+            let reason = format!("the history holds {held} records of {total}");
+            Err(Fault::at(held.min(total), Code::Incomplete, reason))
+        }
+        _ if history.has_more() => {
+            let reason = format!("the history holds {held} records and says that more follow");
+            Err(Fault::at(held, Code::Incomplete, reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a sub-job is the one its parent committed to.
+fn check_child(parent: &Job, step: u32, history: &History, report: &Report) -> Result<(), Fault> {
+    let fault = |record, reason: String| Err(Fault::at(record, Code::Commitment, reason));
+    let Some(state) = parent.steps().get(&step) else { return Ok(()) };
+    if report.first != state.start.record {
+        let committed = state.start.record;
+        return fault(0, format!("the parent committed to {committed} as its first record"));
+    }
+    if state.start.venue.is_none() && !names_parent(history, parent.id(), step) {
+        return fault(0, format!("`parent` must name step {step} of job {}", parent.id()));
+    }
+    let last = report.records - 1;
+    match &state.end {
+        Some(end) if end.record != report.head => {
+            fault(last, format!("the parent committed to {} as its last record", end.record))
+        }
+        Some(end) if end.status != report.status => {
+            fault(last, format!("the parent committed to its ending as {}", end.status))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn names_parent(history: &History, job: JobId, step: u32) -> bool {
+    let first = history.entries().next().and_then(Result::ok);
+    let record = first.and_then(|entry| Record::from_map(entry.record).ok());
+    let child = record.and_then(|record| Job::first(&record).ok());
+    child.is_some_and(|child| child.parent().is_some_and(|p| p.job == job && p.step == step))
+}
+
+/// Verifies a chain record by record, so that it need not be in memory as a whole.
+#[derive(Debug, Default)]
+pub struct Verifier {
+    job: Option<Job>,
+    /// Where each record was seen, to tell forks and repetitions from broken links.
+    seen: HashMap<RecordId, u64>,
+    signatures: u64,
+}
+
+impl Verifier {
+    /// Checks the next entry.
+    pub fn push(&mut self, entry: Entry) -> Result<(), Fault> {
+        let at = self.seen.len() as u64;
+        let found = RecordId::new(Value::from(entry.record.clone()).id());
+        let same = entry.id == found.to_string();
+        if !same {
+            let reason = format!("the record is given as {}, but its ID is {found}", entry.id);
+            return Err(Fault::at(at, Code::HashMismatch, reason));
+        }
+        if let Some(earlier) = self.seen.get(&found) {
+            let reason = format!("the record stands at {earlier} already");
+            return Err(Fault::at(at, Code::Duplicate, reason));
+        }
+        let record = Record::from_map(entry.record)
+            .map_err(|error| Fault::at(at, Code::MalformedRecord, error.to_string()))?;
+        self.follow(at, &record)?;
+        self.seen.insert(found, at);
+        self.signatures += u64::from(entry.is_signed);
+        Ok(())
+    }
+
+    fn follow(&mut self, at: u64, record: &Record) -> Result<(), Fault> {
+        let followed = match &mut self.job {
+            Some(job) => job.follow(record),
+            None => Job::first(record).map(|job| self.job = Some(job)),
+        };
+        followed.map_err(|error| self.fault(at, &error))
+    }
+
+    fn fault(&self, at: u64, error: &Break) -> Fault {
+        let code = match error {
+            Break::Malformed(_) if at == 0 => Code::BadStart,
+            Break::Malformed(_) => Code::MalformedRecord,
+            Break::NotFirst(_) | Break::MissingStart(_) => Code::BadStart,
+            Break::Link { found, .. } => match found.and_then(|found| self.seen.get(&found)) {
+                Some(earlier) => {
+                    let other = earlier + 1;
+                    let reason = format!("records {other} and {at} both follow record {earlier}");
+                    return Fault::at(at, Code::Fork, reason);
+                }
+                None => Code::BrokenLink,
+            },
+            Break::Final(_) => Code::Finality,
+            Break::Transition { .. } => Code::IllegalTransition,
+            Break::Annotation(_) => Code::BadAnnotation,
+            Break::Time { .. } => Code::TimeReversed,
+            Break::Identity(_) => Code::Binding,
+            Break::Held { .. } => Code::IllegalTransition,
+            Break::Commitment(_) => Code::Commitment,
+        };
+        Fault::at(at, code, error.to_string())
+    }
+
+    /// Checks what was expected of the whole and returns the job.
+    pub fn finish(self, expected: &Expected) -> Result<Job, Fault> {
+        let Some(job) = self.job else {
+            return Err(Fault::whole(Code::BadStart, "the history has no records"));
+        };
+        if let Some(due) = job.due() {
+            let reason =
+                format!("the job was resumed, but its held outcome {} is missing", due.status);
+            return Err(Fault::at(job.count(), Code::Incomplete, reason));
+        }
+        let unexpected = |what: &str, expected: &dyn ToString, found: &dyn ToString| {
+            let (expected, found) = (expected.to_string(), found.to_string());
+            let reason = format!("expected {what} {expected}, found {found}");
+            Err(Fault::whole(Code::Unexpected, reason))
+        };
+        match expected {
+            Expected { job: Some(id), .. } if *id != job.id() => unexpected("job", id, &job.id()),
+            Expected { venue: Some(venue), .. } if *venue != job.venue() => {
+                unexpected("venue", venue, &job.venue())
+            }
+            Expected { head: Some(head), .. } if *head != job.head() => {
+                unexpected("head", head, &job.head())
+            }
+            _ => Ok(job),
+        }
+    }
+}

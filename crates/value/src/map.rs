@@ -1,0 +1,220 @@
+//! Maps: a [hash tree](crate::hashed) of keys and values.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cell::{CellSource, LoadError, Loader};
+use crate::encode::{CellRef, node_id};
+use crate::hashed::{Entries, Entry, HashNode};
+use crate::id::ValueId;
+use crate::value::Value;
+
+/// A map from values to values.
+#[derive(Clone)]
+pub struct Map(pub(crate) Arc<HashNode<MapEntry>>);
+
+impl Map {
+    /// The empty map.
+    pub fn new() -> Self {
+        Map::from_entries(Vec::new())
+    }
+
+    pub(crate) fn from_entries(entries: Vec<MapEntry>) -> Self {
+        Map(Arc::new(HashNode::from_entries(entries)))
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> u64 {
+        self.0.count()
+    }
+
+    /// Whether it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.0.count() == 0
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &Value, cells: &dyn CellSource) -> Result<Option<Value>, LoadError> {
+        let entry = self.0.find(&key.id(), cells)?;
+        entry.map(|entry| entry.value.loaded(cells)).transpose()
+    }
+
+    /// The value under a string key, as far as the map is in memory. Right for maps that were
+    /// read from JSON or built by code; use [`Map::get`] for those that come from a store.
+    pub fn field(&self, name: &str) -> Option<&Value> {
+        let entry = match self.0.as_leaf() {
+            // So few that looking at each is cheaper than hashing the name.
+            Some(entries) => entries.iter().find(|entry| entry.is_named(name)),
+            None => self.0.find_in_memory(&Value::from(name).id()),
+        };
+        entry.map(|entry| &entry.value)
+    }
+
+    /// All entries that are in memory, values that are not as [`Value::Unloaded`]. Right where
+    /// [`Map::field`] is.
+    pub fn fields(&self) -> Vec<(&Value, &Value)> {
+        let mut fields = Vec::with_capacity(self.len().min(64) as usize);
+        self.0.visit_in_memory(&mut |entry| fields.push((&entry.key, &entry.value)));
+        fields
+    }
+
+    /// This map with `value` under `key`.
+    pub fn insert(
+        &self,
+        key: Value,
+        value: Value,
+        cells: &dyn CellSource,
+    ) -> Result<Self, LoadError> {
+        let node = self.0.insert(MapEntry::new(key, value), 0, cells)?;
+        Ok(Map(Arc::new(node)))
+    }
+
+    /// This map without `key`.
+    pub fn remove(&self, key: &Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
+        Ok(self.0.remove(&key.id(), cells)?.map_or_else(|| self.clone(), Map))
+    }
+
+    /// All entries, in ascending order of the keys' IDs.
+    pub fn iter<'a>(&self, cells: &'a dyn CellSource) -> MapIter<'a> {
+        MapIter(Entries::new(&self.0, cells))
+    }
+
+    pub(crate) fn id(&self) -> ValueId {
+        node_id(&*self.0)
+    }
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Map::new()
+    }
+}
+
+impl<K: Into<Value>, V: Into<Value>> FromIterator<(K, V)> for Map {
+    /// Of equal keys the last wins.
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let entry = |(key, value): (K, V)| MapEntry::new(key.into(), value.into());
+        Map::from_entries(entries.into_iter().map(entry).collect())
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_leaf() {
+            Some(entries) => {
+                f.debug_map().entries(entries.iter().map(|e| (&e.key, &e.value))).finish()
+            }
+            None => write!(f, "map of {}", self.len()),
+        }
+    }
+}
+
+/// Entries of a [`Map`].
+pub struct MapIter<'a>(Entries<'a, MapEntry>);
+
+impl Iterator for MapIter<'_> {
+    type Item = Result<(Value, Value), LoadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let cells = self.0.cells;
+        let entry = self.0.next()?;
+        Some(entry.and_then(|entry| Ok((entry.key.loaded(cells)?, entry.value.loaded(cells)?))))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MapEntry {
+    pub(crate) hash: ValueId,
+    pub(crate) key: Value,
+    pub(crate) value: Value,
+}
+
+impl MapEntry {
+    pub(crate) fn new(key: Value, value: Value) -> Self {
+        MapEntry { hash: key.id(), key, value }
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        matches!(&self.key, Value::String(key) if *key == *name)
+    }
+}
+
+impl Entry for MapEntry {
+    const TAG: u8 = 0x82;
+
+    fn hash(&self) -> &ValueId {
+        &self.hash
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.key.write_slot(out);
+        self.value.write_slot(out);
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(CellRef<'_>)) {
+        visit(CellRef::Value(&self.key));
+        visit(CellRef::Value(&self.value));
+    }
+
+    fn load_all(&self, loader: &mut Loader<'_>) -> Result<Self, LoadError> {
+        let (key, value) = (loader.value(&self.key)?, loader.value(&self.value)?);
+        Ok(MapEntry { hash: self.hash, key, value })
+    }
+
+    fn of_value(value: &Value) -> Option<&Arc<HashNode<Self>>> {
+        match value {
+            Value::Map(Map(node)) => Some(node),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NoCells;
+
+    fn numbered(range: std::ops::Range<i64>) -> Map {
+        range.map(|i| (format!("k{i}"), i)).collect()
+    }
+
+    #[test]
+    fn the_shape_depends_on_the_keys_alone() {
+        let mut map = Map::new();
+        for i in 0..600 {
+            assert_eq!(map.id(), numbered(0..i).id(), "{i} inserted");
+            map = map.insert(format!("k{i}").into(), i.into(), &NoCells).unwrap();
+        }
+        for i in (0..600).rev() {
+            map = map.remove(&format!("k{i}").into(), &NoCells).unwrap();
+            assert_eq!(map.id(), numbered(0..i).id(), "{i} left");
+        }
+    }
+
+    #[test]
+    fn removing_what_is_absent_changes_nothing() {
+        let map = numbered(0..40);
+        assert_eq!(map.remove(&"absent".into(), &NoCells).unwrap().id(), map.id());
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_wins() {
+        let map: Map = [("a", 1), ("b", 2), ("a", 3)].into_iter().collect();
+        assert_eq!(map.len(), 2);
+        assert_eq!(map.field("a"), Some(&Value::from(3)));
+    }
+
+    #[test]
+    fn iteration_visits_every_entry_once() {
+        let map = numbered(0..500);
+        let mut seen: Vec<i64> =
+            map.iter(&NoCells).map(|entry| entry.unwrap().1.as_i64().unwrap()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..500).collect::<Vec<_>>());
+        assert_eq!(map.get(&"k77".into(), &NoCells).unwrap(), Some(77.into()));
+        assert_eq!(map.get(&"k500".into(), &NoCells).unwrap(), None);
+        assert_eq!(map.field("k77"), Some(&Value::from(77)));
+        assert_eq!(map.field("k500"), None);
+        assert_eq!(map.fields().len(), 500);
+    }
+}
