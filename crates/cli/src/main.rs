@@ -1,1 +1,43 @@
-fn main() {}
+//! The catena binary: one command line for the venue, its jobs and their proofs.
+//!
+//! Data goes to the standard output, everything else to the standard error. Every command takes
+//! `--json`, and ends with one of the codes in [`exit`].
+
+mod commands;
+mod exit;
+mod input;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use output::Output;
+
+/// A durable, verifiable job engine.
+#[derive(Parser)]
+#[command(name = "catena", version, about, disable_help_subcommand = true)]
+struct Cli {
+    /// Write results and errors as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Id(commands::id::Args),
+    Verify(commands::verify::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut output = Output::new(cli.json);
+    let done = match cli.command {
+        Command::Id(args) => commands::id::run(&args, &mut output),
+        Command::Verify(args) => commands::verify::run(&args, &mut output),
+    };
+    output.finish(&done)
+}

@@ -6,7 +6,7 @@
 //! refused: numbers that overflow, lone surrogates, bytes that are not UTF-8.
 //!
 //! Writing turns every value into JSON. For values that came from JSON the text reads back as the
-//! same value; cells that JSON has no form for are shown as the nearest thing (see [`write`]).
+//! same value; cells that JSON has no form for are shown as the nearest thing (see [`write()`]).
 
 mod read;
 mod write;

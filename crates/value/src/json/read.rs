@@ -317,7 +317,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `\uXXXX`, or two of them that make one character.
+    /// `\u` and four hex digits, or two of them that make one character.
     fn unicode_escape(&mut self) -> Step<()> {
         let unit = self.hex_unit(self.at)?;
         let (code, len) = match unit {

@@ -1,0 +1,4 @@
+//! One file per command, all of one shape: its arguments, and `run`.
+
+pub(crate) mod id;
+pub(crate) mod verify;

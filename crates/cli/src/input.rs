@@ -1,0 +1,92 @@
+//! What a command reads: a file or the standard input, bounded.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use catena_value::Value;
+use catena_value::json::{self, JsonError};
+use catena_value::limits::DOCUMENT_BYTES_MAX;
+
+use crate::exit::Exit;
+use crate::output::Failure;
+
+/// A file, or the standard input when the name is `-`.
+pub(crate) struct Input {
+    name: String,
+    reader: Box<dyn BufRead>,
+}
+
+impl Input {
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        if path.as_os_str() == "-" {
+            let reader = Box::new(io::stdin().lock());
+            return Ok(Input { name: "standard input".to_owned(), reader });
+        }
+        let name = path.display().to_string();
+        match File::open(path) {
+            Ok(file) => Ok(Input { name, reader: Box::new(BufReader::new(file)) }),
+            Err(error) => Err(unreadable(&name, &error)),
+        }
+    }
+
+    /// All of it as one JSON document.
+    pub(crate) fn document(mut self) -> Result<Value, Failure> {
+        let mut text = Vec::new();
+        let bound = DOCUMENT_BYTES_MAX as u64 + 1;
+        let read = (&mut self.reader).take(bound).read_to_end(&mut text);
+        read.map_err(|error| unreadable(&self.name, &error))?;
+        self.check_length(&text, "")?;
+        json::read(&text).map_err(|error| invalid_json(&self.name, &error, error.line))
+    }
+
+    /// The next line without its end, or nothing after the last.
+    pub(crate) fn line(&mut self, number: usize) -> Result<Option<Vec<u8>>, Failure> {
+        let mut line = Vec::new();
+        let bound = DOCUMENT_BYTES_MAX as u64 + 2;
+        let read = (&mut self.reader).take(bound).read_until(b'\n', &mut line);
+        if read.map_err(|error| unreadable(&self.name, &error))? == 0 {
+            return Ok(None);
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        self.check_length(&line, &format!("line {number} of "))?;
+        Ok(Some(line))
+    }
+
+    /// Reads one line as a JSON document.
+    pub(crate) fn line_document(&self, line: &[u8], number: usize) -> Result<Value, Failure> {
+        json::read(line).map_err(|error| invalid_json(&self.name, &error, number))
+    }
+
+    fn check_length(&self, text: &[u8], part: &str) -> Result<(), Failure> {
+        if text.len() <= DOCUMENT_BYTES_MAX {
+            return Ok(());
+        }
+        let message = format!(
+            "{part}{} has more than {DOCUMENT_BYTES_MAX} bytes, the most that are read as one document",
+            self.name
+        );
+        Err(Failure::new(Exit::Invalid, "too_large", message))
+    }
+}
+
+fn unreadable(name: &str, error: &io::Error) -> Failure {
+    let (exit, code) = match error.kind() {
+        io::ErrorKind::NotFound => (Exit::NotFound, "file_not_found"),
+        _ => (Exit::Invalid, "file_unreadable"),
+    };
+    Failure::new(exit, code, format!("could not read {name}: {error}"))
+}
+
+/// A syntax error; `line` counts in the whole input.
+fn invalid_json(name: &str, error: &JsonError, line: usize) -> Failure {
+    let place = format!("line {line} column {}", error.column);
+    let message = format!("{name} is not valid JSON: {} at {place}", error.fault);
+    let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    Failure::new(Exit::Invalid, "invalid_json", message)
+        .with("line", number(line))
+        .with("column", number(error.column))
+        .with("offset", number(error.offset))
+}

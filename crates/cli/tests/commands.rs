@@ -1,0 +1,217 @@
+//! Whole commands: what they print, where, and the code they end with.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use catena_job::chain::{Change, Job, Opening};
+use catena_job::state::Event;
+use catena_job::{JobId, Record};
+use catena_value::Value;
+
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs the binary with this standard input.
+fn catena(args: &[&str], stdin: &[u8]) -> Ran {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_catena"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses early may not read all of it.
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[track_caller]
+fn check(args: &[&str], stdin: &[u8], code: i32, stdout: &str, stderr: &str) {
+    let ran = catena(args, stdin);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.code), (stdout, stderr, code));
+}
+
+const ONE: &str = "0xf38ddbe695dc96e72b09546f22cb841ad14d86b4ec879eab4afc44235e867166\n";
+const NULL: &str = "0x5d53469f20fef4f8eab52b88044ede69c77a6a68a60728609fc4a65ff531e7d0\n";
+const MAP: &str = "0x2339073223dfbc9dd0a4cb53a32539610b71b46feb6d65302296d102bd0d927c\n";
+
+#[test]
+fn id_prints_the_value_id_of_a_document() {
+    check(&["id", "-"], b"1", 0, ONE, "");
+    check(&["id", "-"], b" {\"b\":[1.0,2,\"x\",null,true],\n \"a\":1} \n", 0, MAP, "");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("document.json");
+    std::fs::write(&file, b"null").unwrap();
+    check(&["id", file.to_str().unwrap()], b"", 0, NULL, "");
+    let json = format!("{{\"id\":\"{}\"}}\n", ONE.trim());
+    check(&["id", "-", "--json"], b"1", 0, &json, "");
+}
+
+#[test]
+fn id_reads_one_document_per_line() {
+    check(&["id", "--lines", "-"], b"1\nnull\n", 0, &format!("{ONE}{NULL}"), "");
+    check(&["id", "--lines", "-"], b"1\r\nnull", 0, &format!("{ONE}{NULL}"), "");
+    check(&["id", "--lines", "-"], b"", 0, "", "");
+}
+
+#[test]
+fn id_stops_at_the_first_bad_line() {
+    let error = "error: standard input is not valid JSON: expected `,` or `]` at line 2 column 4\n";
+    check(&["id", "--lines", "-"], b"1\n[1 2]\nnull\n", 2, ONE, error);
+    let error =
+        "error: standard input is not valid JSON: unexpected end of document at line 2 column 1\n";
+    check(&["id", "--lines", "-"], b"1\n\nnull\n", 2, ONE, error);
+}
+
+#[test]
+fn bad_documents_are_told_by_place_and_print_nothing() {
+    for (text, what) in [
+        (&b""[..], "unexpected end of document at line 1 column 1"),
+        (b"{\n\"a\":1,}", "expected a member name at line 2 column 7"),
+        (b"\"\xff\"", "invalid UTF-8 at line 1 column 2"),
+        (b"[\"\\ud800\"]", "lone surrogate in a string at line 1 column 3"),
+        (b"1e400", "number too large for a double at line 1 column 1"),
+        (&[b'['; 200], "more than 128 nested arrays and objects at line 1 column 129"),
+    ] {
+        let error = format!("error: standard input is not valid JSON: {what}\n");
+        check(&["id", "-"], text, 2, "", &error);
+        check(&["verify", "-"], text, 2, "", &error);
+    }
+    let error = "{\"error\":\"standard input is not valid JSON: expected a value at line 1 column 2\",\
+        \"code\":\"invalid_json\",\"line\":1,\"column\":2,\"offset\":1}\n";
+    let ran = catena(&["id", "-", "--json"], b"[,1]");
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    assert_eq!(same_json(&ran.stderr), same_json(error));
+}
+
+fn same_json(text: &str) -> Value {
+    catena_value::json::read(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn too_large_a_document_is_refused() {
+    let mut text = vec![b' '; catena_value::limits::DOCUMENT_BYTES_MAX];
+    text.push(b'1');
+    let ran = catena(&["id", "-"], &text);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    assert!(ran.stderr.contains("more than 67108864 bytes"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_missing_file_is_not_found() {
+    let ran = catena(&["id", "no such file.json"], b"");
+    assert_eq!((ran.code, ran.stdout.as_str()), (3, ""));
+    assert!(ran.stderr.starts_with("error: could not read no such file.json"), "{}", ran.stderr);
+}
+
+#[test]
+fn wrong_usage_is_told_with_code_2() {
+    for args in [
+        &[][..],
+        &["id"],
+        &["id", "--nonsense", "-"],
+        &["nonsense"],
+        &["verify", "-", "--job", "x"],
+    ] {
+        let ran = catena(args, b"");
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(!ran.stderr.is_empty(), "{args:?}");
+    }
+}
+
+/// An echo job's chain.
+fn chain() -> Vec<Record> {
+    let opening = Opening {
+        id: JobId::new(1_769_683_717_706, [9; 10]),
+        venue: "did:key:z6MkVenue".into(),
+        op: "test:echo".into(),
+        operation: Some("ab".repeat(32)),
+        input: Value::from("hello"),
+        caller: "did:key:z6MkCaller".into(),
+        parent: None,
+        extra: vec![],
+    };
+    let (mut job, first) = Job::open(opening, 1_769_683_717_706, None).unwrap();
+    let begun = job.append(Change::new(Event::Begun, 1_769_683_717_708)).unwrap();
+    let finished = Event::Finished { output: "hello".into() };
+    vec![first, begun, job.append(Change::new(finished, 1_769_683_717_710)).unwrap()]
+}
+
+fn history(records: &[Record], total: usize) -> String {
+    let entry = |record: &Record| {
+        let json = catena_value::json::to_string(&record.to_value()).unwrap();
+        format!("{{\"id\":\"{}\",\"record\":{json}}}", record.id())
+    };
+    let entries: Vec<_> = records.iter().map(entry).collect();
+    format!("{{\"records\":[{}],\"total\":{total}}}", entries.join(","))
+}
+
+#[test]
+fn verify_accepts_a_history_that_holds() {
+    let records = chain();
+    let document = history(&records, 3);
+    let (id, head) = (records[0].field("id").unwrap().as_str().unwrap(), records[2].id());
+    let text = format!(
+        "valid: job {id} is COMPLETE after 3 records\nvenue: did:key:z6MkVenue\nhead:  {head}\n"
+    );
+    check(&["verify", "-"], document.as_bytes(), 0, &text, "");
+    let expected = ["verify", "-", "--job", id, "--venue", "did:key:z6MkVenue"];
+    check(&expected, document.as_bytes(), 0, &text, "");
+    let ran = catena(&["verify", "-", "--json"], document.as_bytes());
+    let report = same_json(&ran.stdout);
+    let field = |name: &str| report.as_map().unwrap().field(name).cloned().unwrap();
+    assert_eq!(field("valid"), Value::from(true));
+    assert_eq!(field("records"), Value::from(3));
+    assert_eq!(field("head"), Value::from(head));
+}
+
+#[test]
+fn verify_names_the_first_bad_record() {
+    let records = chain();
+    let tampered = history(&records, 3).replacen("did:key:z6MkCaller", "did:key:z6MkOther", 1);
+    let ran = catena(&["verify", "-"], tampered.as_bytes());
+    assert_eq!((ran.code, ran.stdout.as_str()), (6, ""));
+    assert!(ran.stderr.starts_with("error: verification failed: record 0: the record is given as"));
+
+    let cut = history(&records[1..], 3);
+    let ran = catena(&["verify", "-", "--json"], cut.as_bytes());
+    assert_eq!((ran.code, ran.stdout.as_str()), (6, ""));
+    let error = same_json(&ran.stderr);
+    let field = |name: &str| error.as_map().unwrap().field(name).cloned().unwrap();
+    assert_eq!((field("code"), field("record")), ("bad_start".into(), 0.into()));
+
+    let missing = history(&[records[0].clone(), records[2].clone()], 2);
+    let ran = catena(&["verify", "-"], missing.as_bytes());
+    assert_eq!((ran.code, ran.stdout.as_str()), (6, ""));
+    assert!(ran.stderr.contains("record 1: `prev` names"), "{}", ran.stderr);
+
+    let head = records[1].id().to_string();
+    let ran = catena(&["verify", "-", "--head", &head], history(&records, 3).as_bytes());
+    assert_eq!((ran.code, ran.stdout.as_str()), (6, ""));
+    assert!(ran.stderr.contains("expected head"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_document_that_is_no_history_is_invalid_input() {
+    let error = "error: not a history document: `records` is missing\n";
+    check(&["verify", "-"], b"{}", 2, "", error);
+}
+
+#[test]
+fn the_first_screen_of_the_readme_is_true() {
+    let readme = include_str!("../../../README.md");
+    let example = include_bytes!("../../../docs/examples/echo.json");
+    let id = catena(&["id", "-"], br#"{"b": [1.0, 2], "a": 1}"#);
+    let verdict = catena(&["verify", "-"], example);
+    let shown = format!("```text\n{}{}```", id.stdout, verdict.stdout);
+    assert!(readme.contains(&shown), "README.md should show:\n{shown}");
+}
