@@ -53,6 +53,27 @@ pub struct Job {
     fields: Vec<(Value, Value)>,
 }
 
+/// What a fold consists of. A held outcome that is due is never part of it: the resume and the
+/// outcome are one commit.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "each is what the method of the same name on `Job` returns")]
+pub struct Parts {
+    pub id: JobId,
+    pub venue: String,
+    pub parent: Option<Parent>,
+    pub status: Status,
+    pub head: RecordId,
+    pub first: RecordId,
+    pub count: u64,
+    pub created: i64,
+    pub updated: i64,
+    pub has_started: bool,
+    pub attempt: u32,
+    pub held: Option<Outcome>,
+    pub steps: Vec<StepState>,
+    pub fields: Vec<(Value, Value)>,
+}
+
 /// Why a record cannot stand where it stands.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Break {
@@ -398,6 +419,48 @@ impl Job {
                 Some((_, own)) => *own = value.clone(),
                 None => self.fields.push((key.clone(), value.clone())),
             }
+        }
+    }
+
+    /// Everything the fold holds, for a store that keeps it beside a long chain.
+    pub fn to_parts(&self) -> Parts {
+        Parts {
+            id: self.id,
+            venue: self.venue.clone(),
+            parent: self.parent.clone(),
+            status: self.status,
+            head: self.head,
+            first: self.first,
+            count: self.count,
+            created: self.created,
+            updated: self.updated,
+            has_started: self.has_started,
+            attempt: self.attempt,
+            held: self.held.clone(),
+            steps: self.steps.by_index().values().cloned().collect(),
+            fields: self.fields.clone(),
+        }
+    }
+
+    /// The fold from its parts. They are believed: a store that keeps them checks them against
+    /// the chain when it is checked as a whole.
+    pub fn from_parts(parts: Parts) -> Job {
+        Job {
+            id: parts.id,
+            venue: parts.venue,
+            parent: parts.parent,
+            status: parts.status,
+            head: parts.head,
+            first: parts.first,
+            count: parts.count,
+            created: parts.created,
+            updated: parts.updated,
+            has_started: parts.has_started,
+            attempt: parts.attempt,
+            held: parts.held,
+            due: None,
+            steps: Steps::from_states(parts.steps),
+            fields: parts.fields,
         }
     }
 

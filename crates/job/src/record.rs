@@ -85,6 +85,12 @@ impl Parent {
 impl Record {
     /// Reads what a record says. Its ID is the Value ID of the whole map.
     pub fn from_map(fields: Map) -> Result<Self, BadField> {
+        let id = RecordId::new(Value::from(fields.clone()).id());
+        Record::from_stored(fields, id)
+    }
+
+    /// Like [`Record::from_map`], for a store that knows the ID already: it is believed.
+    pub fn from_stored(fields: Map, id: RecordId) -> Result<Self, BadField> {
         let status = field_text(&fields, STATUS)?.ok_or_else(|| missing(STATUS))?;
         let status =
             Status::parse(status).ok_or_else(|| wrong(STATUS, "one of the ten statuses"))?;
@@ -94,7 +100,6 @@ impl Record {
         let updated = updated.ok_or_else(|| wrong(UPDATED, "a time in whole milliseconds"))?;
         let note = fields.field(NOTE).map(Note::from_value).transpose()?;
         check_trigger(&fields)?;
-        let id = RecordId::new(Value::from(fields.clone()).id());
         Ok(Record { id, fields, status, prev, updated, note })
     }
 

@@ -110,6 +110,16 @@ pub fn decode(bytes: &[u8]) -> Result<Value, DecodeError> {
     }
 }
 
+/// Decodes what [`encode_slot`](crate::encode_slot) wrote.
+pub fn decode_slot(bytes: &[u8]) -> Result<Value, DecodeError> {
+    let mut reader = Reader::new(bytes, 0);
+    let value = reader.slot()?;
+    match reader.end() {
+        true => Ok(value),
+        false => Err(reader.fault(Fault::Trailing)),
+    }
+}
+
 /// Decodes the bytes of the branch `id`, after checking that they are it.
 pub fn decode_branch(id: &ValueId, bytes: &[u8]) -> Result<Value, LoadError> {
     let found = ValueId::of_encoding(bytes);

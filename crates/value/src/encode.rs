@@ -107,6 +107,14 @@ pub fn encode(value: &Value) -> Vec<u8> {
     out
 }
 
+/// What stands for the value inside a parent: its encoding when that is short, else a reference.
+/// [`decode_slot`](crate::decode_slot) reads it back, a reference as a branch not in memory.
+pub fn encode_slot(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    value.write_slot(&mut out);
+    out
+}
+
 /// Whether the value is written inside its parent rather than referred to.
 pub fn is_embedded(value: &Value) -> bool {
     with_scratch(|buffer| {
@@ -143,21 +151,40 @@ pub struct Encoded {
 /// Every distinct branch cell of `value` that is in memory, children before parents, without the
 /// root cell. `is_held` is asked once per cell; where it says yes, neither the cell nor anything
 /// below it is returned. This is what an update must store.
-pub fn new_cells(value: &Value, mut is_held: impl FnMut(&ValueId) -> bool) -> Vec<Encoded> {
-    let mut walk = Walk { seen: HashSet::new(), found: Vec::new(), is_held: &mut is_held };
+pub fn new_cells(value: &Value, is_held: impl FnMut(&ValueId) -> bool) -> Vec<Encoded> {
+    survey(value, is_held).cells
+}
+
+/// The cells below a value's root: those in memory, and those it only refers to.
+#[derive(Debug, Clone, Default)]
+pub struct Survey {
+    /// Every distinct branch cell in memory, children before parents.
+    pub cells: Vec<Encoded>,
+    /// Every distinct branch that is referred to but not in memory.
+    pub unloaded: Vec<ValueId>,
+}
+
+/// Like [`new_cells`], and also tells what the value relies on without holding it.
+pub fn survey(value: &Value, mut is_held: impl FnMut(&ValueId) -> bool) -> Survey {
+    let found = Survey::default();
+    let mut walk = Walk { seen: HashSet::new(), found, is_held: &mut is_held };
     value.visit_children(&mut |child| walk.visit(child));
     walk.found
 }
 
 struct Walk<'a> {
     seen: HashSet<ValueId>,
-    found: Vec<Encoded>,
+    found: Survey,
     is_held: &'a mut dyn FnMut(&ValueId) -> bool,
 }
 
 impl Walk<'_> {
     fn visit(&mut self, child: CellRef<'_>) {
         if !child.is_in_memory() {
+            let id = child.id();
+            if self.seen.insert(id) {
+                self.found.unloaded.push(id);
+            }
             return;
         }
         if !child.is_branch() {
@@ -171,7 +198,7 @@ impl Walk<'_> {
         child.visit_children(&mut |grandchild| self.visit(grandchild));
         let mut bytes = Vec::new();
         child.write(&mut bytes);
-        self.found.push(Encoded { id, bytes });
+        self.found.cells.push(Encoded { id, bytes });
     }
 }
 

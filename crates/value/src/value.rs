@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::bytes::{Blob, Text};
 use crate::cell::{CellSource, LoadError, Loader, Memo, Node};
-use crate::encode::{CellRef, node_id, with_scratch, write_count, write_slot};
+use crate::encode::{CellRef, encode_slot, node_id, with_scratch, write_count, write_slot};
 use crate::id::ValueId;
 use crate::index::Index;
 use crate::integer::Integer;
@@ -554,9 +554,7 @@ impl Signed {
 
     /// The bytes a signature is over: what stands for the value in a child slot.
     pub fn message(value: &Value) -> Vec<u8> {
-        let mut message = Vec::new();
-        value.write_slot(&mut message);
-        message
+        encode_slot(value)
     }
 
     /// The public key, when the cell names it.

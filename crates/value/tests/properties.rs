@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use catena_value::{
     Blob, CellsInMemory, Character, Coded, Double, Extension, Index, List, Map, Name, NoCells,
-    Record, Set, Signed, Syntax, Value, Vector, decode, decode_message, encode, encode_message,
-    json, new_cells,
+    Record, Set, Signed, Syntax, Value, Vector, decode, decode_message, decode_slot, encode,
+    encode_message, encode_slot, json, new_cells,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -99,6 +99,8 @@ proptest! {
         let encoding = encode(&value);
         let decoded = decode(&encoding).unwrap();
         prop_assert_eq!(encode(&decoded), encoding);
+        let slot = decode_slot(&encode_slot(&value)).unwrap();
+        prop_assert_eq!(slot.id(), value.id());
         let complete = decode_message(&encode_message(&value)).unwrap();
         prop_assert_eq!(complete.id(), value.id());
         prop_assert_eq!(encode_message(&complete).len(), encode_message(&value).len());

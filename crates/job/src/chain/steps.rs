@@ -25,6 +25,10 @@ pub struct StepState {
 pub(super) struct Steps(BTreeMap<u32, StepState>);
 
 impl Steps {
+    pub(super) fn from_states(states: Vec<StepState>) -> Self {
+        Steps(states.into_iter().map(|state| (state.start.step, state)).collect())
+    }
+
     pub(super) fn by_index(&self) -> &BTreeMap<u32, StepState> {
         &self.0
     }

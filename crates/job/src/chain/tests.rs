@@ -194,3 +194,21 @@ fn chains_merge_by_union_and_forks_are_refused() {
     let refused = merge(&chain, &fork).unwrap_err();
     assert_eq!(refused, Fork { at: 1, left: chain[1].id(), right: fork[1].id() });
 }
+
+#[test]
+fn a_fold_can_be_put_aside_and_gone_on_with() {
+    let (mut job, first) = opened();
+    append(&mut job, Event::Begun);
+    let start = StepStart { step: 3, job: JobId::new(2, [2; 10]), record: first.id(), venue: None };
+    append(&mut job, Event::Noted(Note::Step { started: vec![start], ended: vec![] }));
+    append(&mut job, Event::Paused);
+    append(&mut job, Event::Noted(Note::Held(Outcome::failed("late"))));
+    let mut again = Job::from_parts(job.to_parts());
+    assert_eq!(again.to_value(), job.to_value());
+    for job in [&mut job, &mut again] {
+        append(job, Event::Resumed);
+        append(job, Outcome::failed("late").event());
+    }
+    assert_eq!(again.head(), job.head());
+    assert_eq!(again.steps(), job.steps());
+}

@@ -1,0 +1,74 @@
+//! What must hold of every store. Each function is one fact; [`all`] checks every one, each on a
+//! store of its own.
+//!
+//! The suite speaks to [`Store`] alone, so whatever passes it can stand behind the engine.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a suite says what must hold")]
+
+mod chains;
+mod keys;
+mod lists;
+mod queues;
+mod roots;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::store::Store;
+
+/// A store under test.
+pub type Subject = Arc<dyn Store>;
+
+type Fact = fn(Subject) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Declares facts by the names of their functions.
+macro_rules! facts {
+    ($($module:ident: $($fact:ident),* $(,)?;)*) => {
+        /// Every fact with its name.
+        pub const FACTS: &[(&str, Fact)] = &[
+            $($((stringify!($fact), |store| Box::pin($module::$fact(store))),)*)*
+        ];
+    };
+}
+
+facts! {
+    chains:
+        a_job_is_read_back_as_it_was_committed,
+        a_chain_grows_only_from_its_head,
+        effects_are_durable_together_or_not_at_all,
+        a_long_chain_is_read_by_pages,
+        large_members_come_back_whole,
+        a_reference_to_nothing_is_refused,
+        a_deleted_job_leaves_nothing_behind,
+        progress_changes_nothing_but_itself,
+        commits_of_one_job_take_effect_in_order;
+    lists:
+        lists_are_in_the_order_of_commits,
+        lists_show_only_what_is_asked_for,
+        live_jobs_are_those_that_have_not_ended,
+        deadlines_come_due_in_order,
+        executions_are_found_by_their_key,
+        sub_jobs_are_not_listed;
+    queues:
+        messages_wait_in_order_and_only_once,
+        a_full_message_queue_refuses_more,
+        messages_end_with_their_job,
+        a_queue_gives_the_most_urgent_first,
+        a_job_is_claimed_by_one_worker,
+        late_results_are_fenced_off,
+        a_lease_ends_unless_it_is_renewed;
+    roots:
+        a_root_changes_only_from_what_it_is,
+        a_large_value_is_updated_cell_by_cell,
+        roots_are_listed_by_name;
+    keys:
+        an_idempotency_key_is_taken_once,
+        idempotency_keys_are_forgotten_in_time,
+        small_blobs_are_kept;
+}
+
+/// Checks every fact on a fresh store.
+pub async fn all(mut fresh: impl FnMut() -> Subject) {
+    for (_, fact) in FACTS {
+        fact(fresh()).await;
+    }
+}

@@ -1,0 +1,131 @@
+//! Lists and indexes.
+
+use catena_job::record::Parent;
+use catena_job::state::Event;
+use catena_job::{JobId, Status};
+use catena_value::{Value, Vector};
+
+use super::Subject;
+use crate::effects::{Effect, Effects};
+use crate::store::{Filter, ListQuery, Order, Timer, TimerKind};
+use crate::testing::jobs::{Draft, echo, hello, job_id, opening};
+
+fn query(owner: &str, filter: Filter) -> ListQuery {
+    ListQuery { owner: owner.into(), filter, order: Order::Oldest, after: None, limit: 100 }
+}
+
+async fn ids(store: &Subject, query: &ListQuery) -> Vec<JobId> {
+    store.list(query).await.unwrap().jobs.iter().map(|job| job.id).collect()
+}
+
+pub(super) async fn lists_are_in_the_order_of_commits(store: Subject) {
+    // Not in the order of their IDs.
+    let numbers = [5, 1, 9, 3, 7];
+    for number in numbers {
+        store.commit(Effects::one(echo(job_id(number), "did:a").effect())).await.unwrap();
+        store.commit(Effects::one(echo(job_id(number + 100), "did:b").effect())).await.unwrap();
+    }
+    let expected: Vec<_> = numbers.map(job_id).to_vec();
+    assert_eq!(ids(&store, &query("did:a", Filter::All)).await, expected);
+    let newest = ListQuery { order: Order::Newest, ..query("did:a", Filter::All) };
+    let reversed: Vec<_> = expected.iter().rev().copied().collect();
+    assert_eq!(ids(&store, &newest).await, reversed);
+    assert!(ids(&store, &query("did:c", Filter::All)).await.is_empty());
+    // By pages, in both directions.
+    for (order, expected) in [(Order::Oldest, expected), (Order::Newest, reversed)] {
+        let mut found = Vec::new();
+        let mut page = ListQuery { order, limit: 2, ..query("did:a", Filter::All) };
+        loop {
+            let answer = store.list(&page).await.unwrap();
+            assert!(answer.jobs.len() <= 2);
+            found.extend(answer.jobs.iter().map(|job| job.id));
+            match answer.next {
+                Some(next) => page.after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(found, expected);
+    }
+}
+
+pub(super) async fn lists_show_only_what_is_asked_for(store: Subject) {
+    let mut tagged = opening(job_id(1), "did:a", hello());
+    tagged.extra = vec![("tags", Vector::from_items(vec!["red".into(), "blue".into()]).into())];
+    let mut draft = Draft::open(tagged, 5);
+    store.commit(Effects::one(draft.clone().effect())).await.unwrap();
+    let mut other = opening(job_id(2), "did:a", hello());
+    other.op = "test:never".into();
+    store.commit(Effects::one(Draft::open(other, 5).effect())).await.unwrap();
+    store.commit(Effects::one(echo(job_id(3), "did:a").effect())).await.unwrap();
+    let status = |status| query("did:a", Filter::Status(status));
+    assert_eq!(ids(&store, &status(Status::Pending)).await, [job_id(1), job_id(2)]);
+    assert_eq!(ids(&store, &status(Status::Complete)).await, [job_id(3)]);
+    let op = |op: &str| query("did:a", Filter::Op(op.into()));
+    assert_eq!(ids(&store, &op("test:never")).await, [job_id(2)]);
+    assert_eq!(ids(&store, &op("test:echo")).await, [job_id(1), job_id(3)]);
+    for tag in ["red", "blue"] {
+        assert_eq!(ids(&store, &query("did:a", Filter::Tag(tag.into()))).await, [job_id(1)]);
+    }
+    assert!(ids(&store, &query("did:b", Filter::Tag("red".into()))).await.is_empty());
+    draft = Draft::of(draft.job);
+    draft.change(Event::Begun);
+    store.commit(Effects::one(draft.effect())).await.unwrap();
+    assert_eq!(ids(&store, &status(Status::Pending)).await, [job_id(2)]);
+    assert_eq!(ids(&store, &status(Status::Started)).await, [job_id(1)]);
+    let listed = store.list(&status(Status::Started)).await.unwrap().jobs.remove(0);
+    assert_eq!((listed.summary.op.as_str(), listed.summary.status), ("test:echo", Status::Started));
+}
+
+pub(super) async fn live_jobs_are_those_that_have_not_ended(store: Subject) {
+    let mut drafts = Vec::new();
+    for number in 1..=4 {
+        let draft = Draft::open(opening(job_id(number), "did:a", hello()), 5);
+        store.commit(Effects::one(draft.clone().effect())).await.unwrap();
+        drafts.push(draft);
+    }
+    store.commit(Effects::one(echo(job_id(5), "did:a").effect())).await.unwrap();
+    let mut ended = Draft::of(drafts[1].job.clone());
+    ended.change(Event::Cancelled { error: "no".into() });
+    store.commit(Effects::one(ended.effect())).await.unwrap();
+    assert_eq!(store.live(None, 10).await.unwrap(), [job_id(1), job_id(3), job_id(4)]);
+    assert_eq!(store.live(Some(job_id(1)), 1).await.unwrap(), [job_id(3)]);
+}
+
+pub(super) async fn deadlines_come_due_in_order(store: Subject) {
+    for (number, deadline) in [(1, 300), (2, 100), (3, 200)] {
+        let mut opening = opening(job_id(number), "did:a", hello());
+        opening.extra = vec![("deadline", Value::from(deadline))];
+        store.commit(Effects::one(Draft::open(opening, 5).effect())).await.unwrap();
+    }
+    let due = |at, number| Timer { at, kind: TimerKind::Deadline, job: job_id(number) };
+    assert_eq!(store.due(200, 10).await.unwrap(), [due(100, 2), due(200, 3)]);
+    assert!(store.due(99, 10).await.unwrap().is_empty());
+    // A job that ended has no deadline any more.
+    let job = store.job(job_id(2)).await.unwrap().unwrap().job;
+    let mut draft = Draft::of(job);
+    draft.change(Event::Expired { error: "too late".into() });
+    store.commit(Effects::one(draft.effect())).await.unwrap();
+    assert_eq!(store.due(400, 10).await.unwrap(), [due(200, 3), due(300, 1)]);
+}
+
+pub(super) async fn executions_are_found_by_their_key(store: Subject) {
+    for (number, owner) in [(1, "did:a"), (2, "did:a"), (3, "did:b")] {
+        let mut opening = opening(job_id(number), owner, hello());
+        opening.extra = vec![("executionKey", Value::from("sha256:ab"))];
+        store.commit(Effects::one(Draft::open(opening, 5).effect())).await.unwrap();
+    }
+    let found = store.executions("did:a", "sha256:ab", 10).await.unwrap();
+    assert_eq!(found, [job_id(2), job_id(1)]);
+    assert!(store.executions("did:a", "sha256:cd", 10).await.unwrap().is_empty());
+    store.commit(Effects::one(Effect::Delete { job: job_id(2) })).await.unwrap();
+    assert_eq!(store.executions("did:a", "sha256:ab", 10).await.unwrap(), [job_id(1)]);
+}
+
+pub(super) async fn sub_jobs_are_not_listed(store: Subject) {
+    store.commit(Effects::one(echo(job_id(1), "did:a").effect())).await.unwrap();
+    let mut child = opening(job_id(2), "did:a", hello());
+    child.parent = Some(Parent { job: job_id(1), step: 0 });
+    store.commit(Effects::one(Draft::open(child, 5).effect())).await.unwrap();
+    assert_eq!(ids(&store, &query("did:a", Filter::All)).await, [job_id(1)]);
+    assert_eq!(store.live(None, 10).await.unwrap(), [job_id(2)]);
+}

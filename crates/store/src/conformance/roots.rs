@@ -1,0 +1,67 @@
+//! Values that change: agents, workspaces, assets.
+
+use catena_value::{Map, Value};
+
+use super::Subject;
+use crate::effects::{CommitError, Effect, Effects};
+use crate::store::{RootKey, RootSpace};
+
+fn key(name: &str) -> RootKey {
+    RootKey { space: RootSpace::Workspace, owner: "did:a".into(), name: name.into() }
+}
+
+fn put(key: RootKey, expected: Option<&Value>, value: Option<Value>) -> Effects {
+    Effects::one(Effect::Root { key, expected: expected.map(Value::id), value })
+}
+
+pub(super) async fn a_root_changes_only_from_what_it_is(store: Subject) {
+    let (one, two) = (Value::from("one"), Value::from("two"));
+    assert!(store.root(&key("w")).await.unwrap().is_none());
+    store.commit(put(key("w"), None, Some(one.clone()))).await.unwrap();
+    assert_eq!(store.root(&key("w")).await.unwrap().unwrap().value, one);
+    let refused = store.commit(put(key("w"), None, Some(two.clone()))).await.unwrap_err();
+    let (expected, found) = (None, Some(one.id()));
+    assert_eq!(refused, CommitError::RootMoved { key: key("w"), expected, found });
+    store.commit(put(key("w"), Some(&one), Some(two.clone()))).await.unwrap();
+    assert_eq!(store.root(&key("w")).await.unwrap().unwrap().id, two.id());
+    store.commit(put(key("w"), Some(&two), None)).await.unwrap();
+    assert!(store.root(&key("w")).await.unwrap().is_none());
+}
+
+pub(super) async fn a_large_value_is_updated_cell_by_cell(store: Subject) {
+    let map: Map = (0..3_000).map(|i| (format!("key {i}"), format!("value {i}"))).collect();
+    let mut value = Value::from(map.clone());
+    store.commit(put(key("w"), None, Some(value.clone()))).await.unwrap();
+    let mut expected = map;
+    let cells = store.cells();
+    for i in 0..20 {
+        // Only the root is in memory; the rest is loaded on the way.
+        let root = store.root(&key("w")).await.unwrap().unwrap();
+        assert_eq!(root.id, value.id());
+        let Value::Map(stored) = root.value else { panic!("not a map") };
+        let name = Value::from(format!("key {}", i * 100));
+        let changed = stored.insert(name.clone(), Value::from(i), &*cells).unwrap();
+        let changed = Value::from(changed);
+        assert!(catena_value::new_cells(&changed, |_| false).len() < 8);
+        store.commit(put(key("w"), Some(&value), Some(changed.clone()))).await.unwrap();
+        expected = expected.insert(name, Value::from(i), &catena_value::NoCells).unwrap();
+        value = changed;
+    }
+    let root = store.root(&key("w")).await.unwrap().unwrap();
+    assert_eq!(root.id, Value::from(expected.clone()).id());
+    let whole = root.value.fully_loaded(&*cells).unwrap();
+    assert_eq!(whole, Value::from(expected));
+}
+
+pub(super) async fn roots_are_listed_by_name(store: Subject) {
+    for name in ["b", "a", "c"] {
+        store.commit(put(key(name), None, Some(Value::from(1)))).await.unwrap();
+    }
+    let other = RootKey { owner: "did:ab".into(), ..key("x") };
+    store.commit(put(other, None, Some(Value::from(1)))).await.unwrap();
+    let names = store.roots(RootSpace::Workspace, "did:a", None, 10).await.unwrap();
+    assert_eq!(names, ["a", "b", "c"]);
+    let rest = store.roots(RootSpace::Workspace, "did:a", Some("a"), 1).await.unwrap();
+    assert_eq!(rest, ["b"]);
+    assert!(store.roots(RootSpace::Agent, "did:a", None, 10).await.unwrap().is_empty());
+}

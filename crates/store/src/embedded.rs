@@ -1,0 +1,212 @@
+//! The store in one folder: no other process, safe against `kill -9` and power loss.
+//!
+//! Everything flows through the ledger's one committer. Encoding and hashing happen before, on the
+//! caller's thread ([`prepare`](self)); what depends on what is stored, such as whether a head is
+//! still the one expected or a cell is already held, is decided in the committer, in `apply`.
+//! Reading goes straight to the ledger and never waits for a writer.
+
+mod apply;
+mod cells;
+mod check;
+mod collect;
+mod engine;
+pub mod ledger;
+mod prepare;
+mod read;
+
+pub use check::{CheckReport, Problem};
+pub use collect::{CollectError, CollectReport};
+
+use std::future::ready;
+use std::path::Path;
+use std::sync::Arc;
+
+use catena_job::JobId;
+use catena_value::CellSource;
+
+use crate::effects::{CommitError, Effects, Receipt};
+use crate::embedded::ledger::{
+    BackupReport, CounterSnapshot, Disk, Health, Ledger, ManualLedger, OpenError, OpenReport,
+    Options,
+};
+use crate::keys::TABLES;
+use crate::store::{
+    Answer, Claim, Idempotency, JobPage, ListQuery, Message, ReadError, RecordPage, Root, RootKey,
+    RootSpace, Store, StoredBlob, StoredJob, Timer,
+};
+use cells::StoreCells;
+use collect::Named;
+use engine::Engine;
+
+/// A store in one folder.
+pub struct EmbeddedStore {
+    engine: Arc<Engine>,
+    cells: Arc<StoreCells>,
+    named: Named,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a folder, creating it if it is missing.
+    pub fn open(folder: &Path) -> Result<Self, OpenError> {
+        Ok(Self::over(Engine::Threaded(Box::new(Ledger::open(folder, Self::options())?))))
+    }
+
+    /// Opens the store on any disk, with any limits for the ledger below.
+    pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
+        Ok(Self::over(Engine::Threaded(Box::new(Ledger::open_on(disk, options, None)?))))
+    }
+
+    /// Opens the store without threads: whoever holds it drives it with [`Self::step_commit`] and
+    /// [`Self::step_flush`], so that a simulation can be repeated.
+    pub fn open_manual(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
+        let ledger = ManualLedger::open(disk, options, None)?;
+        Ok(Self::over(Engine::Manual(Box::new(parking_lot::Mutex::new(ledger)))))
+    }
+
+    /// The ledger's limits for this store's tables.
+    pub fn options() -> Options {
+        Options::new(TABLES)
+    }
+
+    fn over(engine: Engine) -> Self {
+        let engine = Arc::new(engine);
+        let cells = Arc::new(StoreCells::new(Arc::clone(&engine)));
+        EmbeddedStore { engine, cells, named: Named::default() }
+    }
+
+    /// What opening found and did.
+    pub fn report(&self) -> OpenReport {
+        self.engine.report()
+    }
+
+    /// Commits, syncs, entries, bytes, batch sizes and sync times since it was opened.
+    pub fn counters(&self) -> CounterSnapshot {
+        self.engine.counters()
+    }
+
+    /// Whether it takes writes.
+    pub fn health(&self) -> Health {
+        self.engine.health()
+    }
+
+    /// Copies the store, as of this moment and while it runs, into an empty folder.
+    pub fn backup(
+        &self,
+        destination: &Path,
+    ) -> Result<BackupReport, crate::embedded::ledger::BackupError> {
+        self.engine.backup(destination)
+    }
+
+    /// Answers everything that was handed in, flushes and closes. Reading still works.
+    pub fn close(&self) -> Result<(), CommitError> {
+        self.engine.close()
+    }
+
+    /// Commits one batch of what was handed in; only without threads.
+    pub fn step_commit(&self) -> bool {
+        self.engine.step_commit()
+    }
+
+    /// Flushes what there is; only without threads.
+    pub fn step_flush(&self) -> bool {
+        self.engine.step_flush()
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn commit(&self, effects: Effects) -> Answer<'static, Receipt, CommitError> {
+        let prepared = match prepare::prepare(effects) {
+            Ok(prepared) => prepared,
+            Err(error) => return Box::pin(ready(Err(error))),
+        };
+        // Large values travel ahead in entries of their own. If the commit itself is refused they
+        // are nobody's, and the collector takes them.
+        for part in prepared.ahead {
+            let named = self.named.clone();
+            let sent = self.engine.submit(move |tx| apply::put_cells(tx, &part, &named));
+            drop(sent);
+        }
+        let named = self.named.clone();
+        self.engine.submit(move |tx| apply::apply(tx, prepared.effects, &named))
+    }
+
+    fn claim(
+        &self,
+        queue: &str,
+        worker: &str,
+        now: i64,
+        until: i64,
+    ) -> Answer<'static, Option<Claim>, CommitError> {
+        let (queue, worker) = (queue.to_owned(), worker.to_owned());
+        self.engine.submit(move |tx| apply::claim(tx, &queue, &worker, now, until))
+    }
+
+    fn job(&self, id: JobId) -> Answer<'_, Option<StoredJob>, ReadError> {
+        Box::pin(ready(self.read_job(id)))
+    }
+
+    fn records(
+        &self,
+        id: JobId,
+        from: u64,
+        limit: usize,
+    ) -> Answer<'_, Option<RecordPage>, ReadError> {
+        Box::pin(ready(self.read_records(id, from, limit)))
+    }
+
+    fn list(&self, query: &ListQuery) -> Answer<'_, JobPage, ReadError> {
+        Box::pin(ready(self.read_list(query)))
+    }
+
+    fn live(&self, after: Option<JobId>, limit: usize) -> Answer<'_, Vec<JobId>, ReadError> {
+        Box::pin(ready(self.read_live(after, limit)))
+    }
+
+    fn due(&self, until: i64, limit: usize) -> Answer<'_, Vec<Timer>, ReadError> {
+        Box::pin(ready(self.read_due(until, limit)))
+    }
+
+    fn executions(
+        &self,
+        owner: &str,
+        key: &str,
+        limit: usize,
+    ) -> Answer<'_, Vec<JobId>, ReadError> {
+        Box::pin(ready(self.read_executions(owner, key, limit)))
+    }
+
+    fn messages(&self, id: JobId, limit: usize) -> Answer<'_, Vec<Message>, ReadError> {
+        Box::pin(ready(self.read_messages(id, limit)))
+    }
+
+    fn remembered(
+        &self,
+        owner: &str,
+        endpoint: &str,
+        key: &str,
+    ) -> Answer<'_, Option<Idempotency>, ReadError> {
+        Box::pin(ready(self.read_remembered(owner, endpoint, key)))
+    }
+
+    fn root(&self, key: &RootKey) -> Answer<'_, Option<Root>, ReadError> {
+        Box::pin(ready(self.read_root(key)))
+    }
+
+    fn roots(
+        &self,
+        space: RootSpace,
+        owner: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Answer<'_, Vec<String>, ReadError> {
+        Box::pin(ready(self.read_roots(space, owner, after, limit)))
+    }
+
+    fn blob(&self, digest: &[u8; 32]) -> Answer<'_, Option<StoredBlob>, ReadError> {
+        Box::pin(ready(self.read_blob(digest)))
+    }
+
+    fn cells(&self) -> Arc<dyn CellSource + Send + Sync> {
+        self.cells.clone()
+    }
+}

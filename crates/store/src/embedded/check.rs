@@ -1,0 +1,373 @@
+//! Checking a whole store: every chain, every index entry, every reference; and making indexes
+//! anew.
+
+use std::collections::{HashMap, HashSet};
+
+use catena_job::verify::Verifier;
+use catena_job::{Job, JobId, Record};
+use catena_value::{ValueId, branches, decode, decode_branch};
+
+use super::EmbeddedStore;
+use super::collect::for_each_row;
+use super::engine::unavailable;
+use super::read::{Lease, damaged, read_idempotency};
+use crate::bytes::{Damaged, Fields};
+use crate::effects::CommitError;
+use crate::embedded::ledger::{Direction, KeyRange, TableId, Tx, View};
+use crate::keys::{self, *};
+use crate::limits::REBUILD_BATCH;
+use crate::row::{JobRow, LocalCells, read_chunk};
+use crate::store::{ReadError, TimerKind};
+use crate::summary::Summary;
+
+/// Problems that a report names; the rest are counted.
+const PROBLEMS_MAX: usize = 100;
+
+/// What a check found.
+#[derive(Debug, Clone, Default)]
+pub struct CheckReport {
+    /// Jobs whose chains were followed.
+    pub jobs: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Cells whose bytes were checked.
+    pub cells: u64,
+    /// Index entries that were looked for and found.
+    pub index_entries: u64,
+    /// Values under roots.
+    pub roots: u64,
+    /// The first problems.
+    pub problems: Vec<Problem>,
+    /// How many there are.
+    pub problems_total: u64,
+}
+
+impl CheckReport {
+    /// Whether everything holds.
+    pub fn is_good(&self) -> bool {
+        self.problems_total == 0
+    }
+
+    fn problem(&mut self, what: impl ToString, reason: impl ToString) {
+        self.problems_total += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Problem { what: what.to_string(), reason: reason.to_string() });
+        }
+    }
+}
+
+/// Something that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {reason}")]
+pub struct Problem {
+    /// Where.
+    pub what: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl EmbeddedStore {
+    /// Checks everything as of this moment, while others go on.
+    pub fn check(&self) -> Result<CheckReport, ReadError> {
+        let view = self.engine.view();
+        let mut report = CheckReport::default();
+        let mut expected = Expected::default();
+        check_cells(&view, &mut report)?;
+        check_jobs(&view, &mut report, &mut expected)?;
+        check_chunks(&view, &mut report)?;
+        check_roots(&view, &mut report)?;
+        check_keys(&view, &mut report, &mut expected)?;
+        check_indexes(&view, &mut report, &expected)?;
+        Ok(report)
+    }
+
+    /// Drops all indexes and makes them anew from primary data. Nobody else may write meanwhile.
+    pub async fn rebuild(&self) -> Result<u64, CommitError> {
+        for table in INDEXES {
+            while self.engine.submit(move |tx| drop_some(tx, table)).await? {}
+        }
+        let rows = {
+            let view = self.engine.view();
+            let mut rows = Vec::new();
+            let collect = for_each_row(&view, JOBS, |key, row| {
+                let (id, row) = job_row(key, row)?;
+                rows.extend(index_rows(id, row.order, &row.summary));
+                Ok(())
+            });
+            let collect = collect.and_then(|()| lease_and_expiry_rows(&view, &mut rows));
+            collect.map_err(|error| CommitError::Damaged { reason: error.to_string() })?;
+            rows
+        };
+        let total = rows.len() as u64;
+        for batch in rows.chunks(REBUILD_BATCH) {
+            let batch = batch.to_vec();
+            let put = move |tx: &mut Tx<'_>| {
+                batch.into_iter().for_each(|(table, key, value)| tx.put(table, key, value));
+                Ok(())
+            };
+            self.engine.submit(put).await?;
+        }
+        Ok(total)
+    }
+}
+
+fn drop_some(tx: &mut Tx<'_>, table: TableId) -> Result<bool, CommitError> {
+    let rows = tx.range(table, &KeyRange::all(), Direction::Forward, REBUILD_BATCH)?;
+    let is_full = rows.len() == REBUILD_BATCH;
+    rows.into_iter().for_each(|(key, _)| tx.delete(table, key));
+    Ok(is_full)
+}
+
+fn job_row(key: &[u8], row: &[u8]) -> Result<(JobId, JobRow), ReadError> {
+    let id: [u8; 16] = key.try_into().map_err(|_| damaged("jobs")(Damaged("job ID")))?;
+    let id = JobId::from_bytes(id);
+    Ok((id, JobRow::read(row).map_err(damaged(id))?))
+}
+
+/// Index rows that follow from leases and idempotency keys.
+fn lease_and_expiry_rows(view: &View, rows: &mut Vec<IndexRow>) -> Result<(), ReadError> {
+    for_each_row(view, LEASES, |key, row| {
+        let lease = Lease::read(row).map_err(damaged("a lease"))?;
+        let id: [u8; 16] = key.try_into().map_err(|_| damaged("leases")(Damaged("job ID")))?;
+        if let Some((_, until)) = lease.holder {
+            let key = timer(until, TimerKind::LeaseEnd, JobId::from_bytes(id));
+            rows.push((TIMERS, key.to_vec(), Vec::new()));
+        }
+        Ok(())
+    })?;
+    for_each_row(view, IDEMPOTENCY, |key, row| {
+        let entry = read_idempotency(row).map_err(damaged("an idempotency key"))?;
+        rows.push((EXPIRY, keys::expiry(entry.expires, key), Vec::new()));
+        Ok(())
+    })
+}
+
+/// How many rows each index should have.
+#[derive(Default)]
+struct Expected(HashMap<u8, u64>);
+
+impl Expected {
+    /// Looks for one index row.
+    fn look(
+        &mut self,
+        view: &View,
+        report: &mut CheckReport,
+        (table, key, value): &IndexRow,
+    ) -> Result<(), ReadError> {
+        *self.0.entry(table.0).or_default() += 1;
+        match view.get(*table, key).map_err(unavailable)? {
+            Some(found) if found[..] == value[..] => report.index_entries += 1,
+            Some(_) => report.problem(index_name(*table), "an entry says something else"),
+            None => report.problem(index_name(*table), "an entry is missing"),
+        }
+        Ok(())
+    }
+}
+
+fn index_name(table: TableId) -> String {
+    let known = TABLES.iter().find(|known| known.id == table);
+    format!("index {}", known.map_or("unknown", |known| known.name))
+}
+
+fn check_cells(view: &View, report: &mut CheckReport) -> Result<(), ReadError> {
+    for_each_row(view, CELLS, |key, bytes| {
+        let Ok(id) = <[u8; 32]>::try_from(key) else {
+            report.problem("cells", "a key is no cell ID");
+            return Ok(());
+        };
+        let id = ValueId::from_bytes(id);
+        report.cells += 1;
+        match decode_branch(&id, bytes) {
+            Ok(cell) => check_held(view, &branches(&cell), &LocalCells::new(), &id, report),
+            Err(error) => {
+                report.problem(id, error);
+                Ok(())
+            }
+        }
+    })
+}
+
+/// Whether every one of these cells is held.
+fn check_held(
+    view: &View,
+    cells: &[ValueId],
+    local: &LocalCells,
+    what: &dyn ToString,
+    report: &mut CheckReport,
+) -> Result<(), ReadError> {
+    for id in cells {
+        let is_held = local.contains_key(id)
+            || view.get(CELLS, keys::cell(id)).map_err(unavailable)?.is_some();
+        if !is_held {
+            report.problem(what.to_string(), format!("refers to cell {id}, which is not held"));
+        }
+    }
+    Ok(())
+}
+
+fn check_jobs(
+    view: &View,
+    report: &mut CheckReport,
+    expected: &mut Expected,
+) -> Result<(), ReadError> {
+    let mut orders = HashSet::new();
+    for_each_row(view, JOBS, |key, bytes| {
+        report.jobs += 1;
+        let (id, row) = match job_row(key, bytes) {
+            Ok(found) => found,
+            Err(error) => {
+                report.problem("jobs", error);
+                return Ok(());
+            }
+        };
+        if !orders.insert(row.order) {
+            report.problem(id, format!("place {} in the order is taken twice", row.order));
+        }
+        for index in index_rows(id, row.order, &row.summary) {
+            expected.look(view, report, &index)?;
+        }
+        if let Err(error) = check_chain(view, id, &row, report) {
+            report.problem(id, error);
+        }
+        Ok(())
+    })
+}
+
+/// Follows a whole chain: every ID recomputed, every rule applied, every cell looked for.
+fn check_chain(
+    view: &View,
+    id: JobId,
+    row: &JobRow,
+    report: &mut CheckReport,
+) -> Result<(), ReadError> {
+    let mut verifier = Verifier::default();
+    let mut next = 0;
+    let range = KeyRange::prefix(id.as_bytes());
+    for found in view.range(CHUNKS, &range, Direction::Forward).map_err(unavailable)? {
+        let (key, chunk) = found.map_err(unavailable)?;
+        let first =
+            Fields::new(key.get(16..).unwrap_or(&[])).number("chunk").map_err(damaged(id))?;
+        if first != next {
+            report.problem(id, format!("record {next} should begin a chunk, found {first}"));
+            return Ok(());
+        }
+        let chunk = read_chunk(&chunk).map_err(damaged(id))?;
+        next += chunk.0.len() as u64;
+        check_records(view, id, chunk, &mut verifier, report)?;
+    }
+    let open = row.open_records().map_err(damaged(id))?;
+    check_records(view, id, open, &mut verifier, report)?;
+    let expected =
+        catena_job::verify::Expected { job: Some(id), head: Some(row.head), venue: None };
+    match verifier.finish(&expected) {
+        Ok(job) => check_row(id, row, &job, report),
+        Err(fault) => report.problem(id, fault),
+    }
+    Ok(())
+}
+
+fn check_records(
+    view: &View,
+    id: JobId,
+    (records, cells): (Vec<Record>, LocalCells),
+    verifier: &mut Verifier,
+    report: &mut CheckReport,
+) -> Result<(), ReadError> {
+    for record in records {
+        report.records += 1;
+        check_held(view, &branches(&record.to_value()), &cells, &id, report)?;
+        let entry = catena_job::history::Entry {
+            id: record.id().to_string(),
+            record: fresh(&record),
+            is_signed: false,
+        };
+        if let Err(fault) = verifier.push(entry) {
+            report.problem(id, fault);
+        }
+    }
+    Ok(())
+}
+
+/// The record's map without anything remembered about its encoding.
+fn fresh(record: &Record) -> catena_value::Map {
+    match decode(&catena_value::encode(&record.to_value())) {
+        Ok(catena_value::Value::Map(map)) => map,
+        _ => record.fields().clone(),
+    }
+}
+
+/// Whether the row says what the chain says.
+fn check_row(id: JobId, row: &JobRow, job: &Job, report: &mut CheckReport) {
+    if row.count != job.count() {
+        report.problem(id, format!("the row counts {} records of {}", row.count, job.count()));
+    }
+    if row.summary != Summary::of(job) {
+        report.problem(id, "the summary is not that of the chain");
+    }
+    if row.is_folded() {
+        match row.job(id) {
+            Ok((folded, _)) if folded.to_value() == job.to_value() => {}
+            Ok(_) => report.problem(id, "the fold in the row is not that of the chain"),
+            Err(error) => report.problem(id, error),
+        }
+    }
+}
+
+fn check_chunks(view: &View, report: &mut CheckReport) -> Result<(), ReadError> {
+    let mut last: Option<[u8; 16]> = None;
+    for_each_row(view, CHUNKS, |key, _| {
+        let job: Option<[u8; 16]> = key.get(..16).and_then(|id| id.try_into().ok());
+        if let Some(job) = job.filter(|job| Some(*job) != last) {
+            last = Some(job);
+            if view.get(JOBS, &job).map_err(unavailable)?.is_none() {
+                report.problem(JobId::from_bytes(job), "has chunks but no row");
+            }
+        }
+        Ok(())
+    })
+}
+
+fn check_roots(view: &View, report: &mut CheckReport) -> Result<(), ReadError> {
+    for_each_row(view, ROOTS, |key, bytes| {
+        report.roots += 1;
+        let name = String::from_utf8_lossy(key.get(1..).unwrap_or(&[])).replace('\0', " ");
+        match decode(bytes) {
+            Ok(value) => check_held(view, &branches(&value), &LocalCells::new(), &name, report),
+            Err(error) => {
+                report.problem(name, error);
+                Ok(())
+            }
+        }
+    })
+}
+
+/// Leases and idempotency keys, and what is indexed of them.
+fn check_keys(
+    view: &View,
+    report: &mut CheckReport,
+    expected: &mut Expected,
+) -> Result<(), ReadError> {
+    let mut rows = Vec::new();
+    lease_and_expiry_rows(view, &mut rows)?;
+    rows.iter().try_for_each(|row| expected.look(view, report, row))
+}
+
+/// Whether indexes hold nothing but what was looked for.
+fn check_indexes(
+    view: &View,
+    report: &mut CheckReport,
+    expected: &Expected,
+) -> Result<(), ReadError> {
+    for table in INDEXES {
+        let mut found = 0;
+        for_each_row(view, table, |_, _| {
+            found += 1;
+            Ok(())
+        })?;
+        let wanted = expected.0.get(&table.0).copied().unwrap_or(0);
+        if found != wanted {
+            report.problem(index_name(table), format!("has {found} entries, should have {wanted}"));
+        }
+    }
+    Ok(())
+}

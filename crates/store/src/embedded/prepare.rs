@@ -1,0 +1,141 @@
+//! What can be done before the committer: encoding, hashing, measuring.
+
+use std::sync::Arc;
+
+use catena_job::{Job, JobId, RecordId};
+use catena_value::{Encoded, ValueId, encode, survey};
+
+use crate::bytes::{put_run, put_time};
+use crate::effects::{CommitError, Effect, Effects};
+use crate::limits::AHEAD_BYTES;
+use crate::row::{PackedRecords, pack};
+use crate::store::{Idempotency, Message, RootKey};
+use crate::summary::Summary;
+
+/// Effects ready for the committer.
+pub(super) struct Prepared {
+    /// Cells that travel ahead, in parts.
+    pub(super) ahead: Vec<Vec<Encoded>>,
+    pub(super) effects: Vec<Ready>,
+}
+
+/// An effect with everything encoded.
+pub(super) enum Ready {
+    Append(Box<ReadyAppend>),
+    Delete { job: JobId },
+    Progress { job: JobId, progress: Vec<u8> },
+    Send { job: JobId, message: Message, row: Vec<u8> },
+    Take { job: JobId, number: u64 },
+    Offer { job: JobId, queue: String, priority: u8, ready_at: i64 },
+    Withdraw { job: JobId },
+    Renew { job: JobId, fence: u64, until: i64 },
+    Root { key: RootKey, expected: Option<ValueId>, value: Option<ReadyRoot> },
+    Remember { entry: Idempotency, row: Vec<u8> },
+    Expire { before: i64, limit: usize },
+    Blob { digest: [u8; 32], len: u64, content: Option<Arc<[u8]>> },
+    ForgetBlob { digest: [u8; 32] },
+}
+
+pub(super) struct ReadyAppend {
+    pub(super) job: Job,
+    pub(super) after: Option<RecordId>,
+    pub(super) fence: Option<u64>,
+    pub(super) summary: Summary,
+    pub(super) packed: PackedRecords,
+}
+
+pub(super) struct ReadyRoot {
+    pub(super) encoding: Vec<u8>,
+    pub(super) cells: Vec<Encoded>,
+}
+
+pub(super) fn prepare(effects: Effects) -> Result<Prepared, CommitError> {
+    let mut prepared = Prepared { ahead: Vec::new(), effects: Vec::new() };
+    for effect in effects.0 {
+        let mut ready = ready(effect)?;
+        let cells = match &mut ready {
+            Ready::Append(append) => &mut append.packed.shared,
+            Ready::Root { value: Some(root), .. } => &mut root.cells,
+            _ => &mut Vec::new(),
+        };
+        send_ahead(cells, &mut prepared.ahead);
+        prepared.effects.push(ready);
+    }
+    Ok(prepared)
+}
+
+/// Moves cells that are too many for the commit itself into parts of their own.
+fn send_ahead(cells: &mut [Encoded], ahead: &mut Vec<Vec<Encoded>>) {
+    let total: usize = cells.iter().map(|cell| cell.bytes.len()).sum();
+    if total <= AHEAD_BYTES {
+        return;
+    }
+    let (mut part, mut size) = (Vec::new(), 0);
+    for cell in cells.iter() {
+        size += cell.bytes.len();
+        part.push(cell.clone());
+        if size > AHEAD_BYTES {
+            ahead.push(std::mem::take(&mut part));
+            size = 0;
+        }
+    }
+    ahead.push(part);
+    // Only their names stay, so that the commit can see that they arrived.
+    cells.iter_mut().for_each(|cell| cell.bytes = Vec::new());
+}
+
+fn ready(effect: Effect) -> Result<Ready, CommitError> {
+    Ok(match effect {
+        Effect::Append { job, after, records, fence } => {
+            let damaged = |reason: &str| CommitError::Damaged { reason: reason.to_owned() };
+            if records.last().map(|record| record.id()) != Some(job.head()) {
+                return Err(damaged("the job is not what these records lead to"));
+            }
+            if job.due().is_some() {
+                return Err(damaged("a held outcome must be in the commit that resumes its job"));
+            }
+            let (summary, packed) = (Summary::of(&job), pack(&records));
+            Ready::Append(Box::new(ReadyAppend { job: *job, after, fence, summary, packed }))
+        }
+        Effect::Delete { job } => Ready::Delete { job },
+        Effect::Progress { job, progress } => {
+            Ready::Progress { job, progress: catena_value::encode_message(&progress) }
+        }
+        Effect::Send { job, message } => {
+            let mut row = Vec::new();
+            put_run(message.id.as_bytes(), &mut row);
+            row.extend_from_slice(&catena_value::encode_message(&message.body));
+            Ready::Send { job, message, row }
+        }
+        Effect::Take { job, number } => Ready::Take { job, number },
+        Effect::Offer { job, queue, priority, ready_at } => {
+            Ready::Offer { job, queue, priority, ready_at }
+        }
+        Effect::Withdraw { job } => Ready::Withdraw { job },
+        Effect::Renew { job, fence, until } => Ready::Renew { job, fence, until },
+        Effect::Root { key, expected, value } => {
+            if key.owner.contains('\0') || key.name.is_empty() {
+                let reason = format!("root {key} has no usable name");
+                return Err(CommitError::TooLarge { reason });
+            }
+            let value = value.map(|value| ReadyRoot {
+                encoding: encode(&value),
+                cells: survey(&value, |_| false).cells,
+            });
+            Ready::Root { key, expected, value }
+        }
+        Effect::Remember(entry) => {
+            let mut row = Vec::new();
+            put_time(entry.expires, &mut row);
+            row.extend_from_slice(&entry.body_digest);
+            for part in [&entry.owner, &entry.endpoint, &entry.key] {
+                put_run(part.as_bytes(), &mut row);
+            }
+            row.extend_from_slice(&catena_value::encode_message(&entry.answer));
+            Ready::Remember { entry, row }
+        }
+        Effect::Expire { before, limit } => Ready::Expire { before, limit },
+        Effect::Blob { digest, len, content } => Ready::Blob { digest, len, content },
+        Effect::ForgetBlob { digest } => Ready::ForgetBlob { digest },
+    })
+}

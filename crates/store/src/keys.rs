@@ -1,0 +1,223 @@
+//! Every table and every key, in one place.
+//!
+//! Numbers and names are part of the stored format: a table that goes away keeps its number. Keys
+//! are fixed in width where they can be, numbers big-endian, so that their order is the order of
+//! what they mean.
+
+use catena_job::{JobId, Status};
+use catena_value::ValueId;
+use sha2::{Digest, Sha256};
+
+use crate::embedded::ledger::{Table, TableId};
+use crate::store::{RootKey, TimerKind};
+use crate::summary::{Summary, status_byte};
+
+/// Declares the tables once: their constants and their list.
+macro_rules! tables {
+    ($($(#[$doc:meta])* $name:ident = $id:literal, $text:literal;)*) => {
+        $($(#[$doc])* pub(crate) const $name: TableId = TableId($id);)*
+        pub(crate) const TABLES: &[Table] = &[$(Table { id: $name, name: $text }),*];
+    };
+}
+
+tables! {
+    /// Primary. Job ID → the job's row: summary, head, open records.
+    JOBS = 1, "jobs";
+    /// Primary. Job ID, index of the first record → records that no longer fit the row.
+    CHUNKS = 2, "chunks";
+    /// Primary. Value ID → encoded cell, stored once.
+    CELLS = 3, "cells";
+    /// Primary. Space, owner, name → the root cell of an agent, a workspace, an asset…
+    ROOTS = 4, "roots";
+    /// Primary. Job ID → what stands beside its chain: changes, progress, message counters.
+    BESIDE = 5, "beside";
+    /// Primary. Job ID, number → a waiting message.
+    MESSAGES = 6, "messages";
+    /// Primary. Job ID, hash of the message ID → nothing: messages a job has had.
+    MESSAGE_IDS = 7, "message_ids";
+    /// Primary. Owner, hash of endpoint and key → what was answered.
+    IDEMPOTENCY = 8, "idempotency";
+    /// Primary. Job ID → who may run it, until when, with which fence.
+    LEASES = 9, "leases";
+    /// Primary. Queue, priority, ready time, order → job ID.
+    QUEUE = 10, "queue";
+    /// Primary. Digest → a small blob, or the length of one in a file.
+    BLOBS = 11, "blobs";
+    /// Primary. Name → one number.
+    META = 12, "meta";
+    /// Index. Scope, order → job ID and what a list shows.
+    LISTS = 20, "lists";
+    /// Index. Job ID → nothing: jobs that have not ended.
+    LIVE = 21, "live";
+    /// Index. Time, kind, job ID → nothing: deadlines and ends of leases.
+    TIMERS = 22, "timers";
+    /// Index. Owner and execution key, order → job ID.
+    EXECUTIONS = 23, "executions";
+    /// Index. Time, idempotency key → nothing: when it is forgotten.
+    EXPIRY = 24, "expiry";
+}
+
+/// The tables that can be dropped and made anew.
+pub(crate) const INDEXES: [TableId; 5] = [LISTS, LIVE, TIMERS, EXECUTIONS, EXPIRY];
+
+/// The first eight bytes of a hash of these parts. Rows found by it are checked against the parts
+/// themselves, so a collision costs a look and nothing else.
+pub(crate) fn scope(parts: &[&[u8]]) -> [u8; 8] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut scope = [0; 8];
+    scope.copy_from_slice(&hash.finalize()[..8]);
+    scope
+}
+
+pub(crate) fn owner_scope(owner: &str) -> [u8; 8] {
+    scope(&[b"owner", owner.as_bytes()])
+}
+
+pub(crate) fn status_scope(owner: &str, status: Status) -> [u8; 8] {
+    scope(&[b"status", owner.as_bytes(), &[status_byte(status)]])
+}
+
+pub(crate) fn op_scope(owner: &str, op: &str) -> [u8; 8] {
+    scope(&[b"op", owner.as_bytes(), op.as_bytes()])
+}
+
+pub(crate) fn tag_scope(owner: &str, tag: &str) -> [u8; 8] {
+    scope(&[b"tag", owner.as_bytes(), tag.as_bytes()])
+}
+
+pub(crate) fn execution_scope(owner: &str, key: &str) -> [u8; 8] {
+    scope(&[b"execution", owner.as_bytes(), key.as_bytes()])
+}
+
+pub(crate) fn ordered(scope: [u8; 8], order: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&scope);
+    key[8..].copy_from_slice(&order.to_be_bytes());
+    key
+}
+
+pub(crate) fn chunk(job: JobId, first: u64) -> [u8; 24] {
+    numbered(job, first)
+}
+
+pub(crate) fn message(job: JobId, number: u64) -> [u8; 24] {
+    numbered(job, number)
+}
+
+fn numbered(job: JobId, number: u64) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(job.as_bytes());
+    key[16..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+pub(crate) fn message_id(job: JobId, id: &str) -> [u8; 32] {
+    let mut key = [0; 32];
+    key[..16].copy_from_slice(job.as_bytes());
+    key[16..].copy_from_slice(&Sha256::digest(id.as_bytes())[..16]);
+    key
+}
+
+/// Owner first, so that a caller's keys lie together and can be counted.
+pub(crate) fn idempotency(owner: &str, endpoint: &str, key: &str) -> [u8; 24] {
+    let mut hash = Sha256::new();
+    for part in [owner, endpoint, key] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut row = [0; 24];
+    row[..8].copy_from_slice(&owner_scope(owner));
+    row[8..].copy_from_slice(&hash.finalize()[..16]);
+    row
+}
+
+pub(crate) fn expiry(at: i64, idempotency: &[u8]) -> Vec<u8> {
+    let mut key = time(at).to_vec();
+    key.extend_from_slice(idempotency);
+    key
+}
+
+pub(crate) fn timer(at: i64, kind: TimerKind, job: JobId) -> [u8; 25] {
+    let mut key = [0; 25];
+    key[..8].copy_from_slice(&time(at));
+    key[8] = kind as u8;
+    key[9..].copy_from_slice(job.as_bytes());
+    key
+}
+
+/// A time as it stands in keys: never negative.
+pub(crate) fn time(at: i64) -> [u8; 8] {
+    (at.max(0) as u64).to_be_bytes()
+}
+
+/// Higher priorities first, then by the time they became ready, then by order.
+pub(crate) fn queued(queue: &str, priority: u8, ready_at: i64, order: u64) -> [u8; 25] {
+    let mut key = [0; 25];
+    key[..8].copy_from_slice(&queue_scope(queue));
+    key[8] = u8::MAX - priority;
+    key[9..17].copy_from_slice(&time(ready_at));
+    key[17..].copy_from_slice(&order.to_be_bytes());
+    key
+}
+
+pub(crate) fn queue_scope(queue: &str) -> [u8; 8] {
+    scope(&[b"queue", queue.as_bytes()])
+}
+
+pub(crate) fn root(key: &RootKey) -> Vec<u8> {
+    let mut row = root_prefix(key.space as u8, &key.owner);
+    row.extend_from_slice(key.name.as_bytes());
+    row
+}
+
+/// Everything of one owner in one space. A zero byte cannot occur in an owner's name.
+pub(crate) fn root_prefix(space: u8, owner: &str) -> Vec<u8> {
+    let mut prefix = vec![space];
+    prefix.extend_from_slice(owner.as_bytes());
+    prefix.push(0);
+    prefix
+}
+
+pub(crate) fn cell(id: &ValueId) -> &[u8] {
+    id.as_bytes()
+}
+
+/// One row of an index.
+pub(crate) type IndexRow = (TableId, Vec<u8>, Vec<u8>);
+
+/// Every index row that a job has: a pure function of its summary and its place in the order.
+pub(crate) fn index_rows(job: JobId, order: u64, summary: &Summary) -> Vec<IndexRow> {
+    let owner = summary.owner.as_str();
+    let id = job.as_bytes().to_vec();
+    let list = |scope: [u8; 8], value: Vec<u8>| (LISTS, ordered(scope, order).to_vec(), value);
+    let mut rows = Vec::with_capacity(4);
+    if summary.parent.is_none() {
+        // Sub-jobs are found through their parents; lists show what callers asked for.
+        rows.push(list(owner_scope(owner), listed(job, summary)));
+        rows.push(list(status_scope(owner, summary.status), id.clone()));
+        rows.push(list(op_scope(owner, &summary.op), id.clone()));
+        rows.extend(summary.tags.iter().map(|tag| list(tag_scope(owner, tag), id.clone())));
+    }
+    if summary.is_live() {
+        rows.push((LIVE, id.clone(), Vec::new()));
+        if let Some(deadline) = summary.deadline {
+            let key = timer(deadline, TimerKind::Deadline, job).to_vec();
+            rows.push((TIMERS, key, Vec::new()));
+        }
+    }
+    if let Some(key) = &summary.execution_key {
+        rows.push((EXECUTIONS, ordered(execution_scope(owner, key), order).to_vec(), id));
+    }
+    rows
+}
+
+/// What a list shows without reading the job.
+fn listed(job: JobId, summary: &Summary) -> Vec<u8> {
+    let mut value = job.as_bytes().to_vec();
+    summary.write(&mut value);
+    value
+}

@@ -1,0 +1,432 @@
+//! A job as bytes: its row, and the chunks that a long chain leaves behind.
+//!
+//! The row of a short chain holds all of it, so that reading a job is one look-up and a job that
+//! begins and ends in one commit is one write. Once the records in the row are too many or too
+//! long they move to a chunk of their own, and the row keeps the fold instead: appending then
+//! costs the same however long the chain is.
+
+use std::collections::HashMap;
+
+use catena_job::chain::{Parts, StepState};
+use catena_job::note::{Outcome, StepEnd, StepStart};
+use catena_job::record::Parent;
+use catena_job::{Job, JobId, Record, RecordId};
+use catena_value::{
+    Encoded, Map, Value, ValueId, branches, decode, decode_branch, decode_slot, encode_slot,
+};
+
+use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
+use crate::limits::{ROW_BYTES_MAX, ROW_RECORDS_MAX};
+use crate::summary::{Summary, optional, put_optional, status_byte, status_of};
+
+/// The version of this layout, the first byte of every row.
+const VERSION: u8 = 1;
+
+/// Cells that live in a job's rows.
+pub(crate) type LocalCells = HashMap<ValueId, Box<[u8]>>;
+
+/// What stands in a row or a chunk, in order: records, each after the cells it brought.
+#[derive(Debug, Clone)]
+pub(crate) enum Entry {
+    Record(Box<[u8]>),
+    Cell(Box<[u8]>),
+}
+
+impl Entry {
+    fn write(&self, out: &mut Vec<u8>) {
+        let (flag, bytes) = match self {
+            Entry::Record(bytes) => (0, bytes),
+            Entry::Cell(bytes) => (1, bytes),
+        };
+        out.push(flag);
+        put_run(bytes, out);
+    }
+}
+
+/// A job's row.
+#[derive(Debug, Clone)]
+pub(crate) struct JobRow {
+    pub(crate) head: RecordId,
+    pub(crate) order: u64,
+    pub(crate) count: u64,
+    pub(crate) summary: Summary,
+    /// The fold, once records have left the row.
+    fold: Option<Box<[u8]>>,
+    open_records: u64,
+    /// Entries of the records that are still in the row.
+    open: Vec<u8>,
+}
+
+/// Records that leave the row.
+pub(crate) struct Sealed {
+    /// The index of the first of them.
+    pub(crate) first: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl JobRow {
+    /// The row of a job that does not exist yet.
+    pub(crate) fn new(order: u64, summary: Summary, head: RecordId) -> Self {
+        JobRow { head, order, count: 0, summary, fold: None, open_records: 0, open: Vec::new() }
+    }
+
+    /// Adds records. `fold` is the job after them; what must move to a chunk is returned.
+    pub(crate) fn append(
+        &mut self,
+        job: &Job,
+        summary: Summary,
+        entries: &[Entry],
+    ) -> Result<Option<Sealed>, Damaged> {
+        let old_head = self.head;
+        let records = entries.iter().filter(|entry| matches!(entry, Entry::Record(_))).count();
+        let size: usize = entries.iter().map(entry_len).sum();
+        let is_full = self.open_records as usize + records > ROW_RECORDS_MAX
+            || self.open.len() + size > ROW_BYTES_MAX;
+        let mut sealed = None;
+        let mut local = LocalCells::new();
+        if self.fold.is_some() || (is_full && self.open_records > 0) {
+            local = self.local_cells()?;
+        }
+        if is_full && self.open_records > 0 {
+            let mut bytes = old_head.value_id().as_bytes().to_vec();
+            bytes.append(&mut self.open);
+            sealed = Some(Sealed { first: self.count - self.open_records, bytes });
+            self.open_records = 0;
+        }
+        if sealed.is_some() || self.fold.is_some() {
+            add_cells(entries, &mut local);
+            self.fold = Some(write_fold(job, &local)?.into());
+        }
+        entries.iter().for_each(|entry| entry.write(&mut self.open));
+        self.open_records += records as u64;
+        self.count += records as u64;
+        self.head = job.head();
+        self.summary = summary;
+        Ok(sealed)
+    }
+
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut row = Vec::with_capacity(160 + self.open.len());
+        row.push(VERSION);
+        row.extend_from_slice(self.head.value_id().as_bytes());
+        row.extend_from_slice(&self.order.to_be_bytes());
+        put_count(self.count, &mut row);
+        put_count(self.open_records, &mut row);
+        self.summary.write(&mut row);
+        put_optional(self.fold.as_deref(), &mut row, put_run);
+        row.extend_from_slice(&self.open);
+        row
+    }
+
+    pub(crate) fn read(row: &[u8]) -> Result<Self, Damaged> {
+        let mut fields = Fields::new(row);
+        if fields.byte("version")? != VERSION {
+            return Err(Damaged("row of a version this program reads"));
+        }
+        let head = record_id(&mut fields)?;
+        let order = fields.number("order")?;
+        let count = fields.count("count")?;
+        let open_records = fields.count("open records")?;
+        let summary = Summary::read(&mut fields)?;
+        let fold = optional(&mut fields, |fields| Ok(fields.run("fold")?.into()))?;
+        let mut open = Vec::new();
+        while !fields.is_empty() {
+            open.extend_from_slice(fields.take(1, "entry")?);
+            put_run(fields.run("entry")?, &mut open);
+        }
+        if open_records > count {
+            return Err(Damaged("count of open records"));
+        }
+        Ok(JobRow { head, order, count, summary, fold, open_records, open })
+    }
+
+    /// The index of the first record in the row.
+    pub(crate) fn first_open(&self) -> u64 {
+        self.count - self.open_records
+    }
+
+    /// The records in the row, and the cells that are there.
+    pub(crate) fn open_records(&self) -> Result<(Vec<Record>, LocalCells), Damaged> {
+        read_entries(&self.open, self.head)
+    }
+
+    /// The job, from the fold or from all its records.
+    pub(crate) fn job(&self, id: JobId) -> Result<(Job, LocalCells), Damaged> {
+        let Some(fold) = &self.fold else {
+            let (records, cells) = self.open_records()?;
+            let job = Job::fold(&records).map_err(|_| Damaged("chain that follows its rules"))?;
+            return Ok((job.ok_or(Damaged("records"))?, cells));
+        };
+        let (parts, mut cells) = read_fold(fold, id, self)?;
+        // An outcome that is due is always in the same commit, so it is never between two rows.
+        cells.extend(self.open_records()?.1);
+        Ok((Job::from_parts(parts), cells))
+    }
+
+    pub(crate) fn is_folded(&self) -> bool {
+        self.fold.is_some()
+    }
+
+    fn local_cells(&self) -> Result<LocalCells, Damaged> {
+        let mut cells = self.open_records()?.1;
+        if let Some(fold) = &self.fold {
+            cells.extend(fold_cells(fold)?);
+        }
+        Ok(cells)
+    }
+}
+
+fn entry_len(entry: &Entry) -> usize {
+    match entry {
+        Entry::Record(bytes) | Entry::Cell(bytes) => bytes.len() + 3,
+    }
+}
+
+fn add_cells(entries: &[Entry], cells: &mut LocalCells) {
+    for entry in entries {
+        if let Entry::Cell(bytes) = entry {
+            cells.insert(ValueId::of_encoding(bytes), bytes.clone());
+        }
+    }
+}
+
+/// The records of a chunk, its cells, and whether it is followed by the record `next`.
+pub(crate) fn read_chunk(chunk: &[u8]) -> Result<(Vec<Record>, LocalCells), Damaged> {
+    let mut fields = Fields::new(chunk);
+    let last = record_id(&mut fields)?;
+    read_entries(&chunk[32..], last)
+}
+
+/// Records and cells; IDs come from the links, the last one from outside.
+fn read_entries(bytes: &[u8], last: RecordId) -> Result<(Vec<Record>, LocalCells), Damaged> {
+    let mut fields = Fields::new(bytes);
+    let mut maps: Vec<Map> = Vec::new();
+    let mut cells = LocalCells::new();
+    while !fields.is_empty() {
+        let flag = fields.byte("entry")?;
+        let run = fields.run("entry")?;
+        match flag {
+            0 => match decode(run) {
+                Ok(Value::Map(map)) => maps.push(map),
+                _ => return Err(Damaged("record that is a map")),
+            },
+            1 => {
+                cells.insert(ValueId::of_encoding(run), run.into());
+            }
+            _ => return Err(Damaged("entry of a known kind")),
+        }
+    }
+    let mut records = Vec::with_capacity(maps.len());
+    let mut id = last;
+    while let Some(map) = maps.pop() {
+        let record = Record::from_stored(map, id).map_err(|_| Damaged("record in its form"))?;
+        id = record.prev().unwrap_or(id);
+        records.push(record);
+    }
+    records.reverse();
+    Ok((records, cells))
+}
+
+fn record_id(fields: &mut Fields<'_>) -> Result<RecordId, Damaged> {
+    Ok(RecordId::new(ValueId::from_bytes(fields.array("record ID")?)))
+}
+
+fn write_fold(job: &Job, local: &LocalCells) -> Result<Vec<u8>, Damaged> {
+    let parts = job.to_parts();
+    let mut out = Vec::new();
+    put_run(parts.venue.as_bytes(), &mut out);
+    put_optional(parts.parent.as_ref(), &mut out, |parent, out| {
+        out.extend_from_slice(parent.job.as_bytes());
+        put_count(u64::from(parent.step), out);
+    });
+    out.extend_from_slice(parts.first.value_id().as_bytes());
+    out.push(u8::from(parts.has_started));
+    put_count(u64::from(parts.attempt), &mut out);
+    put_optional(parts.held.as_ref(), &mut out, put_outcome);
+    put_count(parts.steps.len() as u64, &mut out);
+    parts.steps.iter().for_each(|step| put_step(step, &mut out));
+    put_count(parts.fields.len() as u64, &mut out);
+    for (key, value) in &parts.fields {
+        put_run(&encode_slot(key), &mut out);
+        put_run(&encode_slot(value), &mut out);
+    }
+    let held = parts.held.iter().filter_map(|outcome| outcome.output.as_ref());
+    let values = parts.fields.iter().map(|(_, value)| value).chain(held);
+    let cells = reachable(values, local)?;
+    put_count(cells.len() as u64, &mut out);
+    cells.iter().for_each(|cell| put_run(cell, &mut out));
+    Ok(out)
+}
+
+/// The local cells that these values refer to, directly or not. Others are stored for everybody.
+fn reachable<'a>(
+    values: impl Iterator<Item = &'a Value>,
+    local: &LocalCells,
+) -> Result<Vec<Box<[u8]>>, Damaged> {
+    let mut found: HashMap<ValueId, Box<[u8]>> = HashMap::new();
+    let mut waiting: Vec<ValueId> = Vec::new();
+    for value in values {
+        match value {
+            Value::Unloaded(id) => waiting.push(**id),
+            other if catena_value::is_embedded(other) => waiting.extend(branches(other)),
+            other => waiting.push(other.id()),
+        }
+    }
+    while let Some(id) = waiting.pop() {
+        let Some(bytes) = local.get(&id).filter(|_| !found.contains_key(&id)) else { continue };
+        found.insert(id, bytes.clone());
+        let cell = decode_branch(&id, bytes).map_err(|_| Damaged("cell in its form"))?;
+        waiting.extend(branches(&cell));
+    }
+    Ok(found.into_values().collect())
+}
+
+fn put_outcome(outcome: &Outcome, out: &mut Vec<u8>) {
+    out.push(status_byte(outcome.status));
+    put_optional(outcome.output.as_ref(), out, |output, out| put_run(&encode_slot(output), out));
+    put_optional(outcome.error.as_deref(), out, |error, out| put_run(error.as_bytes(), out));
+    put_optional(outcome.message.as_deref(), out, |text, out| put_run(text.as_bytes(), out));
+}
+
+fn put_step(step: &StepState, out: &mut Vec<u8>) {
+    put_count(u64::from(step.start.step), out);
+    out.extend_from_slice(step.start.job.as_bytes());
+    out.extend_from_slice(step.start.record.value_id().as_bytes());
+    put_optional(step.start.venue.as_deref(), out, |venue, out| put_run(venue.as_bytes(), out));
+    put_time(step.started_at, out);
+    put_optional(step.end.as_ref(), out, |end, out| {
+        out.push(status_byte(end.status));
+        out.extend_from_slice(end.record.value_id().as_bytes());
+        put_time(step.ended_at.unwrap_or(0), out);
+    });
+}
+
+fn read_fold(fold: &[u8], id: JobId, row: &JobRow) -> Result<(Parts, LocalCells), Damaged> {
+    let fields = &mut Fields::new(fold);
+    let venue = fields.text("venue")?.to_owned();
+    let parent = optional(fields, |fields| {
+        let job = JobId::from_bytes(fields.array("parent")?);
+        Ok(Parent { job, step: small(fields, "step")? })
+    })?;
+    let first = record_id(fields)?;
+    let has_started = fields.byte("has started")? == 1;
+    let attempt = small(fields, "attempt")?;
+    let held = optional(fields, read_outcome)?;
+    let mut steps = Vec::new();
+    for _ in 0..fields.count("steps")? {
+        steps.push(read_step(fields)?);
+    }
+    let mut members = Vec::new();
+    for _ in 0..fields.count("members")? {
+        members.push((read_slot(fields)?, read_slot(fields)?));
+    }
+    let cells = read_cells(fields)?;
+    let parts = Parts {
+        id,
+        venue,
+        parent,
+        status: row.summary.status,
+        head: row.head,
+        first,
+        count: row.count,
+        created: row.summary.created,
+        updated: row.summary.updated,
+        has_started,
+        attempt,
+        held,
+        steps,
+        fields: members,
+    };
+    Ok((parts, cells))
+}
+
+/// Only the cells of a fold.
+fn fold_cells(fold: &[u8]) -> Result<LocalCells, Damaged> {
+    let fields = &mut Fields::new(fold);
+    fields.text("venue")?;
+    optional(fields, |fields| {
+        fields.take(16, "parent")?;
+        fields.count("step")
+    })?;
+    fields.take(33, "first record")?;
+    fields.count("attempt")?;
+    optional(fields, read_outcome)?;
+    for _ in 0..fields.count("steps")? {
+        read_step(fields)?;
+    }
+    for _ in 0..fields.count("members")? {
+        fields.run("member")?;
+        fields.run("member")?;
+    }
+    read_cells(fields)
+}
+
+fn read_cells(fields: &mut Fields<'_>) -> Result<LocalCells, Damaged> {
+    let mut cells = LocalCells::new();
+    for _ in 0..fields.count("cells")? {
+        let cell = fields.run("cell")?;
+        cells.insert(ValueId::of_encoding(cell), cell.into());
+    }
+    Ok(cells)
+}
+
+fn read_slot(fields: &mut Fields<'_>) -> Result<Value, Damaged> {
+    decode_slot(fields.run("value")?).map_err(|_| Damaged("value in its form"))
+}
+
+fn read_outcome(fields: &mut Fields<'_>) -> Result<Outcome, Damaged> {
+    Ok(Outcome {
+        status: status_of(fields.byte("status")?)?,
+        output: optional(fields, read_slot)?,
+        error: optional(fields, |fields| Ok(fields.text("error")?.to_owned()))?,
+        message: optional(fields, |fields| Ok(fields.text("message")?.to_owned()))?,
+    })
+}
+
+fn read_step(fields: &mut Fields<'_>) -> Result<StepState, Damaged> {
+    let step = small(fields, "step")?;
+    let job = JobId::from_bytes(fields.array("step job")?);
+    let record = record_id(fields)?;
+    let venue = optional(fields, |fields| Ok(fields.text("venue")?.to_owned()))?;
+    let started_at = fields.time("start")?;
+    let end = optional(fields, |fields| {
+        let status = status_of(fields.byte("status")?)?;
+        let record = record_id(fields)?;
+        Ok((StepEnd { step, status, record }, fields.time("end")?))
+    })?;
+    let (end, ended_at) = end.map_or((None, None), |(end, at)| (Some(end), Some(at)));
+    let start = StepStart { step, job, record, venue };
+    Ok(StepState { start, end, started_at, ended_at })
+}
+
+fn small(fields: &mut Fields<'_>, what: &'static str) -> Result<u32, Damaged> {
+    u32::try_from(fields.count(what)?).map_err(|_| Damaged(what))
+}
+
+/// The entries of new records, and the cells of theirs that are stored for everybody.
+pub(crate) struct PackedRecords {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) shared: Vec<Encoded>,
+    /// Cells they refer to without bringing them.
+    pub(crate) needed: Vec<ValueId>,
+}
+
+/// Encodes records. What a record brings along stays in the row while it is short; more is stored
+/// once for everybody.
+pub(crate) fn pack(records: &[Record]) -> PackedRecords {
+    let mut packed = PackedRecords { entries: Vec::new(), shared: Vec::new(), needed: Vec::new() };
+    for record in records {
+        let value = record.to_value();
+        let survey = catena_value::survey(&value, |_| false);
+        let size: usize = survey.cells.iter().map(|cell| cell.bytes.len()).sum();
+        if size <= crate::limits::LOCAL_CELL_BYTES_MAX {
+            let cells = survey.cells.into_iter().map(|cell| Entry::Cell(cell.bytes.into()));
+            packed.entries.extend(cells);
+        } else {
+            packed.shared.extend(survey.cells);
+        }
+        packed.needed.extend(survey.unloaded);
+        packed.entries.push(Entry::Record(catena_value::encode(&value).into()));
+    }
+    packed
+}

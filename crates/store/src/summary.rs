@@ -1,0 +1,138 @@
+//! What indexes know of a job: a pure function of its fold.
+
+use catena_job::record::Parent;
+use catena_job::{Job, JobId, Status};
+use catena_value::{NoCells, Value};
+
+use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
+
+/// The facts that lists and indexes are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The caller's DID: who owns the job.
+    pub owner: String,
+    /// The operation as the caller named it.
+    pub op: String,
+    /// Where the job stands.
+    pub status: Status,
+    /// When it was made.
+    pub created: i64,
+    /// When its last record was made.
+    pub updated: i64,
+    /// Where it hangs, when it is a step of another job.
+    pub parent: Option<Parent>,
+    /// When it times out, unless it has ended; `deadline` in the chain.
+    pub deadline: Option<i64>,
+    /// What it computes, for contract jobs; `executionKey` in the chain.
+    pub execution_key: Option<String>,
+    /// What it is listed under; `tags` in the chain.
+    pub tags: Vec<String>,
+}
+
+impl Summary {
+    /// The summary of a job.
+    pub fn of(job: &Job) -> Self {
+        let text = |name: &str| job.field(name).and_then(Value::as_str).map(str::to_owned);
+        Summary {
+            owner: text("caller").unwrap_or_default(),
+            op: text("op").unwrap_or_default(),
+            status: job.status(),
+            created: job.created(),
+            updated: job.updated(),
+            parent: job.parent().cloned(),
+            deadline: job.field("deadline").and_then(Value::as_i64).filter(|at| *at >= 0),
+            execution_key: text("executionKey"),
+            tags: tags(job),
+        }
+    }
+
+    /// Whether the job still lives.
+    pub fn is_live(&self) -> bool {
+        !self.status.is_terminal()
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.push(status_byte(self.status));
+        put_time(self.created, out);
+        put_time(self.updated, out);
+        put_run(self.owner.as_bytes(), out);
+        put_run(self.op.as_bytes(), out);
+        put_optional(self.parent.as_ref(), out, |parent, out| {
+            out.extend_from_slice(parent.job.as_bytes());
+            put_count(u64::from(parent.step), out);
+        });
+        put_optional(self.deadline, out, put_time);
+        put_optional(self.execution_key.as_deref(), out, |key, out| put_run(key.as_bytes(), out));
+        put_count(self.tags.len() as u64, out);
+        self.tags.iter().for_each(|tag| put_run(tag.as_bytes(), out));
+    }
+
+    pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Self, Damaged> {
+        let status = status_of(fields.byte("status")?)?;
+        let (created, updated) = (fields.time("created")?, fields.time("updated")?);
+        let owner = fields.text("owner")?.to_owned();
+        let op = fields.text("op")?.to_owned();
+        let parent = optional(fields, |fields| {
+            let job = JobId::from_bytes(fields.array("parent")?);
+            let step = u32::try_from(fields.count("step")?).map_err(|_| Damaged("step"))?;
+            Ok(Parent { job, step })
+        })?;
+        let deadline = optional(fields, |fields| fields.time("deadline"))?;
+        let execution_key =
+            optional(fields, |fields| fields.text("execution key").map(str::to_owned))?;
+        let mut tags = Vec::new();
+        for _ in 0..fields.count("tags")? {
+            tags.push(fields.text("tag")?.to_owned());
+        }
+        Ok(Summary { owner, op, status, created, updated, parent, deadline, execution_key, tags })
+    }
+}
+
+fn tags(job: &Job) -> Vec<String> {
+    let Some(Value::Vector(tags)) = job.field("tags") else { return Vec::new() };
+    let text = |tag: Result<Value, _>| tag.ok().and_then(|tag| tag.as_str().map(str::to_owned));
+    tags.iter(&NoCells).filter_map(text).collect()
+}
+
+pub(crate) fn put_optional<T>(
+    value: Option<T>,
+    out: &mut Vec<u8>,
+    put: impl FnOnce(T, &mut Vec<u8>),
+) {
+    out.push(u8::from(value.is_some()));
+    if let Some(value) = value {
+        put(value, out);
+    }
+}
+
+pub(crate) fn optional<T>(
+    fields: &mut Fields<'_>,
+    read: impl FnOnce(&mut Fields<'_>) -> Result<T, Damaged>,
+) -> Result<Option<T>, Damaged> {
+    match fields.byte("presence")? {
+        0 => Ok(None),
+        1 => read(fields).map(Some),
+        _ => Err(Damaged("presence")),
+    }
+}
+
+/// The stored form of a status. Part of the format: never renumber.
+pub(crate) fn status_byte(status: Status) -> u8 {
+    match status {
+        Status::Pending => 1,
+        Status::Started => 2,
+        Status::Complete => 3,
+        Status::Failed => 4,
+        Status::Cancelled => 5,
+        Status::Rejected => 6,
+        Status::Timeout => 7,
+        Status::Paused => 8,
+        Status::InputRequired => 9,
+        Status::AuthRequired => 10,
+    }
+}
+
+pub(crate) fn status_of(byte: u8) -> Result<Status, Damaged> {
+    let found = Status::ALL.into_iter().find(|status| status_byte(*status) == byte);
+    found.ok_or(Damaged("status"))
+}

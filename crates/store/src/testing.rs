@@ -1,0 +1,34 @@
+//! What tests and benchmarks of stores need: jobs to store, and ways to wait for an answer.
+
+pub mod crash;
+pub mod jobs;
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+pub use crate::embedded::ledger::testing::sim_disk::SimDisk;
+pub use crate::embedded::ledger::{Disk, Faults, RealDisk};
+
+use crate::embedded::EmbeddedStore;
+
+/// Polls a future once.
+pub fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// Waits for an answer on a store without threads, by driving it. Nothing when the store can make
+/// no progress, not even after flushing.
+pub fn drive<T>(store: &EmbeddedStore, mut future: impl Future<Output = T> + Unpin) -> Option<T> {
+    for _ in 0..64 {
+        if let Some(value) = poll_once(&mut future) {
+            return Some(value);
+        }
+        if !store.step_commit() {
+            store.step_flush();
+        }
+    }
+    poll_once(&mut future)
+}
