@@ -220,7 +220,7 @@ impl Job {
         fields.extend(opening.parent.map(|parent| ("parent", parent.to_value())));
         fields.extend(refusal.map(|error| ("error", error.into())));
         add_extra(&mut fields, opening.extra)?;
-        let record = Record::from_map(fields.into_iter().collect())?;
+        let record = Record::made(fields.into_iter().collect(), status, None, now, None)?;
         let job = Job::first(&record)?;
         Ok((job, record))
     }
@@ -317,6 +317,7 @@ impl Job {
         ];
         fields.extend(change.by.map(|by| ("by", by.into())));
         fields.extend(change.trigger.map(|trigger| ("trigger", trigger)));
+        let mut note = None;
         match change.event {
             Event::Finished { output } => fields.push(("output", output)),
             Event::Refused { error }
@@ -327,11 +328,15 @@ impl Job {
                 fields.extend(ask.message.map(|message| ("message", message.into())));
                 fields.extend(ask.output.map(|output| ("output", output)));
             }
-            Event::Noted(note) => fields.push((NOTE, note.to_value())),
+            Event::Noted(noted) => {
+                fields.push((NOTE, noted.to_value()));
+                note = Some(noted);
+            }
             Event::Begun | Event::Paused | Event::Resumed | Event::Answered => {}
         }
         add_extra(&mut fields, change.extra)?;
-        let record = Record::from_map(fields.into_iter().collect())?;
+        let record =
+            Record::made(fields.into_iter().collect(), status, Some(self.head), now, note)?;
         self.follow(&record)?;
         Ok(record)
     }
@@ -595,7 +600,7 @@ fn check_annotation(before: Status, record: &Record) -> Result<(), Break> {
 }
 
 fn is_named(key: &Value, name: &str) -> bool {
-    key.as_str() == Some(name)
+    matches!(key, Value::String(key) if *key == *name)
 }
 
 fn same_name(a: &Value, b: &Value) -> bool {

@@ -89,6 +89,22 @@ impl Record {
         Record::from_stored(fields, id)
     }
 
+    /// A record whose members are known because they were just put there.
+    pub(crate) fn made(
+        fields: Map,
+        status: Status,
+        prev: Option<RecordId>,
+        updated: i64,
+        note: Option<Note>,
+    ) -> Result<Self, BadField> {
+        if updated < 0 {
+            return Err(wrong(UPDATED, "a time in whole milliseconds"));
+        }
+        check_trigger(&fields)?;
+        let id = RecordId::new(Value::from(fields.clone()).id());
+        Ok(Record { id, fields, status, prev, updated, note })
+    }
+
     /// Like [`Record::from_map`], for a store that knows the ID already: it is believed.
     pub fn from_stored(fields: Map, id: RecordId) -> Result<Self, BadField> {
         let status = field_text(&fields, STATUS)?.ok_or_else(|| missing(STATUS))?;

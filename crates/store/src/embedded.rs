@@ -102,6 +102,13 @@ impl EmbeddedStore {
         self.engine.close()
     }
 
+    /// The bytes that effects on new jobs come to, encoded as a commit would: what a bare log is
+    /// given when the store is compared with one.
+    #[cfg(feature = "testing")]
+    pub fn as_log_entry(effects: Effects) -> Result<Vec<u8>, CommitError> {
+        prepare::as_log_entry(effects)
+    }
+
     /// Commits one batch of what was handed in; only without threads.
     pub fn step_commit(&self) -> bool {
         self.engine.step_commit()

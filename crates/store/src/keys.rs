@@ -8,7 +8,8 @@ use catena_job::{JobId, Status};
 use catena_value::ValueId;
 use sha2::{Digest, Sha256};
 
-use crate::embedded::ledger::{Table, TableId};
+use crate::bytes::{put_run, put_time};
+use crate::embedded::ledger::{Key, Table, TableId, Value as Row};
 use crate::store::{RootKey, TimerKind};
 use crate::summary::{Summary, status_byte};
 
@@ -187,37 +188,88 @@ pub(crate) fn cell(id: &ValueId) -> &[u8] {
 }
 
 /// One row of an index.
-pub(crate) type IndexRow = (TableId, Vec<u8>, Vec<u8>);
+pub(crate) type IndexRow = (TableId, Key, Row);
 
-/// Every index row that a job has: a pure function of its summary and its place in the order.
-pub(crate) fn index_rows(job: JobId, order: u64, summary: &Summary) -> Vec<IndexRow> {
-    let owner = summary.owner.as_str();
-    let id = job.as_bytes().to_vec();
-    let list = |scope: [u8; 8], value: Vec<u8>| (LISTS, ordered(scope, order).to_vec(), value);
-    let mut rows = Vec::with_capacity(4);
-    if summary.parent.is_none() {
-        // Sub-jobs are found through their parents; lists show what callers asked for.
-        rows.push(list(owner_scope(owner), listed(job, summary)));
-        rows.push(list(status_scope(owner, summary.status), id.clone()));
-        rows.push(list(op_scope(owner, &summary.op), id.clone()));
-        rows.extend(summary.tags.iter().map(|tag| list(tag_scope(owner, tag), id.clone())));
-    }
-    if summary.is_live() {
-        rows.push((LIVE, id.clone(), Vec::new()));
-        if let Some(deadline) = summary.deadline {
-            let key = timer(deadline, TimerKind::Deadline, job).to_vec();
-            rows.push((TIMERS, key, Vec::new()));
+/// What the indexes are to hold of a job: a pure function of its summary. Everything that costs
+/// hashing is done when this is made; where the job stands in the order is added later.
+#[derive(Debug, Clone)]
+pub(crate) struct IndexFacts {
+    job: JobId,
+    lists: Vec<([u8; 8], Row)>,
+    execution: Option<[u8; 8]>,
+    is_live: bool,
+    deadline: Option<i64>,
+}
+
+impl IndexFacts {
+    pub(crate) fn of(job: JobId, summary: &Summary) -> Self {
+        let key = summary.execution_key.as_deref();
+        let is_live = summary.is_live();
+        IndexFacts {
+            job,
+            lists: lists(job, summary),
+            execution: key.map(|key| execution_scope(&summary.owner, key)),
+            is_live,
+            deadline: summary.deadline.filter(|_| is_live),
         }
     }
-    if let Some(key) = &summary.execution_key {
-        rows.push((EXECUTIONS, ordered(execution_scope(owner, key), order).to_vec(), id));
+
+    /// Every index row of the job.
+    pub(crate) fn rows(&self, order: u64) -> Vec<IndexRow> {
+        let id = || Key::from(&self.job.as_bytes()[..]);
+        let nothing = || Row::from([]);
+        let list = |(scope, value): &([u8; 8], Row)| {
+            (LISTS, Key::from(ordered(*scope, order)), value.clone())
+        };
+        let mut rows: Vec<IndexRow> = self.lists.iter().map(list).collect();
+        if self.is_live {
+            rows.push((LIVE, id(), nothing()));
+        }
+        rows.extend(self.deadline.map(|deadline| {
+            (TIMERS, Key::from(timer(deadline, TimerKind::Deadline, self.job)), nothing())
+        }));
+        let execution = |scope| (EXECUTIONS, Key::from(ordered(scope, order)), id());
+        rows.extend(self.execution.map(execution));
+        rows
     }
-    rows
+}
+
+/// The lists a job is on. Sub-jobs are found through their parents; lists show what callers asked
+/// for. Nearly every job ends up COMPLETE, so the owner's own list serves as the list of those.
+fn lists(job: JobId, summary: &Summary) -> Vec<([u8; 8], Row)> {
+    if summary.parent.is_some() {
+        return Vec::new();
+    }
+    let owner = summary.owner.as_str();
+    let id = Row::from(&job.as_bytes()[..]);
+    let mut lists = Vec::with_capacity(3);
+    lists.push((owner_scope(owner), listed(job, summary).into()));
+    lists.push((op_scope(owner, &summary.op), id.clone()));
+    if summary.status != Status::Complete {
+        lists.push((status_scope(owner, summary.status), id.clone()));
+    }
+    lists.extend(summary.tags.iter().map(|tag| (tag_scope(owner, tag), id.clone())));
+    lists
+}
+
+/// Every index row that a job has.
+pub(crate) fn index_rows(job: JobId, order: u64, summary: &Summary) -> Vec<IndexRow> {
+    IndexFacts::of(job, summary).rows(order)
 }
 
 /// What a list shows without reading the job.
 fn listed(job: JobId, summary: &Summary) -> Vec<u8> {
-    let mut value = job.as_bytes().to_vec();
-    summary.write(&mut value);
+    let mut value = Vec::with_capacity(48 + summary.op.len());
+    value.extend_from_slice(job.as_bytes());
+    value.extend_from_slice(&owner_check(&summary.owner));
+    value.push(status_byte(summary.status));
+    put_time(summary.created, &mut value);
+    put_time(summary.updated, &mut value);
+    put_run(summary.op.as_bytes(), &mut value);
     value
+}
+
+/// Tells owners apart whose scopes collide.
+pub(crate) fn owner_check(owner: &str) -> [u8; 8] {
+    scope(&[b"owner check", owner.as_bytes()])
 }

@@ -2,7 +2,7 @@
 
 /// Records in a job's own row. Rewriting the row for each append is quadratic in them; eight cover
 /// nearly every job.
-pub const ROW_RECORDS_MAX: usize = 8;
+pub const ROW_RECORDS_MAX: u64 = 8;
 
 /// Bytes of records in a job's own row, for the same reason.
 pub const ROW_BYTES_MAX: usize = 4 * 1024;

@@ -12,34 +12,48 @@ use catena_job::note::{Outcome, StepEnd, StepStart};
 use catena_job::record::Parent;
 use catena_job::{Job, JobId, Record, RecordId};
 use catena_value::{
-    Encoded, Map, Value, ValueId, branches, decode, decode_branch, decode_slot, encode_slot,
+    Encoded, Map, Value, ValueId, branches, decode, decode_branch, decode_slot, encode_into,
+    encode_slot,
 };
 
 use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
-use crate::limits::{ROW_BYTES_MAX, ROW_RECORDS_MAX};
+use crate::limits::{LOCAL_CELL_BYTES_MAX, ROW_BYTES_MAX, ROW_RECORDS_MAX};
 use crate::summary::{Summary, optional, put_optional, status_byte, status_of};
 
 /// The version of this layout, the first byte of every row.
 const VERSION: u8 = 1;
 
+/// Room for everything before the entries of an ordinary row.
+const HEADER_BYTES: usize = 192;
+
 /// Cells that live in a job's rows.
 pub(crate) type LocalCells = HashMap<ValueId, Box<[u8]>>;
 
-/// What stands in a row or a chunk, in order: records, each after the cells it brought.
-#[derive(Debug, Clone)]
-pub(crate) enum Entry {
-    Record(Box<[u8]>),
-    Cell(Box<[u8]>),
+/// Records, and the cells they bring, as they stand in a row or a chunk: a flag, a length, bytes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Entries {
+    bytes: Vec<u8>,
+    records: u64,
 }
 
-impl Entry {
-    fn write(&self, out: &mut Vec<u8>) {
-        let (flag, bytes) = match self {
-            Entry::Record(bytes) => (0, bytes),
-            Entry::Cell(bytes) => (1, bytes),
-        };
-        out.push(flag);
-        put_run(bytes, out);
+const RECORD: u8 = 0;
+const CELL: u8 = 1;
+
+impl Entries {
+    fn push(&mut self, flag: u8, bytes: &[u8]) {
+        self.bytes.push(flag);
+        put_run(bytes, &mut self.bytes);
+        self.records += u64::from(flag == RECORD);
+    }
+
+    fn append(&mut self, other: &Entries) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.records += other.records;
+    }
+
+    /// Whether a row has room for them.
+    fn fit_a_row(&self) -> bool {
+        self.records <= ROW_RECORDS_MAX && self.bytes.len() <= ROW_BYTES_MAX
     }
 }
 
@@ -52,9 +66,8 @@ pub(crate) struct JobRow {
     pub(crate) summary: Summary,
     /// The fold, once records have left the row.
     fold: Option<Box<[u8]>>,
-    open_records: u64,
-    /// Entries of the records that are still in the row.
-    open: Vec<u8>,
+    /// The records that are still in the row.
+    open: Entries,
 }
 
 /// Records that leave the row.
@@ -67,55 +80,64 @@ pub(crate) struct Sealed {
 impl JobRow {
     /// The row of a job that does not exist yet.
     pub(crate) fn new(order: u64, summary: Summary, head: RecordId) -> Self {
-        JobRow { head, order, count: 0, summary, fold: None, open_records: 0, open: Vec::new() }
+        JobRow { head, order, count: 0, summary, fold: None, open: Entries::default() }
     }
 
-    /// Adds records. `fold` is the job after them; what must move to a chunk is returned.
+    /// The whole row of a new job but for its place in the order, when its records fit it.
+    pub(crate) fn of_new(job: &Job, summary: &Summary, entries: &Entries) -> Option<Vec<u8>> {
+        if !entries.fit_a_row() {
+            return None;
+        }
+        let count = entries.records;
+        let mut row = Vec::with_capacity(HEADER_BYTES + entries.bytes.len());
+        write_header(job.head(), 0, count, count, summary, None, &mut row);
+        row.extend_from_slice(&entries.bytes);
+        Some(row)
+    }
+
+    /// Adds records. `job` is the fold after them; what must move to a chunk is returned.
     pub(crate) fn append(
         &mut self,
         job: &Job,
         summary: Summary,
-        entries: &[Entry],
+        entries: &Entries,
     ) -> Result<Option<Sealed>, Damaged> {
-        let old_head = self.head;
-        let records = entries.iter().filter(|entry| matches!(entry, Entry::Record(_))).count();
-        let size: usize = entries.iter().map(entry_len).sum();
-        let is_full = self.open_records as usize + records > ROW_RECORDS_MAX
-            || self.open.len() + size > ROW_BYTES_MAX;
+        let mut grown = self.open.clone();
+        grown.append(entries);
+        let seals = self.open.records > 0 && !grown.fit_a_row();
         let mut sealed = None;
-        let mut local = LocalCells::new();
-        if self.fold.is_some() || (is_full && self.open_records > 0) {
-            local = self.local_cells()?;
-        }
-        if is_full && self.open_records > 0 {
-            let mut bytes = old_head.value_id().as_bytes().to_vec();
-            bytes.append(&mut self.open);
-            sealed = Some(Sealed { first: self.count - self.open_records, bytes });
-            self.open_records = 0;
-        }
-        if sealed.is_some() || self.fold.is_some() {
-            add_cells(entries, &mut local);
+        if seals || self.fold.is_some() {
+            let mut local = self.local_cells()?;
+            local.extend(read_entries(&entries.bytes, job.head())?.1);
             self.fold = Some(write_fold(job, &local)?.into());
         }
-        entries.iter().for_each(|entry| entry.write(&mut self.open));
-        self.open_records += records as u64;
-        self.count += records as u64;
+        if seals {
+            let mut bytes = self.head.value_id().as_bytes().to_vec();
+            bytes.append(&mut self.open.bytes);
+            sealed = Some(Sealed { first: self.first_open(), bytes });
+            grown = entries.clone();
+        }
+        self.open = grown;
+        self.count += entries.records;
         self.head = job.head();
         self.summary = summary;
         Ok(sealed)
     }
 
     pub(crate) fn write(&self) -> Vec<u8> {
-        let mut row = Vec::with_capacity(160 + self.open.len());
-        row.push(VERSION);
-        row.extend_from_slice(self.head.value_id().as_bytes());
-        row.extend_from_slice(&self.order.to_be_bytes());
-        put_count(self.count, &mut row);
-        put_count(self.open_records, &mut row);
-        self.summary.write(&mut row);
-        put_optional(self.fold.as_deref(), &mut row, put_run);
-        row.extend_from_slice(&self.open);
+        let mut row = Vec::with_capacity(HEADER_BYTES + self.open.bytes.len());
+        let (open, fold) = (self.open.records, self.fold.as_deref());
+        write_header(self.head, self.order, self.count, open, &self.summary, fold, &mut row);
+        row.extend_from_slice(&self.open.bytes);
         row
+    }
+
+    /// Puts a job's place in the order into a row that was written without it.
+    pub(crate) fn set_order(row: &mut [u8], order: u64) {
+        const PLACE: std::ops::Range<usize> = 33..41;
+        if let Some(place) = row.get_mut(PLACE) {
+            place.copy_from_slice(&order.to_be_bytes());
+        }
     }
 
     pub(crate) fn read(row: &[u8]) -> Result<Self, Damaged> {
@@ -129,25 +151,25 @@ impl JobRow {
         let open_records = fields.count("open records")?;
         let summary = Summary::read(&mut fields)?;
         let fold = optional(&mut fields, |fields| Ok(fields.run("fold")?.into()))?;
-        let mut open = Vec::new();
-        while !fields.is_empty() {
-            open.extend_from_slice(fields.take(1, "entry")?);
-            put_run(fields.run("entry")?, &mut open);
-        }
         if open_records > count {
             return Err(Damaged("count of open records"));
         }
-        Ok(JobRow { head, order, count, summary, fold, open_records, open })
+        let open = Entries { bytes: fields.rest().to_vec(), records: open_records };
+        Ok(JobRow { head, order, count, summary, fold, open })
     }
 
     /// The index of the first record in the row.
     pub(crate) fn first_open(&self) -> u64 {
-        self.count - self.open_records
+        self.count - self.open.records
     }
 
     /// The records in the row, and the cells that are there.
     pub(crate) fn open_records(&self) -> Result<(Vec<Record>, LocalCells), Damaged> {
-        read_entries(&self.open, self.head)
+        let (records, cells) = read_entries(&self.open.bytes, self.head)?;
+        match records.len() as u64 == self.open.records {
+            true => Ok((records, cells)),
+            false => Err(Damaged("as many records as the row counts")),
+        }
     }
 
     /// The job, from the fold or from all its records.
@@ -176,18 +198,23 @@ impl JobRow {
     }
 }
 
-fn entry_len(entry: &Entry) -> usize {
-    match entry {
-        Entry::Record(bytes) | Entry::Cell(bytes) => bytes.len() + 3,
-    }
-}
-
-fn add_cells(entries: &[Entry], cells: &mut LocalCells) {
-    for entry in entries {
-        if let Entry::Cell(bytes) = entry {
-            cells.insert(ValueId::of_encoding(bytes), bytes.clone());
-        }
-    }
+/// Everything before the entries.
+fn write_header(
+    head: RecordId,
+    order: u64,
+    count: u64,
+    open_records: u64,
+    summary: &Summary,
+    fold: Option<&[u8]>,
+    row: &mut Vec<u8>,
+) {
+    row.push(VERSION);
+    row.extend_from_slice(head.value_id().as_bytes());
+    row.extend_from_slice(&order.to_be_bytes());
+    put_count(count, row);
+    put_count(open_records, row);
+    summary.write(row);
+    put_optional(fold, row, put_run);
 }
 
 /// The records of a chunk, its cells, and whether it is followed by the record `next`.
@@ -206,11 +233,11 @@ fn read_entries(bytes: &[u8], last: RecordId) -> Result<(Vec<Record>, LocalCells
         let flag = fields.byte("entry")?;
         let run = fields.run("entry")?;
         match flag {
-            0 => match decode(run) {
+            RECORD => match decode(run) {
                 Ok(Value::Map(map)) => maps.push(map),
                 _ => return Err(Damaged("record that is a map")),
             },
-            1 => {
+            CELL => {
                 cells.insert(ValueId::of_encoding(run), run.into());
             }
             _ => return Err(Damaged("entry of a known kind")),
@@ -403,9 +430,10 @@ fn small(fields: &mut Fields<'_>, what: &'static str) -> Result<u32, Damaged> {
     u32::try_from(fields.count(what)?).map_err(|_| Damaged(what))
 }
 
-/// The entries of new records, and the cells of theirs that are stored for everybody.
+/// New records as bytes, and the cells of theirs that are stored for everybody.
+#[derive(Default)]
 pub(crate) struct PackedRecords {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Entries,
     pub(crate) shared: Vec<Encoded>,
     /// Cells they refer to without bringing them.
     pub(crate) needed: Vec<ValueId>,
@@ -414,19 +442,22 @@ pub(crate) struct PackedRecords {
 /// Encodes records. What a record brings along stays in the row while it is short; more is stored
 /// once for everybody.
 pub(crate) fn pack(records: &[Record]) -> PackedRecords {
-    let mut packed = PackedRecords { entries: Vec::new(), shared: Vec::new(), needed: Vec::new() };
+    let mut packed = PackedRecords::default();
+    let mut encoding = Vec::with_capacity(512);
+    packed.entries.bytes.reserve(256 * records.len());
     for record in records {
         let value = record.to_value();
         let survey = catena_value::survey(&value, |_| false);
         let size: usize = survey.cells.iter().map(|cell| cell.bytes.len()).sum();
-        if size <= crate::limits::LOCAL_CELL_BYTES_MAX {
-            let cells = survey.cells.into_iter().map(|cell| Entry::Cell(cell.bytes.into()));
-            packed.entries.extend(cells);
+        if size <= LOCAL_CELL_BYTES_MAX {
+            survey.cells.iter().for_each(|cell| packed.entries.push(CELL, &cell.bytes));
         } else {
             packed.shared.extend(survey.cells);
         }
         packed.needed.extend(survey.unloaded);
-        packed.entries.push(Entry::Record(catena_value::encode(&value).into()));
+        encoding.clear();
+        encode_into(&value, &mut encoding);
+        packed.entries.push(RECORD, &encoding);
     }
     packed
 }

@@ -9,7 +9,6 @@ use catena_job::{Job, JobId, Record, Status};
 use catena_value::{CellSource, LoadError, Value, ValueId, decode_branch};
 
 use crate::effects::{CommitError, Effects, Receipt};
-use crate::summary::Summary;
 
 /// What a store gives back: a future, because another store may have to ask somebody.
 pub type Answer<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
@@ -216,8 +215,14 @@ pub struct ListedJob {
     pub id: JobId,
     /// Its place in the order.
     pub order: u64,
-    /// What is known of it.
-    pub summary: Summary,
+    /// Where it stands.
+    pub status: Status,
+    /// The operation as the caller named it.
+    pub op: String,
+    /// When it was made.
+    pub created: i64,
+    /// When its last record was made.
+    pub updated: i64,
 }
 
 /// A job given to a worker.

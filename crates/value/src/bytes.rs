@@ -309,6 +309,11 @@ impl Text {
         }
     }
 
+    /// Whether it is embedded, when it lies in one piece.
+    pub(crate) fn is_short(&self) -> Option<bool> {
+        self.as_bytes().map(|bytes| is_short(bytes.len()))
+    }
+
     pub(crate) fn id(&self) -> ValueId {
         match &self.0 {
             TextRepr::Inline(inline) => inline_string_id(inline),

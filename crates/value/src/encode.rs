@@ -107,6 +107,11 @@ pub fn encode(value: &Value) -> Vec<u8> {
     out
 }
 
+/// Like [`encode`], appending to a buffer.
+pub fn encode_into(value: &Value, out: &mut Vec<u8>) {
+    value.write(out);
+}
+
 /// What stands for the value inside a parent: its encoding when that is short, else a reference.
 /// [`decode_slot`](crate::decode_slot) reads it back, a reference as a branch not in memory.
 pub fn encode_slot(value: &Value) -> Vec<u8> {
@@ -117,6 +122,9 @@ pub fn encode_slot(value: &Value) -> Vec<u8> {
 
 /// Whether the value is written inside its parent rather than referred to.
 pub fn is_embedded(value: &Value) -> bool {
+    if let Some(known) = value.is_short() {
+        return known;
+    }
     with_scratch(|buffer| {
         value.write_slot(buffer);
         buffer.first() != Some(&REF_TAG)

@@ -38,7 +38,9 @@ pub use cell::{CellSource, CellsInMemory, LoadError, NoCells};
 pub use decode::{DecodeError, Fault, decode, decode_branch, decode_slot};
 #[cfg(feature = "count-encodings")]
 pub use encode::encoded_cells;
-pub use encode::{Encoded, Survey, branches, encode, encode_slot, is_embedded, new_cells, survey};
+pub use encode::{
+    Encoded, Survey, branches, encode, encode_into, encode_slot, is_embedded, new_cells, survey,
+};
 pub use id::{ParseIdError, ValueId};
 pub use index::{Index, IndexError, IndexIter};
 pub use integer::{Integer, IntegerError};

@@ -200,6 +200,24 @@ impl Value {
         }
     }
 
+    /// Whether it is embedded, where that can be told without encoding it.
+    pub(crate) fn is_short(&self) -> Option<bool> {
+        match self {
+            Value::String(text) => text.is_short(),
+            Value::Integer(integer) => integer.as_i64().map(|_| true),
+            Value::Unloaded(_) => Some(false),
+            Value::Nil
+            | Value::Bool(_)
+            | Value::Flag(_)
+            | Value::Double(_)
+            | Value::Character(_)
+            | Value::Symbol(_)
+            | Value::Keyword(_)
+            | Value::Extension(_) => Some(true),
+            _ => None,
+        }
+    }
+
     /// Appends what stands for this value in a child slot.
     pub(crate) fn write_slot(&self, out: &mut Vec<u8>) {
         match self {

@@ -73,7 +73,7 @@ pub(super) async fn lists_show_only_what_is_asked_for(store: Subject) {
     assert_eq!(ids(&store, &status(Status::Pending)).await, [job_id(2)]);
     assert_eq!(ids(&store, &status(Status::Started)).await, [job_id(1)]);
     let listed = store.list(&status(Status::Started)).await.unwrap().jobs.remove(0);
-    assert_eq!((listed.summary.op.as_str(), listed.summary.status), ("test:echo", Status::Started));
+    assert_eq!((listed.op.as_str(), listed.status), ("test:echo", Status::Started));
 }
 
 pub(super) async fn live_jobs_are_those_that_have_not_ended(store: Subject) {

@@ -3,13 +3,13 @@
 //! Runs alone and in order, so what it reads here is what is. It must be quick: every writer waits
 //! behind it.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use catena_job::JobId;
+use catena_job::{JobId, RecordId};
 use catena_value::{Encoded, ValueId};
 
 use super::collect::Named;
-use super::prepare::{Ready, ReadyAppend, ReadyRoot};
+use super::prepare::{Ready, ReadyAppend, ReadyBegin, ReadyRoot};
 use super::read::{Beside, Lease, read_idempotency};
 use crate::bytes::{Damaged, put_count};
 use crate::effects::{CommitError, Receipt};
@@ -18,7 +18,6 @@ use crate::keys::{self, *};
 use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX};
 use crate::row::JobRow;
 use crate::store::{Claim, Idempotency, Message, RootKey, TimerKind};
-use crate::summary::Summary;
 
 type Step<T> = Result<T, CommitError>;
 
@@ -38,6 +37,7 @@ pub(super) fn apply(tx: &mut Tx<'_>, effects: Vec<Ready>, named: &Named) -> Step
     let mut receipt = Receipt::default();
     for effect in effects {
         match effect {
+            Ready::Begin(begin) => receipt.orders.push(begin_job(tx, *begin, named)?),
             Ready::Append(append) => append_records(tx, *append, named, &mut receipt)?,
             Ready::Delete { job } => delete(tx, job)?,
             Ready::Progress { job, progress } => change_beside(tx, job, |beside| {
@@ -90,42 +90,79 @@ fn job_row(tx: &Tx<'_>, job: JobId) -> Step<Option<JobRow>> {
     }
 }
 
+/// A new job whose records fit its row.
+fn begin_job(tx: &mut Tx<'_>, mut begin: ReadyBegin, named: &Named) -> Step<u64> {
+    check_append(tx, begin.job, begin.fence, None, None)?;
+    put_cells(tx, &begin.shared, named)?;
+    check_needed(tx, None, begin.job, &begin.needed, named)?;
+    let order = next_order(tx)?;
+    match Arc::get_mut(&mut begin.row) {
+        Some(row) => JobRow::set_order(row, order),
+        None => return Err(Damaged("row of its own").into()),
+    }
+    tx.put(JOBS, *begin.job.as_bytes(), begin.row);
+    for (table, key, value) in begin.facts.rows(order) {
+        tx.put(table, key, value);
+    }
+    Ok(order)
+}
+
+/// Checks what an append relies on, and returns the row it goes on from.
+fn check_append(
+    tx: &Tx<'_>,
+    job: JobId,
+    fence: Option<u64>,
+    after: Option<RecordId>,
+    row: Option<&JobRow>,
+) -> Step<()> {
+    if let Some(fence) = fence {
+        check_fence(tx, job, fence)?;
+    }
+    let found = match row {
+        Some(row) => Some(row.head),
+        None => job_row(tx, job)?.map(|row| row.head),
+    };
+    match found == after {
+        true => Ok(()),
+        false => Err(CommitError::HeadMoved { job, expected: after, found }),
+    }
+}
+
 fn append_records(
     tx: &mut Tx<'_>,
     append: ReadyAppend,
     named: &Named,
     receipt: &mut Receipt,
 ) -> Step<()> {
-    let ReadyAppend { job, after, fence, summary, packed } = append;
-    let id = job.id();
-    if let Some(fence) = fence {
-        check_fence(tx, id, fence)?;
-    }
+    let id = append.job.id();
     let held = job_row(tx, id)?;
-    let found = held.as_ref().map(|row| row.head);
-    if found != after {
-        return Err(CommitError::HeadMoved { job: id, expected: after, found });
-    }
-    put_cells(tx, &packed.shared, named)?;
-    check_needed(tx, held.as_ref(), id, &packed.needed, named)?;
-    let old = held.as_ref().map(|row| row.summary.clone());
-    let mut row = match held {
+    check_append(tx, id, append.fence, append.after, held.as_ref())?;
+    put_cells(tx, &append.packed.shared, named)?;
+    check_needed(tx, held.as_ref(), id, &append.packed.needed, named)?;
+    let row = match held {
         Some(row) => row,
         None => {
             let order = next_order(tx)?;
             receipt.orders.push(order);
-            JobRow::new(order, summary.clone(), job.head())
+            JobRow::new(order, append.summary.clone(), append.job.head())
         }
+    };
+    continue_chain(tx, row, append)
+}
+
+fn continue_chain(tx: &mut Tx<'_>, mut row: JobRow, append: ReadyAppend) -> Step<()> {
+    let ReadyAppend { job, summary, facts, packed, .. } = append;
+    let id = job.id();
+    let old = match row.count {
+        0 => Vec::new(),
+        _ => index_rows(id, row.order, &row.summary),
     };
     if let Some(sealed) = row.append(&job, summary, &packed.entries)? {
         tx.put(CHUNKS, chunk(id, sealed.first), sealed.bytes);
     }
     tx.put(JOBS, *id.as_bytes(), row.write());
-    put_index(tx, id, row.order, old.as_ref(), &row.summary);
-    if !row.summary.is_live() {
-        end(tx, id, old.is_none())?;
-    }
-    Ok(())
+    put_index(tx, old, facts.rows(row.order));
+    if row.summary.is_live() { Ok(()) } else { end(tx, id) }
 }
 
 /// Cells that records refer to without bringing them must be held.
@@ -164,34 +201,30 @@ fn next_order(tx: &mut Tx<'_>) -> Step<u64> {
 }
 
 /// Writes what changed in the indexes.
-fn put_index(tx: &mut Tx<'_>, job: JobId, order: u64, old: Option<&Summary>, new: &Summary) {
-    let rows = index_rows(job, order, new);
-    if let Some(old) = old {
-        let kept: BTreeSet<_> = rows.iter().map(|(table, key, _)| (*table, key)).collect();
-        for (table, key, _) in index_rows(job, order, old) {
-            if !kept.contains(&(table, &key)) {
-                tx.delete(table, key);
-            }
+fn put_index(tx: &mut Tx<'_>, old: Vec<IndexRow>, new: Vec<IndexRow>) {
+    for (table, key, _) in &old {
+        if !new.iter().any(|(other, kept, _)| other == table && kept == key) {
+            tx.delete(*table, key.clone());
         }
     }
-    for (table, key, value) in rows {
-        tx.put(table, key, value);
+    for row in new {
+        if !old.contains(&row) {
+            tx.put(row.0, row.1, row.2);
+        }
     }
 }
 
 /// What goes away when a job ends: its lease, its place on a queue, its messages.
-fn end(tx: &mut Tx<'_>, job: JobId, is_new: bool) -> Step<()> {
-    if is_new {
-        return Ok(());
-    }
+fn end(tx: &mut Tx<'_>, job: JobId) -> Step<()> {
     end_lease(tx, job)?;
-    delete_range(tx, MESSAGES, job)?;
-    delete_range(tx, MESSAGE_IDS, job)?;
-    if let Some(mut beside) = read_beside(tx, job)? {
-        beside.queued = 0;
-        beside.changes += 1;
-        tx.put(BESIDE, *job.as_bytes(), beside.write());
+    let Some(mut beside) = read_beside(tx, job)? else { return Ok(()) };
+    if beside.next_message > 0 {
+        delete_range(tx, MESSAGES, job)?;
+        delete_range(tx, MESSAGE_IDS, job)?;
     }
+    beside.queued = 0;
+    beside.changes += 1;
+    tx.put(BESIDE, *job.as_bytes(), beside.write());
     Ok(())
 }
 

@@ -131,13 +131,13 @@ fn lease_and_expiry_rows(view: &View, rows: &mut Vec<IndexRow>) -> Result<(), Re
         let id: [u8; 16] = key.try_into().map_err(|_| damaged("leases")(Damaged("job ID")))?;
         if let Some((_, until)) = lease.holder {
             let key = timer(until, TimerKind::LeaseEnd, JobId::from_bytes(id));
-            rows.push((TIMERS, key.to_vec(), Vec::new()));
+            rows.push((TIMERS, key.into(), [].into()));
         }
         Ok(())
     })?;
     for_each_row(view, IDEMPOTENCY, |key, row| {
         let entry = read_idempotency(row).map_err(damaged("an idempotency key"))?;
-        rows.push((EXPIRY, keys::expiry(entry.expires, key), Vec::new()));
+        rows.push((EXPIRY, keys::expiry(entry.expires, key).into(), [].into()));
         Ok(())
     })
 }

@@ -7,8 +7,9 @@ use catena_value::{Encoded, ValueId, encode, survey};
 
 use crate::bytes::{put_run, put_time};
 use crate::effects::{CommitError, Effect, Effects};
+use crate::keys::IndexFacts;
 use crate::limits::AHEAD_BYTES;
-use crate::row::{PackedRecords, pack};
+use crate::row::{JobRow, PackedRecords, pack};
 use crate::store::{Idempotency, Message, RootKey};
 use crate::summary::Summary;
 
@@ -21,6 +22,7 @@ pub(super) struct Prepared {
 
 /// An effect with everything encoded.
 pub(super) enum Ready {
+    Begin(Box<ReadyBegin>),
     Append(Box<ReadyAppend>),
     Delete { job: JobId },
     Progress { job: JobId, progress: Vec<u8> },
@@ -36,11 +38,24 @@ pub(super) enum Ready {
     ForgetBlob { digest: [u8; 32] },
 }
 
+/// A new job, ready but for its place in the order. Nothing else of it goes to the committer, so
+/// that nothing else has to be freed there.
+pub(super) struct ReadyBegin {
+    pub(super) job: JobId,
+    pub(super) fence: Option<u64>,
+    pub(super) row: Arc<[u8]>,
+    pub(super) facts: IndexFacts,
+    pub(super) shared: Vec<Encoded>,
+    pub(super) needed: Vec<ValueId>,
+}
+
+/// Records that go on with a chain, or begin one that does not fit a row.
 pub(super) struct ReadyAppend {
     pub(super) job: Job,
     pub(super) after: Option<RecordId>,
     pub(super) fence: Option<u64>,
     pub(super) summary: Summary,
+    pub(super) facts: IndexFacts,
     pub(super) packed: PackedRecords,
 }
 
@@ -54,6 +69,7 @@ pub(super) fn prepare(effects: Effects) -> Result<Prepared, CommitError> {
     for effect in effects.0 {
         let mut ready = ready(effect)?;
         let cells = match &mut ready {
+            Ready::Begin(begin) => &mut begin.shared,
             Ready::Append(append) => &mut append.packed.shared,
             Ready::Root { value: Some(root), .. } => &mut root.cells,
             _ => &mut Vec::new(),
@@ -95,7 +111,18 @@ fn ready(effect: Effect) -> Result<Ready, CommitError> {
                 return Err(damaged("a held outcome must be in the commit that resumes its job"));
             }
             let (summary, packed) = (Summary::of(&job), pack(&records));
-            Ready::Append(Box::new(ReadyAppend { job: *job, after, fence, summary, packed }))
+            let facts = IndexFacts::of(job.id(), &summary);
+            if after.is_none()
+                && let Some(row) = JobRow::of_new(&job, &summary, &packed.entries)
+            {
+                let PackedRecords { shared, needed, .. } = packed;
+                let (job, row) = (job.id(), row.into());
+                let begin = ReadyBegin { job, fence, row, facts, shared, needed };
+                return Ok(Ready::Begin(Box::new(begin)));
+            }
+            let job = *job;
+            let append = ReadyAppend { job, after, fence, summary, facts, packed };
+            Ready::Append(Box::new(append))
         }
         Effect::Delete { job } => Ready::Delete { job },
         Effect::Progress { job, progress } => {
@@ -138,4 +165,21 @@ fn ready(effect: Effect) -> Result<Ready, CommitError> {
         Effect::Blob { digest, len, content } => Ready::Blob { digest, len, content },
         Effect::ForgetBlob { digest } => Ready::ForgetBlob { digest },
     })
+}
+
+/// The bytes that effects on new jobs come to, as rows one after the other: what a log without
+/// anything else would have to write.
+#[cfg(feature = "testing")]
+pub(super) fn as_log_entry(effects: Effects) -> Result<Vec<u8>, CommitError> {
+    let mut entry = Vec::with_capacity(1_024);
+    for ready in prepare(effects)?.effects {
+        let Ready::Begin(begin) = ready else { continue };
+        put_run(begin.job.as_bytes(), &mut entry);
+        put_run(&begin.row, &mut entry);
+        for (_, key, value) in begin.facts.rows(0) {
+            put_run(&key, &mut entry);
+            put_run(&value, &mut entry);
+        }
+    }
+    Ok(entry)
 }

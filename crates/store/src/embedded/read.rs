@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use catena_job::{JobId, Record};
+use catena_job::{JobId, Record, Status};
 use catena_value::{ValueId, decode, decode_message};
 
 use super::EmbeddedStore;
@@ -15,7 +15,7 @@ use crate::store::{
     Claim, Filter, Idempotency, JobCells, JobPage, ListQuery, ListedJob, Message, Order, ReadError,
     RecordPage, Root, RootKey, RootSpace, StoredBlob, StoredJob, Timer, TimerKind,
 };
-use crate::summary::{Summary, optional, put_optional};
+use crate::summary::{Summary, optional, put_optional, status_of};
 
 /// What stands beside a chain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -198,6 +198,8 @@ impl EmbeddedStore {
         let owner = query.owner.as_str();
         let scope = match &query.filter {
             Filter::All => owner_scope(owner),
+            // Nearly all jobs are, so the owner's list is the list of those.
+            Filter::Status(Status::Complete) => owner_scope(owner),
             Filter::Status(status) => status_scope(owner, *status),
             Filter::Op(op) => op_scope(owner, op),
             Filter::Tag(tag) => tag_scope(owner, tag),
@@ -216,14 +218,12 @@ impl EmbeddedStore {
             let rows = self.engine.range(LISTS, &range, direction, wanted)?;
             let (is_last, found) = (rows.len() < wanted, rows.len());
             for (key, value) in rows {
-                let listed = self.listed(&key, &value)?;
-                let order = listed.as_ref().map_or_else(|| order_of(&key), |job| job.order);
                 if page.jobs.len() == limit {
                     page.next = after;
                     return Ok(page);
                 }
-                after = Some(order);
-                page.jobs.extend(listed.filter(|job| matches(job, query)));
+                after = Some(order_of(&key));
+                page.jobs.extend(self.listed(&key, &value, query)?);
             }
             looked_at += found;
             if is_last {
@@ -238,18 +238,32 @@ impl EmbeddedStore {
         Ok(page)
     }
 
-    /// One line of a list: from the row itself, or from the job it names.
-    fn listed(&self, key: &[u8], value: &[u8]) -> Result<Option<ListedJob>, ReadError> {
-        let mut fields = Fields::new(value);
-        let id = JobId::from_bytes(fields.array("job").map_err(damaged("a list"))?);
-        let summary = match fields.is_empty() {
-            false => Summary::read(&mut fields).map_err(damaged("a list"))?,
-            true => match self.read_row(id)? {
-                Some(row) => row.summary,
-                None => return Ok(None),
-            },
-        };
-        Ok(Some(ListedJob { id, order: order_of(key), summary }))
+    /// One line of a list, if it is of what was asked for: from the row itself, or from the job
+    /// it names. Rows are found by a hash, so another owner's may lie between them.
+    fn listed(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        query: &ListQuery,
+    ) -> Result<Option<ListedJob>, ReadError> {
+        let order = order_of(key);
+        if value.len() > 16 {
+            let job = read_listed(value, order, &query.owner).map_err(damaged("a list"))?;
+            return Ok(job.filter(|job| match &query.filter {
+                Filter::Status(status) => job.status == *status,
+                _ => true,
+            }));
+        }
+        let id = job_id(value)?;
+        let row = self.read_row(id)?.filter(|row| matches(&row.summary, query));
+        Ok(row.map(|row| ListedJob {
+            id,
+            order,
+            status: row.summary.status,
+            op: row.summary.op,
+            created: row.summary.created,
+            updated: row.summary.updated,
+        }))
     }
 
     pub(super) fn read_live(
@@ -384,14 +398,27 @@ fn order_of(key: &[u8]) -> u64 {
 }
 
 /// Whether a row that was found by a hash is what was asked for.
-fn matches(job: &ListedJob, query: &ListQuery) -> bool {
-    job.summary.owner == query.owner
+fn matches(summary: &Summary, query: &ListQuery) -> bool {
+    summary.owner == query.owner
         && match &query.filter {
             Filter::All => true,
-            Filter::Status(status) => job.summary.status == *status,
-            Filter::Op(op) => job.summary.op == *op,
-            Filter::Tag(tag) => job.summary.tags.contains(tag),
+            Filter::Status(status) => summary.status == *status,
+            Filter::Op(op) => summary.op == *op,
+            Filter::Tag(tag) => summary.tags.contains(tag),
         }
+}
+
+/// A line that holds all a list shows; nothing when it is another owner's.
+fn read_listed(value: &[u8], order: u64, owner: &str) -> Result<Option<ListedJob>, Damaged> {
+    let mut fields = Fields::new(value);
+    let id = JobId::from_bytes(fields.array("job")?);
+    if fields.array("owner")? != owner_check(owner) {
+        return Ok(None);
+    }
+    let status = status_of(fields.byte("status")?)?;
+    let (created, updated) = (fields.time("created")?, fields.time("updated")?);
+    let op = fields.text("op")?.to_owned();
+    Ok(Some(ListedJob { id, order, status, op, created, updated }))
 }
 
 fn job_id(bytes: &[u8]) -> Result<JobId, ReadError> {

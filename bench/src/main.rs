@@ -1,0 +1,45 @@
+//! Whole-system workloads and long simulations, run by hand. `bench/README.md` says what each is.
+#![allow(clippy::print_stdout, reason = "a benchmark reports on the standard output")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
+
+mod bare;
+mod crash;
+mod measure;
+mod million;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What can go wrong in a benchmark: anything, and then it stops.
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Parser)]
+#[command(about = "Whole-system workloads and long simulations.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Store(store::Args),
+    StoreCrash(crash::Args),
+    StoreMillion(million::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Store(args) => store::run(&args),
+        Command::StoreCrash(args) => crash::run(&args),
+        Command::StoreMillion(args) => million::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("failed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

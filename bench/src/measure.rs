@@ -1,0 +1,85 @@
+//! Driving a workload from many writers, and what it cost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+
+use crate::Fault;
+
+/// What one round measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Round {
+    pub(crate) jobs: u64,
+    pub(crate) seconds: f64,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    pub(crate) max_us: u64,
+}
+
+impl Round {
+    pub(crate) fn rate(&self) -> f64 {
+        self.jobs as f64 / self.seconds
+    }
+}
+
+/// Runs `once` in a loop on so many tasks for so long.
+pub(crate) fn drive<F>(
+    runtime: &Runtime,
+    writers: usize,
+    time: Duration,
+    once: impl Fn() -> F + Send + Sync + 'static,
+) -> Result<Round, Fault>
+where
+    F: Future<Output = Result<(), Fault>> + Send,
+{
+    let (once, stop) = (Arc::new(once), Arc::new(AtomicBool::new(false)));
+    let started = Instant::now();
+    let tasks: Vec<_> = (0..writers)
+        .map(|_| {
+            let (once, stop) = (Arc::clone(&once), Arc::clone(&stop));
+            runtime.spawn(async move {
+                let mut latencies = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let began = Instant::now();
+                    once().await?;
+                    latencies.push(began.elapsed().as_micros() as u64);
+                }
+                Ok::<_, Fault>(latencies)
+            })
+        })
+        .collect();
+    runtime.block_on(async { tokio::time::sleep(time).await });
+    stop.store(true, Ordering::Relaxed);
+    let mut latencies = Vec::new();
+    for task in tasks {
+        latencies.extend(runtime.block_on(task)??);
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    latencies.sort_unstable();
+    let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
+    if latencies.is_empty() {
+        return Err("nothing was done".into());
+    }
+    Ok(Round {
+        jobs: latencies.len() as u64,
+        seconds,
+        p50_us: at(0.5),
+        p99_us: at(0.99),
+        max_us: at(1.0),
+    })
+}
+
+/// The middle of several rates.
+pub(crate) fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Kilobytes of memory this process holds.
+pub(crate) fn resident_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}

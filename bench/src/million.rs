@@ -1,0 +1,179 @@
+//! `store-million`: what a large history costs.
+//!
+//! The filling runs in a process of its own, which is killed without warning, so that the opening
+//! that is measured is one after a crash.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use catena_job::state::Event;
+use catena_store::embedded::EmbeddedStore;
+use catena_store::testing::jobs::{Draft, echo, hello, job_id, opening};
+use catena_store::{Effects, Filter, ListQuery, Order, Store};
+use tokio::runtime::Runtime;
+
+use crate::Fault;
+use crate::measure::resident_kb;
+
+/// Fill a store with finished jobs, kill the process, open it again, and compare costs.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to work; a temporary folder when not given.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// How many jobs.
+    #[arg(long, default_value_t = 1_000_000)]
+    jobs: u64,
+    /// Only fill, then wait to be killed; used by the command itself.
+    #[arg(long, hide = true)]
+    fill: bool,
+}
+
+/// Jobs of the small store that costs are compared with.
+const FEW: u64 = 1_000;
+
+/// Measurements of each kind.
+const SAMPLES: u64 = 2_000;
+
+const OWNERS: u64 = 100;
+
+pub(crate) fn run(args: &Args) -> Result<(), Fault> {
+    let temporary = tempfile::tempdir()?;
+    let folder = args.folder.clone().unwrap_or_else(|| temporary.path().to_path_buf());
+    if args.fill {
+        return fill_and_wait(&folder, args.jobs);
+    }
+    for (name, jobs) in [("few", FEW), ("many", args.jobs)] {
+        fill_and_kill(&folder.join(name), jobs)?;
+    }
+    let few = measure(&folder.join("few"), FEW)?;
+    let many = measure(&folder.join("many"), args.jobs)?;
+    println!("ratio of {} jobs to {FEW}:", args.jobs);
+    for ((name, few), (_, many)) in few.iter().zip(&many) {
+        println!("  {name}: {:.2}", many / few);
+    }
+    Ok(())
+}
+
+fn fill_and_kill(folder: &Path, jobs: u64) -> Result<(), Fault> {
+    let started = Instant::now();
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["store-million", "--fill", "--jobs", &jobs.to_string(), "--folder"])
+        .arg(folder)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let stdout = child.stdout.take().ok_or("the child has no output")?;
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)?;
+    child.kill()?;
+    child.wait()?;
+    let seconds = started.elapsed().as_secs_f64();
+    println!("{jobs} jobs in {seconds:.1} s, then killed: {}", line.trim());
+    if line.starts_with("filled") { Ok(()) } else { Err("the child did not fill the store".into()) }
+}
+
+fn fill_and_wait(folder: &Path, jobs: u64) -> Result<(), Fault> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    let store = EmbeddedStore::open(folder)?;
+    runtime.block_on(fill(&store, jobs))?;
+    println!("filled, {} MB resident", resident_kb() / 1024);
+    // The parent kills this process now; work goes on so that there is something to interrupt.
+    for number in 0.. {
+        runtime.block_on(commit(&store, jobs + number))?;
+    }
+    Ok(())
+}
+
+async fn fill(store: &EmbeddedStore, jobs: u64) -> Result<(), Fault> {
+    const PER_COMMIT: u64 = 50;
+    const IN_FLIGHT: usize = 32;
+    let mut answers = std::collections::VecDeque::new();
+    for first in (0..jobs).step_by(PER_COMMIT as usize) {
+        let numbers = first..(first + PER_COMMIT).min(jobs);
+        let effects = numbers.map(|n| echo(job_id(n), &owner(n)).effect());
+        answers.push_back(store.commit(Effects(effects.collect())));
+        if answers.len() > IN_FLIGHT
+            && let Some(answer) = answers.pop_front()
+        {
+            answer.await?;
+        }
+    }
+    for answer in answers {
+        answer.await?;
+    }
+    Ok(())
+}
+
+fn owner(number: u64) -> String {
+    format!("did:key:z6Mk{:02}", number % OWNERS)
+}
+
+async fn commit(store: &EmbeddedStore, number: u64) -> Result<(), Fault> {
+    store.commit(Effects::one(echo(job_id(number), &owner(number)).effect())).await?;
+    Ok(())
+}
+
+/// Opens the store and measures single operations, in microseconds.
+fn measure(folder: &Path, jobs: u64) -> Result<Vec<(&'static str, f64)>, Fault> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let started = Instant::now();
+    let store = EmbeddedStore::open(folder)?;
+    let opened = started.elapsed();
+    println!(
+        "{jobs} jobs: opened after SIGKILL in {:.3} s ({:?})",
+        opened.as_secs_f64(),
+        store.report()
+    );
+    let spread = |sample: u64| sample.wrapping_mul(0x9e37_79b9_7f4a_7c15) % jobs;
+    // Once over, so that both stores are measured with what they keep in memory.
+    for sample in 0..SAMPLES {
+        runtime.block_on(store.job(job_id(spread(sample))))?.ok_or("a job is missing")?;
+    }
+    let read = timed(&runtime, |sample| {
+        let answer = store.job(job_id(spread(sample)));
+        async { answer.await?.map(drop).ok_or_else(|| "a job is missing".into()) }
+    })?;
+    let list = timed(&runtime, |sample| {
+        let query = ListQuery {
+            owner: owner(sample),
+            filter: Filter::All,
+            order: Order::Newest,
+            after: None,
+            limit: 50,
+        };
+        let answer = store.list(&query);
+        async { Ok(drop(answer.await?)) }
+    })?;
+    let append = timed(&runtime, |sample| append(&store, (1 << 40) + sample))?;
+    println!(
+        "{jobs} jobs: read {read:.1} us, newest 50 of an owner {list:.1} us, new job and append to it {append:.0} us, {} MB resident",
+        resident_kb() / 1024
+    );
+    store.close()?;
+    Ok(vec![("read", read), ("list", list), ("new job and append", append)])
+}
+
+/// A job that stays, and a change to it: two commits.
+async fn append(store: &EmbeddedStore, number: u64) -> Result<(), Fault> {
+    let draft = Draft::open(opening(job_id(number), &owner(number), hello()), 5);
+    let mut next = Draft::of(draft.job.clone());
+    store.commit(Effects::one(draft.effect())).await?;
+    next.change(Event::Begun);
+    store.commit(Effects::one(next.effect())).await?;
+    Ok(())
+}
+
+/// The median time of one operation, in microseconds.
+fn timed<F>(runtime: &Runtime, mut once: impl FnMut(u64) -> F) -> Result<f64, Fault>
+where
+    F: Future<Output = Result<(), Fault>>,
+{
+    let mut times = Vec::new();
+    for sample in 0..SAMPLES {
+        let started = Instant::now();
+        runtime.block_on(once(sample))?;
+        times.push(started.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(crate::measure::median(times))
+}
