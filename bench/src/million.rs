@@ -143,7 +143,10 @@ fn measure(folder: &Path, jobs: u64) -> Result<Vec<(&'static str, f64)>, Fault> 
             limit: 50,
         };
         let answer = store.list(&query);
-        async { Ok(drop(answer.await?)) }
+        async {
+            answer.await?;
+            Ok(())
+        }
     })?;
     let append = timed(&runtime, |sample| append(&store, (1 << 40) + sample))?;
     println!(

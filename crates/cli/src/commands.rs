@@ -1,4 +1,5 @@
 //! One file per command, all of one shape: its arguments, and `run`.
 
 pub(crate) mod id;
+pub(crate) mod store;
 pub(crate) mod verify;

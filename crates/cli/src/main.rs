@@ -29,6 +29,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Id(commands::id::Args),
+    Store(commands::store::Args),
     Verify(commands::verify::Args),
 }
 
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     let mut output = Output::new(cli.json);
     let done = match cli.command {
         Command::Id(args) => commands::id::run(&args, &mut output),
+        Command::Store(args) => commands::store::run(&args, &mut output),
         Command::Verify(args) => commands::verify::run(&args, &mut output),
     };
     output.finish(&done)

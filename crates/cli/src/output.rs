@@ -64,6 +64,13 @@ impl Output {
         }
     }
 
+    /// Says something that is not data.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.is_json {
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+
     /// Ends the command: flushes data, tells the failure, and gives the code.
     pub(crate) fn finish(mut self, done: &Result<(), Failure>) -> ExitCode {
         let flushed = match self.broken.take() {

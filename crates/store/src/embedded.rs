@@ -9,13 +9,16 @@ mod apply;
 mod cells;
 mod check;
 mod collect;
+pub mod control;
 mod engine;
+mod folder;
 pub mod ledger;
 mod prepare;
 mod read;
 
 pub use check::{CheckReport, Problem};
 pub use collect::{CollectError, CollectReport};
+pub use folder::{CopyReport, DataFolder, FolderError};
 
 use std::future::ready;
 use std::path::Path;

@@ -7,11 +7,12 @@
 //!
 //! Modules, in reading order: `store` (the trait), [`effects`] (what can be made durable),
 //! `summary` (what indexes know of a job), `keys` (every table and key), `row` (a job as bytes),
-//! [`embedded`] (the store in one folder), [`limits`].
+//! [`embedded`] (the store in one folder), [`blob`] (content by its digest), [`limits`].
 //!
 //! Primary data and indexes are told apart in `keys`: indexes follow from primary data alone, and
 //! [`embedded::EmbeddedStore::rebuild`] makes them anew.
 
+pub mod blob;
 pub mod effects;
 pub mod embedded;
 pub mod limits;

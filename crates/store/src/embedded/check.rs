@@ -49,9 +49,13 @@ impl CheckReport {
     }
 
     fn problem(&mut self, what: impl ToString, reason: impl ToString) {
+        self.add(Problem { what: what.to_string(), reason: reason.to_string() });
+    }
+
+    pub(super) fn add(&mut self, problem: Problem) {
         self.problems_total += 1;
         if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(Problem { what: what.to_string(), reason: reason.to_string() });
+            self.problems.push(problem);
         }
     }
 }

@@ -6,6 +6,8 @@ use catena_job::{JobId, Record, Status};
 use catena_value::{ValueId, decode, decode_message};
 
 use super::EmbeddedStore;
+use super::collect::for_each_row;
+use crate::blob::Digest;
 use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
 use crate::embedded::ledger::{Direction, KeyRange};
 use crate::keys::*;
@@ -354,16 +356,32 @@ impl EmbeddedStore {
         Ok(rows.iter().map(|(key, _)| name(key)).collect())
     }
 
+    /// The blobs whose content is in files, as of this moment.
+    pub(super) fn blobs_in_files(&self) -> Result<Vec<Digest>, ReadError> {
+        let mut found = Vec::new();
+        for_each_row(&self.engine.view(), BLOBS, |key, row| {
+            let (_, is_here) = blob_place(&mut Fields::new(row)).map_err(damaged("a blob"))?;
+            let digest = key.try_into().map_err(|_| damaged("blobs")(Damaged("digest")))?;
+            if !is_here {
+                found.push(Digest::from_bytes(digest));
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     pub(super) fn read_blob(&self, digest: &[u8; 32]) -> Result<Option<StoredBlob>, ReadError> {
         let Some(row) = self.engine.get(BLOBS, digest)? else { return Ok(None) };
         let mut fields = Fields::new(&row);
-        let read = |fields: &mut Fields<'_>| -> Result<_, Damaged> {
-            let len = fields.count("length")?;
-            Ok((len, fields.byte("place")? == 1))
-        };
-        let (len, is_here) = read(&mut fields).map_err(damaged("a blob"))?;
+        let (len, is_here) = blob_place(&mut fields).map_err(damaged("a blob"))?;
         Ok(Some(StoredBlob { len, content: is_here.then(|| fields.rest().into()) }))
     }
+}
+
+/// The length of a blob, and whether its content follows.
+fn blob_place(fields: &mut Fields<'_>) -> Result<(u64, bool), Damaged> {
+    let len = fields.count("length")?;
+    Ok((len, fields.byte("place")? == 1))
 }
 
 /// Records gathered for a page.

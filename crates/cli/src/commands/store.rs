@@ -1,0 +1,174 @@
+//! `catena store`: checking, copying and mending a data folder.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use catena_store::embedded::control::request_backup;
+use catena_store::embedded::ledger::OpenError;
+use catena_store::embedded::{CheckReport, CopyReport, DataFolder, FolderError};
+use catena_value::{Map, Value, Vector, json};
+
+use crate::exit::Exit;
+use crate::output::{Failure, Output};
+
+/// Check, copy or mend the data of a venue.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    /// The data folder.
+    #[arg(
+        long,
+        global = true,
+        env = "CATENA_DATA",
+        default_value = "catena-data",
+        value_name = "DIR"
+    )]
+    data: PathBuf,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Verify every chain, every index entry, every reference and every blob.
+    Check {
+        /// Drop all indexes and make them anew before checking.
+        #[arg(long)]
+        rebuild: bool,
+    },
+    /// Copy everything, consistently, into an empty or new folder.
+    Backup {
+        /// Where to.
+        #[arg(value_name = "DEST")]
+        destination: PathBuf,
+    },
+    /// Check a backup and copy it into the data folder, which must be empty or new.
+    Restore {
+        /// The backup.
+        #[arg(value_name = "SOURCE")]
+        source: PathBuf,
+    },
+    /// Remove cells that nothing refers to any more.
+    Collect,
+}
+
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.map_err(|error| {
+        Failure::new(Exit::Invalid, "runtime", format!("could not start: {error}"))
+    })?;
+    match &args.command {
+        Command::Check { rebuild } => {
+            let folder = open(&args.data)?;
+            if *rebuild {
+                let rebuilt = runtime.block_on(folder.store.rebuild());
+                let entries = rebuilt.map_err(|error| failure(&error))?;
+                output.note(&format!("made {entries} index entries anew"));
+            }
+            report_check(&check(&folder)?, output)
+        }
+        Command::Backup { destination } => backup(&args.data, destination, output),
+        Command::Restore { source } => {
+            let backup = open(source)?;
+            let checked = check(&backup)?;
+            refuse_problems(&checked)?;
+            copy(&backup, &args.data, output)?;
+            refuse_problems(&check(&open(&args.data)?)?)
+        }
+        Command::Collect => {
+            let folder = open(&args.data)?;
+            let collected = runtime.block_on(folder.store.collect());
+            let report = collected.map_err(|error| failure(&error))?;
+            let numbers = [("removed", report.removed), ("reachable", report.reachable)];
+            print(&numbers, output);
+            Ok(())
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<DataFolder, Failure> {
+    DataFolder::open_existing(path).map_err(|error| {
+        let (exit, code) = match &error {
+            FolderError::NoStore { .. } => (Exit::NotFound, "no_store"),
+            FolderError::Store(OpenError::Locked { .. }) => (Exit::Invalid, "store_in_use"),
+            FolderError::Store(OpenError::NewerFormat { .. }) => (Exit::Invalid, "newer_format"),
+            _ => (Exit::Invalid, "store_unusable"),
+        };
+        Failure::new(exit, code, chain(&error))
+    })
+}
+
+fn check(folder: &DataFolder) -> Result<CheckReport, Failure> {
+    folder.check().map_err(|error| failure(&error))
+}
+
+/// Copies a folder, or has the process that holds it do so.
+fn backup(data: &Path, destination: &Path, output: &mut Output) -> Result<(), Failure> {
+    if let Err(FolderError::Store(OpenError::Locked { .. })) = DataFolder::open_existing(data) {
+        let destination = std::path::absolute(destination).map_err(|error| failure(&error))?;
+        let asked = request_backup(data, &destination).map_err(|error| failure(&error))?;
+        if let Some(report) = asked {
+            print_copy(report, output);
+            return Ok(());
+        }
+    }
+    copy(&open(data)?, destination, output)
+}
+
+fn print_copy(CopyReport { rows, blobs }: CopyReport, output: &mut Output) {
+    print(&[("rows", rows), ("blobs", blobs)], output);
+}
+
+fn copy(from: &DataFolder, to: &Path, output: &mut Output) -> Result<(), Failure> {
+    print_copy(from.backup(to).map_err(|error| failure(&error))?, output);
+    Ok(())
+}
+
+fn report_check(report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
+    refuse_problems(report)?;
+    let numbers = [
+        ("jobs", report.jobs),
+        ("records", report.records),
+        ("cells", report.cells),
+        ("roots", report.roots),
+        ("indexEntries", report.index_entries),
+        ("problems", report.problems_total),
+    ];
+    print(&numbers, output);
+    Ok(())
+}
+
+fn refuse_problems(report: &CheckReport) -> Result<(), Failure> {
+    let Some(first) = report.problems.first() else { return Ok(()) };
+    let more = match report.problems_total {
+        1 => String::new(),
+        total => format!(" (and {} more)", total - 1),
+    };
+    let all: Vector = report.problems.iter().map(|p| Value::from(p.to_string())).collect();
+    let message = format!("the store does not hold: {first}{more}");
+    Err(Failure::new(Exit::VerificationFailed, "store_damaged", message).with("problems", all))
+}
+
+fn print(numbers: &[(&'static str, u64)], output: &mut Output) {
+    if output.is_json() {
+        let value = |n: &u64| Value::from(i64::try_from(*n).unwrap_or(i64::MAX));
+        let fields: Map = numbers.iter().map(|(name, n)| (*name, value(n))).collect();
+        return output.line(&json::to_string(&fields.into()).unwrap_or_default());
+    }
+    numbers.iter().for_each(|(name, n)| output.line(&format!("{name}: {n}")));
+}
+
+fn failure(error: &dyn Error) -> Failure {
+    Failure::new(Exit::Invalid, "store_failed", chain(error))
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text += &format!(": {next}");
+        cause = next.source();
+    }
+    text
+}

@@ -1,0 +1,120 @@
+//! Reading a blob from a folder.
+//!
+//! A reader holds its file open, so a removal does not disturb it. Reading from start to end verifies; reading ranges
+//! does not, unless [`BlobReader::verify`] went before.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::digest::{Digest, Hasher};
+use super::super::error::ReadError;
+use super::super::limits::CHUNK_BYTES;
+use super::super::progress::{Next, Progress};
+use crate::embedded::ledger::disk::DiskFile;
+
+/// A blob being read.
+#[derive(Debug)]
+pub struct BlobReader {
+    folder: String,
+    digest: Digest,
+    file: Arc<dyn DiskFile>,
+    len: u64,
+    progress: Progress,
+    verified: bool,
+}
+
+impl BlobReader {
+    pub(super) fn new(
+        folder: String,
+        digest: Digest,
+        file: Arc<dyn DiskFile>,
+    ) -> Result<Self, ReadError> {
+        let len = match file.len() {
+            Ok(len) => len,
+            Err(source) => return Err(ReadError::Io { action: "measure", digest, folder, source }),
+        };
+        Ok(Self {
+            folder,
+            digest,
+            file,
+            len,
+            progress: Progress::new(digest, len),
+            verified: false,
+        })
+    }
+
+    /// The name.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether this reader has seen the whole content and found it right.
+    pub fn is_verified(&self) -> bool {
+        self.verified || self.progress.is_verified()
+    }
+
+    /// The next piece of the content from its start, or `None` at the end. The end is only given when the content is
+    /// right; if it is not, the last piece is withheld and an error comes in its place, now and at every later call.
+    pub fn next_chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
+        let Next::Chunk { offset, len } = self.progress.next()? else { return Ok(None) };
+        let mut chunk = vec![0; len];
+        self.fill(offset, &mut chunk)?;
+        self.progress.admit(&chunk)?;
+        Ok(Some(chunk.into()))
+    }
+
+    /// Fills `buffer` from `offset` and says how much of it, which is less only at the end of the blob.
+    ///
+    /// NOT verified: unless [`BlobReader::is_verified`], the bytes may be damaged ones.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, ReadError> {
+        let left = self.len.saturating_sub(offset);
+        let len = left.min(buffer.len() as u64) as usize;
+        if len == 0 {
+            return Ok(0);
+        }
+        self.fill(offset, &mut buffer[..len])?;
+        Ok(len)
+    }
+
+    /// Reads the whole content and compares. Does not move [`BlobReader::next_chunk`].
+    pub fn verify(&mut self) -> Result<(), ReadError> {
+        let mut hasher = Hasher::default();
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut offset = 0;
+        while offset < self.len {
+            let len = self.read_at(offset, &mut buffer)?;
+            hasher.update(&buffer[..len]);
+            offset += len as u64;
+        }
+        let found = hasher.finish();
+        if found != self.digest {
+            return Err(ReadError::Damaged { digest: self.digest, found });
+        }
+        self.verified = true;
+        Ok(())
+    }
+
+    fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.file.read_at(offset, buffer).map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => ReadError::Short { digest: self.digest, len: self.len },
+            _ => ReadError::Io {
+                action: "read",
+                digest: self.digest,
+                folder: self.folder.clone(),
+                source,
+            },
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! The folder as a [`BlobStore`]: the same operations, on the threads that may block.
+//!
+//! Whatever touches the disk runs in `spawn_blocking` (gathering up to a chunk in memory does not), and owns what it works on while it does. So a future that is
+//! dropped takes its writer or reader along: the work ends on its own, the writer's temporary file goes, and the next
+//! call finds nothing and says so. Needs a tokio runtime around it.
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+
+use super::super::digest::Digest;
+use super::super::error::{ListError, ReadError, RemoveError, WriteError};
+use super::super::limits::RANGE_BYTES_MAX;
+use super::super::store::{
+    Answer, BlobEntry, BlobListing, BlobSink, BlobSource, BlobStore, Finished,
+};
+use super::{BlobReader, BlobWriter, Listing, LocalBlobs};
+
+impl BlobStore for LocalBlobs {
+    fn begin(&self) -> Answer<'_, Box<dyn BlobSink>, WriteError> {
+        let sink: Box<dyn BlobSink> = Box::new(LocalSink { writer: Some(self.begin()) });
+        Box::pin(std::future::ready(Ok(sink)))
+    }
+
+    fn open(&self, digest: Digest) -> Answer<'_, Option<Box<dyn BlobSource>>, ReadError> {
+        let blobs = self.clone();
+        Box::pin(async move {
+            let opened = spawn_blocking(move || blobs.open(&digest)).await;
+            let reader = opened.map_err(|_| ReadError::Interrupted { digest })??;
+            Ok(reader.map(|reader| Box::new(LocalSource::new(reader)) as Box<dyn BlobSource>))
+        })
+    }
+
+    fn contains(&self, digest: Digest) -> Answer<'_, bool, ReadError> {
+        let blobs = self.clone();
+        let work = spawn_blocking(move || blobs.contains(&digest));
+        Box::pin(async move { work.await.map_err(|_| ReadError::Interrupted { digest })? })
+    }
+
+    fn remove(&self, digest: Digest) -> Answer<'_, (), RemoveError> {
+        let blobs = self.clone();
+        let work = spawn_blocking(move || blobs.remove(&digest));
+        Box::pin(async move { work.await.map_err(|_| RemoveError::Interrupted { digest })? })
+    }
+
+    fn list(&self) -> Answer<'_, Box<dyn BlobListing>, ListError> {
+        let blobs = self.clone();
+        Box::pin(async move {
+            let listing = spawn_blocking(move || blobs.list())
+                .await
+                .map_err(|_| ListError::Interrupted)??;
+            Ok(Box::new(LocalListing { listing: Some(listing) }) as Box<dyn BlobListing>)
+        })
+    }
+
+    fn verify(&self, digest: Digest) -> Answer<'_, Option<u64>, ReadError> {
+        let blobs = self.clone();
+        let work = spawn_blocking(move || blobs.verify(&digest));
+        Box::pin(async move { work.await.map_err(|_| ReadError::Interrupted { digest })? })
+    }
+}
+
+#[derive(Debug)]
+struct LocalSink {
+    writer: Option<BlobWriter>,
+}
+
+impl BlobSink for LocalSink {
+    fn write(&mut self, data: Bytes) -> Answer<'_, (), WriteError> {
+        Box::pin(async move {
+            let mut writer = self.writer.take().ok_or(WriteError::Abandoned)?;
+            if writer.has_room(data.len()) {
+                return self.writer.insert(writer).write(&data);
+            }
+            let work = spawn_blocking(move || (writer.write(&data), writer));
+            let (written, writer) = work.await.map_err(|_| WriteError::Abandoned)?;
+            self.writer = Some(writer);
+            written
+        })
+    }
+
+    fn finish(
+        mut self: Box<Self>,
+        expected: Option<Digest>,
+    ) -> Answer<'static, Finished, WriteError> {
+        let writer = self.writer.take();
+        Box::pin(async move {
+            let writer = writer.ok_or(WriteError::Abandoned)?;
+            if writer.is_inline() {
+                return writer.finish(expected);
+            }
+            spawn_blocking(move || writer.finish(expected))
+                .await
+                .map_err(|_| WriteError::Abandoned)?
+        })
+    }
+}
+
+impl Drop for LocalSink {
+    fn drop(&mut self) {
+        // Removing a large file takes time that an asynchronous thread does not have.
+        if let Some(writer) = self.writer.take_if(|writer| writer.has_file())
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn_blocking(move || drop(writer));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct LocalSource {
+    digest: Digest,
+    len: u64,
+    reader: Option<BlobReader>,
+}
+
+impl LocalSource {
+    fn new(reader: BlobReader) -> Self {
+        Self { digest: reader.digest(), len: reader.len(), reader: Some(reader) }
+    }
+
+    /// Lends the reader to a blocking thread and takes it back.
+    async fn lend<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut BlobReader) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let interrupted = ReadError::Interrupted { digest: self.digest };
+        let Some(mut reader) = self.reader.take() else { return Err(interrupted) };
+        let Ok((answer, reader)) = spawn_blocking(move || (work(&mut reader), reader)).await else {
+            return Err(interrupted);
+        };
+        self.reader = Some(reader);
+        answer
+    }
+}
+
+impl BlobSource for LocalSource {
+    fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn next_chunk(&mut self) -> Answer<'_, Option<Bytes>, ReadError> {
+        Box::pin(self.lend(BlobReader::next_chunk))
+    }
+
+    fn read_range(&mut self, offset: u64, len: usize) -> Answer<'_, Bytes, ReadError> {
+        Box::pin(self.lend(move |reader| read_range(reader, offset, len)))
+    }
+
+    fn verify(&mut self) -> Answer<'_, (), ReadError> {
+        Box::pin(self.lend(BlobReader::verify))
+    }
+}
+
+fn read_range(reader: &BlobReader, offset: u64, len: usize) -> Result<Bytes, ReadError> {
+    if len > RANGE_BYTES_MAX {
+        return Err(ReadError::RangeTooLarge {
+            digest: reader.digest(),
+            asked: len,
+            bytes_max: RANGE_BYTES_MAX,
+        });
+    }
+    let mut buffer = vec![0; len];
+    let filled = reader.read_at(offset, &mut buffer)?;
+    buffer.truncate(filled);
+    Ok(buffer.into())
+}
+
+#[derive(Debug)]
+struct LocalListing {
+    listing: Option<Listing>,
+}
+
+impl BlobListing for LocalListing {
+    fn next_page(&mut self) -> Answer<'_, Vec<BlobEntry>, ListError> {
+        Box::pin(async move {
+            let mut listing = self.listing.take().ok_or(ListError::Interrupted)?;
+            let work = spawn_blocking(move || (listing.next_page(), listing));
+            let (page, listing) = work.await.map_err(|_| ListError::Interrupted)?;
+            self.listing = Some(listing);
+            page
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! Reading a blob from an object store.
+//!
+//! A source holds on to the object it found: every request says which version it means, where the store tells versions
+//! apart, so content that was verified is the content that ranges come from. Unlike a file, an object that is removed
+//! while it is read is gone, and reading it ends in an error.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
+
+use super::super::digest::Digest;
+use super::super::error::ReadError;
+use super::super::limits::RANGE_BYTES_MAX;
+use super::super::progress::{Next, Progress};
+use super::super::store::{Answer, BlobSource};
+use super::Shared;
+
+/// A blob in an object store, being read.
+#[derive(Debug)]
+pub(super) struct ObjectSource {
+    object: Arc<Object>,
+    progress: Progress,
+    pieces: Option<Pieces>,
+}
+
+/// Which object, in which version.
+#[derive(Debug)]
+struct Object {
+    store: Arc<dyn ObjectStore>,
+    digest: Digest,
+    key: Path,
+    len: u64,
+    version: Option<String>,
+}
+
+impl Object {
+    fn error(&self, action: &'static str, source: Error) -> ReadError {
+        ReadError::Remote { action, digest: self.digest, source: source.into() }
+    }
+
+    async fn get(&self, range: Option<GetRange>) -> Result<GetResult, ReadError> {
+        let options = GetOptions { range, if_match: self.version.clone(), ..GetOptions::default() };
+        self.store.get_opts(&self.key, options).await.map_err(|error| self.error("read", error))
+    }
+
+    async fn read_range(&self, offset: u64, len: usize) -> Result<Bytes, ReadError> {
+        if len > RANGE_BYTES_MAX {
+            let (digest, bytes_max) = (self.digest, RANGE_BYTES_MAX);
+            return Err(ReadError::RangeTooLarge { digest, asked: len, bytes_max });
+        }
+        let end = self.len.min(offset.saturating_add(len as u64));
+        if offset >= end {
+            return Ok(Bytes::new());
+        }
+        let found = self.get(Some(GetRange::Bounded(offset..end))).await?;
+        let bytes = found.bytes().await.map_err(|error| self.error("read", error))?;
+        if bytes.len() as u64 != end - offset {
+            return Err(ReadError::Short { digest: self.digest, len: self.len });
+        }
+        Ok(bytes)
+    }
+}
+
+/// The content as it arrives, recut into chunks.
+struct Pieces {
+    arriving: BoxStream<'static, Result<Bytes, Error>>,
+    current: Bytes,
+}
+
+impl fmt::Debug for Pieces {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Pieces")
+            .field("waiting", &self.current.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pieces {
+    /// The next `len` bytes; fewer only when the content ends.
+    async fn take(&mut self, len: usize) -> Result<Bytes, Error> {
+        if self.current.len() >= len {
+            return Ok(self.current.split_to(len));
+        }
+        let mut chunk = Vec::with_capacity(len);
+        while chunk.len() < len {
+            if self.current.is_empty() {
+                let Some(piece) = self.arriving.next().await.transpose()? else { break };
+                self.current = piece;
+            }
+            let room = (len - chunk.len()).min(self.current.len());
+            chunk.extend_from_slice(&self.current.split_to(room));
+        }
+        Ok(chunk.into())
+    }
+}
+
+impl ObjectSource {
+    pub(super) async fn open(shared: &Shared, digest: Digest) -> Result<Option<Self>, ReadError> {
+        let key = shared.key(digest);
+        let found = shared.head(&key).await;
+        let failed =
+            |source: Error| ReadError::Remote { action: "open", digest, source: source.into() };
+        let Some(meta) = found.map_err(failed)? else { return Ok(None) };
+        let object = Object {
+            store: shared.store.clone(),
+            digest,
+            key,
+            len: meta.size,
+            version: meta.e_tag,
+        };
+        Ok(Some(Self::new(Arc::new(object))))
+    }
+
+    fn new(object: Arc<Object>) -> Self {
+        Self { progress: Progress::new(object.digest, object.len), object, pieces: None }
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
+        let Next::Chunk { len, .. } = self.progress.next()? else { return Ok(None) };
+        let pieces = match self.pieces.take() {
+            Some(pieces) => pieces,
+            None => Pieces {
+                arriving: self.object.get(None).await?.into_stream(),
+                current: Bytes::new(),
+            },
+        };
+        let taken = self.pieces.insert(pieces).take(len).await;
+        let chunk = taken.map_err(|error| self.object.error("read", error))?;
+        if chunk.len() < len {
+            return Err(ReadError::Short { digest: self.object.digest, len: self.object.len });
+        }
+        self.progress.admit(&chunk)?;
+        Ok(Some(chunk))
+    }
+}
+
+impl BlobSource for ObjectSource {
+    fn digest(&self) -> Digest {
+        self.object.digest
+    }
+
+    fn len(&self) -> u64 {
+        self.object.len
+    }
+
+    fn next_chunk(&mut self) -> Answer<'_, Option<Bytes>, ReadError> {
+        Box::pin(self.chunk())
+    }
+
+    fn read_range(&mut self, offset: u64, len: usize) -> Answer<'_, Bytes, ReadError> {
+        let object = self.object.clone();
+        Box::pin(async move { object.read_range(offset, len).await })
+    }
+
+    fn verify(&mut self) -> Answer<'_, (), ReadError> {
+        let object = self.object.clone();
+        Box::pin(async move {
+            let mut again = Self::new(object);
+            while again.chunk().await?.is_some() {}
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! How reading verifies: the digest is followed over a sequential read and settled before the last chunk is given out.
+//!
+//! A reader asks for the next chunk's length, fetches it, and has it admitted. Between the two the state is *broken*:
+//! a fetch that fails or is cancelled leaves it so, and no later call can turn that into a clean end.
+
+use super::digest::{Digest, Hasher};
+use super::error::ReadError;
+use super::limits::CHUNK_BYTES;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Reading,
+    Ended,
+    Broken,
+}
+
+/// Where a sequential read stands.
+#[derive(Debug)]
+pub(super) struct Progress {
+    digest: Digest,
+    len: u64,
+    offset: u64,
+    hasher: Hasher,
+    state: State,
+}
+
+/// What to fetch next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// This many bytes from this offset.
+    Chunk { offset: u64, len: usize },
+    /// Nothing: the content was read whole and is what its name says.
+    End,
+}
+
+impl Progress {
+    pub(super) fn new(digest: Digest, len: u64) -> Self {
+        Self { digest, len, offset: 0, hasher: Hasher::default(), state: State::Reading }
+    }
+
+    /// Whether the whole content was read and found to be right.
+    pub(super) fn is_verified(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    pub(super) fn next(&mut self) -> Result<Next, ReadError> {
+        match self.state {
+            State::Ended => Ok(Next::End),
+            State::Broken => Err(ReadError::Interrupted { digest: self.digest }),
+            State::Reading => self.next_while_reading(),
+        }
+    }
+
+    fn next_while_reading(&mut self) -> Result<Next, ReadError> {
+        self.state = State::Broken;
+        let left = self.len - self.offset;
+        if left == 0 {
+            // Only content without any bytes comes here: for every other the last chunk settles it.
+            self.settle()?;
+            return Ok(Next::End);
+        }
+        Ok(Next::Chunk { offset: self.offset, len: left.min(CHUNK_BYTES as u64) as usize })
+    }
+
+    /// Takes in a fetched chunk. An error means that it must not be given out.
+    pub(super) fn admit(&mut self, chunk: &[u8]) -> Result<(), ReadError> {
+        self.hasher.update(chunk);
+        self.offset += chunk.len() as u64;
+        if self.offset == self.len {
+            return self.settle();
+        }
+        self.state = State::Reading;
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), ReadError> {
+        let found = std::mem::take(&mut self.hasher).finish();
+        if found != self.digest {
+            return Err(ReadError::Damaged { digest: self.digest, found });
+        }
+        self.state = State::Ended;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fetch_that_never_came_back_is_no_clean_end() {
+        let mut progress = Progress::new(Digest::of(b"abc"), 3);
+        assert_eq!(progress.next().expect("first"), Next::Chunk { offset: 0, len: 3 });
+        assert!(matches!(progress.next(), Err(ReadError::Interrupted { .. })));
+        assert!(!progress.is_verified());
+    }
+
+    #[test]
+    fn damaged_content_stays_an_error_however_often_it_is_asked() {
+        let mut progress = Progress::new(Digest::of(b"abc"), 3);
+        progress.next().expect("first");
+        assert!(matches!(progress.admit(b"abd"), Err(ReadError::Damaged { .. })));
+        assert!(matches!(progress.next(), Err(ReadError::Interrupted { .. })));
+    }
+
+    #[test]
+    fn content_that_lost_all_its_bytes_is_damaged_and_empty_content_is_not() {
+        let lost = Progress::new(Digest::of(b"abc"), 0).next();
+        assert!(matches!(lost, Err(ReadError::Damaged { .. })));
+        assert_eq!(Progress::new(Digest::of(b""), 0).next().expect("empty"), Next::End);
+    }
+}

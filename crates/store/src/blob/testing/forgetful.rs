@@ -1,0 +1,109 @@
+//! A disk that says it has synced and has not. With it the crash driver shows that it would notice.
+
+use std::io::Result;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::embedded::ledger::disk::{Disk, DiskFile, LockAttempt};
+
+/// Which sync is only claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Skip {
+    /// None: the disk is honest.
+    Nothing,
+    /// Those of files.
+    FileSyncs,
+    /// Those of the folder.
+    FolderSyncs,
+    /// The first one of the folder, which belongs to opening it.
+    FirstFolderSync,
+}
+
+/// A disk with a skipped sync.
+#[derive(Debug)]
+pub struct ForgetfulDisk<D> {
+    disk: D,
+    skip: Skip,
+    synced_folder: AtomicBool,
+}
+
+impl<D: Disk> ForgetfulDisk<D> {
+    /// Wraps `disk`.
+    pub fn new(disk: D, skip: Skip) -> Self {
+        Self { disk, skip, synced_folder: AtomicBool::new(false) }
+    }
+
+    fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        if self.skip == Skip::FileSyncs { Arc::new(ForgetfulFile { file }) } else { file }
+    }
+}
+
+impl<D: Disk> Disk for ForgetfulDisk<D> {
+    fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.disk.open(name).map(|file| self.file(file))
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.disk.create(name).map(|file| self.file(file))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        let first = !self.synced_folder.swap(true, Ordering::Relaxed);
+        match self.skip {
+            Skip::FolderSyncs => Ok(()),
+            Skip::FirstFolderSync if first => Ok(()),
+            _ => self.disk.sync_dir(),
+        }
+    }
+
+    fn lock(&self, name: &str) -> Result<LockAttempt> {
+        self.disk.lock(name)
+    }
+
+    fn describe(&self) -> String {
+        self.disk.describe()
+    }
+}
+
+#[derive(Debug)]
+struct ForgetfulFile {
+    file: Arc<dyn DiskFile>,
+}
+
+impl DiskFile for ForgetfulFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.file.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.file.write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+}

@@ -1,0 +1,102 @@
+//! Asking a running process about the data folder it holds.
+//!
+//! Only one process may open a folder, so a backup of a running one has to be made by the process
+//! that has it. It listens on a socket in the folder, which only its own user may use, and takes
+//! one request per connection: a line `backup PATH`, answered by `ok ROWS BLOBS` or `error TEXT`.
+
+use std::fs::{self, Permissions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::folder::{CopyReport, DataFolder};
+
+const SOCKET: &str = "control.sock";
+
+/// Longest request: a word and a path.
+const REQUEST_BYTES_MAX: u64 = 8 * 1024;
+
+/// How long a connection may take to say what it wants.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// A process listening for requests about its folder. Stops when dropped.
+pub struct Control {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Control {
+    /// Begins to listen.
+    pub fn start(folder: Arc<DataFolder>) -> io::Result<Self> {
+        let path = folder.path().join(SOCKET);
+        // The folder is ours, so a socket in it is left over from a process that is gone.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("store-control".to_owned());
+        let thread = thread.spawn(move || listen(&listener, &folder, &stopped))?;
+        Ok(Control { path, stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // Wakes the listener, which then sees that it is to stop.
+        let _ = UnixStream::connect(&self.path);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn listen(listener: &UnixListener, folder: &DataFolder, stop: &AtomicBool) {
+    for connection in listener.incoming() {
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        // Whoever hangs up early only misses the answer.
+        let _ = connection.and_then(|connection| serve(&connection, folder));
+    }
+}
+
+fn serve(mut connection: &UnixStream, folder: &DataFolder) -> io::Result<()> {
+    connection.set_read_timeout(Some(REQUEST_TIME_MAX))?;
+    let mut request = String::new();
+    BufReader::new(connection).take(REQUEST_BYTES_MAX).read_line(&mut request)?;
+    let answer = match request.trim_end_matches('\n').split_once(' ') {
+        Some(("backup", path)) => match folder.backup(Path::new(path)) {
+            Ok(CopyReport { rows, blobs }) => format!("ok {rows} {blobs}"),
+            Err(error) => format!("error {error}"),
+        },
+        _ => "error unknown request".to_owned(),
+    };
+    writeln!(connection, "{answer}")
+}
+
+/// Asks the process that holds `data` to make a backup. Nothing when nobody listens.
+pub fn request_backup(data: &Path, destination: &Path) -> io::Result<Option<CopyReport>> {
+    let Ok(mut connection) = UnixStream::connect(data.join(SOCKET)) else { return Ok(None) };
+    writeln!(connection, "backup {}", destination.display())?;
+    let mut answer = String::new();
+    BufReader::new(connection).take(REQUEST_BYTES_MAX).read_line(&mut answer)?;
+    let answer = answer.trim_end();
+    let numbers = answer.strip_prefix("ok ").and_then(|rest| rest.split_once(' '));
+    let numbers = numbers.and_then(|(rows, blobs)| Some((rows.parse().ok()?, blobs.parse().ok()?)));
+    match numbers {
+        Some((rows, blobs)) => Ok(Some(CopyReport { rows, blobs })),
+        None => Err(io::Error::other(answer.trim_start_matches("error ").to_owned())),
+    }
+}
