@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 mod bare;
+mod blob_crash;
 mod crash;
 mod measure;
 mod million;
@@ -27,6 +28,7 @@ enum Command {
     Store(store::Args),
     StoreCrash(crash::Args),
     StoreMillion(million::Args),
+    BlobCrash(blob_crash::Args),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Command::Store(args) => store::run(&args),
         Command::StoreCrash(args) => crash::run(&args),
         Command::StoreMillion(args) => million::run(&args),
+        Command::BlobCrash(args) => blob_crash::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

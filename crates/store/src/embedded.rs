@@ -13,6 +13,7 @@ pub mod control;
 mod engine;
 mod folder;
 pub mod ledger;
+mod order;
 mod prepare;
 mod read;
 
@@ -30,7 +31,7 @@ use catena_value::CellSource;
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::embedded::ledger::{
     BackupReport, CounterSnapshot, Disk, Health, Ledger, ManualLedger, OpenError, OpenReport,
-    Options,
+    Options, Tx,
 };
 use crate::keys::TABLES;
 use crate::store::{
@@ -40,12 +41,14 @@ use crate::store::{
 use cells::StoreCells;
 use collect::Named;
 use engine::Engine;
+use order::Order;
 
 /// A store in one folder.
 pub struct EmbeddedStore {
     engine: Arc<Engine>,
     cells: Arc<StoreCells>,
     named: Named,
+    order: Order,
 }
 
 impl EmbeddedStore {
@@ -74,7 +77,7 @@ impl EmbeddedStore {
     fn over(engine: Engine) -> Self {
         let engine = Arc::new(engine);
         let cells = Arc::new(StoreCells::new(Arc::clone(&engine)));
-        EmbeddedStore { engine, cells, named: Named::default() }
+        EmbeddedStore { engine, cells, named: Named::default(), order: Order::default() }
     }
 
     /// What opening found and did.
@@ -136,8 +139,16 @@ impl Store for EmbeddedStore {
             let sent = self.engine.submit(move |tx| apply::put_cells(tx, &part, &named));
             drop(sent);
         }
-        let named = self.named.clone();
-        self.engine.submit(move |tx| apply::apply(tx, prepared.effects, &named))
+        let (named, order) = (self.named.clone(), self.order.clone());
+        let apply = move |tx: &mut Tx<'_>| apply::apply(tx, prepared.effects, &named, &order);
+        let (answer, order) = (self.engine.submit(apply), self.order.clone());
+        Box::pin(async move {
+            let receipt = answer.await?;
+            if !receipt.orders.is_empty() {
+                order.is_durable();
+            }
+            Ok(receipt)
+        })
     }
 
     fn claim(

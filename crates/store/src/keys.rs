@@ -214,22 +214,27 @@ impl IndexFacts {
         }
     }
 
+    /// Gives every index row of the job.
+    pub(crate) fn each(&self, order: u64, mut give: impl FnMut(TableId, Key, Row)) {
+        let id = *self.job.as_bytes();
+        for (scope, value) in &self.lists {
+            give(LISTS, Key::from(ordered(*scope, order)), value.clone());
+        }
+        if self.is_live {
+            give(LIVE, Key::from(id), Row::from([]));
+        }
+        if let Some(deadline) = self.deadline {
+            give(TIMERS, timer(deadline, TimerKind::Deadline, self.job).into(), Row::from([]));
+        }
+        if let Some(scope) = self.execution {
+            give(EXECUTIONS, Key::from(ordered(scope, order)), Row::from(id));
+        }
+    }
+
     /// Every index row of the job.
     pub(crate) fn rows(&self, order: u64) -> Vec<IndexRow> {
-        let id = || Key::from(&self.job.as_bytes()[..]);
-        let nothing = || Row::from([]);
-        let list = |(scope, value): &([u8; 8], Row)| {
-            (LISTS, Key::from(ordered(*scope, order)), value.clone())
-        };
-        let mut rows: Vec<IndexRow> = self.lists.iter().map(list).collect();
-        if self.is_live {
-            rows.push((LIVE, id(), nothing()));
-        }
-        rows.extend(self.deadline.map(|deadline| {
-            (TIMERS, Key::from(timer(deadline, TimerKind::Deadline, self.job)), nothing())
-        }));
-        let execution = |scope| (EXECUTIONS, Key::from(ordered(scope, order)), id());
-        rows.extend(self.execution.map(execution));
+        let mut rows = Vec::with_capacity(self.lists.len() + 3);
+        self.each(order, |table, key, value| rows.push((table, key, value)));
         rows
     }
 }

@@ -9,6 +9,7 @@ use catena_job::{JobId, RecordId};
 use catena_value::{Encoded, ValueId};
 
 use super::collect::Named;
+use super::order::Order;
 use super::prepare::{Ready, ReadyAppend, ReadyBegin, ReadyRoot};
 use super::read::{Beside, Lease, read_idempotency};
 use crate::bytes::{Damaged, put_count};
@@ -33,12 +34,17 @@ impl From<Damaged> for CommitError {
     }
 }
 
-pub(super) fn apply(tx: &mut Tx<'_>, effects: Vec<Ready>, named: &Named) -> Step<Receipt> {
+pub(super) fn apply(
+    tx: &mut Tx<'_>,
+    effects: Vec<Ready>,
+    named: &Named,
+    order: &Order,
+) -> Step<Receipt> {
     let mut receipt = Receipt::default();
     for effect in effects {
         match effect {
-            Ready::Begin(begin) => receipt.orders.push(begin_job(tx, *begin, named)?),
-            Ready::Append(append) => append_records(tx, *append, named, &mut receipt)?,
+            Ready::Begin(begin) => receipt.orders.push(begin_job(tx, *begin, named, order)?),
+            Ready::Append(append) => append_records(tx, *append, named, order, &mut receipt)?,
             Ready::Delete { job } => delete(tx, job)?,
             Ready::Progress { job, progress } => change_beside(tx, job, |beside| {
                 beside.progress = Some(progress);
@@ -91,19 +97,17 @@ fn job_row(tx: &Tx<'_>, job: JobId) -> Step<Option<JobRow>> {
 }
 
 /// A new job whose records fit its row.
-fn begin_job(tx: &mut Tx<'_>, mut begin: ReadyBegin, named: &Named) -> Step<u64> {
+fn begin_job(tx: &mut Tx<'_>, mut begin: ReadyBegin, named: &Named, order: &Order) -> Step<u64> {
     check_append(tx, begin.job, begin.fence, None, None)?;
     put_cells(tx, &begin.shared, named)?;
     check_needed(tx, None, begin.job, &begin.needed, named)?;
-    let order = next_order(tx)?;
+    let order = order.next(tx)?;
     match Arc::get_mut(&mut begin.row) {
         Some(row) => JobRow::set_order(row, order),
         None => return Err(Damaged("row of its own").into()),
     }
     tx.put(JOBS, *begin.job.as_bytes(), begin.row);
-    for (table, key, value) in begin.facts.rows(order) {
-        tx.put(table, key, value);
-    }
+    begin.facts.each(order, |table, key, value| tx.put(table, key, value));
     Ok(order)
 }
 
@@ -132,6 +136,7 @@ fn append_records(
     tx: &mut Tx<'_>,
     append: ReadyAppend,
     named: &Named,
+    order: &Order,
     receipt: &mut Receipt,
 ) -> Step<()> {
     let id = append.job.id();
@@ -142,7 +147,7 @@ fn append_records(
     let row = match held {
         Some(row) => row,
         None => {
-            let order = next_order(tx)?;
+            let order = order.next(tx)?;
             receipt.orders.push(order);
             JobRow::new(order, append.summary.clone(), append.job.head())
         }
@@ -187,17 +192,6 @@ fn check_needed(
         }
     }
     Ok(())
-}
-
-/// The next place in the order of commits.
-fn next_order(tx: &mut Tx<'_>) -> Step<u64> {
-    const ORDER: &[u8] = b"order";
-    let order = match tx.get(META, ORDER)? {
-        Some(row) => u64::from_be_bytes(row[..].try_into().map_err(|_| Damaged("order"))?),
-        None => 0,
-    };
-    tx.put(META, ORDER, (order + 1).to_be_bytes());
-    Ok(order)
 }
 
 /// Writes what changed in the indexes.

@@ -27,6 +27,7 @@ mod folder;
 mod handle;
 mod index;
 mod journal;
+mod key;
 mod manual;
 mod merge;
 mod open;

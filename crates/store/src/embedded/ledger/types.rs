@@ -7,11 +7,10 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+pub use super::key::Key;
+
 /// The longest key, in bytes: it must fit the 16-bit length of a journal entry.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
-
-/// A row's key. Ordered as bytes.
-pub type Key = Arc<[u8]>;
 
 /// A row's value.
 pub type Value = Arc<[u8]>;
