@@ -30,8 +30,8 @@ use catena_value::CellSource;
 
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::embedded::ledger::{
-    BackupReport, CounterSnapshot, Disk, Health, Ledger, ManualLedger, OpenError, OpenReport,
-    Options, Tx,
+    BackupError, BackupReport, CounterSnapshot, Disk, Health, Ledger, ManualLedger, OpenError,
+    OpenReport, Options, RealDisk, Tx,
 };
 use crate::keys::TABLES;
 use crate::store::{
@@ -54,19 +54,18 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the store in a folder, creating it if it is missing.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
-        Ok(Self::over(Engine::Threaded(Box::new(Ledger::open(folder, Self::options())?))))
+        Ok(Self::over(Engine::threaded(Ledger::open(folder, Self::options())?)))
     }
 
     /// Opens the store on any disk, with any limits for the ledger below.
     pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
-        Ok(Self::over(Engine::Threaded(Box::new(Ledger::open_on(disk, options, None)?))))
+        Ok(Self::over(Engine::threaded(Ledger::open_on(disk, options, None)?)))
     }
 
     /// Opens the store without threads: whoever holds it drives it with [`Self::step_commit`] and
     /// [`Self::step_flush`], so that a simulation can be repeated.
     pub fn open_manual(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
-        let ledger = ManualLedger::open(disk, options, None)?;
-        Ok(Self::over(Engine::Manual(Box::new(parking_lot::Mutex::new(ledger)))))
+        Ok(Self::over(Engine::manual(ManualLedger::open(disk, options, None)?)))
     }
 
     /// The ledger's limits for this store's tables.
@@ -81,26 +80,25 @@ impl EmbeddedStore {
     }
 
     /// What opening found and did.
-    pub fn report(&self) -> OpenReport {
-        self.engine.report()
+    pub fn report(&self) -> &OpenReport {
+        self.engine.reads().report()
     }
 
     /// Commits, syncs, entries, bytes, batch sizes and sync times since it was opened.
     pub fn counters(&self) -> CounterSnapshot {
-        self.engine.counters()
+        self.engine.reads().counters()
     }
 
     /// Whether it takes writes.
     pub fn health(&self) -> Health {
-        self.engine.health()
+        self.engine.reads().health()
     }
 
     /// Copies the store, as of this moment and while it runs, into an empty folder.
-    pub fn backup(
-        &self,
-        destination: &Path,
-    ) -> Result<BackupReport, crate::embedded::ledger::BackupError> {
-        self.engine.backup(destination)
+    pub fn backup(&self, destination: &Path) -> Result<BackupReport, BackupError> {
+        let io = |source| BackupError::Io { folder: destination.display().to_string(), source };
+        let disk = RealDisk::new(destination).map_err(io)?;
+        self.engine.reads().backup_to(Arc::new(disk))
     }
 
     /// Answers everything that was handed in, flushes and closes. Reading still works.

@@ -20,6 +20,7 @@ use crate::limits::{
     INTEGER_BYTES_MAX,
 };
 use crate::map::{Map, MapEntry};
+use crate::mask::Mask;
 use crate::set::{Set, SetEntry};
 use crate::value::{
     Character, Coded, Double, Extension, Name, Record, Signed, Syntax, Value, Wrapped,
@@ -417,17 +418,17 @@ impl<'a> Reader<'a> {
     fn hash_tree<E: Entry>(&mut self, count: u64) -> Read<HashNode<E>> {
         let start = self.at;
         let shift = self.byte()?;
-        let mask = u16::from_be_bytes(self.array()?);
+        let mask = Mask::from_be_bytes(self.array()?);
         if shift > 63 {
             return Err(self.structure(start, "a shift of at most 63"));
         }
-        if mask.count_ones() < 2 {
+        if mask.len() < 2 {
             return Err(self.structure(start, "at least two children"));
         }
         let mut branches = Branches { shift, mask, children: Vec::new() };
         let mut sample: Option<ValueId> = None;
         let (mut sum, mut unloaded) = (0u64, 0u64);
-        for digit in branches.digits() {
+        for digit in mask.digits() {
             let child = self.child("a node whose keys belong below this one", |value| {
                 E::of_value(value)
                     .filter(|node| node.fits(shift, digit, sample.as_ref()))
@@ -485,7 +486,7 @@ impl<'a> Reader<'a> {
             _ => return Err(self.fault_at(start, Fault::EntryMark)),
         };
         let depth = self.byte()?;
-        let mask = u16::from_be_bytes(self.array()?);
+        let mask = Mask::from_be_bytes(self.array()?);
         if usize::from(depth) >= INDEX_NIBBLES_MAX {
             return Err(self.structure(start, "a depth of at most 63"));
         }
@@ -493,13 +494,13 @@ impl<'a> Reader<'a> {
         if sample.is_some_and(|radix| radix.len() != usize::from(depth)) {
             return Err(self.structure(start, "an entry whose key ends at its node"));
         }
-        if mask.count_ones() + u32::from(entry.is_some()) < 2 {
+        if mask.len() + usize::from(entry.is_some()) < 2 {
             return Err(self.structure(start, "an entry and a child, or two children"));
         }
         let mut sum = u64::from(entry.is_some());
         let mut unloaded = 0;
         let mut fork = Fork { depth, entry, mask, children: Vec::new() };
-        for digit in fork.digits() {
+        for digit in mask.digits() {
             let child =
                 self.child(
                     "an index node whose keys belong below this one",

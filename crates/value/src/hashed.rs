@@ -10,6 +10,7 @@ use crate::cell::{CellSource, Child, LoadError, Loader, Memo, Node};
 use crate::encode::{CellRef, node_id, write_child, write_count};
 use crate::id::ValueId;
 use crate::limits::HASH_LEAF_MAX;
+use crate::mask::Mask;
 use crate::value::Value;
 
 /// What a tree needs of the nodes below it.
@@ -46,7 +47,7 @@ enum Body<E> {
 /// Children by the hex digit at `shift`, in ascending order.
 pub(crate) struct Branches<E> {
     pub(crate) shift: u8,
-    pub(crate) mask: u16,
+    pub(crate) mask: Mask,
     pub(crate) children: Vec<Child<HashNode<E>>>,
 }
 
@@ -57,26 +58,12 @@ impl<E> Clone for Branches<E> {
 }
 
 impl<E> Branches<E> {
-    /// The digits that have a child, in the order of the children.
-    pub(crate) fn digits(&self) -> impl Iterator<Item = u8> + use<E> {
-        let mask = self.mask;
-        (0..16).filter(move |digit| mask & (1 << digit) != 0)
+    fn at(shift: usize) -> Self {
+        Branches { shift: shift as u8, mask: Mask::default(), children: Vec::new() }
     }
 
-    /// Where the child for `digit` is, or would be.
-    fn slot(&self, digit: u8) -> Result<usize, usize> {
-        let slot = (self.mask & ((1u16 << digit) - 1)).count_ones() as usize;
-        if self.mask & (1 << digit) != 0 { Ok(slot) } else { Err(slot) }
-    }
-
-    fn insert_child(&mut self, digit: u8, child: Arc<HashNode<E>>) {
-        match self.slot(digit) {
-            Ok(slot) => self.children[slot] = Child::Loaded(child),
-            Err(slot) => {
-                self.mask |= 1 << digit;
-                self.children.insert(slot, Child::Loaded(child));
-            }
-        }
+    fn put(&mut self, digit: u8, child: Arc<HashNode<E>>) {
+        self.mask.put(&mut self.children, digit, Child::Loaded(child));
     }
 }
 
@@ -89,10 +76,10 @@ impl<E: Entry> HashNode<E> {
         }
         let (first, last) = (&entries[0], &entries[entries.len() - 1]);
         let shift = first.hash().common_nibbles(last.hash());
-        let mut branches = Branches { shift: shift as u8, mask: 0, children: Vec::new() };
+        let mut branches = Branches::at(shift);
         for group in entries.chunk_by(|a, b| a.hash().nibble(shift) == b.hash().nibble(shift)) {
-            branches.mask |= 1 << group[0].hash().nibble(shift);
-            branches.children.push(Child::Loaded(Arc::new(Self::from_sorted(group.to_vec()))));
+            let child = Self::from_sorted(group.to_vec());
+            branches.put(group[0].hash().nibble(shift), Arc::new(child));
         }
         Self::tree(count, branches)
     }
@@ -170,7 +157,7 @@ impl<E: Entry> HashNode<E> {
         slot: usize,
         cells: &dyn CellSource,
     ) -> Result<Arc<Self>, LoadError> {
-        let digit = branches.digits().nth(slot).unwrap_or(0);
+        let digit = branches.mask.digit(slot);
         branches.children[slot].load(cells, EXPECTED, |node| {
             node.count < self.count && node.fits(branches.shift, digit, None)
         })
@@ -189,7 +176,7 @@ impl<E: Entry> HashNode<E> {
                     return Ok(found.ok().map(|at| entries[at].clone()));
                 }
                 Body::Tree(branches) => {
-                    match branches.slot(hash.nibble(usize::from(branches.shift))) {
+                    match branches.mask.slot(hash.nibble(usize::from(branches.shift))) {
                         Ok(slot) => node.load_slot(branches, slot, cells)?,
                         Err(_) => return Ok(None),
                     }
@@ -206,7 +193,7 @@ impl<E: Entry> HashNode<E> {
                 found.ok().map(|at| &entries[at])
             }
             Body::Tree(branches) => {
-                let slot = branches.slot(hash.nibble(usize::from(branches.shift))).ok()?;
+                let slot = branches.mask.slot(hash.nibble(usize::from(branches.shift))).ok()?;
                 branches.children[slot].loaded()?.find_in_memory(hash)
             }
         }
@@ -244,7 +231,7 @@ impl<E: Entry> HashNode<E> {
         }
         let digit = entry.hash().nibble(shift);
         let mut branches = branches.clone();
-        let (child, grown) = match branches.slot(digit) {
+        let (child, grown) = match branches.mask.slot(digit) {
             Ok(slot) => {
                 let child = self.load_slot(&branches, slot, cells)?;
                 let changed = child.insert(entry, shift + 1, cells)?;
@@ -253,17 +240,17 @@ impl<E: Entry> HashNode<E> {
             }
             Err(_) => (Self::from_sorted(vec![entry]), 1),
         };
-        branches.insert_child(digit, Arc::new(child));
+        branches.put(digit, Arc::new(child));
         Ok(Self::tree(self.count + grown, branches))
     }
 
     /// A tree over this whole node and one entry that leaves it early.
     fn split(self: &Arc<Self>, sample: &ValueId, entry: E) -> Self {
         let shift = sample.common_nibbles(entry.hash());
-        let mut branches = Branches { shift: shift as u8, mask: 0, children: Vec::new() };
-        branches.insert_child(sample.nibble(shift), Arc::clone(self));
+        let mut branches = Branches::at(shift);
+        branches.put(sample.nibble(shift), Arc::clone(self));
         let digit = entry.hash().nibble(shift);
-        branches.insert_child(digit, Arc::new(Self::from_sorted(vec![entry])));
+        branches.put(digit, Arc::new(Self::from_sorted(vec![entry])));
         Self::tree(self.count + 1, branches)
     }
 
@@ -284,13 +271,12 @@ impl<E: Entry> HashNode<E> {
             Body::Tree(branches) => branches,
         };
         let digit = hash.nibble(usize::from(branches.shift));
-        let Ok(slot) = branches.slot(digit) else { return Ok(None) };
+        let Ok(slot) = branches.mask.slot(digit) else { return Ok(None) };
         let child = self.load_slot(branches, slot, cells)?;
         let Some(child) = child.remove(hash, cells)? else { return Ok(None) };
         let mut branches = branches.clone();
         if child.count == 0 {
-            branches.mask &= !(1 << digit);
-            branches.children.remove(slot);
+            branches.mask.remove(&mut branches.children, digit);
         } else {
             branches.children[slot] = Child::Loaded(child);
         }
@@ -307,7 +293,7 @@ impl<E: Entry> HashNode<E> {
             return Ok(Arc::new(Self::from_sorted(entries)));
         }
         if branches.children.len() == 1 {
-            let digit = branches.digits().next().unwrap_or(0);
+            let digit = branches.mask.digit(0);
             return branches.children[0].load(cells, EXPECTED, |node| {
                 node.count == self.count && node.fits(branches.shift, digit, None)
             });
@@ -387,7 +373,7 @@ impl<E: Entry> Node for HashNode<E> {
         let mut sample = self.sample_in_memory().copied();
         let mut sum = 0u64;
         let mut loaded = branches.clone();
-        for (child, digit) in loaded.children.iter_mut().zip(branches.digits()) {
+        for (child, digit) in loaded.children.iter_mut().zip(branches.mask.digits()) {
             let node = loader.child(child, EXPECTED, |node: &Self| {
                 node.fits(branches.shift, digit, sample.as_ref())
             })?;

@@ -12,6 +12,7 @@ use crate::cell::{CellSource, Child, LoadError, Loader, Memo, Node};
 use crate::encode::{CellRef, node_id, write_child, write_count};
 use crate::id::{ValueId, common_nibbles, nibble};
 use crate::limits::INDEX_NIBBLES_MAX;
+use crate::mask::Mask;
 use crate::value::Value;
 
 /// Marks an entry that stands at a branching node.
@@ -116,33 +117,17 @@ pub(crate) struct Fork {
     pub(crate) depth: u8,
     /// The entry whose key ends here.
     pub(crate) entry: Option<IndexEntry>,
-    pub(crate) mask: u16,
+    pub(crate) mask: Mask,
     pub(crate) children: Vec<Child<IndexNode>>,
 }
 
 impl Fork {
     fn at(depth: usize) -> Self {
-        Fork { depth: depth as u8, entry: None, mask: 0, children: Vec::new() }
-    }
-
-    pub(crate) fn digits(&self) -> impl Iterator<Item = u8> + use<> {
-        let mask = self.mask;
-        (0..16).filter(move |digit| mask & (1 << digit) != 0)
-    }
-
-    fn slot(&self, digit: u8) -> Result<usize, usize> {
-        let slot = (self.mask & ((1u16 << digit) - 1)).count_ones() as usize;
-        if self.mask & (1 << digit) != 0 { Ok(slot) } else { Err(slot) }
+        Fork { depth: depth as u8, entry: None, mask: Mask::default(), children: Vec::new() }
     }
 
     fn put_child(&mut self, digit: u8, child: Arc<IndexNode>) {
-        match self.slot(digit) {
-            Ok(slot) => self.children[slot] = Child::Loaded(child),
-            Err(slot) => {
-                self.mask |= 1 << digit;
-                self.children.insert(slot, Child::Loaded(child));
-            }
-        }
+        self.mask.put(&mut self.children, digit, Child::Loaded(child));
     }
 
     /// Hangs a node with this key below, or keeps its entry here when the key ends here.
@@ -214,7 +199,7 @@ impl IndexNode {
         slot: usize,
         cells: &dyn CellSource,
     ) -> Result<Arc<Self>, LoadError> {
-        let digit = fork.digits().nth(slot).unwrap_or(0);
+        let digit = fork.mask.digit(slot);
         fork.children[slot].load(cells, EXPECTED, |node| {
             node.count < self.count && node.fits(fork.depth, digit, None)
         })
@@ -244,7 +229,7 @@ impl IndexNode {
                 Body::Many(fork) if radix.len() <= usize::from(fork.depth) => {
                     (fork.entry.as_ref(), None)
                 }
-                Body::Many(fork) => match fork.slot(radix.digit(usize::from(fork.depth))) {
+                Body::Many(fork) => match fork.mask.slot(radix.digit(usize::from(fork.depth))) {
                     Ok(slot) => (None, Some(node.load_slot(fork, slot, cells)?)),
                     Err(_) => return Ok(None),
                 },
@@ -299,7 +284,7 @@ impl IndexNode {
             return Ok(Self::many(self.count + grown, fork));
         }
         let digit = radix.digit(depth);
-        let Ok(slot) = fork.slot(digit) else {
+        let Ok(slot) = fork.mask.slot(digit) else {
             fork.put(radix, entry);
             return Ok(Self::many(self.count + 1, fork));
         };
@@ -333,12 +318,11 @@ impl IndexNode {
             }
             smaller.entry = None;
         } else {
-            let Ok(slot) = fork.slot(radix.digit(depth)) else { return Ok(None) };
+            let Ok(slot) = fork.mask.slot(radix.digit(depth)) else { return Ok(None) };
             let child = self.load_slot(fork, slot, cells)?;
             let Some(child) = child.remove(radix, cells)? else { return Ok(None) };
             if child.count == 0 {
-                smaller.mask &= !(1 << radix.digit(depth));
-                smaller.children.remove(slot);
+                smaller.mask.remove(&mut smaller.children, radix.digit(depth));
             } else {
                 smaller.children[slot] = Child::Loaded(child);
             }
@@ -429,7 +413,7 @@ fn load_fork(count: u64, fork: &Fork, loader: &mut Loader<'_>) -> Result<IndexNo
         sum = 1;
     }
     let mut sample = loaded.entry.as_ref().and_then(|entry| Radix::in_memory(&entry.key));
-    for (child, digit) in loaded.children.iter_mut().zip(fork.digits()) {
+    for (child, digit) in loaded.children.iter_mut().zip(fork.mask.digits()) {
         let node = loader.child(child, EXPECTED, |node: &IndexNode| {
             node.fits(fork.depth, digit, sample.as_ref())
         })?;

@@ -27,6 +27,7 @@ mod id;
 mod index;
 mod integer;
 mod map;
+mod mask;
 mod message;
 mod names;
 mod set;

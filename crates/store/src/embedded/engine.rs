@@ -1,24 +1,40 @@
 //! The ledger behind a store: with its threads, or driven by hand.
 
-use std::path::Path;
-
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::effects::CommitError;
 use crate::embedded::ledger::{
-    BackupError, BackupReport, CommitError as LedgerError, CommitStep, CounterSnapshot, Direction,
-    Failure, Health, KeyRange, Ledger, ManualLedger, OpenReport, ReadError as LedgerReadError,
-    RowPage, SubmitError, TableId, Tx, Value as Row, View,
+    CommitError as LedgerError, CommitStep, Direction, Failure, KeyRange, Ledger, ManualLedger,
+    ReadError as LedgerReadError, Reads, RowPage, SubmitError, TableId, Tx, Value as Row, View,
 };
 use crate::store::{Answer, ReadError};
 
-pub(super) enum Engine {
-    Threaded(Box<Ledger>),
-    Manual(Box<Mutex<ManualLedger>>),
+/// A ledger, and how it is driven. Reading is the same either way.
+pub(super) struct Engine {
+    reads: Reads,
+    driver: Driver,
+}
+
+enum Driver {
+    Threads(Box<Ledger>),
+    Hand(Box<Mutex<ManualLedger>>),
 }
 
 impl Engine {
+    pub(super) fn threaded(ledger: Ledger) -> Self {
+        Engine { reads: Reads::clone(&ledger), driver: Driver::Threads(Box::new(ledger)) }
+    }
+
+    pub(super) fn manual(ledger: ManualLedger) -> Self {
+        let reads = Reads::clone(&ledger);
+        Engine { reads, driver: Driver::Hand(Box::new(Mutex::new(ledger))) }
+    }
+
+    pub(super) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
     /// Hands in work now; the answer comes when its effects are durable.
     pub(super) fn submit<T: Send + 'static>(
         &self,
@@ -27,9 +43,9 @@ impl Engine {
         let (answer, answered) = oneshot::channel();
         // Nobody may be waiting any more; the effects are durable all the same.
         let done = move |outcome: Result<T, Failure<CommitError>>| drop(answer.send(outcome));
-        let taken = match self {
-            Engine::Threaded(ledger) => ledger.try_submit(work, done),
-            Engine::Manual(ledger) => ledger.lock().try_submit(work, done),
+        let taken = match &self.driver {
+            Driver::Threads(ledger) => ledger.try_submit(work, done),
+            Driver::Hand(ledger) => ledger.lock().try_submit(work, done),
         };
         Box::pin(async move {
             taken.map_err(not_taken)?;
@@ -43,11 +59,7 @@ impl Engine {
     }
 
     pub(super) fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Row>, ReadError> {
-        let row = match self {
-            Engine::Threaded(ledger) => ledger.get(table, key),
-            Engine::Manual(ledger) => ledger.lock().get(table, key),
-        };
-        row.map_err(unavailable)
+        self.reads.get(table, key).map_err(unavailable)
     }
 
     pub(super) fn range(
@@ -57,67 +69,27 @@ impl Engine {
         direction: Direction,
         limit: usize,
     ) -> Result<RowPage, ReadError> {
-        let rows = match self {
-            Engine::Threaded(ledger) => ledger.range(table, range, direction, limit),
-            Engine::Manual(ledger) => ledger.lock().range(table, range, direction, limit),
-        };
-        rows.map_err(unavailable)
+        self.reads.range(table, range, direction, limit).map_err(unavailable)
     }
 
     pub(super) fn view(&self) -> View {
-        match self {
-            Engine::Threaded(ledger) => ledger.view(),
-            Engine::Manual(ledger) => ledger.lock().view(),
-        }
-    }
-
-    pub(super) fn report(&self) -> OpenReport {
-        match self {
-            Engine::Threaded(ledger) => ledger.report().clone(),
-            Engine::Manual(ledger) => ledger.lock().report().clone(),
-        }
-    }
-
-    pub(super) fn counters(&self) -> CounterSnapshot {
-        match self {
-            Engine::Threaded(ledger) => ledger.counters(),
-            Engine::Manual(ledger) => ledger.lock().counters(),
-        }
-    }
-
-    pub(super) fn health(&self) -> Health {
-        match self {
-            Engine::Threaded(ledger) => ledger.health(),
-            Engine::Manual(ledger) => ledger.lock().health(),
-        }
-    }
-
-    pub(super) fn backup(&self, destination: &Path) -> Result<BackupReport, BackupError> {
-        match self {
-            Engine::Threaded(ledger) => ledger.backup(destination),
-            Engine::Manual(ledger) => {
-                let io =
-                    |source| BackupError::Io { folder: destination.display().to_string(), source };
-                let disk = crate::embedded::ledger::RealDisk::new(destination).map_err(io)?;
-                ledger.lock().backup_to(std::sync::Arc::new(disk))
-            }
-        }
+        self.reads.view()
     }
 
     pub(super) fn close(&self) -> Result<(), CommitError> {
-        match self {
-            Engine::Threaded(ledger) => {
+        match &self.driver {
+            Driver::Threads(ledger) => {
                 ledger.close().map_err(|error| CommitError::Stopped { reason: error.to_string() })
             }
-            Engine::Manual(_) => Ok(()),
+            Driver::Hand(_) => Ok(()),
         }
     }
 
     /// Whether something was answered.
     pub(super) fn step_commit(&self) -> bool {
-        match self {
-            Engine::Threaded(_) => false,
-            Engine::Manual(ledger) => {
+        match &self.driver {
+            Driver::Threads(_) => false,
+            Driver::Hand(ledger) => {
                 matches!(ledger.lock().step_commit(), CommitStep::Answered(_))
             }
         }
@@ -125,9 +97,9 @@ impl Engine {
 
     /// Whether the flush went well.
     pub(super) fn step_flush(&self) -> bool {
-        match self {
-            Engine::Threaded(_) => false,
-            Engine::Manual(ledger) => ledger.lock().step_flush().is_ok(),
+        match &self.driver {
+            Driver::Threads(_) => false,
+            Driver::Hand(ledger) => ledger.lock().step_flush().is_ok(),
         }
     }
 }

@@ -33,6 +33,7 @@ mod merge;
 mod open;
 pub mod options;
 mod overlay;
+mod reads;
 mod shared;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -59,6 +60,7 @@ pub use manual::ManualLedger;
 pub use merge::Merged;
 pub use open::OpenReport;
 pub use options::{Mode, Options, OptionsError};
+pub use reads::Reads;
 pub use shared::{Health, RowPage};
 pub use tx::Tx;
 pub use types::{Direction, Key, KeyRange, Slot, Table, TableId, Value, Write};

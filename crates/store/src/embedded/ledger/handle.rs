@@ -4,6 +4,7 @@
 //! the steps, where the simulator can reach them. Closing joins both threads and closes the index in the same call, so
 //! that the next open finds a file that was closed properly.
 
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,21 +16,19 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
 use parking_lot::Mutex;
 
-use crate::embedded::ledger::backup::{self, BackupReport};
+use crate::embedded::ledger::backup::BackupReport;
 use crate::embedded::ledger::committer::{CommitStep, Committer, Message, Observer};
-use crate::embedded::ledger::counters::CounterSnapshot;
 use crate::embedded::ledger::disk::{Disk, RealDisk};
 use crate::embedded::ledger::error::{
-    BackupError, CommitError, Failure, FlushError, OpenError, ReadError, SubmitError,
+    BackupError, CommitError, Failure, FlushError, OpenError, SubmitError,
 };
 use crate::embedded::ledger::flusher::{Flusher, Nudge, Progress};
 use crate::embedded::ledger::folder::HeldFolder;
-use crate::embedded::ledger::open::{self, OpenReport, Parts};
+use crate::embedded::ledger::open::{self, Parts};
 use crate::embedded::ledger::options::Options;
-use crate::embedded::ledger::shared::{Health, RowPage, Shared};
+use crate::embedded::ledger::reads::Reads;
+use crate::embedded::ledger::shared::Shared;
 use crate::embedded::ledger::tx::Tx;
-use crate::embedded::ledger::types::{Direction, KeyRange, TableId, Value};
-use crate::embedded::ledger::view::View;
 use crate::embedded::ledger::work::Submission;
 
 /// How long a stalled committer waits before it looks again by itself. A safety net: the flusher signals progress.
@@ -40,10 +39,9 @@ const FULL_DISK_INTERVALS: u32 = 4;
 
 /// An open ledger. Share it behind an `Arc`; dropping it closes it.
 pub struct Ledger {
-    shared: Arc<Shared>,
+    reads: Reads,
     queue: Sender<Message>,
     threads: Mutex<Option<Threads>>,
-    report: OpenReport,
 }
 
 /// What closing has to end and to give back.
@@ -75,15 +73,10 @@ impl Ledger {
         observer: Option<Box<dyn Observer>>,
     ) -> Result<Self, OpenError> {
         let parts = open::open(disk, options, observer)?;
-        let (shared, queue, report) =
-            (parts.shared.clone(), parts.queue.clone(), parts.report.clone());
+        let reads = Reads::new(parts.shared.clone(), parts.report.clone());
+        let queue = parts.queue.clone();
         let threads = Mutex::new(Some(start(parts)?));
-        Ok(Self { shared, queue, threads, report })
-    }
-
-    /// What opening found and did.
-    pub fn report(&self) -> &OpenReport {
-        &self.report
+        Ok(Self { reads, queue, threads })
     }
 
     /// Hands in work, or says at once that the queue is full. `done` is called on the committer's thread, when the
@@ -101,7 +94,9 @@ impl Ledger {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(message)) => {
                 forget(message);
-                Err(SubmitError::Busy { queue_entries_max: self.shared.options.queue_entries_max })
+                Err(SubmitError::Busy {
+                    queue_entries_max: self.reads.shared.options.queue_entries_max,
+                })
             }
             Err(TrySendError::Disconnected(message)) => {
                 forget(message);
@@ -138,52 +133,11 @@ impl Ledger {
         answered.recv().unwrap_or(Err(Failure::Ledger(CommitError::Closed)))
     }
 
-    /// A row, as of the last durable batch.
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Value>, ReadError> {
-        self.shared.get(None, table, key)
-    }
-
-    /// At most `limit` rows of a range, all as of one moment.
-    pub fn range(
-        &self,
-        table: TableId,
-        range: &KeyRange,
-        direction: Direction,
-        limit: usize,
-    ) -> Result<RowPage, ReadError> {
-        self.shared.range(None, table, range, direction, limit)
-    }
-
-    /// Everything as of this moment, for long scans.
-    pub fn view(&self) -> View {
-        self.shared.view()
-    }
-
-    /// The last durable batch.
-    pub fn sequence(&self) -> u64 {
-        self.shared.overlay.read().sequence
-    }
-
-    /// Whether writes are taken.
-    pub fn health(&self) -> Health {
-        self.shared.health()
-    }
-
-    /// The counters now.
-    pub fn counters(&self) -> CounterSnapshot {
-        self.shared.counters.snapshot()
-    }
-
     /// Copies the ledger, as of this moment and while it runs, into an empty folder.
     pub fn backup(&self, destination: impl AsRef<Path>) -> Result<BackupReport, BackupError> {
         let path = destination.as_ref();
         let io = |source| BackupError::Io { folder: path.display().to_string(), source };
         self.backup_to(Arc::new(RealDisk::new(path).map_err(io)?))
-    }
-
-    /// Like [`Ledger::backup`], to any disk.
-    pub fn backup_to(&self, destination: Arc<dyn Disk>) -> Result<BackupReport, BackupError> {
-        backup::copy(&self.shared.view(), &self.shared.options, destination)
     }
 
     /// Answers everything that was handed in, flushes, and closes the index. Calling it again does nothing.
@@ -197,20 +151,28 @@ impl Ledger {
         threads.stop.store(true, Ordering::Release);
         let _ = threads.nudge.try_send(Nudge);
         let flushed = threads.flusher.join();
-        self.shared.index.lock().close();
+        self.reads.shared.index.lock().close();
         match (committed, flushed) {
             (Ok(()), Ok(result)) => result,
             _ => Err(FlushError::Poisoned {
-                reason: self.shared.poison("a ledger thread panicked".to_owned()),
+                reason: self.reads.shared.poison("a ledger thread panicked".to_owned()),
             }),
         }
     }
 
     fn check_open(&self) -> Result<(), SubmitError> {
-        match self.shared.poisoned() {
+        match self.reads.shared.poisoned() {
             Some(reason) => Err(SubmitError::Poisoned { reason }),
             None => Ok(()),
         }
+    }
+}
+
+impl Deref for Ledger {
+    type Target = Reads;
+
+    fn deref(&self) -> &Reads {
+        &self.reads
     }
 }
 

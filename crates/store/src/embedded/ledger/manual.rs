@@ -3,34 +3,28 @@
 //! The simulator needs every run to be repeatable from its seed, so it calls the same steps the threads call, in an order
 //! it chooses. Nothing here waits; a stalled step says so and returns.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crossbeam_channel::{Sender, TrySendError};
 
-use crate::embedded::ledger::backup::{self, BackupReport};
-use crate::embedded::ledger::committer::{CommitStep, Committer, Message, Observer};
-use crate::embedded::ledger::counters::CounterSnapshot;
-use crate::embedded::ledger::disk::Disk;
-use crate::embedded::ledger::error::{
-    BackupError, Failure, FlushError, OpenError, ReadError, SubmitError,
-};
-use crate::embedded::ledger::flusher::{FlushStep, Flusher};
-use crate::embedded::ledger::folder::HeldFolder;
-use crate::embedded::ledger::open::{self, OpenReport, Parts};
-use crate::embedded::ledger::options::Options;
-use crate::embedded::ledger::shared::{Health, RowPage, Shared};
-use crate::embedded::ledger::tx::Tx;
-use crate::embedded::ledger::types::{Direction, KeyRange, TableId, Value};
-use crate::embedded::ledger::view::View;
-use crate::embedded::ledger::work::Submission;
+use super::committer::{CommitStep, Committer, Message, Observer};
+use super::disk::Disk;
+use super::error::{Failure, FlushError, OpenError, SubmitError};
+use super::flusher::{FlushStep, Flusher};
+use super::folder::HeldFolder;
+use super::open::{self, Parts};
+use super::options::Options;
+use super::reads::Reads;
+use super::tx::Tx;
+use super::work::Submission;
 
 /// A ledger that does nothing by itself.
 pub struct ManualLedger {
-    shared: Arc<Shared>,
+    reads: Reads,
     committer: Committer,
     flusher: Flusher,
     queue: Sender<Message>,
-    report: OpenReport,
     _folder: HeldFolder,
 }
 
@@ -43,12 +37,8 @@ impl ManualLedger {
     ) -> Result<Self, OpenError> {
         let Parts { shared, committer, flusher, queue, report, folder, .. } =
             open::open(disk, options, observer)?;
-        Ok(Self { shared, committer, flusher, queue, report, _folder: folder })
-    }
-
-    /// What opening found and did.
-    pub fn report(&self) -> &OpenReport {
-        &self.report
+        let reads = Reads::new(shared, report);
+        Ok(Self { reads, committer, flusher, queue, _folder: folder })
     }
 
     /// Queues work. See [`crate::embedded::ledger::Ledger::try_submit`].
@@ -66,7 +56,7 @@ impl ManualLedger {
         if let Message::Work(submission) = unsent {
             submission.forget();
         }
-        Err(SubmitError::Busy { queue_entries_max: self.shared.options.queue_entries_max })
+        Err(SubmitError::Busy { queue_entries_max: self.reads.shared.options.queue_entries_max })
     }
 
     /// Commits one batch of what is queued.
@@ -79,46 +69,18 @@ impl ManualLedger {
         self.flusher.step()
     }
 
-    /// A row, as of the last durable batch.
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Value>, ReadError> {
-        self.shared.get(None, table, key)
-    }
-
-    /// At most `limit` rows of a range, all as of one moment.
-    pub fn range(
-        &self,
-        table: TableId,
-        range: &KeyRange,
-        direction: Direction,
-        limit: usize,
-    ) -> Result<RowPage, ReadError> {
-        self.shared.range(None, table, range, direction, limit)
-    }
-
-    /// Everything as of this moment.
-    pub fn view(&self) -> View {
-        self.shared.view()
-    }
-
-    /// Whether writes are taken.
-    pub fn health(&self) -> Health {
-        self.shared.health()
-    }
-
-    /// The counters now.
-    pub fn counters(&self) -> CounterSnapshot {
-        self.shared.counters.snapshot()
-    }
-
-    /// Copies the ledger to an empty disk.
-    pub fn backup_to(&self, destination: Arc<dyn Disk>) -> Result<BackupReport, BackupError> {
-        backup::copy(&self.shared.view(), &self.shared.options, destination)
-    }
-
     /// Flushes and closes, as a clean shutdown does.
     pub fn close(self) -> Result<(), FlushError> {
         let flushed = self.flusher.finish_all();
-        self.shared.index.lock().close();
+        self.reads.shared.index.lock().close();
         flushed
+    }
+}
+
+impl Deref for ManualLedger {
+    type Target = Reads;
+
+    fn deref(&self) -> &Reads {
+        &self.reads
     }
 }
