@@ -37,6 +37,7 @@ facts! {
         effects_are_durable_together_or_not_at_all,
         a_long_chain_is_read_by_pages,
         large_members_come_back_whole,
+        a_record_can_refer_to_what_its_job_holds,
         a_reference_to_nothing_is_refused,
         a_deleted_job_leaves_nothing_behind,
         progress_changes_nothing_but_itself,
@@ -59,6 +60,7 @@ facts! {
     roots:
         a_root_changes_only_from_what_it_is,
         a_large_value_is_updated_cell_by_cell,
+        a_root_cannot_refer_to_what_is_not_held,
         roots_are_listed_by_name;
     keys:
         an_idempotency_key_is_taken_once,

@@ -51,6 +51,11 @@ impl Entries {
         self.records += other.records;
     }
 
+    /// Takes cells along that the records refer to.
+    pub(crate) fn carry(&mut self, cells: &LocalCells) {
+        cells.values().for_each(|cell| self.push(CELL, cell));
+    }
+
     /// Whether a row has room for them.
     fn fit_a_row(&self) -> bool {
         self.records <= ROW_RECORDS_MAX && self.bytes.len() <= ROW_BYTES_MAX
@@ -279,33 +284,34 @@ fn write_fold(job: &Job, local: &LocalCells) -> Result<Vec<u8>, Damaged> {
     }
     let held = parts.held.iter().filter_map(|outcome| outcome.output.as_ref());
     let values = parts.fields.iter().map(|(_, value)| value).chain(held);
-    let cells = reachable(values, local)?;
+    let cells = reachable(values.flat_map(references).collect(), local)?;
     put_count(cells.len() as u64, &mut out);
-    cells.iter().for_each(|cell| put_run(cell, &mut out));
+    cells.values().for_each(|cell| put_run(cell, &mut out));
     Ok(out)
 }
 
-/// The local cells that these values refer to, directly or not. Others are stored for everybody.
-fn reachable<'a>(
-    values: impl Iterator<Item = &'a Value>,
-    local: &LocalCells,
-) -> Result<Vec<Box<[u8]>>, Damaged> {
-    let mut found: HashMap<ValueId, Box<[u8]>> = HashMap::new();
-    let mut waiting: Vec<ValueId> = Vec::new();
-    for value in values {
-        match value {
-            Value::Unloaded(id) => waiting.push(**id),
-            other if catena_value::is_embedded(other) => waiting.extend(branches(other)),
-            other => waiting.push(other.id()),
-        }
+/// What a member refers to: itself when it is a branch, else what it holds.
+pub(crate) fn references(value: &Value) -> Vec<ValueId> {
+    match value {
+        Value::Unloaded(id) => vec![**id],
+        other if catena_value::is_embedded(other) => branches(other),
+        other => vec![other.id()],
     }
+}
+
+/// The local cells among these and everything below them. Others are stored for everybody.
+pub(crate) fn reachable(
+    mut waiting: Vec<ValueId>,
+    local: &LocalCells,
+) -> Result<LocalCells, Damaged> {
+    let mut found = LocalCells::new();
     while let Some(id) = waiting.pop() {
         let Some(bytes) = local.get(&id).filter(|_| !found.contains_key(&id)) else { continue };
         found.insert(id, bytes.clone());
         let cell = decode_branch(&id, bytes).map_err(|_| Damaged("cell in its form"))?;
         waiting.extend(branches(&cell));
     }
-    Ok(found.into_values().collect())
+    Ok(found)
 }
 
 fn put_outcome(outcome: &Outcome, out: &mut Vec<u8>) {

@@ -113,6 +113,32 @@ pub(super) async fn large_members_come_back_whole(store: Subject) {
     }
 }
 
+pub(super) async fn a_record_can_refer_to_what_its_job_holds(store: Subject) {
+    // Long enough for a cell of its own, short enough to stay in the job's rows.
+    let input = Value::from("input ".repeat(200));
+    let mut draft = Draft::open(opening(job_id(1), "did:a", input.clone()), 5);
+    draft.change(Event::Begun);
+    store.commit(Effects::one(draft.effect())).await.unwrap();
+    for _ in 0..12 {
+        let mut draft = Draft::of(store.job(job_id(1)).await.unwrap().unwrap().job);
+        assert!(draft.change(Event::Paused) && draft.change(Event::Resumed));
+        store.commit(Effects::one(draft.effect())).await.unwrap();
+    }
+    // The output is the input as the store gives it back: only a reference.
+    let stored = store.job(job_id(1)).await.unwrap().unwrap();
+    let output = stored.job.field("input").unwrap().clone();
+    let mut draft = Draft::of(stored.job);
+    assert!(draft.change(Event::Finished { output }));
+    store.commit(Effects::one(draft.effect())).await.unwrap();
+    let total = store.records(job_id(1), 0, 1).await.unwrap().unwrap().total;
+    let last = store.records(job_id(1), total - 1, 1).await.unwrap().unwrap();
+    let whole = last.records[0].to_value().fully_loaded(&last.cells).unwrap();
+    assert_eq!(whole.as_map().unwrap().field("output"), Some(&input));
+    let stored = store.job(job_id(1)).await.unwrap().unwrap();
+    let output = stored.job.field("output").unwrap().fully_loaded(&stored.cells).unwrap();
+    assert_eq!(output, input);
+}
+
 pub(super) async fn a_reference_to_nothing_is_refused(store: Subject) {
     let large = Value::from("z".repeat(10_000));
     let Value::String(_) = &large else { panic!("not a string") };

@@ -53,6 +53,15 @@ pub(super) async fn a_large_value_is_updated_cell_by_cell(store: Subject) {
     assert_eq!(whole, Value::from(expected));
 }
 
+pub(super) async fn a_root_cannot_refer_to_what_is_not_held(store: Subject) {
+    let whole: Map = (0..300).map(|i| (format!("key {i}"), i)).collect();
+    // Only the root cell is in memory; nobody has stored the rest.
+    let dangling = catena_value::decode(&catena_value::encode(&whole.into())).unwrap();
+    let refused = store.commit(put(key("w"), None, Some(dangling))).await.unwrap_err();
+    assert!(matches!(refused, CommitError::MissingCell { .. }), "{refused}");
+    assert!(store.root(&key("w")).await.unwrap().is_none());
+}
+
 pub(super) async fn roots_are_listed_by_name(store: Subject) {
     for name in ["b", "a", "c"] {
         store.commit(put(key(name), None, Some(Value::from(1)))).await.unwrap();

@@ -17,7 +17,7 @@ use crate::effects::{CommitError, Receipt};
 use crate::embedded::ledger::{Direction, KeyRange, ReadError as LedgerReadError, Tx};
 use crate::keys::{self, *};
 use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX};
-use crate::row::JobRow;
+use crate::row::{JobRow, LocalCells, reachable};
 use crate::store::{Claim, Idempotency, Message, RootKey, TimerKind};
 
 type Step<T> = Result<T, CommitError>;
@@ -134,7 +134,7 @@ fn check_append(
 
 fn append_records(
     tx: &mut Tx<'_>,
-    append: ReadyAppend,
+    mut append: ReadyAppend,
     named: &Named,
     order: &Order,
     receipt: &mut Receipt,
@@ -143,7 +143,8 @@ fn append_records(
     let held = job_row(tx, id)?;
     check_append(tx, id, append.fence, append.after, held.as_ref())?;
     put_cells(tx, &append.packed.shared, named)?;
-    check_needed(tx, held.as_ref(), id, &append.packed.needed, named)?;
+    let carried = check_needed(tx, held.as_ref(), id, &append.packed.needed, named)?;
+    append.packed.entries.carry(&carried);
     let row = match held {
         Some(row) => row,
         None => {
@@ -170,28 +171,36 @@ fn continue_chain(tx: &mut Tx<'_>, mut row: JobRow, append: ReadyAppend) -> Step
     if row.summary.is_live() { Ok(()) } else { end(tx, id) }
 }
 
-/// Cells that records refer to without bringing them must be held.
+/// Cells that records refer to without bringing them must be held. Those that lie in the job's
+/// own rows are returned: the records take them along, so that each can be read with what is
+/// stored beside it.
 fn check_needed(
     tx: &Tx<'_>,
     row: Option<&JobRow>,
     job: JobId,
     needed: &[ValueId],
     named: &Named,
-) -> Step<()> {
+) -> Step<LocalCells> {
     if needed.is_empty() {
-        return Ok(());
+        return Ok(LocalCells::new());
     }
     let local = match row {
         Some(row) => row.job(job)?.1,
-        None => Default::default(),
+        None => LocalCells::new(),
     };
-    for id in needed {
-        named.add(id);
-        if !local.contains_key(id) && tx.get(CELLS, keys::cell(id))?.is_none() {
-            return Err(CommitError::MissingCell { id: *id });
-        }
+    for id in needed.iter().filter(|id| !local.contains_key(id)) {
+        check_held(tx, id, named)?;
     }
-    Ok(())
+    Ok(reachable(needed.to_vec(), &local)?)
+}
+
+/// Whether a shared cell is held; from now on the collector leaves it alone.
+fn check_held(tx: &Tx<'_>, id: &ValueId, named: &Named) -> Step<()> {
+    named.add(id);
+    match tx.get(CELLS, keys::cell(id))? {
+        Some(_) => Ok(()),
+        None => Err(CommitError::MissingCell { id: *id }),
+    }
 }
 
 /// Writes what changed in the indexes.
@@ -420,6 +429,7 @@ fn put_root(
     match value {
         Some(root) => {
             put_cells(tx, &root.cells, named)?;
+            root.needed.iter().try_for_each(|id| check_held(tx, id, named))?;
             tx.put(ROOTS, row, root.encoding);
         }
         None => tx.delete(ROOTS, row),

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use catena_value::{Value, ValueId, branches, decode, decode_branch};
+use catena_value::{ValueId, branches, decode, decode_branch};
 use parking_lot::Mutex;
 
 use super::EmbeddedStore;
@@ -19,7 +19,7 @@ use crate::effects::CommitError;
 use crate::embedded::ledger::{Direction, KeyRange, TableId, Tx, View};
 use crate::keys::{self, CELLS, CHUNKS, JOBS, ROOTS};
 use crate::limits::COLLECT_BATCH;
-use crate::row::{JobRow, LocalCells, read_chunk};
+use crate::row::{JobRow, LocalCells, read_chunk, references};
 use crate::store::ReadError;
 use catena_job::{JobId, Record};
 
@@ -152,15 +152,6 @@ fn mark_records(
 ) -> Result<(), ReadError> {
     let refers = records.iter().flat_map(|record| branches(&record.to_value())).collect();
     mark_all(view, refers, &cells, marked)
-}
-
-/// What a member of a job refers to: itself when it is a branch, else what it holds.
-fn references(value: &Value) -> Vec<ValueId> {
-    match value {
-        Value::Unloaded(id) => vec![**id],
-        other if catena_value::is_embedded(other) => branches(other),
-        other => vec![other.id()],
-    }
 }
 
 /// Marks these cells and everything below them. Cells in the job's own rows are walked through

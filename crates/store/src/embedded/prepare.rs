@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catena_job::{Job, JobId, RecordId};
-use catena_value::{Encoded, ValueId, encode, survey};
+use catena_value::{Encoded, Survey, ValueId, encode, survey};
 
 use crate::bytes::{put_run, put_time};
 use crate::effects::{CommitError, Effect, Effects};
@@ -62,6 +62,8 @@ pub(super) struct ReadyAppend {
 pub(super) struct ReadyRoot {
     pub(super) encoding: Vec<u8>,
     pub(super) cells: Vec<Encoded>,
+    /// Cells it refers to without bringing them: what it shares with the value before.
+    pub(super) needed: Vec<ValueId>,
 }
 
 pub(super) fn prepare(effects: Effects) -> Result<Prepared, CommitError> {
@@ -145,9 +147,9 @@ fn ready(effect: Effect) -> Result<Ready, CommitError> {
                 let reason = format!("root {key} has no usable name");
                 return Err(CommitError::TooLarge { reason });
             }
-            let value = value.map(|value| ReadyRoot {
-                encoding: encode(&value),
-                cells: survey(&value, |_| false).cells,
+            let value = value.map(|value| {
+                let Survey { cells, unloaded } = survey(&value, |_| false);
+                ReadyRoot { encoding: encode(&value), cells, needed: unloaded }
             });
             Ready::Root { key, expected, value }
         }
