@@ -1,0 +1,153 @@
+//! Compact tokens: a header, claims, and an Ed25519 signature over both.
+//!
+//! There is one algorithm. What the header says about it must agree, and nothing else in the
+//! header is believed: the key comes from the issuer's DID, never from the token's own `kid`.
+
+use catena_value::{Map, Value, json};
+
+use crate::base::{from_base64url, to_base64url};
+use crate::key::{KeyPair, is_signed_by};
+use crate::limits::{TOKEN_BYTES_MAX, TOKEN_DEPTH_MAX};
+
+/// A token that was taken apart, its signature not yet checked.
+#[derive(Debug, Clone)]
+pub struct Token {
+    claims: Map,
+    signature: [u8; 64],
+    /// What was signed.
+    signed: String,
+}
+
+/// Why a text is not a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// More bytes than are looked at.
+    #[error("the token has more than {TOKEN_BYTES_MAX} bytes")]
+    TooLong,
+    /// Not three parts with points between them.
+    #[error("the token does not have three parts")]
+    Parts,
+    /// A part is not base64 in URL form, or not JSON.
+    #[error("the {0} of the token is malformed")]
+    Malformed(&'static str),
+    /// Another algorithm.
+    #[error("the token is not signed with EdDSA")]
+    Algorithm,
+}
+
+impl Token {
+    /// Takes a token apart.
+    pub fn parse(text: &str) -> Result<Self, TokenError> {
+        if text.len() > TOKEN_BYTES_MAX {
+            return Err(TokenError::TooLong);
+        }
+        let (signed, signature) = text.rsplit_once('.').ok_or(TokenError::Parts)?;
+        let (header, claims) = signed.split_once('.').ok_or(TokenError::Parts)?;
+        if claims.contains('.') {
+            return Err(TokenError::Parts);
+        }
+        let header = part(header, "header")?;
+        if header.field("alg").and_then(Value::as_str) != Some("EdDSA") {
+            return Err(TokenError::Algorithm);
+        }
+        let claims = part(claims, "claims")?;
+        let signature = from_base64url(signature).and_then(|bytes| bytes.try_into().ok());
+        let signature = signature.ok_or(TokenError::Malformed("signature"))?;
+        Ok(Token { claims, signature, signed: signed.to_owned() })
+    }
+
+    /// Makes a token.
+    pub fn mint(claims: &Map, key: &KeyPair) -> String {
+        let header = [("alg", "EdDSA"), ("typ", "JWT")].into_iter().collect::<Map>();
+        let text = |map: &Map| {
+            // Claims are built by this program and wholly in memory.
+            let json = json::to_string(&map.clone().into()).unwrap_or_default();
+            to_base64url(json.as_bytes())
+        };
+        let signed = format!("{}.{}", text(&header), text(claims));
+        let signature = to_base64url(&key.sign(signed.as_bytes()));
+        format!("{signed}.{signature}")
+    }
+
+    /// Whether it was signed with this key.
+    pub fn is_signed_by(&self, public: &[u8; 32]) -> bool {
+        is_signed_by(public, self.signed.as_bytes(), &self.signature)
+    }
+
+    /// What it says.
+    pub fn claims(&self) -> &Map {
+        &self.claims
+    }
+
+    /// A claim that is a text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.claims.field(name).and_then(Value::as_str)
+    }
+
+    /// A claim that is a time in whole seconds. Some issuers write fractions; they are cut off.
+    pub fn seconds(&self, name: &str) -> Option<i64> {
+        match self.claims.field(name)? {
+            Value::Integer(number) => number.as_i64(),
+            Value::Double(number) if number.get().abs() < 9e15 => Some(number.get().floor() as i64),
+            _ => None,
+        }
+    }
+}
+
+fn part(text: &str, name: &'static str) -> Result<Map, TokenError> {
+    let bytes = from_base64url(text).ok_or(TokenError::Malformed(name))?;
+    match json::read_nested(&bytes, TOKEN_DEPTH_MAX) {
+        Ok(Value::Map(map)) => Ok(map),
+        _ => Err(TokenError::Malformed(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims() -> Map {
+        [("iss", "did:key:z6Mk")].into_iter().collect()
+    }
+
+    #[test]
+    fn a_token_holds_for_its_key_and_content_alone() {
+        let key = KeyPair::from_seed(&[3; 32]);
+        let text = Token::mint(&claims(), &key);
+        let token = Token::parse(&text).unwrap();
+        assert_eq!(token.text("iss"), Some("did:key:z6Mk"));
+        assert!(token.is_signed_by(&key.public()));
+        assert!(!token.is_signed_by(&KeyPair::from_seed(&[4; 32]).public()));
+        let parts: Vec<&str> = text.split('.').collect();
+        let other = to_base64url(br#"{"iss":"did:key:z6Ml"}"#);
+        let forged = Token::parse(&format!("{}.{other}.{}", parts[0], parts[2])).unwrap();
+        assert!(!forged.is_signed_by(&key.public()));
+    }
+
+    #[test]
+    fn only_one_algorithm_is_known() {
+        let key = KeyPair::from_seed(&[3; 32]);
+        let text = Token::mint(&claims(), &key);
+        let rest = text.split_once('.').unwrap().1;
+        for header in [r#"{"alg":"none"}"#, r#"{"alg":"HS256"}"#, r#"{"alg":"eddsa"}"#, "{}"] {
+            let other = format!("{}.{rest}", to_base64url(header.as_bytes()));
+            assert_eq!(Token::parse(&other).unwrap_err(), TokenError::Algorithm, "{header}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_told() {
+        let refused = |text: &str| Token::parse(text).unwrap_err();
+        assert_eq!(refused(""), TokenError::Parts);
+        assert_eq!(refused("a.b"), TokenError::Parts);
+        assert_eq!(refused("a.b.c.d"), TokenError::Parts);
+        assert_eq!(refused("!.e30.AA"), TokenError::Malformed("header"));
+        assert_eq!(refused(&"a".repeat(TOKEN_BYTES_MAX + 1)), TokenError::TooLong);
+        let header = to_base64url(br#"{"alg":"EdDSA"}"#);
+        assert_eq!(refused(&format!("{header}.W10.AA")), TokenError::Malformed("claims"));
+        assert_eq!(refused(&format!("{header}.e30.AAAA")), TokenError::Malformed("signature"));
+        let deep =
+            to_base64url(format!("{{\"a\":{}1{}}}", "[".repeat(20), "]".repeat(20)).as_bytes());
+        assert_eq!(refused(&format!("{header}.{deep}.AA")), TokenError::Malformed("claims"));
+    }
+}

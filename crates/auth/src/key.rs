@@ -1,0 +1,69 @@
+//! Key pairs. The secret half never leaves this type.
+
+use std::fmt;
+
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+
+use crate::did::did_key;
+
+/// An Ed25519 key pair.
+#[derive(Clone)]
+pub struct KeyPair(SigningKey);
+
+impl KeyPair {
+    /// The pair that 32 secret random bytes make.
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        KeyPair(SigningKey::from_bytes(seed))
+    }
+
+    /// The public half.
+    pub fn public(&self) -> [u8; 32] {
+        self.0.verifying_key().to_bytes()
+    }
+
+    /// The identity of whoever holds it.
+    pub fn did(&self) -> String {
+        did_key(&self.public())
+    }
+
+    /// Signs a message.
+    pub fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.0.sign(message).to_bytes()
+    }
+}
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key pair of {}", self.did())
+    }
+}
+
+/// Whether a signature over a message is by this key. Weak keys and malleable forms do not pass.
+pub fn is_signed_by(public: &[u8; 32], message: &[u8], signature: &[u8; 64]) -> bool {
+    let Ok(key) = VerifyingKey::from_bytes(public) else { return false };
+    key.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_holds_for_its_message_and_key_alone() {
+        let pair = KeyPair::from_seed(&[1; 32]);
+        let signature = pair.sign(b"message");
+        assert!(is_signed_by(&pair.public(), b"message", &signature));
+        assert!(!is_signed_by(&pair.public(), b"massage", &signature));
+        assert!(!is_signed_by(&KeyPair::from_seed(&[2; 32]).public(), b"message", &signature));
+        let mut changed = signature;
+        changed[0] ^= 1;
+        assert!(!is_signed_by(&pair.public(), b"message", &changed));
+        assert!(!is_signed_by(&[0; 32], b"message", &[0; 64]), "a weak key signs everything");
+    }
+
+    #[test]
+    fn the_secret_is_not_shown() {
+        let shown = format!("{:?}", KeyPair::from_seed(&[7; 32]));
+        assert!(shown.starts_with("key pair of did:key:z6Mk"), "{shown}");
+    }
+}
