@@ -200,6 +200,23 @@ mod tests {
     }
 
     #[test]
+    fn a_token_of_the_published_sdk_is_believed() {
+        // Minted by the Python SDK 0.9.11 with seed 01…01 for this venue; it has a `kid`.
+        let token = "eyJhbGciOiJFZERTQSIsImtpZCI6Ino2TWtvbjNOZWNkNk5ra3lmb0dvSHhpZDJ6bkdjNTlM\
+             VTNLN211YmFSY0ZiTGZMWCIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJkaWQ6a2V5Ono2TWtvbjN\
+             OZWNkNk5ra3lmb0dvSHhpZDJ6bkdjNTlMVTNLN211YmFSY0ZiTGZMWCIsInN1YiI6ImRpZDp\
+             rZXk6ejZNa29uM05lY2Q2TmtreWZvR29IeGlkMnpuR2M1OUxVM0s3bXViYVJjRmJMZkxYIiw\
+             iaWF0IjoxNzY5NjgzNzE3LCJleHAiOjE3Njk2ODQwMTcsImF1ZCI6ImRpZDprZXk6ejZNa3d\
+             WRGZDZzlMYmJZNnhqSDNFWms4WVNGUVp1alY1WTR5MVpXZUVSOXREaU4zIn0.fH1Bi7G-n-Q\
+             davfSFtK31mbpK9KwCHVYL_PEbh0_V5NQ0nvywViXweJVodJz8mxUw1ChNzquT_r8b9u1MgY\
+             KBQ";
+        let identity = venue().identify(token, NOW + 100).unwrap();
+        assert_eq!(identity.did, "did:key:z6Mkon3Necd6NkkyfoGoHxid2znGc59LU3K7mubaRcFbLfLX");
+        assert_eq!(identity.expires, Some(NOW + 300));
+        assert_eq!(venue().did, "did:key:z6MkwVDfCg9LbbY6xjH3EZk8YSFQZujV5Y4y1ZWeER9tDiN3");
+    }
+
+    #[test]
     fn what_does_not_hold_is_refused() {
         let other = KeyPair::from_seed(&[2; 32]).did();
         let cases: [(&[(&'static str, Value)], TokenRefused); 9] = [
