@@ -378,7 +378,7 @@ impl Job {
             Event::Noted(Note::Held(_)) if self.held.is_some() => {
                 Err(Break::Annotation("an outcome is held already".into()))
             }
-            Event::Noted(Note::Held(outcome)) if outcome.status == Status::Complete => {
+            Event::Noted(Note::Held(Some(outcome))) if outcome.status == Status::Complete => {
                 self.steps.check_complete()
             }
             Event::Noted(Note::Step { started, ended }) => {
@@ -397,9 +397,9 @@ impl Job {
                 self.steps.take(started, ended, record.updated());
             }
             Event::Noted(Note::Attempt { attempt, .. } | Note::Recovered { attempt, .. }) => {
-                self.attempt = attempt;
+                self.attempt = attempt.unwrap_or(self.attempt + 1);
             }
-            Event::Noted(Note::Held(outcome)) => self.held = Some(outcome),
+            Event::Noted(Note::Held(outcome)) => self.held = outcome,
             Event::Noted(Note::Message) => {}
             Event::Resumed => self.due = self.held.take(),
             _ => self.held = None,
@@ -588,9 +588,12 @@ fn check_annotation(before: Status, record: &Record) -> Result<(), Break> {
     }
     for (key, _) in record.fields().fields() {
         let is = |name: &&str| is_named(key, name);
+        let of_a_turn =
+            kind == Kind::Message || matches!(before, Status::InputRequired | Status::AuthRequired);
         let allowed = OF_AN_ANNOTATION.iter().any(is)
             || is(&"message")
-            || kind == Kind::Message && (is(&"trigger") || is(&"output"));
+            || is(&"trigger")
+            || of_a_turn && is(&"output");
         if !allowed {
             let kind = kind.as_str();
             return annotation(format!("a note of kind {kind} cannot change {key:?}"));

@@ -71,19 +71,20 @@ pub enum Note {
     },
     /// Another try began.
     Attempt {
-        /// Its number, the first being 1.
-        attempt: u32,
+        /// Its number, the first being 1; the next one when it is not said.
+        attempt: Option<u32>,
         /// Why the one before it did not do.
         reason: Option<String>,
     },
     /// A message was taken or answered; which one is in `trigger`.
     Message,
-    /// An outcome that waits for the job to be resumed.
-    Held(Outcome),
+    /// An outcome that waits for the job to be resumed. A venue that keeps it in another form than
+    /// ours leaves nothing to compare with what follows.
+    Held(Option<Outcome>),
     /// Put back on the queue after a restart.
     Recovered {
-        /// The number of the try that begins.
-        attempt: u32,
+        /// The number of the try that begins; the next one when it is not said.
+        attempt: Option<u32>,
         /// What happened.
         reason: Option<String>,
     },
@@ -207,11 +208,13 @@ impl Note {
                 }
             }
             Note::Attempt { attempt, reason } | Note::Recovered { attempt, reason } => {
-                fields.push(("attempt", (*attempt).into()));
+                fields.extend(attempt.map(|attempt| ("attempt", attempt.into())));
                 fields.extend(reason.as_deref().map(|reason| ("reason", reason.into())));
             }
             Note::Message => {}
-            Note::Held(outcome) => fields.push(("outcome", outcome.to_value())),
+            Note::Held(outcome) => {
+                fields.extend(outcome.as_ref().map(|outcome| ("outcome", outcome.to_value())));
+            }
         }
         fields.into_iter().collect::<Map>().into()
     }
@@ -226,9 +229,6 @@ impl Note {
             Kind::Step => {
                 let started = list(map, "started", StepStart::from_map)?;
                 let ended = list(map, "ended", StepEnd::from_map)?;
-                if started.is_empty() && ended.is_empty() {
-                    return Err(wrong("note", "steps that started or ended"));
-                }
                 Note::Step { started, ended }
             }
             Kind::Attempt => {
@@ -236,10 +236,7 @@ impl Note {
                 Note::Attempt { attempt, reason }
             }
             Kind::Message => Note::Message,
-            Kind::Held => {
-                let outcome = map.field("outcome").ok_or_else(|| missing("note.outcome"))?;
-                Note::Held(Outcome::from_value(outcome)?)
-            }
+            Kind::Held => Note::Held(map.field("outcome").map(Outcome::from_value).transpose()?),
             Kind::Recovered => {
                 let (attempt, reason) = attempt(map)?;
                 Note::Recovered { attempt, reason }
@@ -308,11 +305,12 @@ fn step_index(map: &Map) -> Result<u32, BadField> {
         .ok_or_else(|| wrong("note.step", "the index of a step"))
 }
 
-fn attempt(map: &Map) -> Result<(u32, Option<String>), BadField> {
-    let number = map.field("attempt").and_then(Value::as_i64);
-    let number = number.and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
-    let number = number.ok_or_else(|| wrong("note.attempt", "a number from 1"))?;
-    Ok((number, field_text(map, "reason")?.map(str::to_owned)))
+fn attempt(map: &Map) -> Result<(Option<u32>, Option<String>), BadField> {
+    let number = map.field("attempt").map(|number| {
+        let number = number.as_i64().and_then(|number| u32::try_from(number).ok());
+        number.filter(|n| *n > 0).ok_or_else(|| wrong("note.attempt", "a number from 1"))
+    });
+    Ok((number.transpose()?, field_text(map, "reason")?.map(str::to_owned)))
 }
 
 fn list<T>(
@@ -350,11 +348,14 @@ mod tests {
                 ],
                 ended: vec![StepEnd { step: 0, status: Status::Failed, record }],
             },
-            Note::Attempt { attempt: 2, reason: Some("timed out".into()) },
+            Note::Attempt { attempt: Some(2), reason: Some("timed out".into()) },
             Note::Message,
-            Note::Held(Outcome::complete(Value::Nil)),
-            Note::Held(Outcome::failed("why")),
-            Note::Recovered { attempt: 1, reason: None },
+            Note::Held(Some(Outcome::complete(Value::Nil))),
+            Note::Held(Some(Outcome::failed("why"))),
+            Note::Held(None),
+            Note::Recovered { attempt: Some(1), reason: None },
+            Note::Recovered { attempt: None, reason: None },
+            Note::Step { started: vec![], ended: vec![] },
         ];
         for note in notes {
             assert_eq!(Note::from_value(&note.to_value()), Ok(note));
@@ -373,12 +374,14 @@ mod tests {
             refused(r#"{"kind":"other"}"#),
             "`note.kind` must be one of step, attempt, message, held, recovered"
         );
-        assert_eq!(refused(r#"{"kind":"step"}"#), "`note` must be steps that started or ended");
         assert_eq!(
             refused(r#"{"kind":"held","outcome":{"status":"CANCELLED"}}"#),
             "`note.outcome.status` must be a status an operation can lead to"
         );
-        assert_eq!(refused(r#"{"kind":"attempt"}"#), "`note.attempt` must be a number from 1");
+        assert_eq!(
+            refused(r#"{"kind":"attempt","attempt":0}"#),
+            "`note.attempt` must be a number from 1"
+        );
         let record = RecordId::new(Value::Nil.id());
         let ended = format!(
             r#"{{"kind":"step","ended":[{{"step":1000,"status":"FAILED","record":"{record}"}}]}}"#

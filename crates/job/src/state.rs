@@ -236,10 +236,10 @@ mod tests {
         events.extend(Kind::ALL.map(|kind| {
             Event::Noted(match kind {
                 Kind::Step => Note::Step { started: vec![], ended: vec![] },
-                Kind::Attempt => Note::Attempt { attempt: 2, reason: None },
+                Kind::Attempt => Note::Attempt { attempt: Some(2), reason: None },
                 Kind::Message => Note::Message,
-                Kind::Held => Note::Held(Outcome::failed("why")),
-                Kind::Recovered => Note::Recovered { attempt: 2, reason: None },
+                Kind::Held => Note::Held(Some(Outcome::failed("why"))),
+                Kind::Recovered => Note::Recovered { attempt: Some(2), reason: None },
             })
         }));
         events

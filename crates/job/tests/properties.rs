@@ -46,9 +46,11 @@ fn event(pick: u8, job: &Job) -> Event {
         11 => Event::Answered,
         12 => Event::Cancelled { error: text() },
         13 => Event::Expired { error: text() },
-        14 => Event::Noted(Note::Attempt { attempt: job.attempt() + 1, reason: Some(text()) }),
-        15 => Event::Noted(Note::Held(Outcome::complete(text().into()))),
-        16 => Event::Noted(Note::Recovered { attempt: job.attempt() + 1, reason: None }),
+        14 => {
+            Event::Noted(Note::Attempt { attempt: Some(job.attempt() + 1), reason: Some(text()) })
+        }
+        15 => Event::Noted(Note::Held(Some(Outcome::complete(text().into())))),
+        16 => Event::Noted(Note::Recovered { attempt: Some(job.attempt() + 1), reason: None }),
         _ => Event::Noted(match open {
             Some(step) => {
                 let ended = vec![StepEnd { step, status: Status::Complete, record }];

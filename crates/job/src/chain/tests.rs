@@ -93,10 +93,10 @@ fn a_held_outcome_is_not_shown_and_must_follow_the_resume() {
     let (mut job, _) = opened();
     append(&mut job, Event::Begun);
     append(&mut job, Event::Paused);
-    append(&mut job, Event::Noted(Note::Held(Outcome::complete("late".into()))));
+    append(&mut job, Event::Noted(Note::Held(Some(Outcome::complete("late".into())))));
     assert_eq!(job.field("output"), None);
     assert!(job.held().is_some());
-    let again = Change::new(Event::Noted(Note::Held(Outcome::failed("x"))), 9_000);
+    let again = Change::new(Event::Noted(Note::Held(Some(Outcome::failed("x")))), 9_000);
     assert!(job.append(again).is_err());
     append(&mut job, Event::Resumed);
     let mut cancelled = job.clone();
@@ -112,7 +112,7 @@ fn a_cancel_during_the_pause_drops_the_held_outcome() {
     let (mut job, _) = opened();
     append(&mut job, Event::Begun);
     append(&mut job, Event::Paused);
-    append(&mut job, Event::Noted(Note::Held(Outcome::complete("late".into()))));
+    append(&mut job, Event::Noted(Note::Held(Some(Outcome::complete("late".into())))));
     append(&mut job, Event::Cancelled { error: "enough".into() });
     assert_eq!((job.status(), job.held()), (Status::Cancelled, None));
 }
@@ -160,10 +160,10 @@ fn the_last_places_of_a_history_are_kept_for_its_ending() {
     job.count = HISTORY_RECORDS_MAX - HISTORY_RECORDS_RESERVED - 1;
     append(&mut job, Event::Paused);
     let mut full = job.clone();
-    let noted = Event::Noted(Note::Held(Outcome::failed("x")));
+    let noted = Event::Noted(Note::Held(Some(Outcome::failed("x"))));
     assert_eq!(full.append(Change::new(noted, 9_000)).unwrap_err(), AppendError::HistoryFull);
     append(&mut job, Event::Resumed);
-    let attempt = Event::Noted(Note::Attempt { attempt: 2, reason: None });
+    let attempt = Event::Noted(Note::Attempt { attempt: Some(2), reason: None });
     assert_eq!(job.append(Change::new(attempt, 9_000)).unwrap_err(), AppendError::HistoryFull);
     append(&mut job, Event::Erred { error: "history_full".into() });
     assert_eq!(job.count(), HISTORY_RECORDS_MAX);
@@ -202,7 +202,7 @@ fn a_fold_can_be_put_aside_and_gone_on_with() {
     let start = StepStart { step: 3, job: JobId::new(2, [2; 10]), record: first.id(), venue: None };
     append(&mut job, Event::Noted(Note::Step { started: vec![start], ended: vec![] }));
     append(&mut job, Event::Paused);
-    append(&mut job, Event::Noted(Note::Held(Outcome::failed("late"))));
+    append(&mut job, Event::Noted(Note::Held(Some(Outcome::failed("late")))));
     let mut again = Job::from_parts(job.to_parts());
     assert_eq!(again.to_value(), job.to_value());
     for job in [&mut job, &mut again] {
