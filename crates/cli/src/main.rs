@@ -29,6 +29,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Id(commands::id::Args),
+    Plan(commands::plan::Args),
     Store(commands::store::Args),
     Verify(commands::verify::Args),
 }
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let mut output = Output::new(cli.json);
     let done = match cli.command {
         Command::Id(args) => commands::id::run(&args, &mut output),
+        Command::Plan(args) => commands::plan::run(&args, &mut output),
         Command::Store(args) => commands::store::run(&args, &mut output),
         Command::Verify(args) => commands::verify::run(&args, &mut output),
     };

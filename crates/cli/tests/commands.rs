@@ -215,3 +215,39 @@ fn the_first_screen_of_the_readme_is_true() {
     let shown = format!("```text\n{}{}```", id.stdout, verdict.stdout);
     assert!(readme.contains(&shown), "README.md should show:\n{shown}");
 }
+
+const ORCHESTRATION: &str = r#"{"name":"Join","operation":{"adapter":"orchestrator","steps":[
+    {"op":"test:echo","name":"One","input":{"x":["input","x"]}},
+    {"op":"test:echo","input":["const",2]},
+    {"op":"test:echo","name":"Both","input":{"a":[0,"x"],"b":[1]},"venue":"did:web:other.example"}
+],"result":{"all":[2]}}}"#;
+
+#[test]
+fn plan_explains_an_orchestration() {
+    let expected = "steps: 3\nwaves: 2\ncritical path: 0 -> 2\n\
+        wave 1: 0 One (test:echo), 1 (test:echo)\nwave 2: 2 Both (test:echo)\n\
+        step 2 is sent to did:web:other.example with the output of step 0 at `x`, the output of step 1\n";
+    check(&["plan", "-"], ORCHESTRATION.as_bytes(), 0, expected, "");
+    let dot = "digraph plan {\n  rankdir=LR;\n  s0 [label=\"0 One (test:echo)\"];\n  \
+        s1 [label=\"1 (test:echo)\"];\n  s2 [label=\"2 Both (test:echo)\"];\n  s0 -> s2;\n  s1 -> s2;\n}\n";
+    check(&["plan", "--dot", "-"], ORCHESTRATION.as_bytes(), 0, dot, "");
+    let mermaid = catena(&["plan", "--mermaid", "-"], ORCHESTRATION.as_bytes());
+    assert!(mermaid.stdout.starts_with("flowchart LR\n  s0[\"0 One"), "{}", mermaid.stdout);
+    let described = same_json(&catena(&["plan", "--json", "-"], ORCHESTRATION.as_bytes()).stdout);
+    let waves = described.as_map().unwrap().field("waves").unwrap().clone();
+    assert_eq!(waves, same_json("[[0,1],[2]]"));
+}
+
+#[test]
+fn plan_tells_every_problem_at_once() {
+    let bad = ORCHESTRATION.replace("[2]}}}", "[3]}}}").replace(r#"["const",2]"#, "2");
+    let ran = catena(&["plan", "-"], bad.as_bytes());
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    let expected = "error: the orchestration has 2 problems:\n  \
+        /operation/steps/1/input: is not a source (a literal is written as [\"const\", 2])\n  \
+        /operation/result/all/0: the result refers to step 3; there are 3\n";
+    assert_eq!(ran.stderr, expected);
+    let error = same_json(&catena(&["plan", "--json", "-"], bad.as_bytes()).stderr);
+    let problems = error.as_map().unwrap().field("problems").unwrap().as_vector().unwrap().len();
+    assert_eq!(problems, 2);
+}

@@ -7,7 +7,7 @@
 //!
 //! Modules, in reading order: [`ids`], [`state`] (statuses, events, the table), [`note`]
 //! (annotations), [`record`], [`chain`] (the fold, appending, merging), [`history`] (the document
-//! that carries a chain), [`verify`], [`vocabulary`] (three ways to name a state), [`limits`].
+//! that carries a chain), [`verify`], [`vocabulary`] (three ways to name a state), [`plan`] (orchestrations as data), [`limits`].
 //!
 //! This crate never reads a clock, a file, a socket or a random number: they are arguments.
 
@@ -16,6 +16,7 @@ pub mod history;
 pub mod ids;
 pub mod limits;
 pub mod note;
+pub mod plan;
 pub mod record;
 pub mod state;
 pub mod verify;
