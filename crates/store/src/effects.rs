@@ -158,6 +158,12 @@ pub enum CommitError {
         /// The job.
         job: JobId,
     },
+    /// The job has ended: nothing can wait for it or be waited for.
+    #[error("job {job} has ended")]
+    Ended {
+        /// The job.
+        job: JobId,
+    },
     /// The lease is no longer the one the work was done under.
     #[error("the lease of job {job} is no longer the one with fence {fence}")]
     Fenced {

@@ -64,6 +64,11 @@ pub(super) async fn messages_end_with_their_job(store: Subject) {
     store.commit(Effects::one(draft.effect())).await.unwrap();
     assert!(store.messages(job_id(1), 10).await.unwrap().is_empty());
     assert_eq!(store.job(job_id(1)).await.unwrap().unwrap().queue_depth, 0);
+    // One that was on its way when the job ended comes too late, and so does an offer.
+    let ended = CommitError::Ended { job: job_id(1) };
+    assert_eq!(store.commit(send(1, "b")).await.unwrap_err(), ended);
+    assert_eq!(store.commit(offer(1, "q", 1, 0)).await.unwrap_err(), ended);
+    assert!(store.messages(job_id(1), 10).await.unwrap().is_empty());
 }
 
 fn offer(number: u64, queue: &str, priority: u8, ready_at: i64) -> Effects {

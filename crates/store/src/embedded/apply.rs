@@ -132,6 +132,12 @@ fn check_append(
     }
 }
 
+/// The row of a job that still lives.
+fn live_row(tx: &Tx<'_>, job: JobId) -> Step<JobRow> {
+    let row = job_row(tx, job)?.ok_or(CommitError::NoSuchJob { job })?;
+    if row.summary.is_live() { Ok(row) } else { Err(CommitError::Ended { job }) }
+}
+
 fn append_records(
     tx: &mut Tx<'_>,
     mut append: ReadyAppend,
@@ -278,6 +284,7 @@ fn change_beside(tx: &mut Tx<'_>, job: JobId, change: impl FnOnce(&mut Beside)) 
 }
 
 fn send(tx: &mut Tx<'_>, job: JobId, message: &Message, row: Vec<u8>) -> Step<u32> {
+    live_row(tx, job)?;
     let beside = read_beside(tx, job)?.unwrap_or_default();
     let id_key = message_id(job, &message.id);
     if tx.get(MESSAGE_IDS, &id_key)?.is_some() {
@@ -344,10 +351,7 @@ fn end_lease(tx: &mut Tx<'_>, job: JobId) -> Step<()> {
 }
 
 fn offer(tx: &mut Tx<'_>, job: JobId, queue: String, priority: u8, ready_at: i64) -> Step<()> {
-    let row = job_row(tx, job)?.ok_or(CommitError::NoSuchJob { job })?;
-    if !row.summary.is_live() {
-        return Err(CommitError::NoSuchJob { job });
-    }
+    let row = live_row(tx, job)?;
     let mut lease = release(tx, job)?.unwrap_or_default();
     let place = queued(&queue, priority, ready_at, row.order).to_vec();
     let mut value = job.as_bytes().to_vec();

@@ -380,7 +380,11 @@ impl World {
             }
             // Whether it happened is known after the next start.
             Err(CommitError::Stopped { .. } | CommitError::Full | CommitError::Busy) => Ok(false),
-            Err(CommitError::NoSuchJob { .. } | CommitError::HeadMoved { .. }) => {
+            Err(
+                CommitError::NoSuchJob { .. }
+                | CommitError::Ended { .. }
+                | CommitError::HeadMoved { .. },
+            ) => {
                 self.report.refused += 1;
                 Ok(false)
             }
