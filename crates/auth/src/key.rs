@@ -5,6 +5,7 @@ use std::fmt;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use crate::did::did_key;
+use crate::seal::SealKey;
 
 /// An Ed25519 key pair.
 #[derive(Clone)]
@@ -24,6 +25,11 @@ impl KeyPair {
     /// The identity of whoever holds it.
     pub fn did(&self) -> String {
         did_key(&self.public())
+    }
+
+    /// The key that seals secrets for one purpose.
+    pub fn seal_key(&self, purpose: &str) -> SealKey {
+        SealKey::derive(&self.0.to_bytes(), purpose)
     }
 
     /// Signs a message.

@@ -7,7 +7,7 @@
 //!
 //! Modules, in reading order: [`base`] (base58 and base64), [`did`] (did:key), [`key`] (key
 //! pairs), [`jwt`] (compact EdDSA tokens), [`identity`] (what a token says about its bearer),
-//! [`limits`].
+//! [`seal`] (secrets at rest), [`limits`].
 
 pub mod base;
 pub mod did;
@@ -15,8 +15,10 @@ pub mod identity;
 pub mod jwt;
 pub mod key;
 pub mod limits;
+pub mod seal;
 
 pub use did::{DidError, did_key, public_key};
 pub use identity::{Identity, TokenRefused, Venue};
 pub use jwt::{Token, TokenError};
 pub use key::KeyPair;
+pub use seal::SealKey;

@@ -48,11 +48,14 @@ facts! {
         live_jobs_are_those_that_have_not_ended,
         deadlines_come_due_in_order,
         executions_are_found_by_their_key,
-        sub_jobs_are_not_listed;
+        sub_jobs_are_not_listed,
+        lists_are_counted_as_they_grow_and_shrink,
+        all_jobs_can_be_walked;
     queues:
         messages_wait_in_order_and_only_once,
         a_full_message_queue_refuses_more,
         messages_end_with_their_job,
+        a_commit_may_depend_on_how_many_messages_wait,
         a_queue_gives_the_most_urgent_first,
         a_job_is_claimed_by_one_worker,
         late_results_are_fenced_off,

@@ -62,6 +62,14 @@ pub enum Effect {
         /// The message. One with an ID the job has had is refused as a duplicate.
         message: Message,
     },
+    /// Changes nothing, and is refused unless so many messages wait for a job: whoever ends it
+    /// says how many are dropped.
+    Waiting {
+        /// The job.
+        job: JobId,
+        /// How many must wait.
+        count: u32,
+    },
     /// Takes the first message of a job's queue, which must be this one.
     Take {
         /// The job.
@@ -187,6 +195,14 @@ pub enum CommitError {
     /// The job's message queue is full.
     #[error("{waiting} messages wait for job {job}; there is no room for more")]
     MessagesFull {
+        /// The job.
+        job: JobId,
+        /// How many wait.
+        waiting: u32,
+    },
+    /// Not as many messages wait as was expected.
+    #[error("{waiting} messages wait for job {job}, not as many as was expected")]
+    QueueMoved {
         /// The job.
         job: JobId,
         /// How many wait.

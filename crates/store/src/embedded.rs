@@ -16,6 +16,7 @@ pub mod ledger;
 mod order;
 mod prepare;
 mod read;
+mod tally;
 
 pub use check::{CheckReport, Problem};
 pub use collect::{CollectError, CollectReport};
@@ -35,13 +36,15 @@ use crate::embedded::ledger::{
 };
 use crate::keys::TABLES;
 use crate::store::{
-    Answer, Claim, Idempotency, JobPage, ListQuery, Message, ReadError, RecordPage, Root, RootKey,
-    RootSpace, Store, StoredBlob, StoredJob, Timer,
+    Answer, Claim, Filter, Idempotency, JobPage, ListQuery, Message, ReadError, RecordPage, Root,
+    RootKey, RootSpace, Store, StoredBlob, StoredJob, Timer,
 };
+use crate::summary::Summary;
 use cells::StoreCells;
 use collect::Named;
 use engine::Engine;
 use order::Order;
+use tally::Tallies;
 
 /// A store in one folder.
 pub struct EmbeddedStore {
@@ -49,6 +52,7 @@ pub struct EmbeddedStore {
     cells: Arc<StoreCells>,
     named: Named,
     order: Order,
+    tallies: Tallies,
 }
 
 impl EmbeddedStore {
@@ -76,7 +80,13 @@ impl EmbeddedStore {
     fn over(engine: Engine) -> Self {
         let engine = Arc::new(engine);
         let cells = Arc::new(StoreCells::new(Arc::clone(&engine)));
-        EmbeddedStore { engine, cells, named: Named::default(), order: Order::default() }
+        EmbeddedStore {
+            engine,
+            cells,
+            named: Named::default(),
+            order: Order::default(),
+            tallies: Tallies::default(),
+        }
     }
 
     /// What opening found and did.
@@ -138,7 +148,9 @@ impl Store for EmbeddedStore {
             drop(sent);
         }
         let (named, order) = (self.named.clone(), self.order.clone());
-        let apply = move |tx: &mut Tx<'_>| apply::apply(tx, prepared.effects, &named, &order);
+        let tallies = self.tallies.clone();
+        let apply =
+            move |tx: &mut Tx<'_>| apply::apply(tx, prepared.effects, &named, &order, &tallies);
         let (answer, order) = (self.engine.submit(apply), self.order.clone());
         Box::pin(async move {
             let receipt = answer.await?;
@@ -175,6 +187,31 @@ impl Store for EmbeddedStore {
 
     fn list(&self, query: &ListQuery) -> Answer<'_, JobPage, ReadError> {
         Box::pin(ready(self.read_list(query)))
+    }
+
+    fn count(&self, owner: &str, filter: &Filter) -> Answer<'_, u64, ReadError> {
+        Box::pin(ready(self.read_count(owner, filter)))
+    }
+
+    fn all(
+        &self,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(JobId, Summary)>, ReadError> {
+        Box::pin(ready(self.read_all(after, limit)))
+    }
+
+    fn collect(&self) -> Answer<'_, u64, ReadError> {
+        Box::pin(async {
+            match EmbeddedStore::collect(self).await {
+                Ok(report) => Ok(report.removed),
+                Err(CollectError::UnderWay) => Ok(0),
+                Err(CollectError::Read(error)) => Err(error),
+                Err(CollectError::Commit(error)) => {
+                    Err(ReadError::Unavailable { reason: error.to_string() })
+                }
+            }
+        })
     }
 
     fn live(&self, after: Option<JobId>, limit: usize) -> Answer<'_, Vec<JobId>, ReadError> {

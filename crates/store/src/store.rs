@@ -9,6 +9,7 @@ use catena_job::{Job, JobId, Record, Status};
 use catena_value::{CellSource, LoadError, Value, ValueId, decode_branch};
 
 use crate::effects::{CommitError, Effects, Receipt};
+use crate::summary::Summary;
 
 /// What a store gives back: a future, because another store may have to ask somebody.
 pub type Answer<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
@@ -41,6 +42,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Jobs of one owner, in the order of their first commits.
     fn list(&self, query: &ListQuery) -> Answer<'_, JobPage, ReadError>;
+
+    /// How many jobs of an owner a list without an end would have.
+    fn count(&self, owner: &str, filter: &Filter) -> Answer<'_, u64, ReadError>;
+
+    /// All jobs, by ID, after one; whoever owns them.
+    fn all(
+        &self,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(JobId, Summary)>, ReadError>;
 
     /// Jobs that have not ended, by ID, after one; whoever owns them.
     fn live(&self, after: Option<JobId>, limit: usize) -> Answer<'_, Vec<JobId>, ReadError>;
@@ -77,6 +88,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The content of a small blob, or the length of one in a file.
     fn blob(&self, digest: &[u8; 32]) -> Answer<'_, Option<StoredBlob>, ReadError>;
+
+    /// Removes cells that nothing refers to any more, without holding up writers. How many.
+    fn collect(&self) -> Answer<'_, u64, ReadError>;
 
     /// Cells that values refer to.
     fn cells(&self) -> Arc<dyn CellSource + Send + Sync>;

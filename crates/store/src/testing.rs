@@ -2,6 +2,7 @@
 
 pub mod crash;
 pub mod jobs;
+pub mod stepped;
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

@@ -15,9 +15,10 @@ use crate::set::Set;
 use crate::vector::{List, Vector};
 
 /// An immutable value. Cloning is cheap; equality is equality of Value IDs.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub enum Value {
     /// Nothing; JSON `null`.
+    #[default]
     Nil,
     /// A truth value.
     Bool(bool),

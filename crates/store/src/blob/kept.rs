@@ -124,6 +124,19 @@ pub enum Download {
 }
 
 impl Download {
+    /// How many bytes are left of a small one, or a streamed one has in all.
+    pub fn len(&self) -> u64 {
+        match self {
+            Download::Small(content) => content.as_ref().map_or(0, |bytes| bytes.len() as u64),
+            Download::Streamed(source) => source.len(),
+        }
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The next piece, or nothing at the end.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, KeepError> {
         match self {

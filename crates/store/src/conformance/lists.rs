@@ -129,3 +129,35 @@ pub(super) async fn sub_jobs_are_not_listed(store: Subject) {
     assert_eq!(ids(&store, &query("did:a", Filter::All)).await, [job_id(1)]);
     assert_eq!(store.live(None, 10).await.unwrap(), [job_id(2)]);
 }
+
+pub(super) async fn lists_are_counted_as_they_grow_and_shrink(store: Subject) {
+    let count = async |owner: &str, filter| store.count(owner, &filter).await.unwrap();
+    assert_eq!(count("did:a", Filter::All).await, 0);
+    for number in 1..=5 {
+        store.commit(Effects::one(echo(job_id(number), "did:a").effect())).await.unwrap();
+        assert_eq!(count("did:a", Filter::All).await, number);
+    }
+    assert_eq!(count("did:a", Filter::Status(Status::Complete)).await, 5);
+    assert_eq!(count("did:a", Filter::Status(Status::Failed)).await, 0);
+    assert_eq!(count("did:a", Filter::Op("test:echo".into())).await, 5);
+    assert_eq!(count("did:b", Filter::All).await, 0);
+    store.commit(Effects::one(Effect::Delete { job: job_id(3) })).await.unwrap();
+    assert_eq!(count("did:a", Filter::All).await, 4);
+    store.commit(Effects::one(echo(job_id(6), "did:a").effect())).await.unwrap();
+    assert_eq!(count("did:a", Filter::All).await, 5);
+}
+
+pub(super) async fn all_jobs_can_be_walked(store: Subject) {
+    for number in [4, 2, 3, 1] {
+        let owner = if number % 2 == 0 { "did:a" } else { "did:b" };
+        store.commit(Effects::one(echo(job_id(number), owner).effect())).await.unwrap();
+    }
+    let mut found = Vec::new();
+    while let Some((id, summary)) =
+        store.all(found.last().copied(), 1).await.unwrap().into_iter().next()
+    {
+        assert_eq!(summary.op, "test:echo");
+        found.push(id);
+    }
+    assert_eq!(found, [1, 2, 3, 4].map(job_id));
+}

@@ -147,3 +147,13 @@ pub(super) async fn a_lease_ends_unless_it_is_renewed(store: Subject) {
     assert!(store.due(1_000, 10).await.unwrap().is_empty());
     assert!(store.commit(renew(claim.fence)).await.is_err());
 }
+
+pub(super) async fn a_commit_may_depend_on_how_many_messages_wait(store: Subject) {
+    open(&store, 1).await;
+    let expect = |count| Effects::one(Effect::Waiting { job: job_id(1), count });
+    store.commit(expect(0)).await.unwrap();
+    store.commit(send(1, "a")).await.unwrap();
+    let refused = store.commit(expect(0)).await.unwrap_err();
+    assert_eq!(refused, CommitError::QueueMoved { job: job_id(1), waiting: 1 });
+    store.commit(expect(1)).await.unwrap();
+}

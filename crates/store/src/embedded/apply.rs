@@ -12,6 +12,7 @@ use super::collect::Named;
 use super::order::Order;
 use super::prepare::{Ready, ReadyAppend, ReadyBegin, ReadyRoot};
 use super::read::{Beside, Lease, read_idempotency};
+use super::tally::Tallies;
 use crate::bytes::{Damaged, put_count};
 use crate::effects::{CommitError, Receipt};
 use crate::embedded::ledger::{Direction, KeyRange, ReadError as LedgerReadError, Tx};
@@ -39,19 +40,24 @@ pub(super) fn apply(
     effects: Vec<Ready>,
     named: &Named,
     order: &Order,
+    tallies: &Tallies,
 ) -> Step<Receipt> {
     let mut receipt = Receipt::default();
     for effect in effects {
         match effect {
             Ready::Begin(begin) => receipt.orders.push(begin_job(tx, *begin, named, order)?),
             Ready::Append(append) => append_records(tx, *append, named, order, &mut receipt)?,
-            Ready::Delete { job } => delete(tx, job)?,
+            Ready::Delete { job } => {
+                delete(tx, job)?;
+                tallies.forget();
+            }
             Ready::Progress { job, progress } => change_beside(tx, job, |beside| {
                 beside.progress = Some(progress);
             })?,
             Ready::Send { job, message, row } => {
                 receipt.queue_depths.push(send(tx, job, &message, row)?);
             }
+            Ready::Waiting { job, count } => check_waiting(tx, job, count)?,
             Ready::Take { job, number } => take(tx, job, number)?,
             Ready::Offer { job, queue, priority, ready_at } => {
                 offer(tx, job, queue, priority, ready_at)?;
@@ -302,6 +308,14 @@ fn send(tx: &mut Tx<'_>, job: JobId, message: &Message, row: Vec<u8>) -> Step<u3
     tx.put(MESSAGES, keys::message(job, number), row);
     tx.put(MESSAGE_IDS, id_key, Vec::new());
     Ok(beside.queued + 1)
+}
+
+fn check_waiting(tx: &Tx<'_>, job: JobId, count: u32) -> Step<()> {
+    let waiting = read_beside(tx, job)?.map_or(0, |beside| beside.queued);
+    match waiting == count {
+        true => Ok(()),
+        false => Err(CommitError::QueueMoved { job, waiting }),
+    }
 }
 
 fn take(tx: &mut Tx<'_>, job: JobId, number: u64) -> Step<()> {

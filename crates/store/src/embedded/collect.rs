@@ -90,10 +90,18 @@ impl EmbeddedStore {
     }
 
     async fn mark_and_sweep(&self) -> Result<CollectReport, CollectError> {
-        let (proposals, reachable) = {
-            let view = self.engine.view();
+        let engine = Arc::clone(&self.engine);
+        let propose = move || -> Result<(Vec<ValueId>, u64), ReadError> {
+            let view = engine.view();
             let marked = mark(&view)?;
-            (unmarked(&view, &marked)?, marked.len() as u64)
+            Ok((unmarked(&view, &marked)?, marked.len() as u64))
+        };
+        // It reads the whole store: not on a thread that serves others, where there are such.
+        let (proposals, reachable) = match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => runtime.spawn_blocking(propose).await.unwrap_or_else(|error| {
+                Err(ReadError::Unavailable { reason: error.to_string() })
+            })?,
+            Err(_) => propose()?,
         };
         let mut report = CollectReport { reachable, ..Default::default() };
         for batch in proposals.chunks(COLLECT_BATCH) {

@@ -27,6 +27,7 @@ pub(super) enum Ready {
     Delete { job: JobId },
     Progress { job: JobId, progress: Vec<u8> },
     Send { job: JobId, message: Message, row: Vec<u8> },
+    Waiting { job: JobId, count: u32 },
     Take { job: JobId, number: u64 },
     Offer { job: JobId, queue: String, priority: u8, ready_at: i64 },
     Withdraw { job: JobId },
@@ -136,6 +137,7 @@ fn ready(effect: Effect) -> Result<Ready, CommitError> {
             row.extend_from_slice(&catena_value::encode_message(&message.body));
             Ready::Send { job, message, row }
         }
+        Effect::Waiting { job, count } => Ready::Waiting { job, count },
         Effect::Take { job, number } => Ready::Take { job, number },
         Effect::Offer { job, queue, priority, ready_at } => {
             Ready::Offer { job, queue, priority, ready_at }

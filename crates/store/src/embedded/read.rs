@@ -7,6 +7,7 @@ use catena_value::{ValueId, decode, decode_message};
 
 use super::EmbeddedStore;
 use super::collect::for_each_row;
+use super::tally::Tally;
 use crate::blob::Digest;
 use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
 use crate::embedded::ledger::{Direction, KeyRange};
@@ -238,6 +239,60 @@ impl EmbeddedStore {
         }
         page.next = after;
         Ok(page)
+    }
+
+    /// How many lines a list has. Those that stay in a list for good are counted once.
+    pub(super) fn read_count(&self, owner: &str, filter: &Filter) -> Result<u64, ReadError> {
+        let scope = match filter {
+            Filter::All => owner_scope(owner),
+            Filter::Op(op) => op_scope(owner, op),
+            Filter::Tag(tag) => tag_scope(owner, tag),
+            Filter::Status(_) => return self.count_lines(owner, filter, &mut Tally::default()),
+        };
+        let (mut tally, epoch) = self.tallies.get(scope);
+        let rows = self.count_lines(owner, filter, &mut tally)?;
+        self.tallies.keep(scope, tally, epoch);
+        Ok(rows)
+    }
+
+    fn count_lines(
+        &self,
+        owner: &str,
+        filter: &Filter,
+        tally: &mut Tally,
+    ) -> Result<u64, ReadError> {
+        let mut query = ListQuery {
+            owner: owner.to_owned(),
+            filter: filter.clone(),
+            order: Order::Oldest,
+            after: tally.last,
+            limit: PAGE_ROWS_MAX,
+        };
+        loop {
+            let page = self.read_list(&query)?;
+            tally.rows += page.jobs.len() as u64;
+            tally.last = page.jobs.last().map(|job| job.order).or(tally.last);
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return Ok(tally.rows),
+            }
+        }
+    }
+
+    pub(super) fn read_all(
+        &self,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<(JobId, Summary)>, ReadError> {
+        let lower = after.map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_bytes()[..].into()));
+        let range = KeyRange { lower, upper: Bound::Unbounded };
+        let rows = self.engine.range(JOBS, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
+        let mut jobs = Vec::with_capacity(rows.len());
+        for (key, row) in &rows {
+            let id = job_id(key)?;
+            jobs.push((id, JobRow::read(row).map_err(damaged(id))?.summary));
+        }
+        Ok(jobs)
     }
 
     /// One line of a list, if it is of what was asked for: from the row itself, or from the job

@@ -1,0 +1,83 @@
+//! Forgets a job and its sub-jobs.
+
+use std::sync::atomic::Ordering;
+
+use catena_job::JobId;
+use catena_store::{CommitError, Effect, Effects};
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::error::{ControlError, StoreTrouble};
+use crate::pause::may_control;
+
+/// Jobs deleted in one commit.
+const DELETE_BATCH: usize = 256;
+
+impl Engine {
+    /// Forgets a job and its sub-jobs, after cancelling it if need be. What it produced stays.
+    pub async fn delete(&self, caller: &Caller, id: JobId) -> Result<(), ControlError> {
+        self.check_recorded(id, "be deleted")?;
+        let current = self.current(id).await?.ok_or(ControlError::NotFound(id))?;
+        may_control(caller, &current)?;
+        if let Some(parent) = current.job.parent() {
+            let root = self.root_of(parent.job).await?;
+            return Err(ControlError::SubJob { job: id, root });
+        }
+        if !current.job.status().is_terminal() {
+            self.cancel(caller, id, Some("it is being deleted".to_owned())).await?;
+        }
+        self.delete_tree(id).await?;
+        Ok(())
+    }
+
+    /// The job that has no parent, above this one.
+    async fn root_of(&self, job: JobId) -> Result<JobId, StoreTrouble> {
+        let mut job = job;
+        while let Some(current) = self.current(job).await? {
+            match current.job.parent() {
+                Some(parent) => job = parent.job,
+                None => break,
+            }
+        }
+        Ok(job)
+    }
+
+    /// Deletes a job that has ended and everything below it, the leaves first, so that a crash
+    /// leaves no job without its parent.
+    pub(crate) async fn delete_tree(&self, root: JobId) -> Result<(), StoreTrouble> {
+        let mut tree = vec![root];
+        let mut at = 0;
+        while let Some(job) = tree.get(at).copied() {
+            at += 1;
+            let Some(current) = self.current(job).await? else { continue };
+            let steps = current.job.steps().values();
+            tree.extend(steps.filter(|step| step.start.venue.is_none()).map(|step| step.start.job));
+        }
+        tree.reverse();
+        for batch in tree.chunks(DELETE_BATCH) {
+            let effects: Vec<Effect> =
+                batch.iter().map(|job| Effect::Delete { job: *job }).collect();
+            match self.0.store.commit(Effects(effects)).await {
+                Ok(_) => {}
+                // Some are gone already: one by one, then.
+                Err(CommitError::NoSuchJob { .. }) => self.delete_each(batch).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        for job in &tree {
+            self.0.hub.announce_gone(*job);
+        }
+        self.0.has_garbage.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn delete_each(&self, jobs: &[JobId]) -> Result<(), StoreTrouble> {
+        for job in jobs {
+            match self.0.store.commit(Effects::one(Effect::Delete { job: *job })).await {
+                Ok(_) | Err(CommitError::NoSuchJob { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! What people see of jobs. Reading changes nothing and makes no job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_job::vocabulary::Phase;
+use catena_job::{Job, JobId, Status};
+use catena_store::{Filter, ListQuery};
+
+use crate::caller::{Caller, Standing};
+use crate::change::Current;
+use crate::engine::Engine;
+use crate::error::{JobError, StoreTrouble};
+use crate::limits::{PAGE_MAX, WAIT_MAX};
+use crate::request::{HistoryPage, JobList, JobView, ListJobs};
+
+impl Engine {
+    /// A job.
+    pub async fn job(&self, caller: &Caller, id: JobId) -> Result<JobView, JobError> {
+        if let Some(private) = self.0.private.get(id) {
+            let view = private.view();
+            return self.visible(caller, &view.job).map(|()| view);
+        }
+        let current = self.current(id).await?.ok_or(JobError::NotFound(id))?;
+        self.visible(caller, &current.job)?;
+        Ok(self.view(current))
+    }
+
+    /// A job after it ended, or after a time.
+    pub async fn wait(
+        &self,
+        caller: &Caller,
+        id: JobId,
+        time: Duration,
+    ) -> Result<JobView, JobError> {
+        let mut watch = self.0.hub.watch(id);
+        let view = self.job(caller, id).await?;
+        let time = time.min(WAIT_MAX);
+        let view = self.watch_until(view, &mut watch, time, Status::is_terminal).await;
+        Ok(self.phased(view))
+    }
+
+    /// Records of a job.
+    pub async fn history(
+        &self,
+        caller: &Caller,
+        id: JobId,
+        from: u64,
+        limit: usize,
+    ) -> Result<HistoryPage, JobError> {
+        let current = self.current(id).await?.ok_or(JobError::NotFound(id))?;
+        self.visible(caller, &current.job)?;
+        let page = self.0.store.records(id, from, limit.min(PAGE_MAX)).await;
+        let page = page.map_err(StoreTrouble::from)?.ok_or(JobError::NotFound(id))?;
+        Ok(HistoryPage { records: page.records, total: page.total, cells: page.cells })
+    }
+
+    /// Jobs of the caller, or of somebody else's when an admin asks.
+    pub async fn jobs(&self, caller: &Caller, query: &ListJobs) -> Result<JobList, StoreTrouble> {
+        let owner = match (&query.owner, caller.standing) {
+            (Some(owner), Standing::Admin) => owner.clone(),
+            _ => caller.did.to_string(),
+        };
+        let filter = match (&query.status, &query.op, &query.tag) {
+            (Some(status), _, _) => Filter::Status(*status),
+            (_, Some(op), _) => Filter::Op(op.clone()),
+            (_, _, Some(tag)) => Filter::Tag(tag.clone()),
+            _ => Filter::All,
+        };
+        let total = self.0.store.count(&owner, &filter).await?;
+        let mut list = JobList { jobs: Vec::new(), total };
+        let limit = query.limit.min(PAGE_MAX);
+        if limit == 0 || query.offset >= total {
+            return Ok(list);
+        }
+        // Pages are followed by place, and what the offset leaves out is passed over.
+        let mut skip = query.offset;
+        let mut after = None;
+        while list.jobs.len() < limit {
+            let query = ListQuery {
+                owner: owner.clone(),
+                filter: filter.clone(),
+                order: query.order,
+                after,
+                limit: PAGE_MAX,
+            };
+            let page = self.0.store.list(&query).await?;
+            let passed = skip.min(page.jobs.len() as u64);
+            skip -= passed;
+            let wanted = page.jobs.into_iter().skip(usize::try_from(passed).unwrap_or(usize::MAX));
+            list.jobs.extend(wanted.take(limit - list.jobs.len()));
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        Ok(list)
+    }
+
+    /// Whether somebody may see a job; if not, there is none for them.
+    pub(crate) fn visible(&self, caller: &Caller, job: &Job) -> Result<(), JobError> {
+        let owner = job.field("caller").and_then(catena_value::Value::as_str).unwrap_or_default();
+        match caller.may_touch(owner) {
+            true => Ok(()),
+            false => Err(JobError::NotFound(job.id())),
+        }
+    }
+
+    /// The view of a job as it was read.
+    pub(crate) fn view(&self, current: Current) -> JobView {
+        let phase = self.phase(&current.job);
+        JobView {
+            job: Arc::new(current.job),
+            cells: current.cells,
+            changes: current.changes,
+            queue_depth: current.queue_depth,
+            progress: current.progress,
+            phase,
+        }
+    }
+
+    /// Whether a job is being run, as far as this process knows.
+    pub(crate) fn phase(&self, job: &Job) -> Phase {
+        let may_run = matches!(job.status(), Status::Started);
+        match may_run && self.0.running.get(job.id()).is_some() {
+            true => Phase::Leased,
+            false => Phase::Queued,
+        }
+    }
+}

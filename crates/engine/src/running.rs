@@ -1,0 +1,106 @@
+//! What runs in this process: the reins of every turn that is being carried out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use catena_job::JobId;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::control::{Control, Signal};
+use crate::env::Env;
+
+const SHARDS: usize = 32;
+
+type Shard = Mutex<HashMap<JobId, Arc<Reins>>>;
+
+/// How a running job is held.
+pub(crate) struct Reins {
+    signal: watch::Sender<Signal>,
+    /// The fence of the lease it runs under, when it was claimed from the queue.
+    pub(crate) fence: Option<u64>,
+}
+
+impl Reins {
+    /// Lets the turn go on, or not. A turn that was stopped stays stopped.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.signal.send_if_modified(|now| {
+            let changes = *now != signal && *now != Signal::Stop;
+            if changes {
+                *now = signal;
+            }
+            changes
+        });
+    }
+
+    /// Returns when the turn is stopped.
+    pub(crate) async fn stopped(&self) {
+        let mut signal = self.signal.subscribe();
+        let _ = signal.wait_for(|signal| *signal == Signal::Stop).await;
+    }
+
+    /// What the turn gets.
+    pub(crate) fn control(&self, env: &Arc<dyn Env>) -> Control {
+        Control::new(self.signal.subscribe(), Arc::clone(env))
+    }
+}
+
+/// Everything that runs in this process.
+pub(crate) struct Running {
+    shards: [Shard; SHARDS],
+}
+
+impl Default for Running {
+    fn default() -> Self {
+        Running { shards: std::array::from_fn(|_| Shard::default()) }
+    }
+}
+
+impl Running {
+    fn shard(&self, job: JobId) -> &Shard {
+        &self.shards[usize::from(job.as_bytes()[15]) % SHARDS]
+    }
+
+    /// Takes the reins of a job; nothing when somebody here has them already.
+    pub(crate) fn take(self: &Arc<Self>, job: JobId, fence: Option<u64>) -> Option<Held> {
+        let mut shard = self.shard(job).lock();
+        if shard.contains_key(&job) {
+            return None;
+        }
+        let reins = Arc::new(Reins { signal: watch::Sender::new(Signal::Go), fence });
+        shard.insert(job, Arc::clone(&reins));
+        Some(Held { running: Arc::clone(self), job, reins })
+    }
+
+    /// The reins of a job, when it runs here.
+    pub(crate) fn get(&self, job: JobId) -> Option<Arc<Reins>> {
+        self.shard(job).lock().get(&job).cloned()
+    }
+
+    /// How many run.
+    pub(crate) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Those that run under a lease.
+    pub(crate) fn leased(&self) -> Vec<(JobId, u64)> {
+        let of = |shard: &Shard| -> Vec<(JobId, u64)> {
+            let shard = shard.lock();
+            shard.iter().filter_map(|(job, reins)| Some((*job, reins.fence?))).collect()
+        };
+        self.shards.iter().flat_map(of).collect()
+    }
+}
+
+/// The reins, for as long as the job runs.
+pub(crate) struct Held {
+    running: Arc<Running>,
+    job: JobId,
+    pub(crate) reins: Arc<Reins>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.running.shard(self.job).lock().remove(&self.job);
+    }
+}

@@ -1,0 +1,125 @@
+//! Secrets of a job, kept sealed beside its chain for as long as it lives.
+//!
+//! A field that the operation's schema marks `writeOnly`, and the credentials of an authorisation
+//! message, never enter a record: there they are `{"redacted": true}`, and the record says where in
+//! `redacted`. So that recovery can still run the job they are kept here, encrypted, and erased in
+//! the commit that ends it.
+
+use catena_job::JobId;
+use catena_store::{Effect, RootKey, RootSpace};
+use catena_value::path::Path;
+use catena_value::{Map, NoCells, Value, Vector, json};
+
+use crate::engine::Engine;
+use crate::error::StoreTrouble;
+
+/// The purpose of the key that seals.
+pub(crate) const PURPOSE: &str = "job secrets";
+
+/// What stands in a record instead of a secret.
+pub(crate) fn redacted() -> Value {
+    [("redacted", true)].into_iter().collect::<Map>().into()
+}
+
+fn root(job: JobId) -> RootKey {
+    RootKey { space: RootSpace::Venue, owner: "sealed".to_owned(), name: job.to_hex() }
+}
+
+/// A value with secrets taken out.
+pub(crate) struct Parted {
+    /// The value as a record may have it.
+    pub(crate) open: Value,
+    /// Where secrets were, as JSON pointers below `under`.
+    pub(crate) places: Vec<Value>,
+}
+
+/// Takes the secrets at these paths out of a value.
+pub(crate) fn part(value: &Value, secret: &[Vec<String>], under: &str) -> Parted {
+    let mut parted = Parted { open: value.clone(), places: Vec::new() };
+    for path in secret {
+        let Ok(at) = Path::from_segments(path.iter().cloned()) else { continue };
+        let is_there = matches!(at.get(&parted.open, &NoCells), Ok(Some(_)));
+        if !is_there {
+            continue;
+        }
+        if let Ok(open) = at.set(&parted.open, &redacted(), &NoCells) {
+            parted.open = open;
+            parted.places.push(format!("{under}/{}", path.join("/")).into());
+        }
+    }
+    parted
+}
+
+/// Seals a value for a job.
+pub(crate) fn seal(engine: &Engine, job: JobId, value: &Value) -> Result<String, StoreTrouble> {
+    let text = json::to_string(value)
+        .map_err(|error| StoreTrouble::TooLarge(format!("secret: {error}")))?;
+    let mut nonce = [0; catena_auth::seal::NONCE_BYTES];
+    engine.0.env.random(&mut nonce);
+    let sealed = engine.0.seal_key.seal(&job.to_hex(), text.as_bytes(), nonce);
+    sealed.ok_or_else(|| StoreTrouble::TooLarge("a secret cannot be sealed".into()))
+}
+
+/// Opens what was sealed for a job.
+pub(crate) fn open(engine: &Engine, job: JobId, sealed: &str) -> Option<Value> {
+    json::read(&engine.0.seal_key.open(&job.to_hex(), sealed)?).ok()
+}
+
+/// The effect that keeps a secret of a new job under a name.
+pub(crate) fn keep(
+    engine: &Engine,
+    job: JobId,
+    name: &str,
+    value: &Value,
+) -> Result<Effect, StoreTrouble> {
+    let sealed = seal(engine, job, value)?;
+    let kept: Map = [(name, Value::from(sealed))].into_iter().collect();
+    Ok(Effect::Root { key: root(job), expected: None, value: Some(kept.into()) })
+}
+
+/// The effect that adds a secret to those of a job.
+pub(crate) async fn keep_more(
+    engine: &Engine,
+    job: JobId,
+    name: &str,
+    sealed: &str,
+) -> Result<Effect, StoreTrouble> {
+    let held = engine.0.store.root(&root(job)).await?;
+    let expected = held.as_ref().map(|root| root.id);
+    let kept = match held.as_ref().and_then(|root| root.value.as_map()) {
+        Some(map) => map.clone(),
+        None => Map::new(),
+    };
+    let kept = kept.insert(name.into(), sealed.into(), &*engine.0.store.cells());
+    let kept = kept.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
+    Ok(Effect::Root { key: root(job), expected, value: Some(kept.into()) })
+}
+
+/// A secret of a job, by its name.
+pub(crate) async fn find(
+    engine: &Engine,
+    job: JobId,
+    name: &str,
+) -> Result<Option<Value>, StoreTrouble> {
+    let Some(root) = engine.0.store.root(&root(job)).await? else { return Ok(None) };
+    let damaged = |error: catena_value::LoadError| StoreTrouble::Damaged(error.to_string());
+    let value = root.value.fully_loaded(&*engine.0.store.cells()).map_err(damaged)?;
+    let sealed = value.as_map().and_then(|map| map.get(&name.into(), &NoCells).ok()?);
+    let Some(Value::String(sealed)) = sealed else { return Ok(None) };
+    let sealed = sealed.to_bytes(&NoCells).map_err(damaged)?;
+    Ok(std::str::from_utf8(&sealed).ok().and_then(|sealed| open(engine, job, sealed)))
+}
+
+/// The effect that erases all secrets of a job, when it has some.
+pub(crate) async fn erase(engine: &Engine, job: JobId) -> Option<Effect> {
+    let held = engine.0.store.root(&root(job)).await.ok()??;
+    Some(Effect::Root { key: root(job), expected: Some(held.id), value: None })
+}
+
+/// The places of a record's `redacted`, with those that are added.
+pub(crate) fn places(held: Option<&Value>, more: Vec<Value>) -> Value {
+    let held = held.and_then(Value::as_vector).and_then(Vector::as_leaf).unwrap_or(&[]);
+    let mut all: Vec<Value> = held.to_vec();
+    all.extend(more.into_iter().filter(|place| !held.contains(place)));
+    Vector::from_items(all).into()
+}

@@ -1,0 +1,301 @@
+//! A venue in memory, whose time stands still, with an adapter that does what tests ask for.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use catena_auth::KeyPair;
+use catena_engine::env::PausedEnv;
+use catena_engine::request::{Invoke, JobView, Recording};
+use catena_engine::{
+    Adapter, Call, Caller, Cause, Engine, Failure, Limits, Pace, Registration, Setup, Turn, Turning,
+};
+use catena_job::state::Ask;
+use catena_job::verify::{Expected, verify};
+use catena_job::{JobId, Status};
+use catena_store::blob::{Blobs, LocalBlobs, Options};
+use catena_store::embedded::EmbeddedStore;
+use catena_store::testing::stepped::SteppedStore;
+use catena_store::testing::{Disk, RealDisk, SimDisk};
+use catena_value::{Map, NoCells, Value, json};
+
+/// What survives a life of the venue.
+pub struct World {
+    pub disk: Arc<SimDisk>,
+    pub folder: tempfile::TempDir,
+    pub effects: Arc<AtomicU32>,
+    pub limits: Limits,
+}
+
+impl World {
+    pub fn new() -> Self {
+        World {
+            disk: Arc::new(SimDisk::new(7)),
+            folder: tempfile::tempdir().unwrap(),
+            effects: Arc::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    /// One life of the venue; everything that still runs at its end is gone, as after `kill -9`.
+    pub fn live<T>(&self, story: impl AsyncFnOnce(Engine) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let engine = self.start().await;
+            story(engine).await
+        })
+    }
+
+    async fn start(&self) -> Engine {
+        let disk = Arc::clone(&self.disk);
+        let store = EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap();
+        let store = Arc::new(SteppedStore(store));
+        let files = RealDisk::new(self.folder.path()).unwrap();
+        let files = LocalBlobs::open_folder(Arc::new(files), Options::default()).unwrap();
+        let key = KeyPair::from_seed(&[9; 32]);
+        Engine::start(Setup {
+            store: store.clone(),
+            blobs: Blobs::new(store, Arc::new(files)),
+            env: Arc::new(PausedEnv::new()),
+            did: key.did(),
+            key,
+            limits: self.limits.clone(),
+            adapters: vec![Arc::new(Scripted { effects: Arc::clone(&self.effects) })],
+            assets: Vec::new(),
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Whether these words stand anywhere on the disk.
+    pub fn disk_contains(&self, words: &str) -> bool {
+        let names = self.disk.list().unwrap();
+        assert!(!names.is_empty());
+        let contains = |name: &String| {
+            let bytes = self.disk.contents(name);
+            bytes.windows(words.len()).any(|part| part == words.as_bytes())
+        };
+        names.iter().any(contains)
+    }
+
+    /// How often something happened outside.
+    pub fn effects(&self) -> u32 {
+        self.effects.load(Ordering::SeqCst)
+    }
+}
+
+pub fn alice() -> Caller {
+    Caller::known("did:key:alice")
+}
+
+pub fn bob() -> Caller {
+    Caller::known("did:key:bob")
+}
+
+pub fn value(text: &str) -> Value {
+    json::read(text.as_bytes()).unwrap()
+}
+
+/// A request of Alice's.
+pub fn request(operation: &str, input: &str) -> Invoke {
+    Invoke {
+        caller: alice(),
+        operation: operation.to_owned(),
+        input: value(input),
+        wait: None,
+        timeout: None,
+        tags: Vec::new(),
+        recording: Recording::Durable,
+        idempotency: None,
+    }
+}
+
+/// Invokes, and gives the job as it was answered.
+pub async fn invoke(engine: &Engine, operation: &str, input: &str) -> JobView {
+    engine.invoke(request(operation, input)).await.unwrap().view
+}
+
+/// The job after its end.
+pub async fn ended(engine: &Engine, id: JobId) -> JobView {
+    let view = engine.wait(&alice(), id, Duration::from_secs(100)).await.unwrap();
+    assert!(view.status().is_terminal(), "job is still {}", view.status());
+    view
+}
+
+/// The job when it stands somewhere.
+pub async fn standing(engine: &Engine, id: JobId, status: Status) -> JobView {
+    let mut follow = engine.follow(catena_engine::follow::Reader::Bearer, id, None).await.unwrap();
+    loop {
+        let view = engine.job(&alice(), id).await.unwrap();
+        if view.status() == status {
+            return view;
+        }
+        follow.next().await.unwrap().unwrap_or_else(|| panic!("{} before {status}", view.status()));
+    }
+}
+
+/// A member of a job as JSON.
+pub fn member(view: &JobView, name: &str) -> String {
+    let value = view.job.field(name).unwrap_or_else(|| panic!("no `{name}`"));
+    json::to_string(&value.fully_loaded(view.cells()).unwrap()).unwrap()
+}
+
+/// The statuses of a job's records, a note's kind in place of a status that did not change.
+pub async fn story(engine: &Engine, id: JobId) -> Vec<String> {
+    let page = engine.history(&alice(), id, 0, 1000).await.unwrap();
+    let word = |record: &catena_job::Record| match record.note() {
+        Some(note) => format!("({})", note.kind().as_str()),
+        None => record.status().to_string(),
+    };
+    page.records.iter().map(word).collect()
+}
+
+/// Checks a job's chain as anybody could.
+pub async fn verified(engine: &Engine, id: JobId) {
+    let page = engine.history(&alice(), id, 0, 1000).await.unwrap();
+    let entry = |record: &catena_job::Record| -> Value {
+        let whole = record.to_value().fully_loaded(&page.cells).unwrap();
+        [("id", Value::from(record.id())), ("record", whole)].into_iter().collect::<Map>().into()
+    };
+    let records: catena_value::Vector = page.records.iter().map(entry).collect();
+    let total = i64::try_from(page.total).unwrap();
+    let document: Map =
+        [("records", Value::from(records)), ("total", total.into())].into_iter().collect();
+    let text = json::to_string(&document.into()).unwrap();
+    let report = verify(&value(&text), &Expected { job: Some(id), ..Expected::default() });
+    assert!(report.is_ok(), "{report:?}");
+}
+
+/// Does what tests ask for. `effect` stands for something that cannot be taken back.
+pub struct Scripted {
+    effects: Arc<AtomicU32>,
+}
+
+const OPERATIONS: [(&str, Pace, &str); 13] = [
+    ("echo", Pace::Instant, r#""pure":true"#),
+    ("error", Pace::Instant, r#""pure":true"#),
+    (
+        "strict",
+        Pace::Instant,
+        r#""input":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]},
+           "output":{"type":"object","required":["ok"]}"#,
+    ),
+    ("wait", Pace::Running, r#""pure":true"#),
+    ("effect", Pace::Running, r#""timeoutMs":5000"#),
+    ("careful", Pace::Running, r#""recovery":"pause""#),
+    ("chat", Pace::Running, r#""pure":true"#),
+    ("pause", Pace::Running, r#""pure":true"#),
+    ("auth", Pace::Running, r#""pure":true"#),
+    ("flaky", Pace::Running, r#""retry":{"attempts":3,"backoffMs":100,"factor":2}"#),
+    ("broken", Pace::Running, r#""pure":true"#),
+    ("progress", Pace::Running, r#""pure":true"#),
+    (
+        "secret",
+        Pace::Running,
+        r#""pure":true,"input":{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}"#,
+    ),
+];
+
+impl Adapter for Scripted {
+    fn name(&self) -> &'static str {
+        "t"
+    }
+
+    fn description(&self) -> &'static str {
+        "Does what tests ask for."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        let registration = |(name, pace, more): (&'static str, Pace, &str)| Registration {
+            name,
+            pace,
+            metadata: value(&format!(
+                r#"{{"name":"{name}","operation":{{"adapter":"t:{name}",{more}}}}}"#
+            )),
+        };
+        OPERATIONS.map(registration).into()
+    }
+
+    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+        match call.operation.name() {
+            "error" => Err(Failure::new("asked_for", "it went wrong")),
+            _ => Ok(call.input.clone()),
+        }
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        let effects = Arc::clone(&self.effects);
+        Box::pin(async move { turn(call, &effects).await })
+    }
+}
+
+fn number(input: &Value, name: &str) -> u64 {
+    let number = input.as_map().and_then(|map| map.field(name)).and_then(Value::as_i64);
+    number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
+}
+
+async fn turn(call: Call, effects: &AtomicU32) -> Turn {
+    let ms = Duration::from_millis(number(&call.input, "ms"));
+    match (call.operation.name(), &call.cause) {
+        ("wait", _) => {
+            call.control.sleep(ms).await;
+            Turn::Complete(call.input)
+        }
+        ("effect" | "careful", _) => {
+            call.control.proceed().await;
+            let count = effects.fetch_add(1, Ordering::SeqCst) + 1;
+            // Like a request that left: the answer comes whether the job is paused or not.
+            tokio::time::sleep(ms).await;
+            Turn::Complete(Value::from(i64::from(count)))
+        }
+        ("chat", Cause::Message(message)) => {
+            call.control.sleep(ms).await;
+            let said = message.as_map().and_then(|map| map.field("content")).cloned();
+            match said.as_ref().and_then(Value::as_str) {
+                Some("done") => Turn::Complete("bye".into()),
+                _ => {
+                    effects.fetch_add(1, Ordering::SeqCst);
+                    Turn::NeedsInput(Ask { message: Some("more?".into()), output: said })
+                }
+            }
+        }
+        ("chat", _) => Turn::NeedsInput(Ask { message: Some("what?".into()), output: None }),
+        ("pause", Cause::Begun | Cause::Repeated) => Turn::Pause,
+        ("pause", _) => Turn::Complete(call.input),
+        ("auth", Cause::Message(message)) => {
+            let secret = message.as_map().and_then(|map| map.field("credentials")).cloned();
+            let len = secret.as_ref().and_then(Value::as_str).map_or(0, str::len);
+            Turn::Complete(Value::from(i64::try_from(len).unwrap()))
+        }
+        ("auth", _) => Turn::NeedsAuth(Ask::default()),
+        ("flaky", _) => {
+            effects.fetch_add(1, Ordering::SeqCst);
+            match u64::from(call.attempt) > number(&call.input, "fails") {
+                true => Turn::Complete(Value::from(i64::from(call.attempt))),
+                false => Turn::Failed(Failure::passing("shaky", format!("try {}", call.attempt))),
+            }
+        }
+        ("progress", _) => {
+            for item in 1..=10i64 {
+                call.control.sleep(ms).await;
+                let report: Map =
+                    [("processedItems", item), ("totalItems", 10)].into_iter().collect();
+                call.control.report(report.into());
+            }
+            Turn::Complete(Value::Nil)
+        }
+        ("secret", _) => {
+            call.control.sleep(ms).await;
+            let map = call.input.as_map().unwrap();
+            let key = map.get(&"key".into(), &NoCells).unwrap().unwrap();
+            Turn::Complete(Value::from(i64::try_from(key.as_str().unwrap().len()).unwrap()))
+        }
+        ("broken", _) => panic!("an adapter broke"),
+        (name, cause) => Turn::Failed(Failure::new("no", format!("{name} {cause:?}"))),
+    }
+}
