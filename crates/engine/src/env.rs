@@ -1,0 +1,133 @@
+//! What the engine takes from the world: time, randomness, tasks.
+//!
+//! Nothing else in this crate asks for them, so a test can stand still in time and a simulation
+//! can be repeated.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// A task handed to the world.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
+
+/// The world.
+pub trait Env: Send + Sync + 'static {
+    /// Milliseconds since 1970. May jump when somebody sets the clock.
+    fn now(&self) -> i64;
+
+    /// Time since some moment. Never jumps.
+    fn monotonic(&self) -> Duration;
+
+    /// Fills the buffer with random bytes that nobody can guess.
+    fn random(&self, bytes: &mut [u8]);
+
+    /// Runs a task beside the caller.
+    fn spawn(&self, task: Task);
+
+    /// Ends after a time.
+    fn sleep(&self, time: Duration) -> Task;
+}
+
+/// The real world, with tokio's timers and tasks.
+#[derive(Debug)]
+pub struct SystemEnv {
+    begun: tokio::time::Instant,
+    runtime: tokio::runtime::Handle,
+}
+
+impl SystemEnv {
+    /// The world of the runtime that this is called in.
+    pub fn new() -> Self {
+        SystemEnv {
+            begun: tokio::time::Instant::now(),
+            runtime: tokio::runtime::Handle::current(),
+        }
+    }
+}
+
+impl Default for SystemEnv {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Env for SystemEnv {
+    #[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
+    fn now(&self) -> i64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).expect("the system's random source works");
+    }
+
+    fn spawn(&self, task: Task) {
+        self.runtime.spawn(task);
+    }
+
+    fn sleep(&self, time: Duration) -> Task {
+        Box::pin(tokio::time::sleep(time))
+    }
+}
+
+/// A world whose time is tokio's, so that a paused runtime stands still and jumps when all wait.
+#[cfg(feature = "testing")]
+#[derive(Debug)]
+pub struct PausedEnv {
+    begun: tokio::time::Instant,
+    counter: std::sync::atomic::AtomicU64,
+}
+
+#[cfg(feature = "testing")]
+impl PausedEnv {
+    /// When this world begins.
+    pub const BEGINNING: i64 = 1_769_683_717_000;
+
+    /// A world that begins now.
+    pub fn new() -> Self {
+        PausedEnv {
+            begun: tokio::time::Instant::now(),
+            counter: std::sync::atomic::AtomicU64::new(1),
+        }
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Default for PausedEnv {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Env for PausedEnv {
+    fn now(&self) -> i64 {
+        Self::BEGINNING + i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        let mut state = self.counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        for byte in bytes {
+            // A small mixing step: the bytes need only differ.
+            state = state.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_add(1);
+            *byte = state.to_le_bytes()[7];
+        }
+    }
+
+    fn spawn(&self, task: Task) {
+        tokio::spawn(task);
+    }
+
+    fn sleep(&self, time: Duration) -> Task {
+        Box::pin(tokio::time::sleep(time))
+    }
+}

@@ -1,0 +1,37 @@
+//! Runs jobs: time, concurrency, recovery.
+//!
+//! A request becomes a decision about one job, and the decision becomes effects that are committed
+//! together. Two that decide about the same job at once are kept apart by its head: the store
+//! refuses the second, which then reads the job again and decides anew. So nothing here holds a
+//! lock on a job, and what is true of one process is true of many.
+//!
+//! Modules, in reading order: [`request`] and [`error`] (what can be asked and answered),
+//! [`adapter`] (what carries operations out), [`operation`] and [`catalogue`] (what can be
+//! invoked), [`engine`] (the whole), `submit` (a request becomes a job), `run` (a job is carried
+//! out), `change` (the one way to change a job), `pause`, `resume`, `cancel`, `delete`, `message`
+//! (one request each), `read` and [`follow`] (what people see), `assets`, `schedule`, `duties`
+//! (what is done without being asked), [`limits`], [`env`].
+//!
+//! This crate names no adapter, and takes time, randomness and tasks from [`env::Env`] alone.
+
+pub mod adapter;
+pub mod assets;
+pub mod caller;
+pub mod catalogue;
+pub mod control;
+pub mod engine;
+pub mod env;
+pub mod error;
+pub mod follow;
+pub mod limits;
+pub mod operation;
+pub mod request;
+pub mod schedule;
+pub mod schema;
+
+pub use adapter::{Adapter, Call, Cause, Failure, Pace, Registration, Repeat, Turn, Turning};
+pub use caller::{Caller, Standing};
+pub use control::Control;
+pub use engine::{Engine, Setup};
+pub use limits::Limits;
+pub use operation::Operation;
