@@ -23,6 +23,7 @@ pub(crate) struct Identities {
     venue: catena_auth::Venue,
     anonymous: Arc<str>,
     public_access: bool,
+    admins: Vec<String>,
     revoked: Arc<Revoked>,
     remembered: RwLock<HashMap<[u8; 32], Known>>,
 }
@@ -40,12 +41,14 @@ impl Identities {
         did: &str,
         key: &KeyPair,
         public_access: bool,
+        admins: &[String],
         revoked: Arc<Revoked>,
     ) -> Self {
         Identities {
             venue: catena_auth::Venue { did: did.to_owned(), public: key.public() },
             anonymous: format!("{did}:public").into(),
             public_access,
+            admins: admins.to_vec(),
             revoked,
             remembered: RwLock::default(),
         }
@@ -93,7 +96,10 @@ impl Identities {
         }
         let identity =
             self.venue.identify(token, now).map_err(|refused| invalid(refused.to_string()))?;
-        let known = Known::from(identity);
+        let mut known = Known::from(identity);
+        if self.admins.iter().any(|admin| **admin == *known.did) {
+            known.standing = Standing::Admin;
+        }
         let mut remembered = self.remembered.write();
         if remembered.len() >= TOKENS_REMEMBERED_MAX {
             remembered.clear();
@@ -136,7 +142,7 @@ mod tests {
     }
 
     fn identities(public_access: bool) -> Identities {
-        Identities::new(&key().did(), &key(), public_access, Arc::default())
+        Identities::new(&key().did(), &key(), public_access, &[], Arc::default())
     }
 
     fn headers(value: &str) -> HeaderMap {
@@ -192,11 +198,22 @@ mod tests {
     #[test]
     fn a_revoked_token_is_refused_even_when_it_is_remembered() {
         let revoked = Arc::new(Revoked::default());
-        let identities = Identities::new(&key().did(), &key(), true, Arc::clone(&revoked));
+        let identities = Identities::new(&key().did(), &key(), true, &[], Arc::clone(&revoked));
         assert!(identities.identify(&issued(&GRANT), NOW * 1000).is_ok());
         revoked.replace(["t1".to_owned()].into());
         let refused = identities.identify(&issued(&GRANT), NOW * 1000).unwrap_err();
         assert_eq!(refused.code(), Code::TokenInvalid);
+    }
+
+    #[test]
+    fn those_whom_the_operator_names_are_admins() {
+        let admins = ["did:key:somebody".to_owned()];
+        let identities = Identities::new(&key().did(), &key(), false, &admins, Arc::default());
+        let caller = identities.identify(&issued(&GRANT), NOW * 1000).unwrap();
+        assert_eq!(caller.standing, Standing::Admin);
+        let other = Grant { subject: "did:key:other", ..GRANT };
+        let caller = identities.identify(&issued(&other), NOW * 1000).unwrap();
+        assert_eq!(caller.standing, Standing::Known);
     }
 
     #[test]

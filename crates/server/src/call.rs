@@ -287,7 +287,7 @@ mod tests {
         let refused = read_body(Body::from("123456"), 5).await.unwrap_err();
         assert_eq!(refused.code(), Code::BodyTooLarge);
         let pieces = || {
-            let pieces = ["12", "34", "56"].map(|piece| Ok::<_, std::io::Error>(piece));
+            let pieces = ["12", "34", "56"].map(Ok::<_, std::io::Error>);
             Body::from_stream(futures_util::stream::iter(pieces))
         };
         assert_eq!(read_body(pieces(), 6).await.unwrap(), "123456");

@@ -230,7 +230,7 @@ pub(crate) fn mounts(routes: impl Iterator<Item = &'static Route>) -> Vec<Mount>
         match mounts.iter_mut().find(|own| own.path == path && own.method == route.method) {
             Some(mount) => mount.routes.push(mounted),
             None => {
-                mounts.push(Mount { method: route.method.clone(), path, routes: vec![mounted] })
+                mounts.push(Mount { method: route.method.clone(), path, routes: vec![mounted] });
             }
         }
     }

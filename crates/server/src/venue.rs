@@ -143,7 +143,8 @@ impl Venue {
             assets,
         })
         .await?;
-        let identities = Identities::new(&did, &key, config.has_public_access(), revoked.clone());
+        let is_public = config.has_public_access();
+        let identities = Identities::new(&did, &key, is_public, &config.admins, revoked.clone());
         let door = door(&config, engine.clone(), store.clone(), identities, address, &key, &*env);
         let connections = Connections::new();
         let router = routes::router(&door, routes_of(&config));
@@ -186,9 +187,9 @@ impl Venue {
         let (control, store) = (self.control.take(), Arc::clone(&self.store));
         let closed = in_background(move || {
             drop(control);
-            store.close()
+            store.close().map_err(|error| error.to_string())
         });
-        closed.await?.map_err(|error| VenueError::Close { reason: error.to_string() })
+        closed.await?.map_err(|reason| VenueError::Close { reason })
     }
 }
 
