@@ -544,6 +544,12 @@ impl Job {
         self.fields.iter().find(|(key, _)| is_named(key, name)).map(|(_, value)| value)
     }
 
+    /// All resolved members but `status`, `updated` and `head`, in the order in which records
+    /// brought them.
+    pub fn fields(&self) -> impl Iterator<Item = (&Value, &Value)> {
+        self.fields.iter().map(|(key, value)| (key, value))
+    }
+
     /// The resolved job as clients see it.
     pub fn to_value(&self) -> Value {
         let own = [

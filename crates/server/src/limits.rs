@@ -1,0 +1,44 @@
+//! Every bound of this crate, with its reason. Those an operator may set are defaults here and
+//! settings in [`crate::config`].
+
+use std::time::Duration;
+
+/// Nested arrays and objects in a request's JSON.
+pub const JSON_DEPTH_MAX: usize = 128;
+
+/// Delegations that one request may carry. Real ones carry one or two.
+pub const DELEGATIONS_MAX: usize = 64;
+
+/// Bytes of one page of a history: what goes beyond it is on the next page.
+pub const HISTORY_PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Longest time between two bytes of an event stream. The Python SDK gives up after 30 s.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// How long a client may take to send the head of a request, so that idle half-requests end.
+pub const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Connections at a time, so that descriptors for the store are left over.
+pub const CONNECTIONS_MAX: usize = 50_000;
+
+/// Bytes of a request id that a client may choose; longer ones are replaced.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// Tokens whose signatures are remembered as checked. One takes about 300 bytes.
+pub const TOKENS_REMEMBERED_MAX: usize = 4_096;
+
+/// How often the list of revoked tokens is looked at.
+pub const REVOKED_CHECK: Duration = Duration::from_secs(2);
+
+/// How often the health of the store is looked at.
+pub const HEALTH_CHECK: Duration = Duration::from_millis(250);
+
+/// How long a venue whose store failed says so on `/readyz` before the process ends.
+pub const FAILURE_NOTICE: Duration = Duration::from_secs(1);
+
+/// Bytes of a configuration file.
+pub const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Most that the buffers of a connection grow to, from 8 kB: room for the head of any request, with
+/// the largest token. Idle connections stay at their first 8 kB.
+pub const CONNECTION_BUFFER_BYTES: usize = 64 * 1024;

@@ -1,0 +1,100 @@
+//! What monitors ask: is it alive, is it ready, what has it counted.
+
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use catena_store::embedded::ledger::Health;
+use catena_value::{Map, Value, json};
+
+use super::{Access, ROUTE, Reply, Route, query, reply};
+use crate::answer;
+use crate::call::Call;
+use crate::door::Door;
+use crate::error::ApiResult;
+
+const METRICS: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+const STATE: &str = r#"{"type":"object","required":["status"]}"#;
+
+pub(super) const ROUTES: &[Route] = &[
+    Route {
+        path: "/livez",
+        tag: "Health",
+        summary: "Whether the process answers",
+        access: Access::Probe,
+        replies: &[reply(200, "It does.", STATE)],
+        handler: |_| {
+            Box::pin(std::future::ready(Ok(answer::json(StatusCode::OK, r#"{"status":"ok"}"#))))
+        },
+        ..ROUTE
+    },
+    Route {
+        path: "/readyz",
+        tag: "Health",
+        summary: "Whether the venue takes work",
+        access: Access::Probe,
+        parameters: &[query(
+            "verbose",
+            r#"{"type":"boolean"}"#,
+            "Every check, and what recovery did.",
+        )],
+        replies: &[reply(200, "It does.", STATE), reply(503, "Not now.", STATE)],
+        handler: |call| Box::pin(ready(call)),
+        ..ROUTE
+    },
+    Route {
+        path: "/metrics",
+        tag: "Health",
+        summary: "Counters for Prometheus",
+        access: Access::Metrics,
+        replies: &[Reply {
+            status: 200,
+            about: "OpenMetrics text.",
+            body: Some(("application/openmetrics-text", r#"{"type":"string"}"#)),
+        }],
+        handler: |call| Box::pin(metrics(call)),
+        ..ROUTE
+    },
+];
+
+async fn ready(call: Call) -> ApiResult<Response> {
+    let is_verbose = call.flag("verbose")?;
+    let store = store_state(&call.door.store.health());
+    let is_engine_ready = call.door.engine.is_ready();
+    let is_ready = is_engine_ready && store == "ok";
+    let mut members = vec![("status", Value::from(if is_ready { "ready" } else { "not ready" }))];
+    if is_verbose {
+        members.extend(details(&call.door, is_engine_ready, store));
+    }
+    let text = json::to_string(&members.into_iter().collect::<Map>().into()).unwrap_or_default();
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok(answer::json(status, text))
+}
+
+fn store_state(health: &Health) -> &'static str {
+    match health {
+        Health::Good => "ok",
+        Health::Full => "full",
+        Health::Poisoned { .. } => "failed",
+    }
+}
+
+fn details(door: &Door, is_engine_ready: bool, store: &str) -> [(&'static str, Value); 2] {
+    let engine = if is_engine_ready { "ok" } else { "stopping" };
+    let recovery = door.engine.recovery();
+    let number = |count: u64| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
+    let took = u64::try_from(recovery.took.as_millis()).unwrap_or(u64::MAX);
+    let recovery = [
+        ("scanned", number(recovery.scanned)),
+        ("requeued", number(recovery.requeued)),
+        ("failed", number(recovery.failed)),
+        ("skipped", number(recovery.skipped)),
+        ("tookMs", number(took)),
+    ];
+    let checks = [("engine", engine), ("store", store)].into_iter().collect::<Map>();
+    [("checks", checks.into()), ("recovery", recovery.into_iter().collect::<Map>().into())]
+}
+
+async fn metrics(call: Call) -> ApiResult<Response> {
+    let text = call.door.metrics.text(&call.door.engine, &call.door.store);
+    Ok(answer::with_type(StatusCode::OK, METRICS, text))
+}

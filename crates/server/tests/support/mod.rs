@@ -1,0 +1,254 @@
+//! A venue on a free port, an adapter with a few operations, and a small HTTP client.
+#![allow(dead_code, reason = "every test file uses another part")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_engine::adapter::{Adapter, Call, Cause, Failure, Pace, Registration, Turn, Turning};
+use catena_job::state::Ask;
+use catena_server::Venue;
+use catena_server::config::{Config, Flags};
+use catena_value::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
+/// Longest time that any test waits for something.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `try:echo` at once; `try:never`; `try:fail {message}`; `try:ask` asks for messages until one
+/// says `{"content": "done"}`.
+pub(crate) struct Try;
+
+impl Adapter for Try {
+    fn name(&self) -> &'static str {
+        "try"
+    }
+
+    fn description(&self) -> &'static str {
+        "Operations for these tests."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        let operation = |name: &'static str, pace: Pace, more: &str| {
+            let metadata = format!(
+                r#"{{"name":"{name}","description":"For tests.","operation":{{"adapter":"try:{name}","idempotent":true{more}}}}}"#
+            );
+            Registration { name, metadata: value(&metadata), pace }
+        };
+        let strict = r#","input":{"type":"object","required":["n"]}"#;
+        vec![
+            operation("echo", Pace::Instant, ""),
+            operation("peek", Pace::Instant, r#","readOnly":true"#),
+            operation("strict", Pace::Instant, strict),
+            operation("never", Pace::Running, ""),
+            operation("fail", Pace::Running, ""),
+            operation("ask", Pace::Running, ""),
+        ]
+    }
+
+    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+        Ok(call.input.clone())
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        Box::pin(async move {
+            match call.operation.name() {
+                "fail" => Turn::Failed(Failure::new("asked_to", "it was asked to fail")),
+                "ask" => match &call.cause {
+                    Cause::Message(message) if field(message, "content") == "done".into() => {
+                        Turn::Complete("bye".into())
+                    }
+                    _ => Turn::NeedsInput(Ask { message: Some("more?".to_owned()), output: None }),
+                },
+                _ => std::future::pending().await,
+            }
+        })
+    }
+}
+
+/// A venue and its folder.
+pub(crate) struct Running {
+    pub(crate) venue: Option<Venue>,
+    pub(crate) folder: TempDir,
+    host: String,
+}
+
+/// A venue with these settings beyond the usual ones.
+pub(crate) async fn venue(change: impl FnOnce(&mut Flags)) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    venue_in(folder, change).await
+}
+
+/// A venue in a folder that exists.
+pub(crate) async fn venue_in(folder: TempDir, change: impl FnOnce(&mut Flags)) -> Running {
+    let data = folder.path().to_str().unwrap().to_owned();
+    let mut flags = Flags {
+        listen: Some("127.0.0.1:0".to_owned()),
+        data: Some(data),
+        grace: Some("1s".to_owned()),
+        ..Flags::default()
+    };
+    change(&mut flags);
+    let config = Config::layered(&flags, &|_| None, None).unwrap();
+    let adapters: Vec<Arc<dyn Adapter>> = vec![Arc::new(Try)];
+    let venue = Venue::start(config, adapters, Vec::new()).await.unwrap();
+    let host = venue.address().to_string();
+    Running { venue: Some(venue), folder, host }
+}
+
+impl Running {
+    /// Stops the venue, and gives its folder back.
+    pub(crate) async fn stop(mut self) -> TempDir {
+        self.venue.take().unwrap().stop().await.unwrap();
+        self.folder
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.ask("GET", path, &[], "").await
+    }
+
+    pub(crate) async fn put(&self, path: &str) -> Reply {
+        self.ask("PUT", path, &[], "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Reply {
+        self.ask("POST", path, &[], body).await
+    }
+
+    /// Invokes an operation and gives the job's ID.
+    pub(crate) async fn invoke(&self, operation: &str) -> String {
+        let body = format!(r#"{{"operation":"{operation}","input":{{"n":1}}}}"#);
+        let reply = self.post("/api/v1/invoke", &body).await;
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.field("id").as_str().unwrap().to_owned()
+    }
+
+    /// Reads the job until it stands there.
+    pub(crate) async fn until(&self, id: &str, status: &str) -> Reply {
+        let reading = async {
+            loop {
+                let headers = [("prefer", "wait=1")];
+                let reply = self.ask("GET", &format!("/api/v1/jobs/{id}"), &headers, "").await;
+                if reply.field("status") == status.into() {
+                    return reply;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, reading).await.unwrap()
+    }
+
+    /// One request on a connection of its own.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
+        let asking = async {
+            let mut stream = self.send(method, path, headers, body).await;
+            let (status, headers) = read_head(&mut stream).await;
+            let mut body = Vec::new();
+            stream.read_to_end(&mut body).await.unwrap();
+            Reply::new(status, headers, body)
+        };
+        tokio::time::timeout(PATIENCE, asking).await.unwrap()
+    }
+
+    /// Sends a request and leaves the answer to the caller.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(&self.host).await.unwrap();
+        let mut text = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            text.push_str(&format!("host: {}\r\n", self.host));
+        }
+        for (name, value) in headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        text.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
+        stream.write_all(text.as_bytes()).await.unwrap();
+        BufReader::new(stream)
+    }
+}
+
+/// The status and the headers of an answer.
+pub(crate) async fn read_head(stream: &mut BufReader<TcpStream>) -> (u16, Vec<(String, String)>) {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.unwrap();
+    let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+    let mut headers = Vec::new();
+    loop {
+        line.clear();
+        stream.read_line(&mut line).await.unwrap();
+        match line.trim_end().split_once(": ") {
+            Some((name, value)) => headers.push((name.to_lowercase(), value.to_owned())),
+            None => return (status, headers),
+        }
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    fn new(status: u16, headers: Vec<(String, String)>, body: Vec<u8>) -> Self {
+        let is_chunked = headers.iter().any(|(name, _)| name == "transfer-encoding");
+        let body = if is_chunked { dechunked(&body) } else { body };
+        Reply { status, headers, body }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn value(&self) -> Value {
+        json::read(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Value {
+        field(&self.value(), name)
+    }
+
+    /// Checks that it is an error of this status and code, with all that errors have.
+    #[track_caller]
+    pub(crate) fn is_error(&self, status: u16, code: &str) {
+        assert_eq!((self.status, self.field("code")), (status, code.into()), "{}", self.text());
+        for name in ["error", "retry", "hint"] {
+            assert!(self.field(name).as_str().is_some(), "no {name} in {}", self.text());
+        }
+    }
+}
+
+fn dechunked(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(end) = body.windows(2).position(|pair| pair == b"\r\n") {
+        let len = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16).unwrap();
+        whole.extend_from_slice(&body[end + 2..end + 2 + len]);
+        body = &body[end + 4 + len..];
+    }
+    whole
+}
+
+pub(crate) fn value(text: &str) -> Value {
+    json::read(text.as_bytes()).unwrap()
+}
+
+pub(crate) fn field(value: &Value, name: &str) -> Value {
+    value.as_map().and_then(|map| map.field(name)).cloned().unwrap_or(Value::Nil)
+}
