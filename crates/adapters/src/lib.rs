@@ -6,12 +6,13 @@
 //! part around it knows the engine.
 //!
 //! Modules, in reading order: `definition` (an operation as it is written down), `fields` (reading
-//! input, making output), `failures` (the engine's errors as failures of a turn), `nested` (an
-//! operation that another one runs); then the adapters: `test`, `json`, `schema`, `auth`,
-//! `scheduler`; then [`limits`].
+//! input, making output), `failures` (the engine's errors as failures of a turn), `outbound`
+//! (the one way out: every request that leaves the venue goes through it), `nested` (an operation
+//! that another one runs here); then the adapters:
+//! `test`, `json`, `schema`, `http`, `auth`, `scheduler`; then [`limits`].
 //!
-//! Nothing here sleeps except through [`catena_engine::Control`], and no adapter keeps anything
-//! between turns.
+//! Nothing here opens a socket except `outbound`, nothing sleeps except through
+//! [`catena_engine::Control`], and no adapter keeps anything between turns.
 
 use std::sync::Arc;
 
@@ -23,18 +24,61 @@ mod auth;
 mod definition;
 mod failures;
 mod fields;
+mod http;
 mod json;
 mod nested;
+mod outbound;
 mod scheduler;
 mod schema;
 mod test;
 
+pub use outbound::{AllowedHost, AllowedVenue, ListEntryError};
+
+/// What an operator decides about adapters.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Hosts that may be reached whatever their address is.
+    pub allow_hosts: Vec<AllowedHost>,
+    /// Venues that operations may be run on.
+    pub allow_venues: Vec<AllowedVenue>,
+    /// How requests that leave name their sender.
+    pub user_agent: String,
+}
+
+impl Default for Options {
+    /// Nothing private may be reached, and no other venue.
+    fn default() -> Self {
+        Options {
+            allow_hosts: Vec::new(),
+            allow_venues: Vec::new(),
+            user_agent: concat!("catena/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+impl Options {
+    /// Options from the texts that an operator gives, such as `127.0.0.1:8080` for a host and
+    /// `https://venue.example` or `did:web:venue.example` for a venue.
+    pub fn parse<'a>(
+        hosts: impl IntoIterator<Item = &'a str>,
+        venues: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, ListEntryError> {
+        Ok(Options {
+            allow_hosts: hosts.into_iter().map(str::parse).collect::<Result<_, _>>()?,
+            allow_venues: venues.into_iter().map(str::parse).collect::<Result<_, _>>()?,
+            ..Options::default()
+        })
+    }
+}
+
 /// Every adapter of this crate.
-pub fn all() -> Vec<Arc<dyn Adapter>> {
+pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
+    let outbound = Arc::new(outbound::Outbound::new(options));
     vec![
         Arc::new(test::Test),
         Arc::new(json::Json),
         Arc::new(schema::SchemaAdapter),
+        Arc::new(http::Http::new(outbound)),
         Arc::new(auth::Auth),
         Arc::new(scheduler::Scheduler),
     ]
@@ -53,7 +97,7 @@ mod tests {
         let registered = |adapter: Arc<dyn Adapter>| {
             adapter.operations().into_iter().map(move |operation| (adapter.clone(), operation))
         };
-        all().into_iter().flat_map(registered).collect()
+        all(Options::default()).into_iter().flat_map(registered).collect()
     }
 
     fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
@@ -63,7 +107,7 @@ mod tests {
     #[test]
     fn every_operation_has_complete_metadata() {
         let everything = everything();
-        assert_eq!(everything.len(), 9 + 4 + 5 + 1 + 4);
+        assert_eq!(everything.len(), 9 + 4 + 5 + 7 + 1 + 4);
         for (adapter, registration) in everything {
             let reference = format!("{}:{}", adapter.name(), registration.name);
             let metadata = &registration.metadata;
@@ -105,7 +149,7 @@ mod tests {
         let schemas = everything().into_iter().flat_map(|(_, registration)| {
             ["input", "output"].map(|side| schema(&registration, side))
         });
-        assert!(schemas.flatten().count() > 25);
+        assert!(schemas.flatten().count() > 40);
     }
 
     #[test]
@@ -135,6 +179,9 @@ mod tests {
             r#"{"totalItems":3,"itemMs":1,"outputStats":{"bytesTotal":9}}"#,
             true,
         );
+        check("http:get", r#"{"url":"https://x.example","method":null,"timeoutMs":120000}"#, true);
+        check("http:get", r#"{"url":"https://x.example","timeoutMs":120001}"#, false);
+        check("http:request", r#"{"url":"https://x.example","method":"TRACE"}"#, false);
         check("json:assoc", r#"{"path":["a",0]}"#, true);
         check("json:assoc", r#"{"path":[{}]}"#, false);
         check("schema:validate", r#"{"value":1,"schema":true}"#, true);
@@ -151,7 +198,8 @@ mod tests {
             .map(|(adapter, registration)| format!("{}/{}", adapter.folder(), registration.name))
             .collect();
         assert_eq!(paths.len(), everything.len());
-        for path in ["v/test/ops/echo", "v/ops/schema/infer", "v/ops/json/merge"] {
+        for path in ["v/test/ops/echo", "v/ops/http/get", "v/ops/schema/infer", "v/ops/json/merge"]
+        {
             assert!(paths.contains(path), "{path}");
         }
     }
@@ -165,5 +213,12 @@ mod tests {
             assert!(registration.pace == Pace::Running || is("idempotent"), "{reference}");
             assert!(adapter.name() != "test" || is("idempotent") && is("pure"), "{reference}");
         }
+    }
+
+    #[test]
+    fn a_list_entry_that_means_nothing_is_refused() {
+        assert!(Options::parse(["127.0.0.1:8080", "intranet"], ["https://venue.example"]).is_ok());
+        let refused = Options::parse(["http://127.0.0.1/"], []).unwrap_err();
+        assert!(refused.to_string().contains("HOST:PORT"), "{refused}");
     }
 }
