@@ -8,8 +8,9 @@
 //! Modules, in reading order: `definition` (an operation as it is written down), `fields` (reading
 //! input, making output), `failures` (the engine's errors as failures of a turn), `outbound`
 //! (the one way out: every request that leaves the venue goes through it), `nested` (an operation
-//! that another one runs here); then the adapters:
-//! `test`, `json`, `schema`, `http`, `auth`, `scheduler`; then [`limits`].
+//! that another one runs here), `venue_client` (one that another venue runs); then the adapters:
+//! `test`, `json`, `schema`, `http`, `grid`, `auth`, `scheduler`; then `demo` (assets that every
+//! venue has) and [`limits`].
 //!
 //! Nothing here opens a socket except `outbound`, nothing sleeps except through
 //! [`catena_engine::Control`], and no adapter keeps anything between turns.
@@ -22,8 +23,10 @@ pub mod limits;
 
 mod auth;
 mod definition;
+mod demo;
 mod failures;
 mod fields;
+mod grid;
 mod http;
 mod json;
 mod nested;
@@ -31,7 +34,9 @@ mod outbound;
 mod scheduler;
 mod schema;
 mod test;
+mod venue_client;
 
+pub use demo::demo_assets;
 pub use outbound::{AllowedHost, AllowedVenue, ListEntryError};
 
 /// What an operator decides about adapters.
@@ -78,7 +83,8 @@ pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
         Arc::new(test::Test),
         Arc::new(json::Json),
         Arc::new(schema::SchemaAdapter),
-        Arc::new(http::Http::new(outbound)),
+        Arc::new(http::Http::new(outbound.clone())),
+        Arc::new(grid::Grid::new(outbound)),
         Arc::new(auth::Auth),
         Arc::new(scheduler::Scheduler),
     ]
@@ -107,7 +113,7 @@ mod tests {
     #[test]
     fn every_operation_has_complete_metadata() {
         let everything = everything();
-        assert_eq!(everything.len(), 9 + 4 + 5 + 7 + 1 + 4);
+        assert_eq!(everything.len(), 9 + 4 + 5 + 7 + 4 + 1 + 4);
         for (adapter, registration) in everything {
             let reference = format!("{}:{}", adapter.name(), registration.name);
             let metadata = &registration.metadata;
@@ -149,7 +155,7 @@ mod tests {
         let schemas = everything().into_iter().flat_map(|(_, registration)| {
             ["input", "output"].map(|side| schema(&registration, side))
         });
-        assert!(schemas.flatten().count() > 40);
+        assert!(schemas.flatten().count() > 50);
     }
 
     #[test]
@@ -182,6 +188,8 @@ mod tests {
         check("http:get", r#"{"url":"https://x.example","method":null,"timeoutMs":120000}"#, true);
         check("http:get", r#"{"url":"https://x.example","timeoutMs":120001}"#, false);
         check("http:request", r#"{"url":"https://x.example","method":"TRACE"}"#, false);
+        check("grid:run", r#"{"operation":"test:echo","venue":null}"#, true);
+        check("grid:run", r#"{"input":1}"#, false);
         check("json:assoc", r#"{"path":["a",0]}"#, true);
         check("json:assoc", r#"{"path":[{}]}"#, false);
         check("schema:validate", r#"{"value":1,"schema":true}"#, true);
