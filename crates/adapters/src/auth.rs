@@ -1,0 +1,95 @@
+//! `auth`: who the caller is.
+//!
+//! What it does: says as whom the venue knows the caller. What it costs: nothing.
+//! How it is cancelled: it is not, it ends at once. Whether a repeat is safe: yes, it only reads.
+
+use catena_engine::{Adapter, Call, Caller, Failure, Operation, Pace, Registration, Turning};
+use catena_value::Value;
+
+use crate::definition::{Definition, Mark, check, registrations};
+use crate::fields::object;
+use crate::nested;
+
+/// The adapter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Auth;
+
+const OPERATIONS: &[Definition] = &[Definition {
+    name: "whoami",
+    title: "Who am I",
+    description: "Returns the caller's DID, and whether the caller showed a token.",
+    pace: Pace::Instant,
+    marks: &[Mark::Idempotent, Mark::ReadOnly],
+    input: Some("{}"),
+    output: Some(
+        r#"{"type":"object","required":["caller","authenticated","internal"],"properties":{
+            "caller":{"type":"string","description":"The caller's DID"},
+            "authenticated":{"type":"boolean"},
+            "internal":{"type":"boolean","description":"Whether the venue itself is the caller"}}}"#,
+    ),
+}];
+
+// Input: none is looked at.
+
+// Output.
+
+fn description_of(caller: &Caller) -> Value {
+    object([
+        ("caller", Value::from(&*caller.did)),
+        ("authenticated", caller.is_authenticated().into()),
+        ("internal", false.into()),
+    ])
+}
+
+// Running.
+
+impl Adapter for Auth {
+    fn name(&self) -> &'static str {
+        "auth"
+    }
+
+    fn description(&self) -> &'static str {
+        "Who the caller is."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        registrations(self.name(), OPERATIONS)
+    }
+
+    fn check(&self, operation: &Operation) -> Vec<(String, String)> {
+        check(operation.adapter(), OPERATIONS)
+    }
+
+    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+        match call.operation.name() {
+            "whoami" => Ok(description_of(&call.caller)),
+            _ => Err(nested::unsupported(call)),
+        }
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        Box::pin(std::future::ready(self.compute(&call).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use catena_engine::Standing;
+
+    use super::*;
+    use crate::fields::value;
+
+    #[test]
+    fn a_caller_is_described_by_did_and_token() {
+        let known = Caller::known("did:key:z6Mk");
+        assert_eq!(
+            description_of(&known),
+            value(r#"{"caller":"did:key:z6Mk","authenticated":true,"internal":false}"#)
+        );
+        let anonymous = Caller { standing: Standing::Anonymous, ..Caller::known("did:x:public") };
+        assert_eq!(
+            description_of(&anonymous),
+            value(r#"{"caller":"did:x:public","authenticated":false,"internal":false}"#)
+        );
+    }
+}

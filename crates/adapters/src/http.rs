@@ -1,0 +1,401 @@
+//! `http`: requests to other services.
+//!
+//! What it does: sends one request, follows redirects, returns status, headers and body. A status
+//! that says error is a result, not a failure: what it means is for the caller to decide.
+//! What it costs: one connection per request and the response in memory. Where a request may go is
+//! the operator's decision (see [`crate::outbound`]).
+//! How it is cancelled: its future is dropped, which closes the connection. What the other side has
+//! done by then is done. Paused, it sends nothing further.
+//! Whether a repeat is safe: `get` and `head` yes; the others no, so recovery does not repeat them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use catena_engine::{Adapter, Call, Failure, Operation, Pace, Registration, Turning};
+use catena_value::{Map, Value, json};
+use hyper::Method;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use url::Url;
+
+use crate::definition::{Definition, Mark, check, registrations};
+use crate::fields::{Fields, invalid, items, object, text};
+use crate::limits::{
+    REQUEST_HEADER_BYTES_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME, REQUEST_TIME_MAX,
+};
+use crate::outbound::{CREDENTIALS, Gate, Outbound, Request, Response};
+
+/// The adapter.
+#[derive(Debug)]
+pub(crate) struct Http {
+    outbound: Arc<Outbound>,
+}
+
+impl Http {
+    pub(crate) fn new(outbound: Arc<Outbound>) -> Self {
+        Http { outbound }
+    }
+}
+
+const SAFE: &[Mark] = &[Mark::Idempotent];
+
+const OPERATIONS: &[Definition] = &[
+    operation("get", "HTTP GET", "Fetches a URL.", SAFE),
+    operation("head", "HTTP HEAD", "Fetches the headers of a URL.", SAFE),
+    operation("post", "HTTP POST", "Sends a body to a URL.", &[]),
+    operation("put", "HTTP PUT", "Puts a body at a URL.", &[]),
+    operation("patch", "HTTP PATCH", "Sends a change to a URL.", &[]),
+    operation("delete", "HTTP DELETE", "Deletes what is at a URL.", &[]),
+    operation("request", "HTTP request", "Sends a request with the method in `method`.", &[]),
+];
+
+const fn operation(
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    marks: &'static [Mark],
+) -> Definition {
+    let pace = Pace::Running;
+    Definition { name, title, description, pace, marks, input: Some(INPUT), output: Some(OUTPUT) }
+}
+
+/// Headers that commonly carry secrets are marked, so that they are kept out of the record.
+const INPUT: &str = r#"{"type":"object","required":["url"],"properties":{
+    "url":{"type":"string","description":"http or https, without credentials"},
+    "method":{"enum":[null,"GET","HEAD","POST","PUT","PATCH","DELETE","OPTIONS",
+                                      "get","head","post","put","patch","delete","options"],
+              "description":"For http:request; GET when missing"},
+    "headers":{"type":["object","null"],"description":"Names and values; an array sends a header several times",
+        "properties":{
+            "Authorization":{"type":"string","writeOnly":true},"authorization":{"type":"string","writeOnly":true},
+            "Cookie":{"type":"string","writeOnly":true},"cookie":{"type":"string","writeOnly":true},
+            "X-API-Key":{"type":"string","writeOnly":true},"x-api-key":{"type":"string","writeOnly":true}}},
+    "queryParams":{"type":["object","null"],"description":"Added to the URL; an array adds a name several times"},
+    "body":{"description":"A string is sent as it is, anything else as JSON"},
+    "timeoutMs":{"type":["integer","null"],"minimum":1,"maximum":120000,"description":"30000 when missing"},
+    "bearerSecret":{"type":["string","null"],"writeOnly":true,"description":"Sent as a bearer token; not kept"}}}"#;
+
+const OUTPUT: &str = r#"{"type":"object","required":["status","headers"],"properties":{
+    "status":{"type":"integer"},
+    "headers":{"type":"object","description":"Names in lower case; values of equal names joined by commas"},
+    "body":{"type":"string","description":"When it is text"},
+    "bodyBase64":{"type":"string","description":"When it is not text"}}}"#;
+
+// Input.
+
+fn read(operation: &str, input: &Value) -> Result<Request, Failure> {
+    let fields = Fields::of(input)?;
+    let mut request = Request::new(method(operation, &fields)?, url(&fields)?);
+    request.headers = headers(&fields)?;
+    if let Some(token) = fields.optional_text("bearerSecret")? {
+        // The text of the error would contain the token.
+        let value = HeaderValue::try_from(format!("Bearer {token}"));
+        let mut value = value.map_err(|_| invalid("`bearerSecret` cannot be sent in a header"))?;
+        value.set_sensitive(true);
+        request.headers.insert(AUTHORIZATION, value);
+    }
+    if let Some(body) = fields.get("body") {
+        let (bytes, content_type) = body_of(body)?;
+        request.body = bytes;
+        request.headers.entry(CONTENT_TYPE).or_insert(content_type);
+    }
+    let most = i64::try_from(REQUEST_TIME_MAX.as_millis()).unwrap_or(i64::MAX);
+    let time = fields.integer("timeoutMs", 1, most)?;
+    request.time = time.map_or(REQUEST_TIME, |ms| Duration::from_millis(ms.unsigned_abs()));
+    Ok(request)
+}
+
+fn method(operation: &str, fields: &Fields<'_>) -> Result<Method, Failure> {
+    const METHODS: [Method; 7] = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+    ];
+    let asked = fields.optional_text("method")?.map(|word| word.to_ascii_uppercase());
+    let own = operation.to_ascii_uppercase();
+    let word = match (operation, asked) {
+        ("request", asked) => asked.unwrap_or_else(|| "GET".to_owned()),
+        (_, Some(asked)) if asked != own => {
+            let hint = "use http:request to choose a method";
+            return Err(invalid(format!("http:{operation} cannot send {asked}; {hint}")));
+        }
+        _ => own,
+    };
+    let known = METHODS.into_iter().find(|method| method.as_str() == word);
+    known.ok_or_else(|| invalid(format!("{word} is not a method that can be sent")))
+}
+
+fn url(fields: &Fields<'_>) -> Result<Url, Failure> {
+    let text = fields.text("url")?;
+    let parsed = Url::parse(&text);
+    let mut url = parsed.map_err(|error| Failure::new("invalid_url", format!("`url`: {error}")))?;
+    if let Some(params) = fields.map("queryParams")? {
+        for (name, value) in texts("queryParams", params)? {
+            url.query_pairs_mut().append_pair(&name, &value);
+        }
+    }
+    Ok(url)
+}
+
+/// Headers that say how the message is sent, which is not the caller's to say.
+const OURS: [&str; 9] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "upgrade",
+    "te",
+    "trailer",
+    "expect",
+];
+
+fn headers(fields: &Fields<'_>) -> Result<HeaderMap, Failure> {
+    let wrong = |error: String| Failure::new("invalid_header", error);
+    let mut headers = HeaderMap::new();
+    let given = fields.map("headers")?.map(|map| texts("headers", map)).transpose()?;
+    let mut bytes = 0;
+    for (name, value) in given.unwrap_or_default() {
+        bytes += name.len() + value.len();
+        if bytes > REQUEST_HEADER_BYTES_MAX || headers.len() == REQUEST_HEADERS_MAX {
+            let error = format!(
+                "`headers` has more than {REQUEST_HEADERS_MAX} headers or \
+                 {REQUEST_HEADER_BYTES_MAX} bytes"
+            );
+            return Err(wrong(error));
+        }
+        let header = HeaderName::try_from(&name);
+        let header = header.map_err(|_| wrong(format!("{name:?} is not the name of a header")))?;
+        if OURS.contains(&header.as_str()) || header.as_str().starts_with("proxy-") {
+            return Err(wrong(format!("the header {header} is set by the venue")));
+        }
+        let value = HeaderValue::try_from(value);
+        let mut value =
+            value.map_err(|_| wrong(format!("the value of {header} cannot be sent")))?;
+        value.set_sensitive(CREDENTIALS.contains(&header));
+        headers.append(header, value);
+    }
+    Ok(headers)
+}
+
+/// The members of an object as texts, in the order of names; an array gives several.
+fn texts(of: &str, map: &Map) -> Result<Vec<(String, String)>, Failure> {
+    let mut texts = Vec::new();
+    for (name, value) in map.fields() {
+        let name =
+            text(name).ok_or_else(|| invalid(format!("`{of}` has a name that is no text")))?;
+        let values = match value {
+            Value::Vector(vector) => items(vector)?,
+            other => vec![other.clone()],
+        };
+        for value in values {
+            let value = match &value {
+                Value::Nil => continue,
+                Value::String(_) => text(&value),
+                Value::Bool(_) | Value::Integer(_) | Value::Double(_) => {
+                    json::to_string(&value).ok()
+                }
+                _ => None,
+            };
+            let wrong =
+                || invalid(format!("`{name}` in `{of}` must be a string, number or boolean"));
+            texts.push((name.clone(), value.ok_or_else(wrong)?));
+        }
+    }
+    texts.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(texts)
+}
+
+fn body_of(body: &Value) -> Result<(Bytes, HeaderValue), Failure> {
+    if let Some(text) = text(body) {
+        return Ok((text.into(), HeaderValue::from_static("text/plain; charset=utf-8")));
+    }
+    let text = json::to_string(body).map_err(|error| invalid(format!("`body`: {error}")))?;
+    Ok((text.into(), HeaderValue::from_static("application/json")))
+}
+
+// Output.
+
+fn output(response: Response) -> Value {
+    let status = i64::from(response.status.as_u16());
+    let body = match String::from_utf8(response.body) {
+        Ok(text) => ("body", Value::from(text)),
+        Err(error) => ("bodyBase64", STANDARD.encode(error.as_bytes()).into()),
+    };
+    object([("status", status.into()), ("headers", headers_out(&response.headers)), body])
+}
+
+fn headers_out(headers: &HeaderMap) -> Value {
+    let joined = |name: &HeaderName| {
+        let values = headers.get_all(name).iter();
+        let values: Vec<_> =
+            values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+        (name.as_str().to_owned(), values.join(", "))
+    };
+    headers.keys().map(joined).collect::<Map>().into()
+}
+
+// Running.
+
+impl Adapter for Http {
+    fn name(&self) -> &'static str {
+        "http"
+    }
+
+    fn description(&self) -> &'static str {
+        "Requests to other services over HTTP, within what the operator allows."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        registrations(self.name(), OPERATIONS)
+    }
+
+    fn check(&self, operation: &Operation) -> Vec<(String, String)> {
+        check(operation.adapter(), OPERATIONS)
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        let outbound = self.outbound.clone();
+        Box::pin(async move {
+            request(&outbound, call.operation.name(), &call.input, &call.control).await.into()
+        })
+    }
+}
+
+async fn request(
+    outbound: &Outbound,
+    operation: &str,
+    input: &Value,
+    gate: &impl Gate,
+) -> Result<Value, Failure> {
+    Ok(output(outbound.send(read(operation, input)?, gate).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use catena_engine::env::SystemEnv;
+    use hyper::StatusCode;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::Options;
+    use crate::fields::value;
+    use crate::outbound::Open;
+
+    fn refused(operation: &str, input: &str) -> Failure {
+        read(operation, &value(input)).unwrap_err()
+    }
+
+    #[test]
+    fn a_request_is_made_of_its_input() {
+        let input = r#"{"url":"https://x.example/a?b=1","queryParams":{"c":[2,"d e"],"a":true,"n":null},
+            "headers":{"Accept":"text/plain","X-Many":["1","2"]},"body":{"k":1},"timeoutMs":5000,"extra":0}"#;
+        let request = read("post", &value(input)).unwrap();
+        assert_eq!(request.method, Method::POST);
+        assert_eq!(request.url.as_str(), "https://x.example/a?b=1&a=true&c=2&c=d+e");
+        assert_eq!(request.headers["accept"], "text/plain");
+        assert_eq!(request.headers.get_all("x-many").iter().count(), 2);
+        assert_eq!(request.headers["content-type"], "application/json");
+        assert_eq!(request.body, r#"{"k":1}"#);
+        assert_eq!(request.time, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_text_is_sent_as_it_is_and_named_as_the_caller_says() {
+        let plain = read("put", &value(r#"{"url":"http://x/","body":"a,b"}"#)).unwrap();
+        assert_eq!((&plain.body[..], plain.time), (&b"a,b"[..], REQUEST_TIME));
+        assert_eq!(plain.headers["content-type"], "text/plain; charset=utf-8");
+        let input = r#"{"url":"http://x/","body":"a,b","headers":{"Content-Type":"text/csv"}}"#;
+        assert_eq!(read("put", &value(input)).unwrap().headers["content-type"], "text/csv");
+    }
+
+    #[test]
+    fn the_method_is_that_of_the_operation() {
+        let method = |operation: &str, input: &str| read(operation, &value(input)).unwrap().method;
+        assert_eq!(method("get", r#"{"url":"http://x/"}"#), Method::GET);
+        assert_eq!(method("get", r#"{"url":"http://x/","method":"get"}"#), Method::GET);
+        assert_eq!(method("request", r#"{"url":"http://x/"}"#), Method::GET);
+        assert_eq!(method("request", r#"{"url":"http://x/","method":"patch"}"#), Method::PATCH);
+        let other = refused("get", r#"{"url":"http://x/","method":"POST"}"#);
+        assert_eq!(other.error, "http:get cannot send POST; use http:request to choose a method");
+        refused("request", r#"{"url":"http://x/","method":"CONNECT"}"#);
+    }
+
+    #[test]
+    fn a_bearer_token_is_sent_and_never_shown() {
+        let request =
+            read("get", &value(r#"{"url":"http://x/","bearerSecret":"s3cret"}"#)).unwrap();
+        assert_eq!(request.headers["authorization"], "Bearer s3cret");
+        assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");
+        let wrong = refused("get", "{\"url\":\"http://x/\",\"bearerSecret\":\"s3\\ncret\"}");
+        assert!(!wrong.error.contains("cret\""), "{}", wrong.error);
+    }
+
+    #[test]
+    fn headers_that_frame_the_message_are_refused() {
+        for name in ["Host", "Content-Length", "transfer-encoding", "Proxy-Authorization"] {
+            let failure =
+                refused("get", &format!(r#"{{"url":"http://x/","headers":{{"{name}":"1"}}}}"#));
+            assert_eq!(failure.code, "invalid_header", "{name}");
+        }
+        refused("get", r#"{"url":"http://x/","headers":{"a b":"1"}}"#);
+        refused("get", r#"{"url":"http://x/","headers":{"a":"1\r\nb: 2"}}"#);
+        refused("get", r#"{"url":"http://x/","headers":{"a":{}}}"#);
+        let many: Vec<_> = (0..200).map(|i| format!("\"x-{i}\":1")).collect();
+        refused("get", &format!(r#"{{"url":"http://x/","headers":{{{}}}}}"#, many.join(",")));
+    }
+
+    #[test]
+    fn what_cannot_be_requested_is_told() {
+        assert_eq!(refused("get", r#"{"url":"not a url"}"#).code, "invalid_url");
+        assert_eq!(refused("get", "{}").error, "`url` is missing");
+        refused("get", r#"{"url":"http://x/","timeoutMs":120001}"#);
+        refused("get", r#"{"url":"http://x/","timeoutMs":0}"#);
+    }
+
+    #[tokio::test]
+    async fn a_status_that_says_error_is_a_result() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).await.unwrap();
+            stream.write_all(b"HTTP/1.1 503 X\r\nContent-Length: 4\r\n\r\nbusy").await.unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        };
+        let outbound = Outbound::new(Options::parse([host.as_str()], []).unwrap());
+        let gate = Open(Arc::new(SystemEnv::new()));
+        let input = value(&format!(r#"{{"url":"http://{host}/","body":{{"a":1}}}}"#));
+        let (ended, seen) = tokio::join!(request(&outbound, "post", &input, &gate), server);
+        let expected = r#"{"status":503,"headers":{"content-length":"4"},"body":"busy"}"#;
+        assert_eq!(ended.unwrap(), value(expected));
+        assert!(seen.starts_with("POST / HTTP/1.1\r\n") && seen.ends_with(r#"{"a":1}"#), "{seen}");
+    }
+
+    fn response(body: &[u8]) -> Response {
+        let mut headers = HeaderMap::new();
+        headers.append("x-a", HeaderValue::from_static("1"));
+        headers.append("x-a", HeaderValue::from_static("2"));
+        Response { status: StatusCode::NOT_FOUND, headers, body: body.to_vec() }
+    }
+
+    #[test]
+    fn a_response_is_text_or_base64() {
+        assert_eq!(
+            output(response("né".as_bytes())),
+            value(r#"{"status":404,"headers":{"x-a":"1, 2"},"body":"né"}"#)
+        );
+        assert_eq!(
+            output(response(&[0xff, 0x00])),
+            value(r#"{"status":404,"headers":{"x-a":"1, 2"},"bodyBase64":"/wA="}"#)
+        );
+    }
+}

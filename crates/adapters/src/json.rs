@@ -1,0 +1,269 @@
+//! `json`: small changes and choices on values, so that orchestrations need no code for them.
+//!
+//! What it does: merges, chooses, sets. What it costs: time in proportion to what is merged or to
+//! the path; the rest of a value is shared, not copied.
+//! How it is cancelled: it is not, it ends at once. Whether a repeat is safe: yes, it is pure.
+
+use catena_engine::{Adapter, Call, Failure, Operation, Pace, Registration, Turning};
+use catena_value::path::Path;
+use catena_value::{Map, NoCells, Value};
+
+use crate::definition::{Definition, Mark, check, registrations};
+use crate::fields::{Fields, invalid, items, not_in_memory, object, text};
+use crate::nested;
+
+/// The adapter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Json;
+
+const MARKS: &[Mark] = &[Mark::Pure, Mark::Idempotent, Mark::ReadOnly];
+
+const RESULT: Option<&str> =
+    Some(r#"{"type":"object","required":["result"],"properties":{"result":{}}}"#);
+
+const OPERATIONS: &[Definition] = &[
+    Definition {
+        name: "merge",
+        title: "Merge values",
+        description: "Merges values into the first, one after the other: members of objects are merged, \
+                      a null removes a member, everything else replaces (RFC 7396).",
+        pace: Pace::Instant,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["values"],"properties":{
+                "values":{"type":"array","description":"What to merge, the first being changed by the others"}}}"#,
+        ),
+        output: RESULT,
+    },
+    Definition {
+        name: "cond",
+        title: "Choose by condition",
+        description: "The `then` of the first case whose `when` is neither null nor false, else `default`.",
+        pace: Pace::Instant,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["cases"],"properties":{
+                "cases":{"type":"array","items":{"type":"object","properties":{"when":{},"then":{}}}},
+                "default":{"description":"What to choose when no case holds"}}}"#,
+        ),
+        output: RESULT,
+    },
+    Definition {
+        name: "assoc",
+        title: "Set a member",
+        description: "The target with a value at a path. Objects that are missing on the way are made; \
+                      the position after the last of an array appends.",
+        pace: Pace::Instant,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["path"],"properties":{
+                "target":{"description":"What to change; an empty object when missing"},
+                "path":{"type":["string","array"],"items":{"type":["string","integer"]},
+                        "description":"Such as `a/b/0`, or as an array of names and positions"},
+                "value":{"description":"What to put there"}}}"#,
+        ),
+        output: RESULT,
+    },
+    Definition {
+        name: "select",
+        title: "Choose by key",
+        description: "The member of `cases` that `key` names, else `default`.",
+        pace: Pace::Instant,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["key","cases"],"properties":{
+                "key":{"type":["string","number","boolean","null"]},
+                "cases":{"type":"object"},
+                "default":{"description":"What to choose when there is no such member"}}}"#,
+        ),
+        output: RESULT,
+    },
+];
+
+// Input.
+
+fn path(value: &Value) -> Result<Path, Failure> {
+    let path = match value {
+        Value::Vector(segments) => Path::from_values(&items(segments)?),
+        other => match text(other) {
+            Some(text) => Path::parse(&text),
+            None => return Err(invalid("`path` must be a string or an array")),
+        },
+    };
+    path.map_err(|error| Failure::new("invalid_path", error.to_string()))
+}
+
+/// A key as it stands in an object: the text itself, or the JSON of what is no text.
+fn key(value: &Value) -> Result<Value, Failure> {
+    match value {
+        Value::String(_) => Ok(value.clone()),
+        other => match catena_value::json::to_string(other) {
+            Ok(text) => Ok(text.into()),
+            Err(error) => Err(invalid(format!("`key` cannot be read: {error}"))),
+        },
+    }
+}
+
+// Output.
+
+fn result(value: Value) -> Value {
+    object([("result", value)])
+}
+
+// Running.
+
+impl Adapter for Json {
+    fn name(&self) -> &'static str {
+        "json"
+    }
+
+    fn description(&self) -> &'static str {
+        "Small changes and choices on values: merge, cond, assoc, select."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        registrations(self.name(), OPERATIONS)
+    }
+
+    fn check(&self, operation: &Operation) -> Vec<(String, String)> {
+        check(operation.adapter(), OPERATIONS)
+    }
+
+    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+        let fields = Fields::of(&call.input)?;
+        let computed = match call.operation.name() {
+            "merge" => merge(&fields),
+            "cond" => cond(&fields),
+            "assoc" => assoc(&fields),
+            "select" => select(&fields),
+            _ => Err(nested::unsupported(call)),
+        };
+        computed.map(result)
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        Box::pin(std::future::ready(self.compute(&call).into()))
+    }
+}
+
+fn merge(fields: &Fields<'_>) -> Result<Value, Failure> {
+    let mut values = fields.items("values")?.into_iter();
+    let first = values.next().unwrap_or(Value::Nil);
+    values.try_fold(first, |target, patch| merged(&target, &patch))
+}
+
+/// RFC 7396. As deep as the patch, which is as deep as a JSON text may be.
+fn merged(target: &Value, patch: &Value) -> Result<Value, Failure> {
+    let Value::Map(patch) = patch else { return Ok(patch.clone()) };
+    let mut result = target.as_map().cloned().unwrap_or_default();
+    for (name, change) in patch.fields() {
+        result = if change.is_nil() {
+            result.remove(name, &NoCells)
+        } else {
+            let current = result.get(name, &NoCells).map_err(not_in_memory)?;
+            let change = merged(&current.unwrap_or(Value::Nil), change)?;
+            result.insert(name.clone(), change, &NoCells)
+        }
+        .map_err(not_in_memory)?;
+    }
+    Ok(result.into())
+}
+
+fn cond(fields: &Fields<'_>) -> Result<Value, Failure> {
+    for case in fields.items("cases")? {
+        let case = Fields::of(&case)?;
+        let holds = case.get("when").is_some_and(|when| when.as_bool() != Some(false));
+        if holds {
+            return Ok(case.or_nil("then"));
+        }
+    }
+    Ok(fields.or_nil("default"))
+}
+
+fn assoc(fields: &Fields<'_>) -> Result<Value, Failure> {
+    let at = fields.get("path").ok_or_else(|| invalid("`path` is missing"))?;
+    let target = fields.get("target").cloned().unwrap_or_else(|| Map::new().into());
+    path(at)?
+        .set(&target, &fields.or_nil("value"), &NoCells)
+        .map_err(|error| Failure::new("invalid_path", error.to_string()))
+}
+
+fn select(fields: &Fields<'_>) -> Result<Value, Failure> {
+    let cases = fields.map("cases")?.ok_or_else(|| invalid("`cases` is missing"))?;
+    let chosen = key(&fields.or_nil("key"))?;
+    let chosen = cases.get(&chosen, &NoCells).map_err(not_in_memory)?;
+    Ok(chosen.unwrap_or_else(|| fields.or_nil("default")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::value;
+
+    type Compute = fn(&Fields<'_>) -> Result<Value, Failure>;
+
+    fn check(compute: Compute, input: &str, expected: &str) {
+        let input = value(input);
+        let computed = compute(&Fields::of(&input).unwrap());
+        assert_eq!(computed.unwrap(), value(expected), "{input:?}");
+    }
+
+    fn refused(compute: Compute, input: &str) -> Failure {
+        compute(&Fields::of(&value(input)).unwrap()).unwrap_err()
+    }
+
+    #[test]
+    fn merging_follows_the_examples_of_rfc_7396() {
+        for (target, patch, expected) in [
+            (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"a":null}"#, r#"{}"#),
+            (r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#),
+            (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"c"}"#, r#"{"a":["b"]}"#, r#"{"a":["b"]}"#),
+            (r#"{"a":{"b":"c"}}"#, r#"{"a":{"b":"d","c":null}}"#, r#"{"a":{"b":"d"}}"#),
+            (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+            (r#"["a","b"]"#, r#"["c","d"]"#, r#"["c","d"]"#),
+            (r#"{"a":"b"}"#, r#"["c"]"#, r#"["c"]"#),
+            (r#"{"a":"foo"}"#, "null", "null"),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"e":null,"a":1}"#),
+            ("[1,2]", r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
+            ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+        ] {
+            assert_eq!(merged(&value(target), &value(patch)).unwrap(), value(expected), "{patch}");
+        }
+        check(merge, r#"{"values":[{"a":1},{"b":2},{"a":null}]}"#, r#"{"b":2}"#);
+        check(merge, r#"{"values":[]}"#, "null");
+        assert_eq!(refused(merge, r#"{"values":{}}"#).code, "invalid_input");
+    }
+
+    #[test]
+    fn the_first_case_that_is_neither_null_nor_false_is_chosen() {
+        let cases = r#""cases":[{"when":null,"then":1},{"when":false,"then":2},{"when":0,"then":3},{"when":true,"then":4}]"#;
+        check(cond, &format!("{{{cases}}}"), "3");
+        check(cond, r#"{"cases":[{"then":1}],"default":"d"}"#, r#""d""#);
+        check(cond, r#"{"cases":[]}"#, "null");
+        check(cond, r#"{"cases":[{"when":""}],"default":1}"#, "null");
+    }
+
+    #[test]
+    fn a_member_is_set_at_a_path_of_either_form() {
+        check(assoc, r#"{"target":{"a":1},"path":"b/c","value":2}"#, r#"{"a":1,"b":{"c":2}}"#);
+        check(assoc, r#"{"target":{"a":[1]},"path":["a",1],"value":2}"#, r#"{"a":[1,2]}"#);
+        check(assoc, r#"{"path":["a/b"],"value":2}"#, r#"{"a/b":2}"#);
+        check(assoc, r#"{"target":[1],"path":"","value":2}"#, "2");
+        let wrong = refused(assoc, r#"{"target":{"a":1},"path":"a/b","value":2}"#);
+        assert_eq!(wrong.error, "cannot go below `a`: found integer, expected an object or array");
+        assert_eq!(refused(assoc, r#"{"path":1}"#).code, "invalid_input");
+        assert_eq!(refused(assoc, "{}").error, "`path` is missing");
+    }
+
+    #[test]
+    fn a_key_selects_by_its_text() {
+        check(select, r#"{"key":"a","cases":{"a":1},"default":2}"#, "1");
+        check(select, r#"{"key":"b","cases":{"a":1},"default":2}"#, "2");
+        check(select, r#"{"key":1,"cases":{"1":"one"}}"#, r#""one""#);
+        check(select, r#"{"key":true,"cases":{"true":null},"default":2}"#, "null");
+        check(select, r#"{"key":"x","cases":{}}"#, "null");
+    }
+}

@@ -1,0 +1,396 @@
+//! The one way out: every request that leaves the venue goes through here.
+//!
+//! A request names a host; what matters is the address. So the name is resolved here, each address
+//! is judged ([`address`]), and the connection is made to an address that was judged: no second
+//! look-up can put another in its place. A redirect is a new request and is judged again. Hosts
+//! that the operator listed ([`allow`]) may have any address.
+//!
+//! This is written on hyper's connections and not on a client library, because a client resolves
+//! names without knowing the port that the operator's list is about, keeps connections in tasks of
+//! its own, and follows proxies from the environment. Here a request is one connection inside one
+//! future: dropping it closes the socket, and nothing else is left.
+//!
+//! Bounds: time, redirects, head and body of the response, headers of the request. Connections are
+//! HTTP/1.1, with TLS by rustls on ring and the roots that Mozilla publishes.
+
+mod address;
+mod allow;
+mod exchange;
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use catena_engine::env::Env;
+use catena_engine::{Control, Failure};
+use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use hyper::{Method, StatusCode, header};
+use url::Url;
+
+use crate::Options;
+use crate::limits::{REDIRECTS_MAX, REQUEST_TIME, RESPONSE_BYTES_MAX};
+pub(crate) use allow::venue_url;
+pub use allow::{AllowedHost, AllowedVenue, ListEntryError};
+
+/// Sends requests, as far as the operator allows.
+pub(crate) struct Outbound {
+    allow_hosts: Vec<AllowedHost>,
+    allow_venues: Vec<AllowedVenue>,
+    user_agent: HeaderValue,
+    tls: tokio_rustls::TlsConnector,
+    resolver: Box<dyn Resolve>,
+}
+
+impl std::fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "outbound: hosts {:?}, venues {:?}", self.allow_hosts, self.allow_venues)
+    }
+}
+
+/// A request to send.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// How long it may take, with everything; time while the job is paused does not count.
+    pub(crate) time: Duration,
+    pub(crate) redirects: Redirects,
+    pub(crate) reach: Reach,
+}
+
+/// What to do about a redirect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Redirects {
+    /// Go where it leads.
+    Follow,
+    /// Give it as the response.
+    Return,
+}
+
+/// Which addresses a request may be sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Public ones, and those of hosts on the list.
+    Public,
+    /// All: the operator listed the target.
+    Listed,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Why there is no response. None of the texts contains more of the URL than host and port: a
+/// path or a query may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OutboundError {
+    #[error("the URL cannot be requested: {0}")]
+    Url(String),
+    #[error(
+        "the request to {host} was refused: {why}; an operator can allow it with {option} {host}"
+    )]
+    Refused { host: String, why: String, option: &'static str },
+    #[error("{host} cannot be reached: {reason}")]
+    Connection { host: String, reason: String },
+    #[error("{host} did not answer within {} ms", .time.as_millis())]
+    Timeout { host: String, time: Duration },
+    #[error("the response of {host} has {what}")]
+    TooLarge { host: String, what: String },
+    #[error("{host} redirected more than {REDIRECTS_MAX} times")]
+    TooManyRedirects { host: String },
+    #[error("{host} redirected to a URL that cannot be requested: {reason}")]
+    Redirect { host: String, reason: String },
+}
+
+impl From<OutboundError> for Failure {
+    fn from(error: OutboundError) -> Self {
+        let text = error.to_string();
+        match error {
+            OutboundError::Url(_) => Failure::new("invalid_url", text),
+            OutboundError::Refused { .. } => Failure::new("outbound_refused", text),
+            OutboundError::Connection { .. } => Failure::passing("connection", text),
+            OutboundError::Timeout { .. } => Failure::passing("timeout", text),
+            OutboundError::TooLarge { .. } => Failure::new("too_large", text),
+            OutboundError::TooManyRedirects { .. } => Failure::new("too_many_redirects", text),
+            OutboundError::Redirect { .. } => Failure::new("invalid_redirect", text),
+        }
+    }
+}
+
+/// What holds a request back, and what times it.
+pub(crate) trait Gate: Sync {
+    /// Returns when a request may leave.
+    fn proceed(&self) -> impl Future<Output = ()> + Send;
+    /// Sleeps for a time that passes only while requests may leave.
+    fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send;
+}
+
+impl Gate for Control {
+    async fn proceed(&self) {
+        Control::proceed(self).await;
+    }
+
+    async fn sleep(&self, time: Duration) {
+        Control::sleep(self, time).await;
+    }
+}
+
+/// A gate that is always open, for what is sent when no turn runs any more.
+pub(crate) struct Open(pub(crate) Arc<dyn Env>);
+
+impl Gate for Open {
+    async fn proceed(&self) {}
+
+    async fn sleep(&self, time: Duration) {
+        self.0.sleep(time).await;
+    }
+}
+
+type Resolving<'a> = Pin<Box<dyn Future<Output = std::io::Result<Vec<SocketAddr>>> + Send + 'a>>;
+
+/// Finds the addresses of a name.
+pub(crate) trait Resolve: Send + Sync {
+    fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Resolving<'a>;
+}
+
+/// As the system does.
+struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Resolving<'a> {
+        Box::pin(async move { Ok(tokio::net::lookup_host((name, port)).await?.collect()) })
+    }
+}
+
+impl Request {
+    /// A request with nothing but its method and URL.
+    pub(crate) fn new(method: Method, url: Url) -> Self {
+        Request {
+            method,
+            url,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            time: REQUEST_TIME,
+            redirects: Redirects::Follow,
+            reach: Reach::Public,
+        }
+    }
+
+    fn host(&self) -> String {
+        let host = self.url.host_str().unwrap_or_default();
+        format!("{host}:{}", self.port())
+    }
+
+    fn port(&self) -> u16 {
+        self.url.port_or_known_default().unwrap_or_default()
+    }
+
+    /// The request that a response asks for instead; nothing when it is the answer.
+    fn redirected(&self, status: StatusCode, headers: &HeaderMap) -> Result<Option<Self>, String> {
+        let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+        let location = headers.get(LOCATION).filter(|_| is_redirect);
+        let (Some(location), Redirects::Follow) = (location, self.redirects) else {
+            return Ok(None);
+        };
+        let location = location.to_str().map_err(|_| "it is not a text".to_owned())?;
+        let url = self.url.join(location).map_err(|error| error.to_string())?;
+        allow::check(&url)?;
+        let mut next = Request { url, ..self.clone() };
+        let becomes_get = match status.as_u16() {
+            301 | 302 => self.method == Method::POST,
+            303 => self.method != Method::HEAD,
+            _ => false,
+        };
+        if becomes_get {
+            next.method = Method::GET;
+            next.body = Bytes::new();
+            next.headers.remove(header::CONTENT_TYPE);
+        }
+        if next.url.origin() != self.url.origin() {
+            next.reach = Reach::Public;
+            for name in CREDENTIALS {
+                next.headers.remove(name);
+            }
+        }
+        Ok(Some(next))
+    }
+}
+
+/// Headers that say who asks. They go to the origin they were given for and to no other.
+pub(crate) const CREDENTIALS: [HeaderName; 3] =
+    [AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")];
+
+impl Outbound {
+    pub(crate) fn new(options: Options) -> Self {
+        let fallback = HeaderValue::from_static("catena");
+        Outbound {
+            allow_hosts: options.allow_hosts,
+            allow_venues: options.allow_venues,
+            user_agent: HeaderValue::from_str(&options.user_agent).unwrap_or(fallback),
+            tls: connector(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()),
+            resolver: Box::new(SystemResolver),
+        }
+    }
+
+    /// Sends a request and takes in the whole response.
+    pub(crate) async fn send(
+        &self,
+        request: Request,
+        gate: &impl Gate,
+    ) -> Result<Response, OutboundError> {
+        allow::check(&request.url).map_err(OutboundError::Url)?;
+        let (host, time) = (request.host(), request.time);
+        tokio::select! {
+            biased;
+            response = self.follow(request, gate) => response,
+            () = gate.sleep(time) => Err(OutboundError::Timeout { host, time }),
+        }
+    }
+
+    async fn follow(
+        &self,
+        mut request: Request,
+        gate: &impl Gate,
+    ) -> Result<Response, OutboundError> {
+        for _ in 0..=REDIRECTS_MAX {
+            gate.proceed().await;
+            let stream = self.connect(&request, gate).await?;
+            let exchanged = match request.url.scheme() {
+                "https" => {
+                    let stream = exchange::encrypted(stream, &request, &self.tls).await?;
+                    self.exchange(stream, &request).await?
+                }
+                _ => self.exchange(stream, &request).await?,
+            };
+            match exchanged {
+                Exchanged::Answered(response) => return Ok(response),
+                Exchanged::Redirected(next) => request = *next,
+            }
+        }
+        Err(OutboundError::TooManyRedirects { host: request.host() })
+    }
+
+    async fn exchange(
+        &self,
+        stream: impl exchange::Stream,
+        request: &Request,
+    ) -> Result<Exchanged, OutboundError> {
+        let head = |status, headers: &HeaderMap| {
+            request
+                .redirected(status, headers)
+                .map_err(|reason| OutboundError::Redirect { host: request.host(), reason })
+        };
+        exchange::exchange(stream, request, &self.user_agent, RESPONSE_BYTES_MAX, head).await
+    }
+
+    /// Connects to an address that was judged.
+    async fn connect(
+        &self,
+        request: &Request,
+        gate: &impl Gate,
+    ) -> Result<tokio::net::TcpStream, OutboundError> {
+        let addresses = self.addresses(request).await?;
+        let allowed = self.judged(request, addresses)?;
+        exchange::connect(&allowed, request, gate).await
+    }
+
+    async fn addresses(&self, request: &Request) -> Result<Vec<SocketAddr>, OutboundError> {
+        let port = request.port();
+        let unresolved =
+            |reason: String| OutboundError::Connection { host: request.host(), reason };
+        let addresses = match request.url.host() {
+            Some(url::Host::Ipv4(address)) => vec![SocketAddr::new(IpAddr::V4(address), port)],
+            Some(url::Host::Ipv6(address)) => vec![SocketAddr::new(IpAddr::V6(address), port)],
+            Some(url::Host::Domain(name)) => {
+                let resolved = self.resolver.resolve(name, port).await;
+                resolved.map_err(|error| unresolved(format!("its name has no address: {error}")))?
+            }
+            None => Vec::new(),
+        };
+        if addresses.is_empty() {
+            return Err(unresolved("its name has no address".to_owned()));
+        }
+        Ok(addresses)
+    }
+
+    /// Those of the addresses that the request may be sent to.
+    fn judged(
+        &self,
+        request: &Request,
+        addresses: Vec<SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, OutboundError> {
+        if request.reach == Reach::Listed || self.lists_host(&request.url) {
+            return Ok(addresses);
+        }
+        let is_literal = !matches!(request.url.host(), Some(url::Host::Domain(_)));
+        let mut refused = None;
+        let mut allowed = Vec::new();
+        for address in addresses {
+            let ip = address.ip();
+            let listed = || {
+                let name = ip.to_string();
+                self.allow_hosts.iter().any(|entry| entry.covers(&name, address.port()))
+            };
+            match address::class(ip) {
+                Some(class) if !listed() => refused = Some(class),
+                _ => allowed.push(address),
+            }
+        }
+        match refused {
+            Some(class) if allowed.is_empty() => {
+                let verb = if is_literal { "is" } else { "has" };
+                let why = format!("it {verb} {class} address");
+                Err(OutboundError::Refused { host: request.host(), why, option: "--allow-host" })
+            }
+            _ => Ok(allowed),
+        }
+    }
+
+    fn lists_host(&self, url: &Url) -> bool {
+        let Some(host) = url.host() else { return false };
+        let port = url.port_or_known_default().unwrap_or_default();
+        let host = allow::host_name(&host);
+        self.allow_hosts.iter().any(|entry| entry.covers(&host, port))
+    }
+
+    /// Whether the operator lists a venue, itself or its host.
+    pub(crate) fn permit_venue(&self, url: &Url) -> Result<(), OutboundError> {
+        if self.lists_host(url) || self.allow_venues.iter().any(|entry| entry.covers(url)) {
+            return Ok(());
+        }
+        let why = "it is not on this venue's list of venues".to_owned();
+        let host = url.origin().ascii_serialization();
+        Err(OutboundError::Refused { host, why, option: "--allow-venue" })
+    }
+}
+
+/// TLS that believes these roots.
+fn connector(roots: rustls::RootCertStore) -> tokio_rustls::TlsConnector {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring has cipher suites for the default versions of TLS")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    tokio_rustls::TlsConnector::from(Arc::new(tls))
+}
+
+/// How one request over one connection ended.
+pub(crate) enum Exchanged {
+    /// With the answer.
+    Answered(Response),
+    /// With a request to make instead.
+    Redirected(Box<Request>),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! `scheduler`: operations that are invoked later, once or again and again.
+//!
+//! What it does: keeps, lists, removes and triggers scheduled invocations of the caller; the engine
+//! holds them durably and invokes them with the authority that the caller had.
+//! What it costs: one commit per change. How it is cancelled: its future is dropped; a change that
+//! was committed by then stays.
+//! Whether a repeat is safe: of `list` and `cancel` yes; `schedule` and `trigger` act each time, so
+//! recovery does not repeat them.
+
+use catena_engine::schedule::{Scheduled, When};
+use catena_engine::{Adapter, Call, Failure, Operation, Pace, Registration, Turning};
+use catena_job::JobId;
+use catena_value::{Map, Value};
+
+use crate::definition::{Definition, Mark, check, registrations};
+use crate::failures::of_invoke;
+use crate::fields::{Fields, array, integer, invalid, object, text};
+use crate::nested;
+
+/// The adapter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scheduler;
+
+const OF_A_HANDLE: Option<&str> = Some(
+    r#"{"type":"object","required":["handle"],"properties":{
+        "handle":{"type":"string","description":"As `schedule` returned it"}}}"#,
+);
+
+const OPERATIONS: &[Definition] = &[
+    Definition {
+        name: "schedule",
+        title: "Schedule an operation",
+        description: "Invokes an operation later: at a time, after a time, or again and again by a cron \
+                      expression in UTC. Give one of `time`, `after` and `cron`.",
+        pace: Pace::Running,
+        marks: &[],
+        input: Some(
+            r#"{"type":"object","required":["operation"],"properties":{
+                "operation":{"type":"string","minLength":1,"description":"The operation, in any form of reference"},
+                "input":{"description":"Its input"},
+                "time":{"type":["integer","string","null"],"description":"Milliseconds since 1970, or such as 2026-01-31T09:00:00Z"},
+                "after":{"type":["integer","null"],"minimum":0,"description":"Milliseconds from now"},
+                "cron":{"type":["string","null"],"description":"Such as `0 9 * * 1-5`"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["handle","time"],"properties":{
+                "handle":{"type":"string"},
+                "time":{"type":"integer","description":"When it is next invoked, in milliseconds since 1970"}}}"#,
+        ),
+    },
+    Definition {
+        name: "cancel",
+        title: "Cancel a scheduled invocation",
+        description: "Removes a scheduled invocation. Jobs that it made stay.",
+        pace: Pace::Running,
+        marks: &[Mark::Idempotent],
+        input: OF_A_HANDLE,
+        output: Some(
+            r#"{"type":"object","required":["cancelled"],"properties":{
+                "cancelled":{"type":"boolean","description":"Whether there was one"}}}"#,
+        ),
+    },
+    Definition {
+        name: "list",
+        title: "List scheduled invocations",
+        description: "The caller's scheduled invocations, the next first.",
+        pace: Pace::Running,
+        marks: &[Mark::Idempotent, Mark::ReadOnly],
+        input: Some("{}"),
+        output: Some(
+            r#"{"type":"object","required":["events"],"properties":{
+                "events":{"type":"array","items":{"type":"object","properties":{
+                    "handle":{"type":"string"},"operation":{"type":"string"},"input":{},
+                    "time":{"type":"integer"},"cron":{"type":"string"}}}}}}"#,
+        ),
+    },
+    Definition {
+        name: "trigger",
+        title: "Trigger a scheduled invocation",
+        description: "Invokes a scheduled operation now. One that was to be invoked once is then gone.",
+        pace: Pace::Running,
+        marks: &[],
+        input: OF_A_HANDLE,
+        output: Some(
+            r#"{"type":"object","required":["triggered"],"properties":{
+                "triggered":{"type":"boolean","description":"Whether there was one"},
+                "result":{"type":"string","description":"The job"}}}"#,
+        ),
+    },
+];
+
+// Input.
+
+#[derive(Debug, PartialEq)]
+struct Schedule {
+    operation: String,
+    input: Value,
+    when: When,
+}
+
+impl Schedule {
+    fn read(input: &Value, now: i64) -> Result<Self, Failure> {
+        let fields = Fields::of(input)?;
+        let operation = fields.text("operation")?;
+        let after = fields.integer("after", 0, i64::MAX)?;
+        let when = match (fields.get("time"), after, fields.optional_text("cron")?) {
+            (Some(time), None, None) => When::At(moment(time)?),
+            (None, Some(after), None) => When::At(now.saturating_add(after)),
+            (None, None, Some(cron)) => When::Cron(cron),
+            _ => return Err(invalid("give one of `time`, `after` and `cron`")),
+        };
+        Ok(Schedule { operation, input: fields.or_nil("input"), when })
+    }
+}
+
+/// A time in milliseconds since 1970, or as ISO 8601 with an offset.
+fn moment(time: &Value) -> Result<i64, Failure> {
+    let said = match integer(time) {
+        Some(time) => return Ok(time),
+        None => text(time),
+    };
+    let parsed = said.as_ref().and_then(|said| said.parse::<jiff::Timestamp>().ok());
+    parsed.map(jiff::Timestamp::as_millisecond).ok_or_else(|| {
+        invalid("`time` must be milliseconds since 1970, or such as 2026-01-31T09:00:00Z")
+    })
+}
+
+// Output.
+
+fn scheduled(scheduled: &Scheduled) -> Value {
+    object([("handle", scheduled.handle.as_str().into()), ("time", scheduled.time.into())])
+}
+
+fn event(scheduled: Scheduled) -> Value {
+    let mut members = vec![
+        ("handle", Value::from(scheduled.handle)),
+        ("operation", scheduled.operation.into()),
+        ("input", scheduled.input),
+        ("time", scheduled.time.into()),
+    ];
+    members.extend(scheduled.cron.map(|cron| ("cron", cron.into())));
+    members.into_iter().collect::<Map>().into()
+}
+
+fn triggered(job: Option<JobId>) -> Value {
+    match job {
+        Some(job) => object([("triggered", true.into()), ("result", job.into())]),
+        None => object([("triggered", false.into())]),
+    }
+}
+
+// Running.
+
+impl Adapter for Scheduler {
+    fn name(&self) -> &'static str {
+        "scheduler"
+    }
+
+    fn description(&self) -> &'static str {
+        "Operations that are invoked later, once or again and again."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        registrations(self.name(), OPERATIONS)
+    }
+
+    fn check(&self, operation: &Operation) -> Vec<(String, String)> {
+        check(operation.adapter(), OPERATIONS)
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        Box::pin(async move { run(&call).await.into() })
+    }
+}
+
+async fn run(call: &Call) -> Result<Value, Failure> {
+    let (engine, caller) = (&call.engine, &call.caller);
+    call.control.proceed().await;
+    match call.operation.name() {
+        "schedule" => {
+            let Schedule { operation, input, when } =
+                Schedule::read(&call.input, call.control.now())?;
+            let kept = engine.schedule(caller, &operation, input, when).await;
+            kept.map(|kept| scheduled(&kept)).map_err(of_invoke)
+        }
+        "cancel" => {
+            let handle = Fields::of(&call.input)?.text("handle")?;
+            let was_there = engine.unschedule(caller, &handle).await.map_err(of_invoke)?;
+            Ok(object([("cancelled", was_there.into())]))
+        }
+        "list" => {
+            let events = engine.scheduled(caller).await.map_err(of_invoke)?;
+            Ok(object([("events", array(events.into_iter().map(event).collect()))]))
+        }
+        "trigger" => {
+            let handle = Fields::of(&call.input)?.text("handle")?;
+            engine.trigger(caller, &handle).await.map(triggered).map_err(of_invoke)
+        }
+        _ => Err(nested::unsupported(call)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::value;
+
+    const NOW: i64 = 1_769_683_717_000;
+
+    fn when(input: &str) -> Result<When, Failure> {
+        Schedule::read(&value(input), NOW).map(|schedule| schedule.when)
+    }
+
+    #[test]
+    fn a_time_is_given_in_one_of_several_ways() {
+        assert_eq!(when(r#"{"operation":"x","time":5}"#).unwrap(), When::At(5));
+        assert_eq!(when(r#"{"operation":"x","after":5}"#).unwrap(), When::At(NOW + 5));
+        let iso = r#"{"operation":"x","time":"1970-01-01T01:00:00.5+01:00"}"#;
+        assert_eq!(when(iso).unwrap(), When::At(500));
+        let cron = when(r#"{"operation":"x","cron":"0 9 * * 1-5"}"#).unwrap();
+        assert_eq!(cron, When::Cron("0 9 * * 1-5".to_owned()));
+    }
+
+    #[test]
+    fn a_time_that_is_missing_or_double_is_refused() {
+        let one = "give one of `time`, `after` and `cron`";
+        assert_eq!(when(r#"{"operation":"x"}"#).unwrap_err().error, one);
+        assert_eq!(when(r#"{"operation":"x","time":1,"after":1}"#).unwrap_err().error, one);
+        assert!(when(r#"{"operation":"x","time":"tomorrow"}"#).is_err());
+        assert!(when(r#"{"operation":"x","time":"2026-01-31T09:00:00"}"#).is_err());
+        assert!(when(r#"{"operation":"x","after":-1}"#).is_err());
+        assert!(when(r#"{"time":1}"#).is_err());
+    }
+
+    #[test]
+    fn a_scheduled_invocation_is_shown_whole() {
+        let kept = Scheduled {
+            handle: "h".to_owned(),
+            operation: "test:echo".to_owned(),
+            input: value("[1]"),
+            time: 5,
+            cron: Some("* * * * *".to_owned()),
+        };
+        assert_eq!(scheduled(&kept), value(r#"{"handle":"h","time":5}"#));
+        let shown =
+            r#"{"handle":"h","operation":"test:echo","input":[1],"time":5,"cron":"* * * * *"}"#;
+        assert_eq!(event(kept), value(shown));
+        assert_eq!(triggered(None), value(r#"{"triggered":false}"#));
+    }
+}

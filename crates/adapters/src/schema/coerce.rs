@@ -1,0 +1,271 @@
+//! Making a value fit a schema, as far as that can be guessed without harm.
+//!
+//! Followed are `type`, `properties`, `additionalProperties`, `items`, `prefixItems`, `default`,
+//! `allOf` and references within the schema. Alternatives (`anyOf`, `oneOf`, `if`) are not: which
+//! one was meant cannot be told. Members that are filled in are taken as they stand.
+
+use catena_engine::Failure;
+use catena_value::{Map, NoCells, Value, json};
+
+use super::infer::type_of;
+use crate::fields::{array, integer, items, not_in_memory, object, text};
+use crate::limits::{COERCE_DEPTH_MAX, COERCE_STEPS_MAX};
+
+/// A value that was made to fit, and what was changed.
+#[derive(Debug)]
+pub(super) struct Coerced {
+    pub(super) value: Value,
+    /// Each `{path, from?, to}`.
+    pub(super) changes: Vec<Value>,
+}
+
+/// Makes a value fit a schema.
+pub(super) fn coerce(value: &Value, schema: &Value) -> Result<Coerced, Failure> {
+    let mut coercion = Coercion { root: schema, place: Vec::new(), changes: Vec::new(), steps: 0 };
+    let value = coercion.value(value.clone(), schema, 0)?;
+    Ok(Coerced { value, changes: coercion.changes })
+}
+
+struct Coercion<'a> {
+    root: &'a Value,
+    /// The names and positions on the way to where we are.
+    place: Vec<String>,
+    changes: Vec<Value>,
+    steps: usize,
+}
+
+impl Coercion<'_> {
+    fn value(&mut self, value: Value, schema: &Value, depth: usize) -> Result<Value, Failure> {
+        self.steps += 1;
+        if depth > COERCE_DEPTH_MAX || self.steps > COERCE_STEPS_MAX {
+            let error = "the value or its schema is too deep or too large to make fit";
+            return Err(Failure::new("too_deep", error));
+        }
+        // A boolean schema says nothing about what should be there.
+        let Value::Map(schema) = schema else { return Ok(value) };
+        let mut value = value;
+        if let Some(target) = schema.field("$ref").and_then(|reference| self.referred(reference)) {
+            value = self.value(value, &target, depth + 1)?;
+        }
+        if let Some(Value::Vector(all)) = schema.field("allOf") {
+            for part in items(all)? {
+                value = self.value(value, &part, depth + 1)?;
+            }
+        }
+        let value = self.typed(value, schema)?;
+        match value {
+            Value::Map(map) => self.members(map, schema, depth),
+            Value::Vector(_) => self.items(value, schema, depth),
+            other => Ok(other),
+        }
+    }
+
+    /// What a reference such as `#/$defs/name` refers to.
+    fn referred(&self, reference: &Value) -> Option<Value> {
+        let pointer = reference.as_str()?.strip_prefix('#')?;
+        let mut target = self.root;
+        for segment in pointer.split('/').skip(1) {
+            let name = segment.replace("~1", "/").replace("~0", "~");
+            target = match target {
+                Value::Map(map) => map.field(&name)?,
+                Value::Vector(vector) => vector.as_leaf()?.get(name.parse::<usize>().ok()?)?,
+                _ => return None,
+            };
+        }
+        Some(target.clone())
+    }
+
+    /// The value as one of the types that the schema allows, the first that it can be.
+    fn typed(&mut self, value: Value, schema: &Map) -> Result<Value, Failure> {
+        let types = match schema.field("type") {
+            Some(Value::Vector(types)) => items(types)?,
+            Some(one) => vec![one.clone()],
+            None => return Ok(value),
+        };
+        let words: Vec<&str> = types.iter().filter_map(Value::as_str).collect();
+        if words.is_empty() || words.iter().any(|word| is_of_type(&value, word)) {
+            return Ok(value);
+        }
+        match words.iter().find_map(|word| converted(&value, word)) {
+            Some(converted) => {
+                self.changed(Some(value), converted.clone());
+                Ok(converted)
+            }
+            None => Ok(value),
+        }
+    }
+
+    fn members(&mut self, map: Map, schema: &Map, depth: usize) -> Result<Value, Failure> {
+        let properties = schema.field("properties").and_then(Value::as_map);
+        let additional = schema.field("additionalProperties");
+        let mut result = map.clone();
+        for (name, member) in map.fields() {
+            let Some(name_text) = text(name) else { continue };
+            let Some(of) = properties.and_then(|p| p.field(&name_text)).or(additional) else {
+                continue;
+            };
+            self.place.push(name_text);
+            let coerced = self.value(member.clone(), of, depth + 1)?;
+            self.place.pop();
+            if coerced != *member {
+                result = result.insert(name.clone(), coerced, &NoCells).map_err(not_in_memory)?;
+            }
+        }
+        for (name, of) in properties.map(Map::fields).unwrap_or_default() {
+            let default = of.as_map().and_then(|of| of.field("default"));
+            let is_absent = result.get(name, &NoCells).map_err(not_in_memory)?.is_none();
+            let (Some(default), true, Some(name_text)) = (default, is_absent, text(name)) else {
+                continue;
+            };
+            self.place.push(name_text);
+            self.changed(None, default.clone());
+            self.place.pop();
+            result =
+                result.insert(name.clone(), default.clone(), &NoCells).map_err(not_in_memory)?;
+        }
+        Ok(result.into())
+    }
+
+    fn items(&mut self, value: Value, schema: &Map, depth: usize) -> Result<Value, Failure> {
+        let prefix = match schema.field("prefixItems") {
+            Some(Value::Vector(prefix)) => items(prefix)?,
+            _ => Vec::new(),
+        };
+        let rest = schema.field("items");
+        let Value::Vector(vector) = &value else { return Ok(value) };
+        if prefix.is_empty() && rest.is_none() {
+            return Ok(value);
+        }
+        let mut coerced = Vec::new();
+        for (at, item) in items(vector)?.into_iter().enumerate() {
+            self.place.push(at.to_string());
+            coerced.push(match prefix.get(at).or(rest) {
+                Some(of) => self.value(item, of, depth + 1)?,
+                None => item,
+            });
+            self.place.pop();
+        }
+        Ok(array(coerced))
+    }
+
+    fn changed(&mut self, from: Option<Value>, to: Value) {
+        let escaped = |name: &String| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let path = Value::from(self.place.iter().map(escaped).collect::<String>());
+        self.changes.push(match from {
+            Some(from) => object([("path", path), ("from", from), ("to", to)]),
+            None => object([("path", path), ("to", to)]),
+        });
+    }
+}
+
+fn is_of_type(value: &Value, word: &str) -> bool {
+    match (type_of(value), word) {
+        (Some("integer"), "number") => true,
+        (Some("number"), "integer") => integer(value).is_some(),
+        (Some(own), word) => own == word,
+        (None, _) => false,
+    }
+}
+
+/// The value as another type, when there is one way to read it so.
+fn converted(value: &Value, word: &str) -> Option<Value> {
+    match (value, word) {
+        (Value::String(_), "integer" | "number" | "boolean") => {
+            let read = json::read(text(value)?.trim().as_bytes()).ok()?;
+            is_of_type(&read, word).then_some(read)
+        }
+        (Value::Integer(_) | Value::Double(_) | Value::Bool(_), "string") => {
+            json::to_string(value).ok().map(Value::from)
+        }
+        (Value::Nil, "array") => None,
+        (_, "array") => Some(array(vec![value.clone()])),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::value;
+
+    fn check(from: &str, schema: &str, expected: &str, changes: &str) {
+        let coerced = coerce(&value(from), &value(schema)).unwrap();
+        assert_eq!(coerced.value, value(expected), "{from} by {schema}");
+        assert_eq!(array(coerced.changes), value(changes), "{from} by {schema}");
+    }
+
+    #[test]
+    fn texts_become_what_they_spell() {
+        check(r#""42""#, r#"{"type":"integer"}"#, "42", r#"[{"path":"","from":"42","to":42}]"#);
+        check(
+            r#"" 1.5 ""#,
+            r#"{"type":"number"}"#,
+            "1.5",
+            r#"[{"path":"","from":" 1.5 ","to":1.5}]"#,
+        );
+        check(
+            r#""true""#,
+            r#"{"type":"boolean"}"#,
+            "true",
+            r#"[{"path":"","from":"true","to":true}]"#,
+        );
+        check(r#""1.5""#, r#"{"type":"integer"}"#, r#""1.5""#, "[]");
+        check(r#""yes""#, r#"{"type":"boolean"}"#, r#""yes""#, "[]");
+        check(r#""7""#, r#"{"type":["string","integer"]}"#, r#""7""#, "[]");
+    }
+
+    #[test]
+    fn numbers_become_texts_and_single_values_arrays() {
+        check("7", r#"{"type":"string"}"#, r#""7""#, r#"[{"path":"","from":7,"to":"7"}]"#);
+        check("1", r#"{"type":"number"}"#, "1", "[]");
+        check("2.0", r#"{"type":"integer"}"#, "2.0", "[]");
+        check(
+            r#"{"tags":"a"}"#,
+            r#"{"properties":{"tags":{"type":"array","items":{"type":"string"}}}}"#,
+            r#"{"tags":["a"]}"#,
+            r#"[{"path":"/tags","from":"a","to":["a"]}]"#,
+        );
+        check("null", r#"{"type":"array"}"#, "null", "[]");
+    }
+
+    #[test]
+    fn members_and_items_are_followed_and_defaults_filled() {
+        let schema = r#"{"type":"object","additionalProperties":{"type":"integer"},"properties":{
+            "list":{"prefixItems":[{"type":"integer"}],"items":{"type":"string"}},
+            "size":{"type":"integer","default":10}}}"#;
+        check(
+            r#"{"list":["2",3],"size":1}"#,
+            schema,
+            r#"{"list":[2,"3"],"size":1}"#,
+            r#"[{"path":"/list/0","from":"2","to":2},{"path":"/list/1","from":3,"to":"3"}]"#,
+        );
+        check(
+            r#"{"other":"4","size":1}"#,
+            schema,
+            r#"{"other":4,"size":1}"#,
+            r#"[{"path":"/other","from":"4","to":4}]"#,
+        );
+        check("{}", schema, r#"{"size":10}"#, r#"[{"path":"/size","to":10}]"#);
+        let escaped = r#"{"properties":{"a/b":{"default":1}}}"#;
+        check("{}", escaped, r#"{"a/b":1}"#, r#"[{"path":"/a~1b","to":1}]"#);
+    }
+
+    #[test]
+    fn references_within_the_schema_are_followed() {
+        let schema = r##"{"$defs":{"n":{"type":"integer"}},"allOf":[{"properties":{"a":{"$ref":"#/$defs/n"}}}]}"##;
+        check(r#"{"a":"1"}"#, schema, r#"{"a":1}"#, r#"[{"path":"/a","from":"1","to":1}]"#);
+        check("1", r##"{"$ref":"#/$defs/absent"}"##, "1", "[]");
+    }
+
+    #[test]
+    fn a_schema_that_never_ends_is_given_up() {
+        for schema in [
+            r##"{"$ref":"#"}"##,
+            r##"{"allOf":[{"$ref":"#"},{"$ref":"#"}]}"##,
+            r##"{"type":"array","items":{"$ref":"#"}}"##,
+        ] {
+            let refused = coerce(&value("1"), &value(schema)).unwrap_err();
+            assert_eq!(refused.code, "too_deep", "{schema}");
+        }
+    }
+}

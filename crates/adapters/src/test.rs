@@ -1,0 +1,448 @@
+//! `test`: operations that behave in one known way each, for trying a venue out and for tests.
+//!
+//! What it does: echoes, sleeps, fails, waits, asks, reports. Nothing leaves the venue.
+//! What it costs: an instant operation one commit; the others a task that sleeps.
+//! How it is cancelled: its future is dropped; an operation that `delay` runs is cancelled with it.
+//! Whether a repeat is safe: yes. `delay` runs its operation again when it is repeated, which is as
+//! safe as that operation.
+
+use std::time::Duration;
+
+use catena_engine::{Adapter, Call, Cause, Failure, Operation, Pace, Registration, Turn, Turning};
+use catena_job::state::Ask;
+use catena_value::Value;
+
+use crate::definition::{Definition, Mark, check, registrations};
+use crate::fields::{Fields, integer, invalid, object, text};
+use crate::limits::{DELAY_MS_MAX, ITEMS_MAX, PRETENDED_BYTES_MAX, RANDOM_BYTES_MAX};
+use crate::nested;
+
+/// The adapter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Test;
+
+const MARKS: &[Mark] = &[Mark::Pure, Mark::Idempotent];
+
+const OPERATIONS: &[Definition] = &[
+    Definition {
+        name: "echo",
+        title: "Echo",
+        description: "Returns its input, whatever it is.",
+        pace: Pace::Instant,
+        marks: MARKS,
+        input: None,
+        output: None,
+    },
+    Definition {
+        name: "delay",
+        title: "Delay",
+        description: "Sleeps, then runs an operation and returns its output; without an operation it \
+                      returns `input`.",
+        pace: Pace::Running,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["delay"],"properties":{
+                "delay":{"type":"integer","minimum":0,"maximum":86400000,"description":"How long to sleep, in milliseconds"},
+                "operation":{"type":["string","null"],"description":"What to run after that"},
+                "input":{"description":"Its input"}}}"#,
+        ),
+        output: None,
+    },
+    Definition {
+        name: "error",
+        title: "Error",
+        description: "Fails with the given message.",
+        pace: Pace::Instant,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["message"],"properties":{
+                "message":{"type":"string","description":"The error of the job"}}}"#,
+        ),
+        output: None,
+    },
+    Definition {
+        name: "never",
+        title: "Never",
+        description: "Never ends by itself.",
+        pace: Pace::Running,
+        marks: MARKS,
+        input: None,
+        output: None,
+    },
+    Definition {
+        name: "random",
+        title: "Random bytes",
+        description: "Returns random bytes in hex.",
+        pace: Pace::Instant,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["length"],"properties":{
+                "length":{"type":["integer","string"],"minimum":1,"maximum":1024,"pattern":"^[0-9]{1,4}$",
+                          "description":"How many bytes, 1 to 1024"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["bytes"],"properties":{
+                "bytes":{"type":"string","pattern":"^([0-9a-f]{2})+$"}}}"#,
+        ),
+    },
+    Definition {
+        name: "chat",
+        title: "Chat",
+        description: "Answers each message with itself. A message `{\"content\":\"done\"}` ends it.",
+        pace: Pace::Running,
+        marks: MARKS,
+        input: None,
+        output: Some(
+            r#"{"type":"object","properties":{
+                "echo":{"description":"The message"},"message":{"description":"Its content"}}}"#,
+        ),
+    },
+    Definition {
+        name: "pause",
+        title: "Pause",
+        description: "Pauses itself. Resumed, it returns its input.",
+        pace: Pace::Running,
+        marks: MARKS,
+        input: None,
+        output: None,
+    },
+    Definition {
+        name: "auth",
+        title: "Authorisation",
+        description: "Waits for a message of type `auth/complete`. What it contains is not shown.",
+        pace: Pace::Running,
+        marks: MARKS,
+        input: None,
+        output: Some(r#"{"type":"object","properties":{"authorised":{"type":"boolean"}}}"#),
+    },
+    Definition {
+        name: "progress",
+        title: "Progress",
+        description: "Pretends to process items one after the other, and reports progress after each.",
+        pace: Pace::Running,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["totalItems"],"properties":{
+                "totalItems":{"type":"integer","minimum":0,"maximum":1000000},
+                "itemMs":{"type":["integer","null"],"minimum":0,"maximum":86400000,"description":"How long each item takes, in milliseconds"},
+                "outputStats":{"type":["object","null"],"properties":{
+                    "bytesTotal":{"type":["integer","null"],"minimum":0},
+                    "bytesPerItem":{"type":["integer","null"],"minimum":0}}}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","properties":{
+                "processedItems":{"type":"integer"},
+                "totalItems":{"type":"integer"},
+                "outputStats":{"type":"object","properties":{
+                    "bytesProcessed":{"type":"integer"},"bytesTotal":{"type":"integer"}}}}}"#,
+        ),
+    },
+];
+
+// Input.
+
+struct Delay {
+    time: Duration,
+    operation: Option<String>,
+    input: Value,
+}
+
+impl Delay {
+    fn read(input: &Value) -> Result<Self, Failure> {
+        let fields = Fields::of(input)?;
+        let delay = fields.integer("delay", 0, DELAY_MS_MAX)?;
+        Ok(Delay {
+            time: milliseconds(delay.ok_or_else(|| invalid("`delay` is missing"))?),
+            operation: fields.optional_text("operation")?,
+            input: fields.or_nil("input"),
+        })
+    }
+}
+
+fn random_length(input: &Value) -> Result<usize, Failure> {
+    let fields = Fields::of(input)?;
+    let length = fields.get("length").ok_or_else(|| invalid("`length` is missing"))?;
+    let number = integer(length).or_else(|| text(length)?.parse().ok());
+    number
+        .filter(|number| (1..=RANDOM_BYTES_MAX).contains(number))
+        .and_then(|number| usize::try_from(number).ok())
+        .ok_or_else(|| invalid(format!("`length` must be a whole number, 1 to {RANDOM_BYTES_MAX}")))
+}
+
+struct Items {
+    total: i64,
+    time: Duration,
+    bytes: Option<Bytes>,
+}
+
+struct Bytes {
+    total: i64,
+    /// None spreads the total evenly.
+    per_item: Option<i64>,
+}
+
+impl Items {
+    fn read(input: &Value) -> Result<Self, Failure> {
+        let fields = Fields::of(input)?;
+        let total = fields.integer("totalItems", 0, ITEMS_MAX)?;
+        let total = total.ok_or_else(|| invalid("`totalItems` is missing"))?;
+        let time = fields.integer("itemMs", 0, DELAY_MS_MAX)?.unwrap_or(0);
+        let bytes = fields.get("outputStats").map(|stats| Bytes::read(stats, total)).transpose()?;
+        Ok(Items { total, time: milliseconds(time), bytes: bytes.flatten() })
+    }
+}
+
+impl Bytes {
+    /// A total that is not given follows from the bytes of one item.
+    fn read(stats: &Value, items: i64) -> Result<Option<Self>, Failure> {
+        let fields = Fields::of(stats)?;
+        let total = fields.integer("bytesTotal", 0, PRETENDED_BYTES_MAX)?;
+        let per_item = fields.integer("bytesPerItem", 0, PRETENDED_BYTES_MAX)?;
+        let total = total.or(per_item.map(|bytes| bytes.saturating_mul(items)));
+        Ok(total.map(|total| Bytes { total, per_item }))
+    }
+}
+
+fn milliseconds(number: i64) -> Duration {
+    Duration::from_millis(number.unsigned_abs())
+}
+
+// Output.
+
+impl Items {
+    fn figures(&self, processed: i64) -> Value {
+        let items = [("processedItems", processed.into()), ("totalItems", self.total.into())];
+        let Some(bytes) = &self.bytes else { return object(items) };
+        let so_far = match bytes.per_item {
+            Some(each) => each.saturating_mul(processed).min(bytes.total),
+            None => share(bytes.total, processed, self.total),
+        };
+        let stats = object([("bytesProcessed", so_far.into()), ("bytesTotal", bytes.total.into())]);
+        let [processed, total] = items;
+        object([processed, total, ("outputStats", stats)])
+    }
+}
+
+fn share(bytes: i64, processed: i64, items: i64) -> i64 {
+    let share = i128::from(bytes) * i128::from(processed) / i128::from(items.max(1));
+    i64::try_from(share).unwrap_or(bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// Running.
+
+impl Adapter for Test {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    fn description(&self) -> &'static str {
+        "Operations that behave in one known way each, for trying a venue out and for tests."
+    }
+
+    fn folder(&self) -> String {
+        "v/test/ops".to_owned()
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        registrations(self.name(), OPERATIONS)
+    }
+
+    fn check(&self, operation: &Operation) -> Vec<(String, String)> {
+        check(operation.adapter(), OPERATIONS)
+    }
+
+    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+        match call.operation.name() {
+            "echo" => Ok(call.input.clone()),
+            "error" => Err(error(&call.input)),
+            "random" => {
+                let mut bytes = vec![0; random_length(&call.input)?];
+                call.engine.env().random(&mut bytes);
+                Ok(object([("bytes", hex(&bytes).into())]))
+            }
+            _ => Err(nested::unsupported(call)),
+        }
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        match call.operation.name() {
+            "delay" => Box::pin(async move { delay(call).await.into() }),
+            "never" => Box::pin(std::future::pending()),
+            "chat" => Box::pin(std::future::ready(chat(&call.cause))),
+            "pause" => Box::pin(std::future::ready(pause(&call.cause, call.input))),
+            "auth" => Box::pin(std::future::ready(auth(&call.cause))),
+            "progress" => Box::pin(async move { progress(call).await.into() }),
+            _ => Box::pin(std::future::ready(self.compute(&call).into())),
+        }
+    }
+}
+
+fn error(input: &Value) -> Failure {
+    match Fields::of(input).and_then(|fields| fields.text("message")) {
+        Ok(message) => Failure::new("test_error", message),
+        Err(failure) => failure,
+    }
+}
+
+async fn delay(call: Call) -> Result<Value, Failure> {
+    let Delay { time, operation, input } = Delay::read(&call.input)?;
+    call.control.sleep(time).await;
+    match operation {
+        Some(operation) => nested::run(&call, operation, input).await,
+        None => Ok(input),
+    }
+}
+
+fn chat(cause: &Cause) -> Turn {
+    let ask = |output| Ask {
+        message: Some("Send a message; {\"content\":\"done\"} ends the chat.".to_owned()),
+        output,
+    };
+    let Cause::Message(message) = cause else { return Turn::NeedsInput(ask(None)) };
+    let content = match message {
+        Value::Map(map) => map.field("content").cloned().unwrap_or(Value::Nil),
+        other => other.clone(),
+    };
+    let is_done = content.as_str() == Some("done");
+    let output = object([("echo", message.clone()), ("message", content)]);
+    if is_done { Turn::Complete(output) } else { Turn::NeedsInput(ask(Some(output))) }
+}
+
+fn pause(cause: &Cause, input: Value) -> Turn {
+    match cause {
+        Cause::Begun | Cause::Repeated => Turn::Pause,
+        Cause::Resumed | Cause::Message(_) => Turn::Complete(input),
+    }
+}
+
+fn auth(cause: &Cause) -> Turn {
+    let kind = match cause {
+        Cause::Message(Value::Map(message)) => message.field("type").and_then(Value::as_str),
+        _ => None,
+    };
+    if kind == Some("auth/complete") {
+        return Turn::Complete(object([("authorised", true.into())]));
+    }
+    let message = "Send a message of type auth/complete.".to_owned();
+    Turn::NeedsAuth(Ask { message: Some(message), output: None })
+}
+
+async fn progress(call: Call) -> Result<Value, Failure> {
+    let items = Items::read(&call.input)?;
+    for processed in 1..=items.total {
+        call.control.sleep(items.time).await;
+        call.control.report(items.figures(processed));
+    }
+    Ok(items.figures(items.total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::value;
+
+    #[test]
+    fn an_error_has_exactly_its_message() {
+        let failure = error(&value(r#"{"message":"Out of cheese","extra":1}"#));
+        assert_eq!(failure, Failure::new("test_error", "Out of cheese"));
+        assert_eq!(error(&value("{}")).code, "invalid_input");
+    }
+
+    #[test]
+    fn a_delay_is_bounded_and_keeps_its_input() {
+        let delay = Delay::read(&value(r#"{"delay":5,"input":[1]}"#)).unwrap();
+        assert_eq!(delay.time, Duration::from_millis(5));
+        assert_eq!((delay.operation, delay.input), (None, value("[1]")));
+        for refused in [r#"{"delay":-1}"#, r#"{"delay":86400001}"#, r#"{"delay":"1"}"#, "{}"] {
+            assert!(Delay::read(&value(refused)).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_length_may_be_a_number_or_its_text() {
+        let check = |input: &str, expected: Option<usize>| {
+            assert_eq!(random_length(&value(input)).ok(), expected, "{input}");
+        };
+        check(r#"{"length":16}"#, Some(16));
+        check(r#"{"length":"16"}"#, Some(16));
+        check(r#"{"length":16.0}"#, Some(16));
+        check(r#"{"length":1024}"#, Some(1024));
+        check(r#"{"length":0}"#, None);
+        check(r#"{"length":1025}"#, None);
+        check(r#"{"length":"many"}"#, None);
+        check("{}", None);
+        assert_eq!(hex(&[0, 0xa, 0xff]), "000aff");
+    }
+
+    fn said(text: &str) -> Cause {
+        Cause::Message(value(text))
+    }
+
+    #[test]
+    fn a_chat_answers_until_it_is_done() {
+        let asks = |cause: &Cause| match chat(cause) {
+            Turn::NeedsInput(ask) => ask.output,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(asks(&Cause::Begun), None);
+        assert_eq!(
+            asks(&said(r#"{"content":"hi","id":1}"#)),
+            Some(value(r#"{"echo":{"content":"hi","id":1},"message":"hi"}"#))
+        );
+        assert_eq!(asks(&said(r#"{"a":1}"#)), Some(value(r#"{"echo":{"a":1},"message":null}"#)));
+        assert_eq!(
+            chat(&said(r#"{"content":"done"}"#)),
+            Turn::Complete(value(r#"{"echo":{"content":"done"},"message":"done"}"#))
+        );
+    }
+
+    #[test]
+    fn a_pause_ends_with_its_input_when_resumed() {
+        assert_eq!(pause(&Cause::Begun, value("[1]")), Turn::Pause);
+        assert_eq!(pause(&Cause::Resumed, value("[1]")), Turn::Complete(value("[1]")));
+    }
+
+    #[test]
+    fn authorisation_is_complete_by_its_type_alone_and_shows_nothing() {
+        for cause in [Cause::Begun, said(r#"{"content":"done"}"#), said(r#"{"type":"auth"}"#)] {
+            assert!(matches!(auth(&cause), Turn::NeedsAuth(_)), "{cause:?}");
+        }
+        let complete = auth(&said(r#"{"type":"auth/complete","credentials":{"key":"hidden"}}"#));
+        assert_eq!(complete, Turn::Complete(value(r#"{"authorised":true}"#)));
+    }
+
+    #[test]
+    fn progress_ends_at_its_totals() {
+        let figures = |input: &str, done: i64| Items::read(&value(input)).unwrap().figures(done);
+        assert_eq!(
+            figures(r#"{"totalItems":4,"itemMs":1}"#, 3),
+            value(r#"{"processedItems":3,"totalItems":4}"#)
+        );
+        let given = r#"{"totalItems":4,"outputStats":{"bytesTotal":100,"bytesPerItem":30}}"#;
+        let bytes = |done: i64, processed: i64| {
+            let stats = object([("bytesProcessed", processed.into()), ("bytesTotal", 100.into())]);
+            let items = [("processedItems", done.into()), ("totalItems", 4.into())];
+            assert_eq!(
+                figures(given, done),
+                object([items[0].clone(), items[1].clone(), ("outputStats", stats)])
+            );
+        };
+        bytes(1, 30);
+        bytes(4, 100);
+        let rounded = figures(r#"{"totalItems":3,"outputStats":{"bytesTotal":100}}"#, 3);
+        assert!(format!("{rounded:?}").contains("\"bytesProcessed\": 100"), "{rounded:?}");
+        let derived = figures(r#"{"totalItems":3,"outputStats":{"bytesPerItem":7}}"#, 2);
+        assert!(format!("{derived:?}").contains("\"bytesTotal\": 21"), "{derived:?}");
+    }
+
+    #[test]
+    fn progress_is_bounded() {
+        for refused in ["{}", r#"{"totalItems":1000001}"#, r#"{"totalItems":1,"itemMs":-1}"#] {
+            assert!(Items::read(&value(refused)).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A client of another venue: invokes operations there and looks at their jobs, as any Covia
+//! client does.
+//!
+//! It goes out through [`crate::outbound`] and only to venues on the operator's list, which may
+//! then have any address and speak plain `http`. Requests are anonymous: the venue's own rights
+//! are never lent to a caller, and [`VenueClient::credentials`] is where a caller's delegations
+//! will be shown. Redirects are not followed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use catena_engine::env::Env;
+use catena_engine::{Failure, Repeat};
+use catena_job::Status;
+use catena_value::{Value, json};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, StatusCode};
+use url::Url;
+
+use crate::fields::{Fields, invalid, object, text};
+use crate::limits::{
+    POLL_FAILURES_MAX, POLL_FIRST, POLL_GROWTH_HALVES, POLL_MAX, REMOTE_CANCEL_TIME,
+};
+use crate::nested::ended;
+use crate::outbound::{Gate, Open, Outbound, Reach, Redirects, Request, Response, venue_url};
+
+/// Speaks to one other venue.
+#[derive(Debug, Clone)]
+pub(crate) struct VenueClient {
+    outbound: Arc<Outbound>,
+    base: Url,
+}
+
+/// A job of another venue, as it was last seen.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RemoteJob {
+    pub(crate) id: String,
+    pub(crate) status: Status,
+    /// The job as the venue sent it.
+    pub(crate) record: Value,
+}
+
+impl RemoteJob {
+    fn read(record: Value) -> Result<Self, String> {
+        let fields = Fields::of(&record).map_err(|failure| failure.error)?;
+        let id = fields.optional_text("id").ok().flatten().filter(|id| is_id(id));
+        let status = fields.optional_text("status").ok().flatten();
+        let status = status.and_then(|word| Status::parse(&word));
+        match (id, status) {
+            (Some(id), Some(status)) => Ok(RemoteJob { id, status, record }),
+            _ => Err("it has no id or no status".to_owned()),
+        }
+    }
+
+    /// Its output, or why it has none.
+    pub(crate) fn outcome(self) -> Result<Value, Failure> {
+        let field = |name: &str| self.record.as_map().and_then(|map| map.field(name)).cloned();
+        if self.status == Status::Complete {
+            return Ok(field("output").unwrap_or(Value::Nil));
+        }
+        let error = field("error").and_then(|error| text(&error));
+        Err(ended(&self.id, self.status, error.as_deref()))
+    }
+}
+
+/// Whether a text can be a job's ID, and so a segment of a path.
+fn is_id(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+impl VenueClient {
+    /// A client of the venue with this URL or `did:web`, if the operator lists it.
+    pub(crate) fn new(outbound: Arc<Outbound>, venue: &str) -> Result<Self, Failure> {
+        let base = venue_url(venue).map_err(|reason| {
+            Failure::new("invalid_url", format!("`venue` says no place: {reason}"))
+        })?;
+        outbound.permit_venue(&base)?;
+        Ok(VenueClient { outbound, base })
+    }
+
+    /// Makes a job of an operation over there.
+    pub(crate) async fn invoke(
+        &self,
+        operation: &str,
+        input: Value,
+        gate: &impl Gate,
+    ) -> Result<RemoteJob, Failure> {
+        let body = object([("operation", operation.into()), ("input", input)]);
+        let body = json::to_string(&body).map_err(|error| invalid(format!("`input`: {error}")))?;
+        let mut request = self.request(Method::POST, &["invoke"]);
+        request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request.body = Bytes::from(body);
+        self.job_of(request, gate).await
+    }
+
+    /// A job over there.
+    pub(crate) async fn job(&self, id: &str, gate: &impl Gate) -> Result<RemoteJob, Failure> {
+        if !is_id(id) {
+            return Err(invalid(format!("{id:?} is not the ID of a job")));
+        }
+        self.job_of(self.request(Method::GET, &["jobs", id]), gate).await
+    }
+
+    /// The job when it has ended. Looks again and again, at growing intervals.
+    pub(crate) async fn wait(
+        &self,
+        mut job: RemoteJob,
+        gate: &impl Gate,
+    ) -> Result<RemoteJob, Failure> {
+        let mut pause = POLL_FIRST;
+        let mut failures = 0;
+        while !job.status.is_terminal() {
+            gate.sleep(pause).await;
+            pause = longer(pause);
+            match self.job(&job.id, gate).await {
+                Ok(seen) => {
+                    job = seen;
+                    failures = 0;
+                }
+                Err(failure)
+                    if failure.repeat == Repeat::MayHelp && failures < POLL_FAILURES_MAX =>
+                {
+                    failures += 1;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(job)
+    }
+
+    async fn cancel(&self, id: &str, gate: &impl Gate) {
+        let mut request = self.request(Method::PUT, &["jobs", id, "cancel"]);
+        request.time = REMOTE_CANCEL_TIME;
+        // Best effort: nobody waits for the answer.
+        drop(self.outbound.send(request, gate).await);
+    }
+
+    /// What to show as credentials: nothing, until delegations are carried over.
+    fn credentials(&self) -> Option<HeaderValue> {
+        None
+    }
+
+    fn request(&self, method: Method, path: &[&str]) -> Request {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+        }
+        let mut request = Request::new(method, url);
+        request.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        request.headers.extend(self.credentials().map(|value| (AUTHORIZATION, value)));
+        request.redirects = Redirects::Return;
+        request.reach = Reach::Listed;
+        request
+    }
+
+    async fn job_of(&self, request: Request, gate: &impl Gate) -> Result<RemoteJob, Failure> {
+        let response = self.outbound.send(request, gate).await?;
+        let venue = self.base.origin().ascii_serialization();
+        let status = response.status;
+        let body = json::read(&response.body);
+        if !status.is_success() {
+            return Err(refusal(&venue, &response, body.ok()));
+        }
+        let malformed = |reason: String| {
+            let error = format!("the answer of venue {venue} is not a job: {reason}");
+            Failure::new("remote_malformed", error)
+        };
+        let record = body.map_err(|error| malformed(error.to_string()))?;
+        RemoteJob::read(record).map_err(malformed)
+    }
+}
+
+/// The next pause between two looks.
+fn longer(pause: Duration) -> Duration {
+    (pause * POLL_GROWTH_HALVES / 2).min(POLL_MAX)
+}
+
+/// What a venue's refusal means here.
+fn refusal(venue: &str, response: &Response, body: Option<Value>) -> Failure {
+    const SAID_CHARS_MAX: usize = 1_000;
+    let said = body.as_ref().and_then(|body| text(body.as_map()?.field("error")?));
+    let said = said.map(|said| said.chars().take(SAID_CHARS_MAX).collect::<String>());
+    let said = said.unwrap_or_else(|| "it gave no reason".to_owned());
+    let error = format!("venue {venue} answered {}: {said}", response.status.as_u16());
+    match response.status {
+        StatusCode::TOO_MANY_REQUESTS => Failure::passing("remote_busy", error),
+        status if status.is_server_error() => Failure::passing("remote_trouble", error),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::new("remote_forbidden", error),
+        StatusCode::NOT_FOUND => Failure::new("remote_not_found", error),
+        _ => Failure::new("remote_refused", error),
+    }
+}
+
+/// Cancels a job of another venue when it is dropped.
+pub(crate) struct RemoteGuard {
+    client: VenueClient,
+    id: Option<String>,
+    env: Arc<dyn Env>,
+    /// Whether a drop means that somebody gave the job up. When the venue stops it does not.
+    means_cancel: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl RemoteGuard {
+    pub(crate) fn new(
+        client: VenueClient,
+        id: String,
+        env: Arc<dyn Env>,
+        means_cancel: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        RemoteGuard { client, id: Some(id), env, means_cancel: Box::new(means_cancel) }
+    }
+
+    /// The job has ended: there is nothing to cancel.
+    pub(crate) fn disarm(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for RemoteGuard {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take().filter(|_| (self.means_cancel)()) else { return };
+        let (client, gate) = (self.client.clone(), Open(self.env.clone()));
+        self.env.spawn(Box::pin(async move { client.cancel(&id, &gate).await }));
+    }
+}
+
+#[cfg(test)]
+mod tests;

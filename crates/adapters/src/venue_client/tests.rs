@@ -1,0 +1,168 @@
+//! Facts about speaking to another venue, on a loopback server that plays one.
+
+use catena_engine::env::SystemEnv;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::Options;
+use crate::fields::value;
+
+/// Never paused; its sleeps are noted and take no time.
+struct Noting(mpsc::UnboundedSender<Duration>);
+
+impl Noting {
+    fn new() -> (Self, mpsc::UnboundedReceiver<Duration>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Noting(sender), receiver)
+    }
+}
+
+impl Gate for Noting {
+    async fn proceed(&self) {}
+
+    async fn sleep(&self, time: Duration) {
+        if time > POLL_MAX || time == crate::limits::CONNECT_TIME {
+            // The bound of a request, which is not to pass here.
+            return std::future::pending().await;
+        }
+        let _ = self.0.send(time);
+    }
+}
+
+/// A venue that gives its answers one after the other, and the last one for ever.
+async fn venue(answers: &[(u16, &str)]) -> (String, mpsc::UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, requests) = mpsc::unbounded_channel();
+    let answers: Vec<_> = answers
+        .iter()
+        .map(|(status, body)| {
+            format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        })
+        .collect();
+    tokio::spawn(async move {
+        for at in 0.. {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 4096];
+            let length = stream.read(&mut request).await.unwrap();
+            let text = String::from_utf8_lossy(&request[..length]).into_owned();
+            drop(sender.send(text));
+            let answer = answers.get(at).or(answers.last()).unwrap();
+            drop(stream.write_all(answer.as_bytes()).await);
+        }
+    });
+    (url, requests)
+}
+
+fn client(url: &str) -> VenueClient {
+    let outbound = Arc::new(Outbound::new(Options::parse([], [url]).unwrap()));
+    VenueClient::new(outbound, url).unwrap()
+}
+
+fn job(status: &str) -> String {
+    format!(r#"{{"id":"0x01","status":"{status}","output":{{"n":1}},"error":"no luck"}}"#)
+}
+
+#[tokio::test]
+async fn an_operation_is_invoked_as_clients_do() {
+    let (url, mut requests) = venue(&[(201, &job("PENDING"))]).await;
+    let (gate, _) = Noting::new();
+    let invoked = client(&url).invoke("test:echo", value("[1]"), &gate).await.unwrap();
+    assert_eq!((invoked.id.as_str(), invoked.status), ("0x01", Status::Pending));
+    let request = requests.recv().await.unwrap();
+    assert!(request.starts_with("POST /api/v1/invoke HTTP/1.1\r\n"), "{request}");
+    assert!(!request.contains("authorization"), "{request}");
+    let body = request.split_once("\r\n\r\n").unwrap().1;
+    assert_eq!(value(body), value(r#"{"operation":"test:echo","input":[1]}"#));
+}
+
+#[tokio::test]
+async fn a_job_is_looked_at_until_it_ends_at_growing_intervals() {
+    let (pending, complete) = (job("STARTED"), job("COMPLETE"));
+    let mut answers = vec![(200, pending.as_str()); 12];
+    answers.push((200, &complete));
+    let (url, mut requests) = venue(&answers).await;
+    let (gate, mut sleeps) = Noting::new();
+    let begun = RemoteJob::read(value(&pending)).unwrap();
+    let ended = client(&url).wait(begun, &gate).await.unwrap();
+    assert_eq!(ended.outcome().unwrap(), value(r#"{"n":1}"#));
+    assert!(requests.recv().await.unwrap().starts_with("GET /api/v1/jobs/0x01 "));
+    drop(gate);
+    let mut slept = Vec::new();
+    while let Some(time) = sleeps.recv().await {
+        slept.push(time.as_millis());
+    }
+    assert_eq!(slept[..4], [300, 450, 675, 1012]);
+    assert_eq!(slept[11..], [10_000, 10_000]);
+}
+
+#[tokio::test]
+async fn a_few_failed_looks_do_not_end_the_wait() {
+    let complete = job("COMPLETE");
+    let busy = (503, "{}");
+    let begun = RemoteJob::read(value(&job("STARTED"))).unwrap();
+    let (gate, _sleeps) = Noting::new();
+    let (url, _requests) = venue(&[busy, busy, (429, "{}"), (200, &complete)]).await;
+    let ended = client(&url).wait(begun.clone(), &gate).await.unwrap();
+    assert_eq!(ended.status, Status::Complete);
+    let (url, mut requests) = venue(&[busy]).await;
+    let failure = client(&url).wait(begun.clone(), &gate).await.unwrap_err();
+    assert_eq!(failure.code, "remote_trouble");
+    let looks = std::iter::from_fn(|| requests.try_recv().ok()).count();
+    assert_eq!(looks, POLL_FAILURES_MAX as usize + 1);
+    let (url, mut requests) = venue(&[(404, r#"{"error":"no such job"}"#)]).await;
+    let failure = client(&url).wait(begun, &gate).await.unwrap_err();
+    assert_eq!(failure.error, format!("venue {url} answered 404: no such job"));
+    assert_eq!(std::iter::from_fn(|| requests.try_recv().ok()).count(), 1);
+}
+
+#[tokio::test]
+async fn a_job_that_ended_badly_is_a_failure_with_its_words() {
+    let failed = RemoteJob::read(value(&job("FAILED"))).unwrap();
+    assert_eq!(failed.outcome().unwrap_err().error, "no luck (job 0x01 is FAILED)");
+}
+
+#[tokio::test]
+async fn what_is_not_a_job_is_refused() {
+    let (gate, _sleeps) = Noting::new();
+    for answer in [
+        "[]",
+        "<html>",
+        "{}",
+        r#"{"id":"0x1","status":"DONE"}"#,
+        r#"{"id":"../x","status":"FAILED"}"#,
+    ] {
+        let (url, _requests) = venue(&[(200, answer)]).await;
+        let failure = client(&url).job("0x01", &gate).await.unwrap_err();
+        assert_eq!(failure.code, "remote_malformed", "{answer}");
+    }
+    let (url, _requests) = venue(&[(302, "")]).await;
+    assert_eq!(client(&url).job("0x01", &gate).await.unwrap_err().code, "remote_refused");
+    assert_eq!(client(&url).job("../secrets", &gate).await.unwrap_err().code, "invalid_input");
+}
+
+#[test]
+fn a_venue_that_is_not_listed_is_not_asked() {
+    let outbound = Arc::new(Outbound::new(Options::default()));
+    let refused = VenueClient::new(outbound.clone(), "did:web:venue.example").unwrap_err();
+    assert_eq!(refused.code, "outbound_refused");
+    assert!(refused.error.ends_with("--allow-venue https://venue.example"), "{}", refused.error);
+    assert_eq!(VenueClient::new(outbound, "did:key:z6Mk").unwrap_err().code, "invalid_url");
+}
+
+#[tokio::test]
+async fn dropping_the_guard_cancels_the_job_over_there() {
+    let (url, mut requests) = venue(&[(200, &job("CANCELLED"))]).await;
+    let env: Arc<dyn Env> = Arc::new(SystemEnv::new());
+    let guard = |means_cancel: bool| {
+        RemoteGuard::new(client(&url), "0x01".to_owned(), env.clone(), move || means_cancel)
+    };
+    guard(true).disarm();
+    drop(guard(false));
+    drop(guard(true));
+    let request = requests.recv().await.unwrap();
+    assert!(request.starts_with("PUT /api/v1/jobs/0x01/cancel "), "{request}");
+    assert!(requests.try_recv().is_err());
+}

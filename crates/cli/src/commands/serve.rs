@@ -1,0 +1,103 @@
+//! `catena serve` and `catena up`: runs a venue until it is told to stop.
+
+use std::sync::Arc;
+
+use catena_adapters::Options;
+use catena_engine::Adapter;
+use catena_server::{Config, Venue};
+
+use crate::exit::Exit;
+use crate::output::{Failure, Output};
+use crate::settings::Settings;
+
+/// Run a venue.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Runs a venue as an operator set it up.
+pub(crate) fn serve(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    let config = args.settings.load()?;
+    run(config, output, |_, _| {})
+}
+
+/// Runs a venue for somebody who wants to try it.
+pub(crate) fn up(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    let config = args.settings.load()?;
+    run(config, output, |venue, output| {
+        let url = format!("http://{}", venue.address());
+        output.note("");
+        output.note(&format!("  Catena is running at {url}"));
+        output.note("");
+        output.note("  Try it, in another terminal:");
+        output.note("");
+        output.note(&format!(
+            "    curl -s {url}/api/v1/invoke -d '{{\"operation\":\"test:echo\",\"input\":{{\"text\":\"hello\"}}}}'"
+        ));
+        output.note("    catena run test:echo -i '{\"text\":\"hello\"}'");
+        output.note("");
+        output.note(&format!("  The API: {url}/docs    Stop with Ctrl-C."));
+        output.note("");
+    })
+}
+
+fn run(
+    config: Config,
+    output: &mut Output,
+    ready: impl FnOnce(&Venue, &Output),
+) -> Result<(), Failure> {
+    let started = catena_server::log::start(config.log_format.value, &config.log_level.value);
+    started.map_err(|error| Failure::new(Exit::Invalid, "config_invalid", error))?;
+    let adapters = adapters(&config)?;
+    let failed = |error: std::io::Error| {
+        Failure::new(Exit::Invalid, "runtime_failed", format!("could not start: {error}"))
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let stop = stop_signal().map_err(failed)?;
+        let venue = Venue::start(config, adapters, catena_adapters::demo_assets()).await;
+        let venue = venue.map_err(|error| venue_failed(&error))?;
+        ready(&venue, output);
+        venue.serve_until(stop).await.map_err(|error| venue_failed(&error))
+    })
+}
+
+/// Everything that carries operations out, under the operator's policy.
+fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
+    let invalid = |name: &str, error: &dyn std::fmt::Display| {
+        Failure::new(Exit::Invalid, "config_invalid", format!("{name}: {error}"))
+    };
+    let mut options = Options::default();
+    for host in config.allow_hosts.iter() {
+        options.allow_hosts.push(host.parse().map_err(|error| invalid("allow_hosts", &error))?);
+    }
+    for venue in config.allow_venues.iter() {
+        options.allow_venues.push(venue.parse().map_err(|error| invalid("allow_venues", &error))?);
+    }
+    Ok(catena_adapters::all(options))
+}
+
+/// Ends when the process is told to stop.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+fn venue_failed(error: &catena_server::VenueError) -> Failure {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    Failure::new(Exit::Invalid, "venue_failed", text)
+}
