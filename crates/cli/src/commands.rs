@@ -2,5 +2,6 @@
 
 pub(crate) mod id;
 pub(crate) mod plan;
+pub(crate) mod serve;
 pub(crate) mod store;
 pub(crate) mod verify;

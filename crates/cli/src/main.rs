@@ -7,6 +7,7 @@ mod commands;
 mod exit;
 mod input;
 mod output;
+mod settings;
 
 use std::process::ExitCode;
 
@@ -30,7 +31,10 @@ struct Cli {
 enum Command {
     Id(commands::id::Args),
     Plan(commands::plan::Args),
+    Serve(commands::serve::Args),
     Store(commands::store::Args),
+    /// Run a venue with friendly defaults, and say how to use it.
+    Up(commands::serve::Args),
     Verify(commands::verify::Args),
 }
 
@@ -40,7 +44,9 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Id(args) => commands::id::run(&args, &mut output),
         Command::Plan(args) => commands::plan::run(&args, &mut output),
+        Command::Serve(args) => commands::serve::serve(&args, &mut output),
         Command::Store(args) => commands::store::run(&args, &mut output),
+        Command::Up(args) => commands::serve::up(&args, &mut output),
         Command::Verify(args) => commands::verify::run(&args, &mut output),
     };
     output.finish(&done)

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use catena_server::config::{About, Config, Flags, SETTINGS};
+use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::exit::Exit;
@@ -35,18 +36,11 @@ impl Settings {
             Failure::new(Exit::Invalid, "config_invalid", text)
         })
     }
-
-    /// Says a setting unless the command line already does.
-    pub(crate) fn or(mut self, name: &str, text: &str, is_said: bool) -> Self {
-        if !is_said {
-            self.flags.set(name, text.to_owned());
-        }
-        self
-    }
 }
 
-fn flag(about: &About) -> String {
-    about.flag().trim_start_matches('-').to_owned()
+/// The name of a flag. Leaked, once per flag and process: clap wants names that stay.
+fn flag(about: &About) -> Str {
+    Str::from(&*Box::leak(about.flag().trim_start_matches('-').to_owned().into_boxed_str()))
 }
 
 fn entry_of(name: &str) -> Option<&'static str> {

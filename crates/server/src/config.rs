@@ -160,6 +160,17 @@ macro_rules! settings {
             $(#[doc = $about] pub $field: Option<String>,)*
         }
 
+        impl Flags {
+            /// Says a setting by its name; whether there is one.
+            pub fn set(&mut self, name: &str, text: String) -> bool {
+                match name {
+                    $($name => self.$field = Some(text),)*
+                    _ => return false,
+                }
+                true
+            }
+        }
+
         /// Everything that is set.
         #[derive(Debug, Clone)]
         pub struct Config {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_auth::KeyPair;
-use catena_engine::env::{Env, SystemEnv};
 use catena_engine::engine::StartError;
+use catena_engine::env::{Env, SystemEnv};
 use catena_engine::{Adapter, Engine, Setup};
 use catena_store::embedded::control::Control;
 use catena_store::embedded::ledger::Health;
@@ -96,21 +96,7 @@ pub async fn serve(
     assets: Assets,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), VenueError> {
-    let venue = Venue::start(config, adapters, assets).await?;
-    let failure = tokio::select! {
-        () = shutdown => None,
-        reason = store_failure(&venue.store) => Some(reason),
-    };
-    if let Some(reason) = &failure {
-        tracing::error!(%reason, "the store failed: the venue stops, a restart recovers");
-        // Monitors see `/readyz` say so before the port is gone.
-        tokio::time::sleep(FAILURE_NOTICE).await;
-    }
-    let stopped = venue.stop().await;
-    match failure {
-        Some(reason) => Err(VenueError::StoreFailed { reason }),
-        None => stopped,
-    }
+    Venue::start(config, adapters, assets).await?.serve_until(shutdown).await
 }
 
 impl Venue {
@@ -156,6 +142,24 @@ impl Venue {
         tracing::info!(%address, %did, data = %data.display(), "the venue is ready");
         let grace = config.grace();
         Ok(Venue { address, engine, store, connections, tasks, grace, control: Some(control) })
+    }
+
+    /// Serves until `shutdown` or until the store fails, and stops.
+    pub async fn serve_until(self, shutdown: impl Future<Output = ()>) -> Result<(), VenueError> {
+        let failure = tokio::select! {
+            () = shutdown => None,
+            reason = store_failure(&self.store) => Some(reason),
+        };
+        if let Some(reason) = &failure {
+            tracing::error!(%reason, "the store failed: the venue stops, a restart recovers");
+            // Monitors see `/readyz` say so before the port is gone.
+            tokio::time::sleep(FAILURE_NOTICE).await;
+        }
+        let stopped = self.stop().await;
+        match failure {
+            Some(reason) => Err(VenueError::StoreFailed { reason }),
+            None => stopped,
+        }
     }
 
     /// Where it listens; the port that was chosen when none was asked for.

@@ -54,7 +54,8 @@ fn run(
     let failed = |error: std::io::Error| {
         Failure::new(Exit::Invalid, "runtime_failed", format!("could not start: {error}"))
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
     runtime.block_on(async {
         let stop = stop_signal().map_err(failed)?;
         let venue = Venue::start(config, adapters, catena_adapters::demo_assets()).await;
