@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use catena_job::JobId;
+use catena_job::plan::Plan;
 use catena_value::Value;
 
 use crate::caller::Caller;
@@ -43,6 +44,12 @@ pub trait Adapter: Send + Sync + 'static {
     /// The problems, each with its place as a JSON pointer.
     fn check(&self, _operation: &Operation) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    /// The plan of an operation that is carried out as steps, or what is wrong with it; nothing
+    /// for all others.
+    fn plan(&self, _operation: &Operation) -> Option<Result<Plan, Vec<(String, String)>>> {
+        None
     }
 
     /// Carries out an operation that is [`Pace::Instant`]: no waiting, nothing outside.

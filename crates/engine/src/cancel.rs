@@ -39,10 +39,16 @@ impl Engine {
             may_control(caller, current).map(|()| is_live(&current.job))
         });
         match changed.await? {
-            Changed::Done(view) => Ok(self.phased(view)),
-            Changed::Left(current) => Ok(self.view(*current)),
+            Changed::Done(view) => Ok(self.with_steps(self.phased(view)).await?),
+            Changed::Left(current) => Ok(self.with_steps(self.view(*current)).await?),
             Changed::Missing => Err(ControlError::NotFound(id)),
         }
+    }
+
+    /// Ends a job that has run for too long.
+    pub(crate) async fn expire_now(&self, id: JobId, error: &str) -> Result<(), ControlError> {
+        let event = Event::Expired { error: error.to_owned() };
+        self.end(id, &event, None, |current| Ok(is_live(&current.job))).await.map(drop)
     }
 
     /// Ends a job whose time is up, if it still is.
@@ -88,10 +94,12 @@ impl Engine {
             })
             .await;
         match &changed {
-            Ok(Changed::Done(_)) => {
+            Ok(Changed::Done(view)) => {
                 if let Some(reins) = self.0.running.get(id) {
                     reins.signal(Signal::Stop);
                 }
+                let reason = format!("the job that it is a step of is {}", view.status());
+                self.end_children(&view.job, &reason).await;
             }
             _ => {
                 let paused = self.current(id).await.ok().flatten();

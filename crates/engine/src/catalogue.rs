@@ -95,6 +95,11 @@ impl Catalogue {
         self.by_path.iter()
     }
 
+    /// Whether this is an operation of an adapter's own, which has no steps.
+    pub(crate) fn is_plain(&self, hex: &str) -> bool {
+        self.by_reference.get(hex).is_some_and(|operation| operation.plan().is_none())
+    }
+
     fn kept(&self, id: &ValueId) -> Option<Arc<Operation>> {
         self.kept.lock().get(id).cloned()
     }

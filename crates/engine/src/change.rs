@@ -15,6 +15,7 @@ use catena_value::{CellSource, NoCells, Value};
 use crate::engine::Engine;
 use crate::error::StoreTrouble;
 use crate::limits::{CONTENTION_TRIES_MAX, ERROR_BYTES_MAX};
+use crate::orchestration::weaver::News;
 use crate::request::JobView;
 use crate::sealed;
 
@@ -166,6 +167,16 @@ impl Draft {
         Ok(())
     }
 
+    /// Whether the job is not stored yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.after.is_none()
+    }
+
+    /// Whether nothing is to be stored.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.records.is_empty() && self.more.is_empty()
+    }
+
     /// The effects, and the job as it will be.
     pub(crate) fn into_parts(self) -> (Vec<Effect>, JobView) {
         let id = self.job.id();
@@ -189,6 +200,7 @@ impl Draft {
             changes: self.changes,
             queue_depth: if is_ending { 0 } else { self.waiting },
             progress: self.progress,
+            steps: None,
             phase: catena_job::vocabulary::Phase::Queued,
         };
         (effects, view)
@@ -287,6 +299,9 @@ impl Engine {
         self.0.counts.job(is_new, ends.then(|| job.status()));
         if let Some(deadline) = job.field("deadline").and_then(Value::as_i64).filter(|_| !ends) {
             self.0.alarms.not_later_than(deadline);
+        }
+        if let Some(parent) = job.parent() {
+            self.0.weavers.tell(parent.job, News::Child(view.clone()));
         }
         self.0.hub.announce(view);
     }

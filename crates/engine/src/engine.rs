@@ -22,6 +22,8 @@ use crate::error::StoreTrouble;
 use crate::hub::Hub;
 use crate::idempotency::InFlight;
 use crate::limits::Limits;
+use crate::orchestration::Orchestrator;
+use crate::orchestration::weaver::Weavers;
 use crate::private::PrivateJobs;
 use crate::running::Running;
 use crate::sealed;
@@ -61,6 +63,7 @@ pub(crate) struct Inner {
     pub(crate) hub: Arc<Hub>,
     pub(crate) running: Arc<Running>,
     pub(crate) private: PrivateJobs,
+    pub(crate) weavers: Weavers,
     pub(crate) admission: Admission,
     pub(crate) in_flight: InFlight,
     pub(crate) counts: Counts,
@@ -134,7 +137,9 @@ impl Engine {
             let (place, problem) = problems.into_iter().next().unwrap_or_default();
             StartError::Definition(format!("{place}: {problem}"))
         };
-        let catalogue = Catalogue::new(setup.adapters).map_err(definition)?;
+        let mut adapters = setup.adapters;
+        adapters.push(Arc::new(Orchestrator));
+        let catalogue = Catalogue::new(adapters).map_err(definition)?;
         let (signal, free) = watch::channel(Signal::Go);
         let mut worker = [0; 8];
         setup.env.random(&mut worker);
@@ -151,6 +156,7 @@ impl Engine {
             hub: Arc::default(),
             running: Arc::default(),
             private: PrivateJobs::default(),
+            weavers: Weavers::default(),
             admission: Admission::default(),
             in_flight: InFlight::default(),
             counts: Counts::default(),

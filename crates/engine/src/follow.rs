@@ -32,6 +32,8 @@ pub enum Happening {
         job: Box<Job>,
         /// The cells of its large members.
         cells: JobCells,
+        /// One entry per step, when it is an orchestration.
+        steps: Option<Value>,
     },
     /// Progress was reported.
     Progress(Value),
@@ -141,7 +143,7 @@ impl Follow {
             return Ok(None);
         }
         if std::mem::take(&mut self.has_current) {
-            return Ok(self.happening());
+            return self.happening().await;
         }
         loop {
             if self.read.is_empty() {
@@ -159,14 +161,17 @@ impl Follow {
                 None => self.job = Some(Box::new(Job::first(&record).map_err(damaged)?)),
             }
             if self.job.as_ref().is_some_and(|job| job.count() > self.first) {
-                return Ok(self.happening());
+                return self.happening().await;
             }
         }
     }
 
-    fn happening(&self) -> Option<Happening> {
-        let (job, cells) = (self.job.clone()?, self.cells.clone()?);
-        Some(Happening::Record { index: job.count() - 1, job, cells })
+    async fn happening(&self) -> Result<Option<Happening>, StoreTrouble> {
+        let (Some(job), Some(cells)) = (self.job.clone(), self.cells.clone()) else {
+            return Ok(None);
+        };
+        let steps = self.engine.steps_of(&job).await?;
+        Ok(Some(Happening::Record { index: job.count() - 1, job, cells, steps }))
     }
 
     async fn read_on(&mut self) -> Result<(), StoreTrouble> {

@@ -34,6 +34,7 @@ mod idempotency;
 pub mod limits;
 mod message;
 pub mod operation;
+mod orchestration;
 mod pause;
 mod private;
 mod read;

@@ -23,6 +23,7 @@ use crate::env::Task;
 use crate::error::{InvokeError, ResolveError, SendError, StoreTrouble};
 use crate::idempotency::Known;
 use crate::limits::MESSAGE_ID_BYTES_MAX;
+use crate::orchestration::weaver::News;
 use crate::request::{IdempotencyKey, Sent};
 use crate::run::{Run, unwritten};
 use crate::running::Held;
@@ -143,7 +144,9 @@ impl Engine {
         let mut slot = slot;
         loop {
             // Somebody who has the reins looks for messages before and after letting go.
-            let Some(held) = self.0.running.take(id, None) else { return };
+            let Some(held) = self.0.running.take(id, None) else {
+                return self.0.weavers.tell(id, News::Message);
+            };
             match self.take_message(id, held, &mut slot).await {
                 Ok(Taken::Run(run)) => return self.spawn(run.carry_out(self.clone())),
                 Ok(Taken::Nothing) => {}
@@ -290,18 +293,13 @@ struct Letter {
 
 impl Letter {
     fn open(engine: &Engine, job: JobId, message: &Message) -> Letter {
-        let member = |name: &str| {
-            message.body.as_map().and_then(|map| map.get(&name.into(), &NoCells).ok()?)
-        };
-        let open = member("message").unwrap_or_default();
-        let sealed = member("sealed").as_ref().and_then(Value::as_str).map(str::to_owned);
-        let role = open.as_map().and_then(|map| map.get(&"role".into(), &NoCells).ok()?);
-        let mut trigger = vec![("messageId", Value::from(message.id.as_str()))];
-        trigger.extend(member("from").map(|from| ("from", from)));
-        trigger.extend(role.filter(|role| role.as_str().is_some()).map(|role| ("role", role)));
+        let (trigger, open) = shown(message);
+        let sealed =
+            message.body.as_map().and_then(|map| map.get(&"sealed".into(), &NoCells).ok()?);
+        let sealed = sealed.as_ref().and_then(Value::as_str).map(str::to_owned);
         let secret = sealed.as_ref().and_then(|sealed| sealed::open(engine, job, sealed));
         let whole = with_credentials(open.clone(), secret);
-        Letter { trigger: trigger.into_iter().collect::<Map>().into(), open, sealed, whole }
+        Letter { trigger, open, sealed, whole }
     }
 }
 
@@ -328,6 +326,34 @@ fn replayed(current: &Current, answer: &Value) -> Sent {
         message_id: id.unwrap_or_default().to_owned(),
         is_duplicate: true,
     }
+}
+
+/// What a record shows of a message: its trigger, and what it said without credentials.
+pub(crate) fn shown(message: &Message) -> (Value, Value) {
+    let member =
+        |name: &str| message.body.as_map().and_then(|map| map.get(&name.into(), &NoCells).ok()?);
+    let open = member("message").unwrap_or_default();
+    let role = open.as_map().and_then(|map| map.get(&"role".into(), &NoCells).ok()?);
+    let mut trigger = vec![("messageId", Value::from(message.id.as_str()))];
+    trigger.extend(member("from").map(|from| ("from", from)));
+    trigger.extend(role.filter(|role| role.as_str().is_some()).map(|role| ("role", role)));
+    (trigger.into_iter().collect::<Map>().into(), open)
+}
+
+/// The body of a message for another job: credentials are sealed for one job alone.
+pub(crate) fn resealed(
+    engine: &Engine,
+    from: JobId,
+    to: JobId,
+    body: Value,
+) -> Result<Value, StoreTrouble> {
+    let sealed = body.as_map().and_then(|map| map.get(&"sealed".into(), &NoCells).ok()?);
+    let Some(sealed) = sealed.as_ref().and_then(Value::as_str) else { return Ok(body) };
+    let secret = sealed::open(engine, from, sealed).unwrap_or_default();
+    let sealed = Value::from(sealed::seal(engine, to, &secret)?);
+    let map = body.as_map().cloned().unwrap_or_default();
+    let map = map.insert("sealed".into(), sealed, &NoCells);
+    map.map(Value::from).map_err(|error| StoreTrouble::Damaged(error.to_string()))
 }
 
 /// Whether a job is in the middle of a turn that a message began.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use catena_job::plan::{Graph, Plan};
 use catena_value::{NoCells, Value, ValueId};
 
 use crate::adapter::{Adapter, Pace};
@@ -28,6 +29,7 @@ pub struct Operation {
     recovery: Recovery,
     retry: Option<Retry>,
     read_only: bool,
+    plan: Option<(Arc<Plan>, Arc<Graph>)>,
 }
 
 /// What to do with a job that was running when the venue stopped.
@@ -115,7 +117,16 @@ impl Operation {
             recovery,
             retry,
             read_only,
+            plan: None,
         };
+        let mut operation = operation;
+        if let Some(plan) = adapter.plan(&operation) {
+            let plan = plan?;
+            let graph = Arc::new(plan.graph());
+            operation.plan = Some((Arc::new(plan), graph));
+            // What has run is in the chains: it always goes on with what has not.
+            operation.recovery = Recovery::Rerun;
+        }
         match adapter.check(&operation) {
             problems if problems.is_empty() => Ok(operation),
             problems => Err(problems),
@@ -170,6 +181,15 @@ impl Operation {
     /// The schema of its output, when it has one.
     pub fn output_schema(&self) -> Option<&Schema> {
         self.output.as_ref()
+    }
+
+    /// Its steps, when it is carried out as steps.
+    pub fn plan(&self) -> Option<&Arc<Plan>> {
+        self.plan.as_ref().map(|(plan, _)| plan)
+    }
+
+    pub(crate) fn graph(&self) -> Option<Arc<Graph>> {
+        self.plan.as_ref().map(|(_, graph)| Arc::clone(graph))
     }
 
     pub(crate) fn carrier(&self) -> &Arc<dyn Adapter> {

@@ -38,7 +38,8 @@ impl Engine {
                 if let Some(reins) = self.0.running.get(id) {
                     reins.signal(Signal::Pause);
                 }
-                Ok(self.phased(view))
+                self.hold_children(&view.job, Signal::Pause).await;
+                Ok(self.with_steps(self.phased(view)).await?)
             }
             Changed::Left(current) => Ok(self.view(*current)),
             Changed::Missing => Err(ControlError::NotFound(id)),

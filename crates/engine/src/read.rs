@@ -23,7 +23,7 @@ impl Engine {
         }
         let current = self.current(id).await?.ok_or(JobError::NotFound(id))?;
         self.visible(caller, &current.job)?;
-        Ok(self.view(current))
+        Ok(self.with_steps(self.view(current)).await?)
     }
 
     /// A job after it ended, or after a time.
@@ -37,7 +37,7 @@ impl Engine {
         let view = self.job(caller, id).await?;
         let time = time.min(WAIT_MAX);
         let view = self.watch_until(view, &mut watch, time, Status::is_terminal).await;
-        Ok(self.phased(view))
+        Ok(self.with_steps(self.phased(view)).await?)
     }
 
     /// Records of a job.
@@ -106,6 +106,12 @@ impl Engine {
         }
     }
 
+    /// A view with its steps, when it is an orchestration.
+    pub(crate) async fn with_steps(&self, mut view: JobView) -> Result<JobView, StoreTrouble> {
+        view.steps = self.steps_of(&view.job).await?;
+        Ok(view)
+    }
+
     /// The view of a job as it was read.
     pub(crate) fn view(&self, current: Current) -> JobView {
         let phase = self.phase(&current.job);
@@ -115,6 +121,7 @@ impl Engine {
             changes: current.changes,
             queue_depth: current.queue_depth,
             progress: current.progress,
+            steps: None,
             phase,
         }
     }

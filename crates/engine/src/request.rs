@@ -72,6 +72,8 @@ pub struct JobView {
     pub queue_depth: u32,
     /// The last progress, unless the chain carries it.
     pub progress: Option<Value>,
+    /// One entry per step, when it is an orchestration.
+    pub steps: Option<Value>,
     /// Whether it is being run, waits for its turn, or neither.
     pub phase: catena_job::vocabulary::Phase,
 }

@@ -53,7 +53,10 @@ impl Engine {
                 return Err(ControlError::Conflict { job: id, status, action: "resume" });
             }
             match self.try_resume(caller, &current).await {
-                Ok(view) => return Ok(self.phased(view)),
+                Ok(view) => {
+                    self.hold_children(&view.job, Signal::Go).await;
+                    return Ok(self.with_steps(self.phased(view)).await?);
+                }
                 Err(Some(error)) => return Err(error),
                 Err(None) => {}
             }

@@ -69,8 +69,22 @@ enum Verdict {
 }
 
 impl Run {
+    /// Carries the job out, boxed: what runs may begin other runs.
+    pub(crate) fn carry_out_boxed(self, engine: Engine) -> Task {
+        Box::pin(self.carry_out(engine))
+    }
+
     /// Carries the job out until it ends or waits.
     pub(crate) async fn carry_out(mut self, engine: Engine) {
+        if self.operation.plan().is_some() {
+            let id = self.job.id();
+            // Those who only wait for others take no place of those who work.
+            self.slot = None;
+            if let Err(trouble) = engine.weave_on(self).await {
+                tracing::error!(job = %id, %trouble, "an orchestration cannot go on");
+            }
+            return;
+        }
         loop {
             let control = self.held.reins.control(&engine.0.env);
             let Some((ended, progress)) = self.turn(&engine, &control).await else { return };

@@ -39,6 +39,11 @@ impl Reins {
         let _ = signal.wait_for(|signal| *signal == Signal::Stop).await;
     }
 
+    /// What the turn is told.
+    pub(crate) fn watch(&self) -> watch::Receiver<Signal> {
+        self.signal.subscribe()
+    }
+
     /// What the turn gets.
     pub(crate) fn control(&self, env: &Arc<dyn Env>) -> Control {
         Control::new(self.signal.subscribe(), Arc::clone(env))

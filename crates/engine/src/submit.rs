@@ -66,7 +66,7 @@ impl Engine {
                 Pace::Running => self.begin(&request, operation, claimed).await?,
             },
         };
-        Ok(Invoked { view, is_replay: false })
+        Ok(Invoked { view: self.with_steps(view).await?, is_replay: false })
     }
 
     /// Whether a caller may ask for something more now.
@@ -138,13 +138,29 @@ impl Engine {
             draft.with(sealed::keep(self, job, "input", &secret)?);
         }
         let mut watch = self.0.hub.watch(job);
+        let limit = self.execution_limit(request.timeout, &operation);
+        if let Some(plan) = operation.plan() {
+            let targets = match self.targets(&request.caller, plan).await? {
+                Ok(targets) => targets,
+                Err(refusal) => {
+                    return self.refuse(request, &operation, &refusal, claimed).await;
+                }
+            };
+            let mut begun = Change::new(Event::Begun, now);
+            begun.extra.push(("deadline", deadline(now, limit)));
+            draft.append(begun).map_err(unopened)?;
+            if let Some(claimed) = &claimed {
+                draft.with(claimed.remember(answer_of(job)));
+            }
+            let view = self.begin_orchestration(request, operation, targets, draft, limit).await?;
+            return Ok(self.wait_for(view, &mut watch, request.wait).await);
+        }
         let Ok(slot) = Arc::clone(&self.0.slots).try_acquire_owned() else {
             draft.with(offer(job, now));
             let view = self.commit_new(draft, claimed.as_ref()).await?;
             self.has_queued();
             return Ok(self.wait_for(view, &mut watch, request.wait).await);
         };
-        let limit = self.execution_limit(request.timeout, &operation);
         let mut begun = Change::new(Event::Begun, now);
         begun.extra.push(("deadline", deadline(now, limit)));
         draft.append(begun).map_err(unopened)?;
@@ -175,12 +191,7 @@ impl Engine {
         if let Some(claimed) = claimed {
             draft.with(claimed.remember(answer_of(draft.job().id())));
         }
-        match self.commit(draft).await {
-            Ok((view, _)) => Ok(view),
-            Err(CommitError::KeyTaken(_)) => Err(InvokeError::KeyInFlight),
-            Err(CommitError::KeysFull { .. }) => Err(InvokeError::TooManyKeys),
-            Err(error) => Err(StoreTrouble::from(error).into()),
-        }
+        self.commit(draft).await.map(|(view, _)| view).map_err(uncommitted)
     }
 
     /// What a new job is opened with, and its input if secrets were taken out of it.
@@ -421,6 +432,15 @@ pub(crate) fn deadline(now: i64, limit: Duration) -> Value {
 
 pub(crate) fn milliseconds(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Why a new job could not be committed.
+pub(crate) fn uncommitted(error: CommitError) -> InvokeError {
+    match error {
+        CommitError::KeyTaken(_) => InvokeError::KeyInFlight,
+        CommitError::KeysFull { .. } => InvokeError::TooManyKeys,
+        error => StoreTrouble::from(error).into(),
+    }
 }
 
 fn unopened(error: AppendError) -> InvokeError {

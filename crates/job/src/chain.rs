@@ -241,7 +241,7 @@ impl Job {
         let fields = record.fields();
         let required = |name| field_text(fields, name)?.ok_or_else(|| missing(name));
         let id = required("id")?.parse().map_err(|_| wrong("id", "a job ID"))?;
-        let venue = required("venue")?.to_owned();
+        let venue = required("venue")?.into_owned();
         required("op")?;
         required("caller")?;
         field_text(fields, "operation")?;
@@ -368,8 +368,9 @@ impl Job {
         let carries = record.note().is_none()
             && record.status() == due.status
             && record.field("output") == due.output.as_ref()
-            && record.field("error").and_then(Value::as_str) == due.error.as_deref()
-            && record.field("message").and_then(Value::as_str) == due.message.as_deref();
+            && record.field("error").and_then(Value::to_text).as_deref() == due.error.as_deref()
+            && record.field("message").and_then(Value::to_text).as_deref()
+                == due.message.as_deref();
         if carries { Ok(()) } else { Err(Break::Held { expected: due.status }) }
     }
 

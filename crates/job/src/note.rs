@@ -3,6 +3,8 @@
 //! The list of kinds is closed, and each says where it may stand. A note never changes what the
 //! resolved job shows, with one exception that people wait for: the answer of an interactive turn.
 
+use std::borrow::Cow;
+
 use catena_value::{Map, Value, Vector};
 
 use crate::ids::{JobId, RecordId};
@@ -175,8 +177,8 @@ impl Outcome {
         Ok(Outcome {
             status,
             output: map.field("output").cloned(),
-            error: field_text(map, "error")?.map(str::to_owned),
-            message: field_text(map, "message")?.map(str::to_owned),
+            error: field_text(map, "error")?.map(Cow::into_owned),
+            message: field_text(map, "message")?.map(Cow::into_owned),
         })
     }
 }
@@ -223,7 +225,7 @@ impl Note {
     pub fn from_value(value: &Value) -> Result<Self, BadField> {
         let map = value.as_map().ok_or_else(|| wrong("note", "an object"))?;
         let kind = field_text(map, "kind")?.ok_or_else(|| missing("note.kind"))?;
-        let kind = Kind::parse(kind)
+        let kind = Kind::parse(&kind)
             .ok_or_else(|| wrong("note.kind", "one of step, attempt, message, held, recovered"))?;
         Ok(match kind {
             Kind::Step => {
@@ -262,7 +264,7 @@ impl StepStart {
             step: step_index(map)?,
             job: job.ok_or_else(|| wrong("note.started.job", "a job ID"))?,
             record: record_id(map, "note.started.record")?,
-            venue: field_text(map, "venue")?.map(str::to_owned),
+            venue: field_text(map, "venue")?.map(Cow::into_owned),
         })
     }
 }
@@ -288,7 +290,7 @@ impl StepEnd {
 }
 
 fn status_of(map: &Map, name: &'static str) -> Result<Status, BadField> {
-    let status = field_text(map, "status")?.and_then(Status::parse);
+    let status = field_text(map, "status")?.and_then(|word| Status::parse(&word));
     status.ok_or_else(|| wrong(name, "a status"))
 }
 
@@ -310,7 +312,7 @@ fn attempt(map: &Map) -> Result<(Option<u32>, Option<String>), BadField> {
         let number = number.as_i64().and_then(|number| u32::try_from(number).ok());
         number.filter(|n| *n > 0).ok_or_else(|| wrong("note.attempt", "a number from 1"))
     });
-    Ok((number.transpose()?, field_text(map, "reason")?.map(str::to_owned)))
+    Ok((number.transpose()?, field_text(map, "reason")?.map(Cow::into_owned)))
 }
 
 fn list<T>(

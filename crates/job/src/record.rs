@@ -1,6 +1,8 @@
 //! State records: one link of a chain, as a value and as what it says.
 
-use catena_value::{Map, Value};
+use std::borrow::Cow;
+
+use catena_value::{CellSource, LoadError, Map, NoCells, Value};
 
 use crate::ids::{JobId, RecordId};
 use crate::note::Note;
@@ -49,11 +51,59 @@ pub(crate) fn wrong(name: &'static str, expected: &str) -> BadField {
 pub(crate) fn field_text<'a>(
     map: &'a Map,
     name: &'static str,
-) -> Result<Option<&'a str>, BadField> {
+) -> Result<Option<Cow<'a, str>>, BadField> {
     match map.field(name) {
         None => Ok(None),
-        Some(value) => value.as_str().map(Some).ok_or_else(|| wrong(name, "a string")),
+        Some(value) => value.to_text().map(Some).ok_or_else(|| wrong(name, "a string")),
     }
+}
+
+/// Members that the fold reads, and indexes with it. A store keeps them where it keeps the record;
+/// all others may lie elsewhere and are loaded when somebody wants them.
+pub const SKELETON: [&str; 14] = [
+    STATUS,
+    PREV,
+    UPDATED,
+    NOTE,
+    "id",
+    "venue",
+    "op",
+    "operation",
+    "caller",
+    "parent",
+    "trigger",
+    "error",
+    "message",
+    "tags",
+];
+
+/// Whether a member is part of the skeleton.
+pub fn is_skeleton(key: &Value) -> bool {
+    key.as_str().is_some_and(|key| SKELETON.contains(&key))
+}
+
+fn is_in_memory(value: &Value) -> bool {
+    match value {
+        Value::Unloaded(_) => false,
+        Value::String(_) => value.to_text().is_some(),
+        Value::Map(_) | Value::Vector(_) => value.fully_loaded(&NoCells).is_ok(),
+        _ => true,
+    }
+}
+
+/// The members of a stored record with its skeleton in memory.
+fn with_skeleton(fields: Map, cells: &dyn CellSource) -> Result<Map, LoadError> {
+    let is_loaded = |(key, value): &(&Value, &Value)| !is_skeleton(key) || is_in_memory(value);
+    let in_memory = fields.fields();
+    if in_memory.len() as u64 == fields.len() && in_memory.iter().all(is_loaded) {
+        return Ok(fields);
+    }
+    let load = |entry: Result<(Value, Value), LoadError>| {
+        let (key, value) = entry?;
+        let value = if is_skeleton(&key) { value.fully_loaded(cells)? } else { value };
+        Ok((key, value))
+    };
+    fields.slots(cells).map(load).collect::<Result<Vec<_>, _>>().map(Map::from_iter)
 }
 
 /// Where a sub-job hangs.
@@ -86,7 +136,7 @@ impl Record {
     /// Reads what a record says. Its ID is the Value ID of the whole map.
     pub fn from_map(fields: Map) -> Result<Self, BadField> {
         let id = RecordId::new(Value::from(fields.clone()).id());
-        Record::from_stored(fields, id)
+        Record::from_stored(fields, id, &NoCells)
     }
 
     /// A record whose members are known because they were just put there.
@@ -105,11 +155,18 @@ impl Record {
         Ok(Record { id, fields, status, prev, updated, note })
     }
 
-    /// Like [`Record::from_map`], for a store that knows the ID already: it is believed.
-    pub fn from_stored(fields: Map, id: RecordId) -> Result<Self, BadField> {
+    /// Like [`Record::from_map`], for a store that knows the ID already: it is believed. What the
+    /// fold reads is loaded from `cells`; the rest stays where it is.
+    pub fn from_stored(
+        fields: Map,
+        id: RecordId,
+        cells: &dyn CellSource,
+    ) -> Result<Self, BadField> {
+        let fields = with_skeleton(fields, cells)
+            .map_err(|_| wrong("record", "in memory or in the cells beside it"))?;
         let status = field_text(&fields, STATUS)?.ok_or_else(|| missing(STATUS))?;
         let status =
-            Status::parse(status).ok_or_else(|| wrong(STATUS, "one of the ten statuses"))?;
+            Status::parse(&status).ok_or_else(|| wrong(STATUS, "one of the ten statuses"))?;
         let prev = prev(&fields)?;
         let updated = fields.field(UPDATED).ok_or_else(|| missing(UPDATED))?.as_i64();
         let updated = updated.filter(|at| *at >= 0);
@@ -167,10 +224,10 @@ impl Record {
         }
         let error = || {
             let error = field_text(&self.fields, "error")?;
-            error.map(str::to_owned).ok_or_else(|| missing("error"))
+            error.map(Cow::into_owned).ok_or_else(|| missing("error"))
         };
         let ask = || -> Result<Ask, BadField> {
-            let message = field_text(&self.fields, "message")?.map(str::to_owned);
+            let message = field_text(&self.fields, "message")?.map(Cow::into_owned);
             Ok(Ask { message, output: self.field("output").cloned() })
         };
         Ok(Some(match self.status {

@@ -41,7 +41,8 @@ facts! {
         a_reference_to_nothing_is_refused,
         a_deleted_job_leaves_nothing_behind,
         progress_changes_nothing_but_itself,
-        commits_of_one_job_take_effect_in_order;
+        commits_of_one_job_take_effect_in_order,
+        what_the_fold_reads_is_there_however_long_it_is;
     lists:
         lists_are_in_the_order_of_commits,
         lists_show_only_what_is_asked_for,

@@ -5,15 +5,15 @@
 //! long they move to a chunk of their own, and the row keeps the fold instead: appending then
 //! costs the same however long the chain is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use catena_job::chain::{Parts, StepState};
 use catena_job::note::{Outcome, StepEnd, StepStart};
-use catena_job::record::Parent;
+use catena_job::record::{Parent, is_skeleton};
 use catena_job::{Job, JobId, Record, RecordId};
 use catena_value::{
-    Encoded, Map, Value, ValueId, branches, decode, decode_branch, decode_slot, encode_into,
-    encode_slot,
+    CellSource, Encoded, LoadError, Map, NoCells, Value, ValueId, branches, decode, decode_branch,
+    decode_slot, encode_into, encode_slot,
 };
 
 use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
@@ -229,6 +229,18 @@ pub(crate) fn read_chunk(chunk: &[u8]) -> Result<(Vec<Record>, LocalCells), Dama
     read_entries(&chunk[32..], last)
 }
 
+/// The cells that stand beside records, as a source.
+struct Beside<'a>(&'a LocalCells);
+
+impl CellSource for Beside<'_> {
+    fn load(&self, id: &ValueId) -> Result<Value, LoadError> {
+        match self.0.get(id) {
+            Some(bytes) => decode_branch(id, bytes),
+            None => NoCells.load(id),
+        }
+    }
+}
+
 /// Records and cells; IDs come from the links, the last one from outside.
 fn read_entries(bytes: &[u8], last: RecordId) -> Result<(Vec<Record>, LocalCells), Damaged> {
     let mut fields = Fields::new(bytes);
@@ -251,7 +263,8 @@ fn read_entries(bytes: &[u8], last: RecordId) -> Result<(Vec<Record>, LocalCells
     let mut records = Vec::with_capacity(maps.len());
     let mut id = last;
     while let Some(map) = maps.pop() {
-        let record = Record::from_stored(map, id).map_err(|_| Damaged("record in its form"))?;
+        let record = Record::from_stored(map, id, &Beside(&cells));
+        let record = record.map_err(|_| Damaged("record in its form"))?;
         id = record.prev().unwrap_or(id);
         records.push(record);
     }
@@ -354,6 +367,12 @@ fn read_fold(fold: &[u8], id: JobId, row: &JobRow) -> Result<(Parts, LocalCells)
         members.push((read_slot(fields)?, read_slot(fields)?));
     }
     let cells = read_cells(fields)?;
+    for (key, value) in &mut members {
+        if is_skeleton(key) {
+            let loaded = value.fully_loaded(&Beside(&cells));
+            *value = loaded.map_err(|_| Damaged("member that the fold reads"))?;
+        }
+    }
     let parts = Parts {
         id,
         venue,
@@ -445,6 +464,20 @@ pub(crate) struct PackedRecords {
     pub(crate) needed: Vec<ValueId>,
 }
 
+/// The cells of a record's members, of those that the fold reads or of all others.
+fn cells_of(record: &Record, skeleton: bool) -> HashSet<ValueId> {
+    let mut found = HashSet::new();
+    for (key, value) in record.fields().fields() {
+        if is_skeleton(key) == skeleton && !catena_value::is_embedded(value) {
+            found.insert(value.id());
+        }
+        if is_skeleton(key) == skeleton {
+            found.extend(catena_value::survey(value, |_| false).cells.iter().map(|cell| cell.id));
+        }
+    }
+    found
+}
+
 /// Encodes records. What a record brings along stays in the row while it is short; more is stored
 /// once for everybody.
 pub(crate) fn pack(records: &[Record]) -> PackedRecords {
@@ -458,7 +491,15 @@ pub(crate) fn pack(records: &[Record]) -> PackedRecords {
         if size <= LOCAL_CELL_BYTES_MAX {
             survey.cells.iter().for_each(|cell| packed.entries.push(CELL, &cell.bytes));
         } else {
-            packed.shared.extend(survey.cells);
+            let (skeleton, large) = (cells_of(record, true), cells_of(record, false));
+            for cell in survey.cells {
+                if skeleton.contains(&cell.id) || !large.contains(&cell.id) {
+                    packed.entries.push(CELL, &cell.bytes);
+                }
+                if large.contains(&cell.id) {
+                    packed.shared.push(cell);
+                }
+            }
         }
         packed.needed.extend(survey.unloaded);
         encoding.clear();

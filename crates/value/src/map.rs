@@ -109,6 +109,18 @@ impl fmt::Debug for Map {
     }
 }
 
+impl Map {
+    /// All entries, values that are not in memory as [`Value::Unloaded`].
+    pub fn slots<'a>(
+        &self,
+        cells: &'a dyn CellSource,
+    ) -> impl Iterator<Item = Result<(Value, Value), LoadError>> + use<'a> {
+        let entries = self.iter(cells).0;
+        entries
+            .map(move |entry| entry.and_then(|entry| Ok((entry.key.loaded(cells)?, entry.value))))
+    }
+}
+
 /// Entries of a [`Map`].
 pub struct MapIter<'a>(Entries<'a, MapEntry>);
 

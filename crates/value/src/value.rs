@@ -1,10 +1,11 @@
 //! The value itself: a small handle on anything a cell can be.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::bytes::{Blob, Text};
-use crate::cell::{CellSource, LoadError, Loader, Memo, Node};
+use crate::cell::{CellSource, LoadError, Loader, Memo, NoCells, Node};
 use crate::encode::{CellRef, encode_slot, node_id, with_scratch, write_count, write_slot};
 use crate::id::ValueId;
 use crate::index::Index;
@@ -111,6 +112,15 @@ impl Value {
         match self {
             Value::String(text) => text.as_str(),
             _ => None,
+        }
+    }
+
+    /// A string of any length, as far as it is in memory.
+    pub fn to_text(&self) -> Option<Cow<'_, str>> {
+        let Value::String(text) = self else { return None };
+        match text.as_str() {
+            Some(short) => Some(Cow::Borrowed(short)),
+            None => String::from_utf8(text.to_bytes(&NoCells).ok()?).ok().map(Cow::Owned),
         }
     }
 

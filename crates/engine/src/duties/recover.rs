@@ -10,12 +10,12 @@ use catena_job::state::Event;
 use catena_job::{JobId, Status};
 use catena_store::CommitError;
 
-use crate::adapter::Failure;
+use crate::adapter::{Cause, Failure};
 use crate::change::{Changed, Current, Draft, waits_for_message};
 use crate::engine::{Engine, RecoverySummary};
 use crate::error::{ResolveError, StoreTrouble};
 use crate::operation::{Operation, Recovery};
-use crate::run::{TurnState, paused, unwritten};
+use crate::run::{Run, TurnState, paused, unwritten};
 use crate::submit::{deadline, offer, outcome};
 
 /// Live jobs read in one go.
@@ -72,8 +72,8 @@ async fn one(engine: &Engine, id: JobId) -> Result<Done, StoreTrouble> {
     match current.job.status() {
         Status::Pending | Status::Started => {}
         status => {
-            if waits_for_message(status) && current.queue_depth > 0 {
-                engine.spawn(engine.wake(id, None));
+            if waits_for_message(status) {
+                go_on_waiting(engine, current).await?;
             }
             return Ok(Done::Left);
         }
@@ -95,6 +95,35 @@ async fn one(engine: &Engine, id: JobId) -> Result<Done, StoreTrouble> {
     decide(engine, current, &operation).await
 }
 
+/// A job that waits for somebody goes on when there is a message, or when it has steps that run.
+async fn go_on_waiting(engine: &Engine, current: Current) -> Result<(), StoreTrouble> {
+    let id = current.job.id();
+    if current.job.steps().is_empty() {
+        if current.queue_depth > 0 {
+            engine.spawn(engine.wake(id, None));
+        }
+        return Ok(());
+    }
+    let (Ok(operation), Some(held)) =
+        (engine.operation_of(&current.job).await, engine.0.running.take(id, None))
+    else {
+        return Ok(());
+    };
+    let run = Run {
+        left: engine.limit_of(&current.job, &operation),
+        input: engine.input_of(&current).await?,
+        caller: engine.owner_of(&current.job),
+        cells: current.cells,
+        job: current.job,
+        operation,
+        cause: Cause::Repeated,
+        held,
+        slot: None,
+    };
+    engine.spawn(run.carry_out_boxed(engine.clone()));
+    Ok(())
+}
+
 async fn decide(
     engine: &Engine,
     current: Current,
@@ -104,6 +133,7 @@ async fn decide(
         return requeue(engine, current).await;
     }
     match operation.recovery() {
+        Recovery::Rerun if operation.plan().is_some() => requeue(engine, current).await,
         Recovery::Rerun if current.job.attempt() >= engine.0.limits.attempts_max => {
             let tries = current.job.attempt();
             let text = format!("the venue stopped during each of {tries} tries");

@@ -198,3 +198,44 @@ pub(super) async fn commits_of_one_job_take_effect_in_order(store: Subject) {
     }
     assert_eq!(store.job(job_id(1)).await.unwrap().unwrap().job.count(), 40);
 }
+
+pub(super) async fn what_the_fold_reads_is_there_however_long_it_is(store: Subject) {
+    let text =
+        |letter: char, length: usize| std::iter::repeat_n(letter, length).collect::<String>();
+    let owner = format!("did:web:{}", text('o', 300));
+    let mut long = opening(job_id(1), &owner, Value::from(text('i', 9_000)));
+    long.op = format!("o/{}", text('p', 900));
+    let tags: Vec<Value> = (0..9).map(|n| Value::from(text('t', 50 + n))).collect();
+    long.extra = vec![
+        ("tags", catena_value::Vector::from_items(tags).into()),
+        ("timeoutMs", 5.into()),
+        ("redacted", text('r', 200).as_str().into()),
+    ];
+    let mut draft = Draft::open(long, 5);
+    assert!(draft.change(Event::Begun));
+    let message = Some(text('m', 5_000));
+    assert!(draft.change(Event::AskedForInput(catena_job::state::Ask { message, output: None })));
+    store.commit(Effects::one(draft.clone().effect())).await.unwrap();
+    let read = store.job(job_id(1)).await.unwrap().unwrap();
+    assert_eq!(read.job.head(), draft.job.head());
+    assert_eq!(read.job.field("message").unwrap().to_text().unwrap().len(), 5_000);
+    // Long enough that the fold is kept beside the chain.
+    let mut draft = Draft::of(read.job);
+    for _ in 0..10 {
+        assert!(draft.change(Event::Answered));
+        let message = Some(text('n', 400));
+        assert!(
+            draft.change(Event::AskedForInput(catena_job::state::Ask { message, output: None }))
+        );
+    }
+    assert!(draft.change(Event::Answered));
+    assert!(draft.change(Event::Erred { error: text('e', 9_000) }));
+    store.commit(Effects::one(draft.clone().effect())).await.unwrap();
+    let read = store.job(job_id(1)).await.unwrap().unwrap();
+    assert_eq!(read.job.head(), draft.job.head());
+    assert_eq!(read.job.field("error").unwrap().to_text().unwrap().len(), 9_000);
+    assert_eq!(store.count(&owner, &crate::store::Filter::All).await.unwrap(), 1);
+    let page = store.records(job_id(1), 0, 100).await.unwrap().unwrap();
+    let folded = catena_job::Job::fold(&page.records).unwrap().unwrap();
+    assert_eq!((folded.head(), page.total), (draft.job.head(), 25));
+}

@@ -1,0 +1,427 @@
+//! The task that runs an orchestration: it hears what happens to the sub-jobs, lets the weave
+//! decide, and commits what it decided.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_job::{Job, JobId, Status};
+use catena_store::{CommitError, Effects};
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Semaphore, watch};
+
+use super::weave::{Batch, Weave};
+use super::{CONCURRENT_MAX, targets::Targets};
+use crate::caller::{Caller, Standing};
+use crate::change::{Current, Draft};
+use crate::control::Signal;
+use crate::engine::Engine;
+use crate::env::Task;
+use crate::error::{InvokeError, StoreTrouble};
+use crate::operation::Operation;
+use crate::request::{Invoke, JobView};
+use crate::run::{Run, too_long};
+use crate::submit::{outcome, uncommitted};
+
+/// How long to wait before something that could not be stored is tried again.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// What a weaver hears.
+pub(crate) enum News {
+    /// A sub-job is now like this.
+    Child(JobView),
+    /// A message came for the whole.
+    Message,
+}
+
+/// Those who run orchestrations in this process. What a weaver hears is bounded by what its
+/// sub-jobs do, and they by the limits on steps and history.
+#[derive(Default)]
+pub(crate) struct Weavers(Mutex<HashMap<JobId, Listed>>);
+
+struct Listed {
+    news: UnboundedSender<News>,
+    budget: Arc<Semaphore>,
+}
+
+impl Weavers {
+    /// Tells the weaver of a job something, if it has one here.
+    pub(crate) fn tell(&self, job: JobId, news: News) {
+        if let Some(listed) = self.0.lock().get(&job) {
+            // A weaver that has gone needs no news.
+            let _ = listed.news.send(news);
+        }
+    }
+
+    /// The budget of the root that a job belongs to: its parent's, or one of its own.
+    fn budget(&self, parent: Option<JobId>) -> Arc<Semaphore> {
+        let listed = self.0.lock();
+        match parent.and_then(|parent| listed.get(&parent)) {
+            Some(parent) => Arc::clone(&parent.budget),
+            None => Arc::new(Semaphore::new(CONCURRENT_MAX)),
+        }
+    }
+}
+
+/// A weaver's place in the list.
+struct Hearing {
+    engine: Engine,
+    job: JobId,
+    news: UnboundedReceiver<News>,
+}
+
+impl Hearing {
+    fn new(engine: &Engine, job: JobId, budget: Arc<Semaphore>) -> Hearing {
+        let (sender, news) = unbounded_channel();
+        engine.0.weavers.0.lock().insert(job, Listed { news: sender, budget });
+        Hearing { engine: engine.clone(), job, news }
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.engine.0.weavers.0.lock().remove(&self.job);
+    }
+}
+
+/// An orchestration that is under way.
+pub(crate) struct Weaver {
+    run: Run,
+    weave: Weave,
+    hearing: Hearing,
+}
+
+/// Whether a weaver has more to do.
+enum Next {
+    Listen,
+    Over,
+}
+
+impl Engine {
+    /// Begins an orchestration: as much as can be done at once is one commit.
+    pub(crate) async fn begin_orchestration(
+        &self,
+        request: &Invoke,
+        operation: Arc<Operation>,
+        targets: Targets,
+        draft: Draft,
+        limit: Duration,
+    ) -> Result<JobView, InvokeError> {
+        let Some(plan) = operation.plan().cloned() else {
+            return Err(InvokeError::Invalid("not an orchestration".into()));
+        };
+        let mut draft = draft;
+        let job = draft.job().id();
+        let held = self.0.running.take(job, None).ok_or(StoreTrouble::Contended)?;
+        let budget = self.0.weavers.budget(draft.job().parent().map(|parent| parent.job));
+        let hearing = Hearing::new(self, job, Arc::clone(&budget));
+        let (caller, input) = (request.caller.clone(), request.input.clone());
+        let mut weave = Weave::new(self, &operation, &plan, targets, caller, input, budget);
+        let batch = weave.advance(self, &mut draft)?;
+        let committed = self.commit_batch(draft, batch, &request.caller).await;
+        let view = committed.map_err(uncommitted)?;
+        if !view.status().is_terminal() {
+            let run = Run {
+                job: (*view.job).clone(),
+                cells: None,
+                operation,
+                caller: request.caller.clone(),
+                input: request.input.clone(),
+                cause: crate::adapter::Cause::Begun,
+                left: limit,
+                held,
+                slot: None,
+            };
+            let weaver = Weaver { run, weave, hearing };
+            self.spawn(weaver.work(self.clone()));
+        } else if weave.cancels_on_failure() {
+            self.end_children(&view.job, "a step of the same job failed").await;
+        }
+        Ok(view)
+    }
+
+    /// Commits parent and children together, then begins what is to run.
+    async fn commit_batch(
+        &self,
+        parent: Draft,
+        batch: Batch,
+        caller: &Caller,
+    ) -> Result<JobView, CommitError> {
+        let is_new = parent.is_new();
+        let (mut effects, view) = parent.into_parts();
+        let mut children = Vec::with_capacity(batch.children.len());
+        for child in batch.children {
+            let (more, child) = child.into_parts();
+            effects.extend(more);
+            children.push(child);
+        }
+        self.0.store.commit(Effects(effects)).await?;
+        for child in &children {
+            self.is_durable(child, true);
+        }
+        self.is_durable(&view, is_new);
+        let mut views: HashMap<JobId, JobView> =
+            children.into_iter().map(|child| (child.job.id(), child)).collect();
+        for run in batch.runs {
+            if let Some(child) = views.remove(&run.job) {
+                self.spawn(run.into_run(self, caller, &child).carry_out_boxed(self.clone()));
+            }
+        }
+        if batch.has_queued {
+            self.has_queued();
+        }
+        Ok(view)
+    }
+
+    /// Goes on with an orchestration that nobody runs, from what is stored.
+    pub(crate) async fn weave_on(&self, run: Run) -> Result<(), StoreTrouble> {
+        let Some(plan) = run.operation.plan().cloned() else { return Ok(()) };
+        let job = run.job.id();
+        let targets = match self.targets(&run.caller, &plan).await? {
+            Ok(targets) => targets,
+            Err(problems) => {
+                let failure = crate::adapter::Failure::new("step_gone", problems);
+                self.fail_run(&run, failure).await?;
+                return Ok(());
+            }
+        };
+        let budget = self.0.weavers.budget(run.job.parent().map(|parent| parent.job));
+        let hearing = Hearing::new(self, job, Arc::clone(&budget));
+        let (caller, input) = (run.caller.clone(), run.input.clone());
+        let mut weave = Weave::new(self, &run.operation, &plan, targets, caller, input, budget);
+        weave.catch_up(self, &run.job).await?;
+        Weaver { run, weave, hearing }.work(self.clone()).await;
+        Ok(())
+    }
+
+    async fn fail_run(
+        &self,
+        run: &Run,
+        failure: crate::adapter::Failure,
+    ) -> Result<(), StoreTrouble> {
+        self.change(run.job.id(), None, |current| {
+            if current.job.status() != Status::Started {
+                return Ok(None);
+            }
+            let mut draft = current.draft();
+            let ending = outcome(Err(failure.clone()), self.now());
+            draft.append(ending).map_err(crate::run::unwritten)?;
+            Ok::<_, StoreTrouble>(Some(draft))
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Ends the sub-jobs of a job that has ended, and theirs.
+    pub(crate) fn end_children(&self, job: &Job, reason: &str) -> Task {
+        let children: Vec<JobId> = open_children(job);
+        let (engine, reason) = (self.clone(), reason.to_owned());
+        Box::pin(async move {
+            let caller = engine.itself();
+            let all = children.iter().map(|child| {
+                let reason = Some(reason.clone());
+                engine.cancel(&caller, *child, reason)
+            });
+            drop(futures_util::future::join_all(all).await);
+        })
+    }
+
+    /// Pauses or resumes the sub-jobs of a job.
+    pub(crate) fn hold_children(&self, job: &Job, signal: Signal) -> Task {
+        let children: Vec<JobId> = open_children(job);
+        let engine = self.clone();
+        Box::pin(async move {
+            let caller = engine.itself();
+            let all = children.iter().map(async |child| {
+                // One that stands elsewhere by now is left as it is.
+                match signal {
+                    Signal::Pause => drop(engine.pause(&caller, *child).await),
+                    _ => drop(engine.resume(&caller, *child).await),
+                }
+            });
+            futures_util::future::join_all(all).await;
+        })
+    }
+
+    /// The venue, when it acts on sub-jobs for their parent.
+    fn itself(&self) -> Caller {
+        Caller { did: Arc::clone(&self.0.did), standing: Standing::Admin, delegations: Vec::new() }
+    }
+}
+
+/// The sub-jobs of a job that have begun here and, as far as its chain says, not ended.
+fn open_children(job: &Job) -> Vec<JobId> {
+    let is_open =
+        |step: &&catena_job::chain::StepState| step.end.is_none() && step.start.venue.is_none();
+    job.steps().values().filter(is_open).map(|step| step.start.job).collect()
+}
+
+impl Weaver {
+    /// Works until the orchestration ends or is stopped.
+    async fn work(mut self, engine: Engine) {
+        let reins = Arc::clone(&self.run.held.reins);
+        let control = reins.control(&engine.0.env);
+        let mut signal: watch::Receiver<Signal> = reins.watch();
+        let limit = control.sleep(self.run.left);
+        let mut limit = Box::pin(limit);
+        let mut stopped = Box::pin(reins.stopped());
+        loop {
+            match self.advance(&engine).await {
+                Ok(Next::Listen) => {}
+                Ok(Next::Over) => return,
+                Err(trouble @ (StoreTrouble::Busy | StoreTrouble::Full)) => {
+                    tracing::warn!(job = %self.run.job.id(), %trouble, "an orchestration waits");
+                    engine.0.env.sleep(AGAIN_AFTER).await;
+                    continue;
+                }
+                Err(trouble) => {
+                    let job = self.run.job.id();
+                    tracing::error!(%job, %trouble, "an orchestration cannot go on");
+                    return;
+                }
+            }
+            tokio::select! {
+                biased;
+                () = &mut stopped => return,
+                () = &mut limit => return self.time_is_up(&engine).await,
+                news = self.hearing.news.recv() => self.hear(news),
+                // Resumed: what waited may begin.
+                _ = signal.changed() => {}
+            }
+            while let Ok(news) = self.hearing.news.try_recv() {
+                self.hear(Some(news));
+            }
+        }
+    }
+
+    fn hear(&mut self, news: Option<News>) {
+        match news {
+            Some(News::Child(view)) => {
+                if let Some(parent) = view.job.parent() {
+                    let step = parent.step;
+                    self.weave.learn(step, &view, false);
+                }
+            }
+            Some(News::Message) | None => {}
+        }
+    }
+
+    async fn time_is_up(self, engine: &Engine) {
+        let id = self.run.job.id();
+        let error = too_long(self.run.left);
+        if let Err(trouble) = engine.expire_now(id, &error).await {
+            tracing::error!(job = %id, %trouble, "an orchestration cannot be ended");
+        }
+    }
+
+    /// Decides and commits, again and again, until there is nothing to decide.
+    async fn advance(&mut self, engine: &Engine) -> Result<Next, StoreTrouble> {
+        loop {
+            let Some(next) = self.route(engine).await? else {
+                self.start_over(engine).await?;
+                continue;
+            };
+            if let Next::Over = next {
+                return Ok(Next::Over);
+            }
+            let status = self.run.job.status();
+            if status.is_terminal() {
+                return Ok(Next::Over);
+            }
+            let asks = self.weave.asking().is_some();
+            let should_ask = asks && status == Status::Started;
+            let should_go_on =
+                !asks && matches!(status, Status::InputRequired | Status::AuthRequired);
+            if !self.weave.has_news() && !should_ask && !should_go_on {
+                return Ok(Next::Listen);
+            }
+            let mut current = Current::known(self.run.job.clone());
+            current.cells = self.run.cells.clone();
+            let mut draft = current.draft();
+            draft.fenced(self.run.held.reins.fence);
+            let batch = self.weave.advance(engine, &mut draft)?;
+            if draft.is_unchanged() {
+                // Paused, or no room for more sub-jobs: something else must happen first.
+                return Ok(Next::Listen);
+            }
+            let caller = self.run.caller.clone();
+            match engine.commit_batch(draft, batch, &caller).await {
+                Ok(view) => {
+                    self.run.job = (*view.job).clone();
+                    if view.status().is_terminal() {
+                        if self.weave.cancels_on_failure() {
+                            engine.end_children(&view.job, "a step of the same job failed").await;
+                        }
+                        return Ok(Next::Over);
+                    }
+                }
+                Err(CommitError::HeadMoved { found: None, .. } | CommitError::NoSuchJob { .. }) => {
+                    return Ok(Next::Over);
+                }
+                Err(CommitError::HeadMoved { .. } | CommitError::QueueMoved { .. }) => {
+                    if let Next::Over = self.start_over(engine).await? {
+                        return Ok(Next::Over);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Hands a message that came for the whole to the step that waits for one. Nothing when the
+    /// job is no longer what we know.
+    async fn route(&mut self, engine: &Engine) -> Result<Option<Next>, StoreTrouble> {
+        let status = self.run.job.status();
+        let asks = matches!(status, Status::InputRequired | Status::AuthRequired);
+        if !asks || self.weave.asking().is_none() {
+            return Ok(Some(Next::Listen));
+        }
+        let id = self.run.job.id();
+        let Some(message) = engine.0.store.messages(id, 1).await?.into_iter().next() else {
+            return Ok(Some(Next::Listen));
+        };
+        let mut current = Current::known(self.run.job.clone());
+        current.cells = self.run.cells.clone();
+        let Some((mut draft, child)) = self.weave.route(engine, &current, message)? else {
+            return Ok(Some(Next::Listen));
+        };
+        draft.fenced(self.run.held.reins.fence);
+        match engine.commit(draft).await {
+            Ok((view, _)) => {
+                self.run.job = (*view.job).clone();
+                engine.spawn(engine.wake(child, None));
+                Ok(Some(Next::Listen))
+            }
+            Err(
+                CommitError::HeadMoved { .. }
+                | CommitError::NotNext { .. }
+                | CommitError::Ended { .. }
+                | CommitError::DuplicateMessage { .. },
+            ) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Somebody else changed the job: the weave is made anew from what is stored.
+    async fn start_over(&mut self, engine: &Engine) -> Result<Next, StoreTrouble> {
+        let id = self.run.job.id();
+        let Some(current) = engine.current(id).await? else { return Ok(Next::Over) };
+        if current.job.status().is_terminal() {
+            return Ok(Next::Over);
+        }
+        self.run.job = current.job;
+        self.run.cells = current.cells;
+        let Some(plan) = self.run.operation.plan().cloned() else { return Ok(Next::Over) };
+        let targets = engine.targets(&self.run.caller, &plan).await?.unwrap_or_default();
+        let budget = Arc::clone(&self.weave.budget);
+        let (caller, input) = (self.run.caller.clone(), self.run.input.clone());
+        let operation = &self.run.operation;
+        let mut weave = Weave::new(engine, operation, &plan, targets, caller, input, budget);
+        std::mem::swap(&mut self.weave, &mut weave);
+        // The places that the old one held are free for the new one.
+        drop(weave);
+        self.weave.catch_up(engine, &self.run.job).await?;
+        Ok(Next::Listen)
+    }
+}
