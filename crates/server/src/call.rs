@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::door::Door;
 use crate::error::{ApiError, ApiResult, Code};
-use crate::limits::JSON_DEPTH_MAX;
+use crate::limits::{DISCARD_BYTES_MAX, DISCARD_TIME_MAX, JSON_DEPTH_MAX};
 use crate::routes::Route;
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -154,8 +154,21 @@ impl Call {
 
     /// Takes the whole body, up to the operator's bound.
     pub(crate) async fn read_body(&mut self) -> ApiResult<Bytes> {
-        let body = self.take_body();
-        read_body(body, self.door.body_bytes_max).await
+        let mut body = self.take_body();
+        let read = read_body(&mut body, self.door.body_bytes_max).await;
+        if read.is_err() {
+            self.discard(body).await;
+        }
+        read
+    }
+
+    /// Reads the rest of a body that is refused, within bounds. A client that waits to be told to
+    /// send it has not begun.
+    pub(crate) async fn discard(&self, body: Body) {
+        if !self.head.headers.contains_key(header::EXPECT) {
+            // Running out of time is as good as reaching the end.
+            let _ = tokio::time::timeout(DISCARD_TIME_MAX, discard(body)).await;
+        }
     }
 }
 
@@ -170,7 +183,7 @@ pub(crate) fn read_optional_json(body: &[u8]) -> ApiResult<Option<Value>> {
     if body.is_empty() { Ok(None) } else { read_json(body).map(Some) }
 }
 
-async fn read_body(mut body: Body, bytes_max: usize) -> ApiResult<Bytes> {
+async fn read_body(body: &mut Body, bytes_max: usize) -> ApiResult<Bytes> {
     let too_large = || {
         let error = format!("the body has more than {bytes_max} bytes");
         ApiError::new(Code::BodyTooLarge, error)
@@ -198,6 +211,16 @@ async fn read_body(mut body: Body, bytes_max: usize) -> ApiResult<Bytes> {
         }
     }
     Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+async fn discard(mut body: Body) {
+    let mut seen = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        seen += frame.data_ref().map_or(0, Bytes::len);
+        if seen > DISCARD_BYTES_MAX {
+            return;
+        }
+    }
 }
 
 fn parameter<'a>(query: &'a str, name: &str) -> ApiResult<Option<Cow<'a, str>>> {
@@ -283,14 +306,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_within_its_bound_is_read_and_one_beyond_is_refused() {
-        assert_eq!(read_body(Body::from("12345"), 5).await.unwrap(), "12345");
-        let refused = read_body(Body::from("123456"), 5).await.unwrap_err();
+        assert_eq!(read_body(&mut Body::from("12345"), 5).await.unwrap(), "12345");
+        let refused = read_body(&mut Body::from("123456"), 5).await.unwrap_err();
         assert_eq!(refused.code(), Code::BodyTooLarge);
         let pieces = || {
             let pieces = ["12", "34", "56"].map(Ok::<_, std::io::Error>);
             Body::from_stream(futures_util::stream::iter(pieces))
         };
-        assert_eq!(read_body(pieces(), 6).await.unwrap(), "123456");
-        assert_eq!(read_body(pieces(), 5).await.unwrap_err().code(), Code::BodyTooLarge);
+        assert_eq!(read_body(&mut pieces(), 6).await.unwrap(), "123456");
+        assert_eq!(read_body(&mut pieces(), 5).await.unwrap_err().code(), Code::BodyTooLarge);
     }
 }

@@ -130,11 +130,18 @@ impl About {
         format!("CATENA_{}", self.name.to_uppercase().replace('.', "_"))
     }
 
-    /// The flag that sets it.
+    /// The flag that sets it. That of a list names one entry and may be repeated.
     pub fn flag(&self) -> String {
-        format!("--{}", self.name.replace(['.', '_'], "-"))
+        let name = match LISTS.contains(&self.name) {
+            true => self.name.trim_end_matches('s'),
+            false => self.name,
+        };
+        format!("--{}", name.replace(['.', '_'], "-"))
     }
 }
+
+/// Settings that are lists.
+const LISTS: [&str; 5] = ["admins", "cors_origins", "hostnames", "allow_hosts", "allow_venues"];
 
 /// One line of `catena config show`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,8 +15,16 @@ pub const HISTORY_PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest time between two bytes of an event stream. The Python SDK gives up after 30 s.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// How long a client may take to send the head of a request, so that idle half-requests end.
-pub const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a client may take to send the head of a request, and how long a connection may idle
+/// between two: long enough for connection pools, short enough that half-requests end.
+pub const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
+
+/// Bytes of a body beyond its bound that are read and thrown away, so that the client, who is still
+/// sending, gets to read why.
+pub const DISCARD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How long that may take.
+pub const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Connections at a time, so that descriptors for the store are left over.
 pub const CONNECTIONS_MAX: usize = 50_000;

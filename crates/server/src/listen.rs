@@ -22,24 +22,35 @@ use crate::limits::{CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, HEAD_TIME_MAX};
 /// memory are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How far the venue is on its way to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+enum Phase {
+    /// Connections are accepted.
+    Open,
+    /// No more are, and those there are end after the answer under way.
+    Draining,
+    /// They end now.
+    Over,
+}
+
 /// Ends connections when it is told to, and knows when all have ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
-    stopping: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
     open: Arc<Semaphore>,
 }
 
 impl Connections {
     pub(crate) fn new() -> Self {
         Connections {
-            stopping: watch::Sender::new(false),
+            phase: watch::Sender::new(Phase::Open),
             open: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         }
     }
 
     /// Accepts and serves connections until it is told to stop.
     pub(crate) async fn serve(&self, listener: TcpListener, router: Router) {
-        let mut stopping = self.stopping.subscribe();
+        let mut phase = self.phase.subscribe();
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIME_MAX)
@@ -48,11 +59,11 @@ impl Connections {
         loop {
             let accepted = tokio::select! {
                 accepted = self.accept(&listener) => accepted,
-                () = told(&mut stopping) => return,
+                () = reached(&mut phase, Phase::Draining) => return,
             };
             match accepted {
                 Ok((stream, place)) => {
-                    let serving = serve_one(http.clone(), stream, router.clone(), stopping.clone());
+                    let serving = serve_one(http.clone(), stream, router.clone(), phase.clone());
                     tokio::spawn(async move {
                         serving.await;
                         drop(place);
@@ -80,13 +91,16 @@ impl Connections {
 
     /// Accepts no more, and lets every connection end after the answer under way.
     pub(crate) fn stop(&self) {
-        self.stopping.send_replace(true);
+        self.phase.send_replace(Phase::Draining);
     }
 
-    /// Waits until all connections have ended, or a time has passed; whether they have.
+    /// Waits until all connections have ended, and ends those that have not after a time. Whether
+    /// all ended by themselves.
     pub(crate) async fn ended(&self, within: Duration) -> bool {
         let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
-        matches!(tokio::time::timeout(within, self.open.acquire_many(all)).await, Ok(Ok(_)))
+        let ended = tokio::time::timeout(within, self.open.acquire_many(all)).await;
+        self.phase.send_replace(Phase::Over);
+        matches!(ended, Ok(Ok(_)))
     }
 }
 
@@ -94,28 +108,83 @@ async fn serve_one(
     http: http1::Builder,
     stream: TcpStream,
     router: Router,
-    mut stopping: watch::Receiver<bool>,
+    mut phase: watch::Receiver<Phase>,
 ) {
     let service = TowerToHyperService::new(router);
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => Some(ended),
-        () = told(&mut stopping) => None,
-    };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    loop {
+        let next = if *phase.borrow() == Phase::Open { Phase::Draining } else { Phase::Over };
+        let ended = tokio::select! {
+            ended = connection.as_mut() => Some(ended),
+            () = reached(&mut phase, next) => None,
+        };
+        match ended {
+            Some(Ok(())) => return,
+            Some(Err(error)) => return tracing::trace!(%error, "a connection ended early"),
+            None if next == Phase::Over => return,
+            None => connection.as_mut().graceful_shutdown(),
         }
-    };
-    if let Err(error) = ended {
-        tracing::trace!(%error, "a connection ended early");
     }
 }
 
-/// Returns when the venue stops.
-async fn told(stopping: &mut watch::Receiver<bool>) {
-    // An error means that nobody is left who could tell.
-    let _ = stopping.wait_for(|stopping| *stopping).await;
+/// Returns when the venue is as far as this, or nobody is left who could say so.
+async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
+    let _ = phase.wait_for(|phase| *phase >= wanted).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::Notify;
+
+    /// Connections that serve `/now`, and `/never`, which says that it was asked and never answers;
+    /// and a client's stream.
+    async fn serving(asked: Arc<Notify>) -> (Connections, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Connections::new();
+        let router = Router::new().route("/now", get(|| async { "now" })).route(
+            "/never",
+            get(async move || {
+                asked.notify_one();
+                std::future::pending::<&str>().await
+            }),
+        );
+        let serving = connections.clone();
+        tokio::spawn(async move { serving.serve(listener, router).await });
+        (connections, TcpStream::connect(address).await.unwrap())
+    }
+
+    async fn ask(client: &mut TcpStream, path: &str) {
+        let text = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+        client.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_ends_when_the_venue_stops() {
+        let (connections, mut client) = serving(Arc::default()).await;
+        ask(&mut client, "/now").await;
+        let mut first = [0; 12];
+        client.read_exact(&mut first).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200");
+        connections.stop();
+        assert!(connections.ended(Duration::from_secs(20)).await);
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_does_not_end_is_ended() {
+        let asked = Arc::new(Notify::new());
+        let (connections, mut client) = serving(Arc::clone(&asked)).await;
+        ask(&mut client, "/never").await;
+        asked.notified().await;
+        connections.stop();
+        assert!(!connections.ended(Duration::from_millis(1)).await);
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.is_empty());
+    }
 }

@@ -1,6 +1,6 @@
 //! Logs: lines for people, or JSON for machines, on the standard error.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
@@ -10,7 +10,8 @@ use crate::config::LogFormat;
 /// Begins to log. Says so if somebody has begun already.
 pub fn start(format: LogFormat, level: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(level).map_err(|error| error.to_string())?;
-    let builder = fmt().with_env_filter(filter).with_writer(io::stderr);
+    let is_terminal = io::stderr().is_terminal();
+    let builder = fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(is_terminal);
     let started = match format {
         LogFormat::Json => builder.json().try_init(),
         LogFormat::Text => builder.with_target(false).try_init(),

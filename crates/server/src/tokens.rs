@@ -8,10 +8,13 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use catena_auth::identity::Grant;
 use parking_lot::RwLock;
 
+use crate::config::Config;
+use crate::key::{self, KeyError};
 use crate::limits::REVOKED_CHECK;
 
 /// The file in the data folder.
@@ -73,6 +76,58 @@ fn read(data: &Path) -> io::Result<HashSet<String>> {
     }
 }
 
+/// A token that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issued {
+    /// The token. Whoever has it is its subject.
+    pub token: String,
+    /// Its ID, by which it is revoked.
+    pub id: String,
+    /// Whom it stands for.
+    pub subject: String,
+}
+
+/// What a new token is to say.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Whom it stands for: a DID, or a name, which becomes a user of this venue.
+    pub subject: &'a str,
+    /// Whether its bearer sees and controls everybody's jobs.
+    pub is_admin: bool,
+    /// How long it holds; for ever when not said.
+    pub lifetime: Option<Duration>,
+    /// Now, in seconds since 1970.
+    pub now: i64,
+}
+
+/// Makes a token of the venue with this configuration, which need not run. Its key is made if
+/// there is none yet.
+pub fn issue(config: &Config, wanted: Wanted<'_>) -> Result<Issued, KeyError> {
+    let key = key::load_or_create(config.data.as_path())?;
+    let did = config.did(&key.did());
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| KeyError::Io {
+        file: config.data.value.clone(),
+        source: io::Error::other(error.to_string()),
+    })?;
+    let id = format!("{:016x}", u64::from_be_bytes(random));
+    let subject = match wanted.subject.starts_with("did:") {
+        true => wanted.subject.to_owned(),
+        false => format!("{did}:u:{}", wanted.subject),
+    };
+    let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    let expires = wanted.lifetime.map(|time| wanted.now.saturating_add(seconds(time)));
+    let grant = Grant {
+        subject: &subject,
+        id: &id,
+        issued: wanted.now,
+        expires,
+        is_admin: wanted.is_admin,
+    };
+    let token = catena_auth::Venue { did, public: key.public() }.issue(&key, &grant);
+    Ok(Issued { token, id, subject })
+}
+
 /// Adds a token to the list of a data folder. A venue that runs notices within a few seconds.
 pub fn revoke(data: &Path, id: &str) -> io::Result<()> {
     if id.is_empty() || id.chars().any(char::is_whitespace) {
@@ -86,6 +141,25 @@ pub fn revoke(data: &Path, id: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_issued_token_names_its_subject() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().to_str().unwrap().to_owned();
+        let flags = crate::config::Flags { data: Some(data), ..Default::default() };
+        let config = Config::layered(&flags, &|_| None, None).unwrap();
+        let hour = Duration::from_secs(3600);
+        let wanted = |subject| Wanted { subject, is_admin: true, lifetime: Some(hour), now: 100 };
+        let issued = issue(&config, wanted("ann")).unwrap();
+        let key = key::load(folder.path()).unwrap().unwrap();
+        assert_eq!(issued.subject, format!("{}:u:ann", key.did()));
+        let venue = catena_auth::Venue { did: key.did(), public: key.public() };
+        let identity = venue.identify(&issued.token, 200).unwrap();
+        assert_eq!((identity.did.as_str(), identity.is_admin), (&*issued.subject, true));
+        assert_eq!(identity.expires, Some(3_700));
+        assert_eq!(identity.token_id.as_deref(), Some(&*issued.id));
+        assert_eq!(issue(&config, wanted("did:key:z")).unwrap().subject, "did:key:z");
+    }
 
     #[test]
     fn a_revoked_token_is_on_the_list() {

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -284,9 +283,4 @@ fn raise_descriptor_limit() {
         Ok(()) => tracing::debug!(descriptors = ?limit.maximum, "raised the descriptor limit"),
         Err(error) => tracing::warn!(%error, "could not raise the descriptor limit"),
     }
-}
-
-/// Whether a folder has the key of a venue.
-pub fn is_venue(data: &Path) -> bool {
-    matches!(key::load(data), Ok(Some(_)))
 }

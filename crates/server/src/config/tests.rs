@@ -92,6 +92,10 @@ fn lists_are_written_with_commas_or_as_arrays() {
     let all = config(&Flags::default(), &[("CATENA_ALLOW_HOSTS", "a:1, b:2,")], text).unwrap();
     assert_eq!(**all.cors_origins, ["https://a.example", "https://b.example"]);
     assert_eq!(**all.allow_hosts, ["a:1", "b:2"]);
+    let flags: Vec<String> = SETTINGS.iter().map(About::flag).collect();
+    for flag in ["--allow-host", "--cors-origin", "--listen", "--limits-live-jobs"] {
+        assert!(flags.contains(&flag.to_owned()), "{flag} in {flags:?}");
+    }
 }
 
 #[test]

@@ -81,8 +81,8 @@ codes! {
     TokenMissing "token_missing" 401 Never "The venue wants to know who is asking." "Send `Authorization: Bearer <token>`; `catena token create` makes one.";
     TokenInvalid "token_invalid" 401 Never "The token does not hold." "Make a new token for this venue; leave the header out only to be anonymous.";
     Forbidden "forbidden" 403 Never "The caller may not do this." "Ask with an identity that may, or with a delegation (`ucans`) of one.";
-    ForeignHost "foreign_host" 403 Never "The `Host` header names somebody else, while anonymous access is on." "Use the venue's own address, or start it with `--hostnames NAME` for this one.";
-    ForeignOrigin "foreign_origin" 403 Never "A page of another origin asked, while anonymous access is on." "Open the page from the venue itself, or start it with `--cors-origins ORIGIN`.";
+    ForeignHost "foreign_host" 403 Never "The `Host` header names somebody else, while anonymous access is on." "Use the venue's own address, or start it with `--hostname NAME` for this one.";
+    ForeignOrigin "foreign_origin" 403 Never "A page of another origin asked, while anonymous access is on." "Open the page from the venue itself, or start it with `--cors-origin ORIGIN`.";
     EndpointNotFound "endpoint_not_found" 404 Never "There is no such route." "See /docs or /openapi.json for what there is.";
     JobNotFound "job_not_found" 404 Never "There is no such job that the caller may know of." "Check the ID, and that the token is that of whoever made the job.";
     AssetNotFound "asset_not_found" 404 Never "There is no such asset." "List what there is with GET /api/v1/assets.";

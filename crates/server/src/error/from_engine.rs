@@ -45,7 +45,7 @@ impl From<StoreTrouble> for ApiError {
 }
 
 /// A reference in a request's body that leads nowhere makes the request wrong; one in the path is
-/// a thing that does not exist. [`operation_in_path`] is for the latter.
+/// a thing that does not exist. `operation_in_path` is for the latter.
 impl From<ResolveError> for ApiError {
     fn from(error: ResolveError) -> Self {
         let text = error.to_string();

@@ -242,6 +242,15 @@ fn streamed(content: Content) -> Body {
 
 async fn put_content(mut call: Call) -> ApiResult<Response> {
     let mut body = call.take_body();
+    let received = receive(&call, &mut body).await;
+    if received.is_err() {
+        call.discard(body).await;
+    }
+    let digest = received?;
+    Ok(answer::json(StatusCode::OK, format!("\"{digest}\"")))
+}
+
+async fn receive(call: &Call, body: &mut Body) -> ApiResult<String> {
     let mut upload = call.door.engine.put_content(&call.caller, &call.argument()?).await?;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::bad_request("the content ended too early"))?;
@@ -249,8 +258,7 @@ async fn put_content(mut call: Call) -> ApiResult<Response> {
             upload.write(data).await?;
         }
     }
-    let digest = upload.finish().await?;
-    Ok(answer::json(StatusCode::OK, format!("\"{digest}\"")))
+    Ok(upload.finish().await?)
 }
 
 #[cfg(test)]
