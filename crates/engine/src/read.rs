@@ -115,12 +115,14 @@ impl Engine {
     /// The view of a job as it was read.
     pub(crate) fn view(&self, current: Current) -> JobView {
         let phase = self.phase(&current.job);
+        let is_in_chain = current.job.field("progress").is_some();
         JobView {
             job: Arc::new(current.job),
             cells: current.cells,
             changes: current.changes,
             queue_depth: current.queue_depth,
-            progress: current.progress,
+            // At the end the chain carries the last progress.
+            progress: if is_in_chain { None } else { current.progress },
             steps: None,
             phase,
         }

@@ -28,14 +28,26 @@ pub(crate) fn of_view(view: &JobView) -> ApiResult<String> {
     if let Some(progress) = &view.progress {
         member("progress", progress, view.cells(), &mut text)?;
     }
+    if let Some(steps) = &view.steps {
+        member("steps", steps, view.cells(), &mut text)?;
+    }
     text.push('}');
     Ok(text)
 }
 
 /// A job as of one of its records.
-pub(crate) fn of_job(job: &Job, cells: &dyn CellSource) -> ApiResult<String> {
+pub(crate) fn of_job(
+    job: &Job,
+    cells: &dyn CellSource,
+    steps: Option<&Value>,
+) -> ApiResult<String> {
     let mut text = String::with_capacity(USUAL_BYTES);
     write_job(job, cells, &mut text)?;
+    if let Some(steps) = steps {
+        text.pop();
+        member("steps", steps, cells, &mut text)?;
+        text.push('}');
+    }
     Ok(text)
 }
 
@@ -143,7 +155,7 @@ mod tests {
         let (mut job, _) = Job::open(opening(None), NOW, None).unwrap();
         job.append(Change::new(Event::Begun, NOW + 1)).unwrap();
         job.append(Change::new(Event::Finished { output: 5.into() }, NOW + 2)).unwrap();
-        let text = of_job(&job, &NoCells).unwrap();
+        let text = of_job(&job, &NoCells, None).unwrap();
         let expected = format!(
             r#"{{"id":"0x{}","status":"COMPLETE","op":"test:echo","operation":"0xab",
             "input":{{"text":"a \"quoted\" word"}},"caller":"did:key:caller","created":{NOW},
@@ -159,7 +171,7 @@ mod tests {
     fn the_parent_is_a_string_and_the_error_too() {
         let parent = Parent { job: JobId::from_bytes([8; 16]), step: 3 };
         let (job, _) = Job::open(opening(Some(parent)), NOW, Some("bad input")).unwrap();
-        let text = of_job(&job, &NoCells).unwrap();
+        let text = of_job(&job, &NoCells, None).unwrap();
         assert_eq!(field(&text, "parent"), format!("0x{}", "08".repeat(16)).into());
         assert_eq!(field(&text, "parentStep"), 3.into());
         assert_eq!(field(&text, "error"), "bad input".into());
@@ -170,7 +182,7 @@ mod tests {
     fn both_names_of_the_operation_are_there() {
         let opening = Opening { operation: None, ..opening(None) };
         let (job, _) = Job::open(opening, NOW, None).unwrap();
-        let text = of_job(&job, &NoCells).unwrap();
+        let text = of_job(&job, &NoCells, None).unwrap();
         assert_eq!(field(&text, "operation"), "test:echo".into());
     }
 
@@ -185,6 +197,7 @@ mod tests {
             cells: None,
             changes: 4,
             queue_depth: 2,
+            steps: None,
             progress: Some(read(r#"{"processedItems":1}"#)),
             phase: Phase::Admitted,
         };

@@ -102,8 +102,8 @@ impl Events {
     fn frame(&mut self, happening: &Happening) -> ApiResult<Option<String>> {
         let retry = if self.is_first { Some(RETRY_MS) } else { None };
         let text = match happening {
-            Happening::Record { index, job, cells } => {
-                record_frame(*index, &job_json::of_job(job, cells)?, retry)
+            Happening::Record { index, job, cells, steps } => {
+                record_frame(*index, &job_json::of_job(job, cells, steps.as_ref())?, retry)
             }
             Happening::Progress(_) if self.progress == Progress::Left => return Ok(None),
             Happening::Progress(value) => {
