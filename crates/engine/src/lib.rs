@@ -28,6 +28,7 @@ mod duties;
 pub mod engine;
 pub mod env;
 pub mod error;
+pub mod federation;
 pub mod follow;
 mod hub;
 mod idempotency;

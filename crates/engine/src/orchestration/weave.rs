@@ -18,12 +18,14 @@ use catena_store::Effect;
 use catena_value::{CellSource, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::remote::{Errand, Tidings};
 use super::targets::Targets;
 use crate::adapter::{Cause, Failure, Pace};
 use crate::caller::Caller;
 use crate::change::{Current, Draft};
 use crate::engine::Engine;
 use crate::error::StoreTrouble;
+use crate::federation::{RemoteCall, RemoteStart};
 use crate::operation::Operation;
 use crate::request::{Invoke, JobView, Recording};
 use crate::run::{Run, unwritten};
@@ -59,14 +61,34 @@ pub(crate) struct Weave {
     pub(crate) phases: Vec<StepPhase>,
     ready: BTreeSet<u32>,
     left: usize,
+    /// Beginnings on other venues that the parent's chain does not say yet.
+    starts: Vec<StepStart>,
     /// Ends that the parent's chain does not say yet.
     ends: Vec<StepEnd>,
+    /// Jobs on other venues that somebody must ask for.
+    errands: Vec<(u32, Errand)>,
     /// Why the whole fails, once a step did.
     failure: Option<Failure>,
     /// How many more sub-jobs of this root may run.
     pub(crate) budget: Arc<Semaphore>,
     permits: BTreeMap<u32, OwnedSemaphorePermit>,
     cells: Arc<dyn CellSource + Send + Sync>,
+}
+
+/// What a step that runs elsewhere may see.
+struct WithoutSecrets<'a> {
+    weave: &'a Weave,
+    input: Value,
+}
+
+impl Outputs for WithoutSecrets<'_> {
+    fn input(&self) -> &Value {
+        &self.input
+    }
+
+    fn output(&self, step: u32) -> Option<&Value> {
+        self.weave.output(step)
+    }
 }
 
 /// What was decided, to be committed as a whole.
@@ -78,6 +100,8 @@ pub(crate) struct Batch {
     pub(crate) runs: Vec<ChildRun>,
     /// Whether some wait in the queue.
     pub(crate) has_queued: bool,
+    /// Steps to begin on other venues, once the job is durable.
+    pub(crate) errands: Vec<(u32, Errand)>,
     started: Vec<StepStart>,
     ended: Vec<StepEnd>,
 }
@@ -142,7 +166,9 @@ impl Weave {
             caller,
             input,
             outputs: BTreeMap::new(),
+            starts: Vec::new(),
             ends: Vec::new(),
+            errands: Vec::new(),
             failure: None,
             budget,
             permits: BTreeMap::new(),
@@ -163,6 +189,12 @@ impl Weave {
             }
             self.ready.remove(step);
             self.phases[index] = StepPhase::Running(state.start.job);
+            if state.start.venue.is_some() {
+                let venue = self.plan.steps[index].venue.clone().unwrap_or_default();
+                let errand = Errand::Finish { venue, job: state.start.job };
+                self.errands.push((*step, errand));
+                continue;
+            }
             let Some(child) = engine.current(state.start.job).await? else {
                 let text = format!("the sub-job of step {step} is gone");
                 self.failure = Some(Failure::new("step_gone", text));
@@ -208,6 +240,32 @@ impl Weave {
         }
     }
 
+    /// Learns what became of a step on another venue.
+    pub(crate) fn learn_remote(&mut self, parent: &Job, step: u32, tidings: Tidings) {
+        let index = step as usize;
+        if matches!(self.phases.get(index), None | Some(StepPhase::Ended(_))) {
+            return;
+        }
+        match tidings {
+            Tidings::Started(start) => {
+                self.phases[index] = StepPhase::Running(start.job);
+                let RemoteStart { job, record, venue } = start;
+                self.starts.push(StepStart { step, job, record, venue: Some(venue) });
+            }
+            Tidings::Ended(end) => {
+                let is_recorded = parent.steps().get(&step).is_some_and(|step| step.end.is_some());
+                if !is_recorded {
+                    self.ends.push(StepEnd { step, status: end.status, record: end.record });
+                }
+                self.end(step, end.status, end.output, end.error.as_deref().unwrap_or_default());
+            }
+            Tidings::Failed(failure) => {
+                let text = format!("{} failed elsewhere: {}", self.called(step), failure.error);
+                self.failure = Some(Failure::new(&failure.code, text));
+            }
+        }
+    }
+
     /// A step has ended.
     fn end(&mut self, step: u32, status: Status, output: Option<Value>, error: &str) {
         self.phases[step as usize] = StepPhase::Ended(status);
@@ -248,7 +306,12 @@ impl Weave {
 
     /// Whether there is something to write down.
     pub(crate) fn has_news(&self) -> bool {
-        !self.ends.is_empty() || !self.ready.is_empty() || self.failure.is_some() || self.left == 0
+        !self.starts.is_empty()
+            || !self.ends.is_empty()
+            || !self.errands.is_empty()
+            || !self.ready.is_empty()
+            || self.failure.is_some()
+            || self.left == 0
     }
 
     /// Decides as much as can be decided now and appends it to the parent's draft.
@@ -257,7 +320,12 @@ impl Weave {
         engine: &Engine,
         parent: &mut Draft,
     ) -> Result<Batch, StoreTrouble> {
-        let mut batch = Batch { ended: std::mem::take(&mut self.ends), ..Batch::default() };
+        let mut batch = Batch {
+            started: std::mem::take(&mut self.starts),
+            ended: std::mem::take(&mut self.ends),
+            errands: std::mem::take(&mut self.errands),
+            ..Batch::default()
+        };
         let may_begin = parent.job().status() != Status::Paused;
         while may_begin && self.failure.is_none() && batch.started.len() < BATCH_STEPS_MAX {
             let Some(step) = self.ready.first().copied() else { break };
@@ -280,12 +348,6 @@ impl Weave {
     ) -> Result<bool, StoreTrouble> {
         let plan = Arc::clone(&self.plan);
         let definition = &plan.steps[step as usize];
-        let Some(target) = self.targets.get(step as usize).cloned().flatten() else {
-            let text =
-                format!("{} runs on another venue, which is not possible yet", self.called(step));
-            self.failure = Some(Failure::new("federation_unavailable", text));
-            return Ok(true);
-        };
         let cells = Arc::clone(&self.cells);
         let input = match definition.input.evaluate(self, &*cells) {
             Ok(input) => input,
@@ -294,6 +356,12 @@ impl Weave {
                 self.failure = Some(Failure::new("step_input", text));
                 return Ok(true);
             }
+        };
+        let Some(target) = self.targets.get(step as usize).cloned().flatten() else {
+            let Ok(permit) = Arc::clone(&self.budget).try_acquire_owned() else { return Ok(false) };
+            self.permits.insert(step, permit);
+            batch.errands.push((step, self.errand(engine, parent, step)?));
+            return Ok(true);
         };
         let is_instant = target.pace() == Pace::Instant;
         if !is_instant && target.plan().is_none() {
@@ -342,6 +410,27 @@ impl Weave {
         }
         batch.children.push(child);
         Ok(true)
+    }
+
+    /// What to do about a step that runs elsewhere. Secrets stay here.
+    fn errand(&self, engine: &Engine, parent: JobId, step: u32) -> Result<Errand, StoreTrouble> {
+        let definition = &self.plan.steps[step as usize];
+        let secret = self.operation.input_schema().map_or(&[][..], |schema| schema.secret_paths());
+        let open =
+            WithoutSecrets { weave: self, input: sealed::part(&self.input, secret, "").open };
+        let damaged = |error: String| StoreTrouble::Damaged(error);
+        let input = definition.input.evaluate(&open, &*self.cells);
+        let input = input.map_err(|error| damaged(error.to_string()))?;
+        let input = input.fully_loaded(&*self.cells).map_err(|error| damaged(error.to_string()))?;
+        Ok(Errand::Begin(Box::new(RemoteCall {
+            venue: definition.venue.clone().unwrap_or_default(),
+            operation: definition.op.clone(),
+            input,
+            key: format!("{}-{step}", parent.to_hex()),
+            delegations: self.caller.delegations.clone(),
+            identity: engine.0.identity.clone(),
+            control: engine.0.free.clone(),
+        })))
     }
 
     /// Makes a sub-job ready to run: STARTED when there is a place for it, else queued.

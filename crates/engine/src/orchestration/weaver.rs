@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
 
+use super::remote::{Errand, Tidings};
 use super::weave::{Batch, Weave};
 use super::{CONCURRENT_MAX, targets::Targets};
 use crate::caller::{Caller, Standing};
@@ -33,6 +34,8 @@ pub(crate) enum News {
     Child(JobView),
     /// A message came for the whole.
     Message,
+    /// Something became of a step on another venue.
+    Remote(u32, Tidings),
 }
 
 /// Those who run orchestrations in this process. What a weaver hears is bounded by what its
@@ -90,6 +93,8 @@ pub(crate) struct Weaver {
     run: Run,
     weave: Weave,
     hearing: Hearing,
+    /// Closes when the weaver goes, so that those it sent out come back.
+    here: watch::Sender<()>,
 }
 
 /// Whether a weaver has more to do.
@@ -118,7 +123,8 @@ impl Engine {
         let hearing = Hearing::new(self, job, Arc::clone(&budget));
         let (caller, input) = (request.caller.clone(), request.input.clone());
         let mut weave = Weave::new(self, &operation, &plan, targets, caller, input, budget);
-        let batch = weave.advance(self, &mut draft)?;
+        let mut batch = weave.advance(self, &mut draft)?;
+        let errands = std::mem::take(&mut batch.errands);
         let committed = self.commit_batch(draft, batch, &request.caller).await;
         let view = committed.map_err(uncommitted)?;
         if !view.status().is_terminal() {
@@ -133,7 +139,8 @@ impl Engine {
                 held,
                 slot: None,
             };
-            let weaver = Weaver { run, weave, hearing };
+            let weaver = Weaver { run, weave, hearing, here: watch::Sender::new(()) };
+            weaver.send_out(self, errands);
             self.spawn(weaver.work(self.clone()));
         } else if weave.cancels_on_failure() {
             self.end_children(&view.job, "a step of the same job failed").await;
@@ -191,7 +198,8 @@ impl Engine {
         let (caller, input) = (run.caller.clone(), run.input.clone());
         let mut weave = Weave::new(self, &run.operation, &plan, targets, caller, input, budget);
         weave.catch_up(self, &run.job).await?;
-        Weaver { run, weave, hearing }.work(self.clone()).await;
+        let here = watch::Sender::new(());
+        Weaver { run, weave, hearing, here }.work(self.clone()).await;
         Ok(())
     }
 
@@ -295,6 +303,18 @@ impl Weaver {
         }
     }
 
+    /// Sends somebody out for each step that runs elsewhere.
+    fn send_out(&self, engine: &Engine, errands: Vec<(u32, Errand)>) {
+        let control = self.run.held.reins.control(&engine.0.env);
+        for (step, mut errand) in errands {
+            if let Errand::Begin(call) = &mut errand {
+                call.control = control.clone();
+            }
+            let (job, gone) = (self.run.job.id(), self.here.subscribe());
+            engine.send_out(job, step, errand, control.clone(), gone);
+        }
+    }
+
     fn hear(&mut self, news: Option<News>) {
         match news {
             Some(News::Child(view)) => {
@@ -302,6 +322,9 @@ impl Weaver {
                     let step = parent.step;
                     self.weave.learn(step, &view, false);
                 }
+            }
+            Some(News::Remote(step, tidings)) => {
+                self.weave.learn_remote(&self.run.job, step, tidings);
             }
             Some(News::Message) | None => {}
         }
@@ -340,8 +363,10 @@ impl Weaver {
             current.cells = self.run.cells.clone();
             let mut draft = current.draft();
             draft.fenced(self.run.held.reins.fence);
-            let batch = self.weave.advance(engine, &mut draft)?;
+            let mut batch = self.weave.advance(engine, &mut draft)?;
+            let errands = std::mem::take(&mut batch.errands);
             if draft.is_unchanged() {
+                self.send_out(engine, errands);
                 // Paused, or no room for more sub-jobs: something else must happen first.
                 return Ok(Next::Listen);
             }
@@ -349,7 +374,9 @@ impl Weaver {
             match engine.commit_batch(draft, batch, &caller).await {
                 Ok(view) => {
                     self.run.job = (*view.job).clone();
-                    if view.status().is_terminal() {
+                    if !view.status().is_terminal() {
+                        self.send_out(engine, errands);
+                    } else {
                         if self.weave.cancels_on_failure() {
                             engine.end_children(&view.job, "a step of the same job failed").await;
                         }
