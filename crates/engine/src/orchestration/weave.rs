@@ -329,7 +329,7 @@ impl Weave {
         let may_begin = parent.job().status() != Status::Paused;
         while may_begin && self.failure.is_none() && batch.started.len() < BATCH_STEPS_MAX {
             let Some(step) = self.ready.first().copied() else { break };
-            if !self.begin(engine, parent.job().id(), step, &mut batch)? {
+            if !self.begin(engine, parent.job(), step, &mut batch)? {
                 break;
             }
             self.ready.remove(&step);
@@ -342,7 +342,7 @@ impl Weave {
     fn begin(
         &mut self,
         engine: &Engine,
-        parent: JobId,
+        parent: &Job,
         step: u32,
         batch: &mut Batch,
     ) -> Result<bool, StoreTrouble> {
@@ -360,7 +360,7 @@ impl Weave {
         let Some(target) = self.targets.get(step as usize).cloned().flatten() else {
             let Ok(permit) = Arc::clone(&self.budget).try_acquire_owned() else { return Ok(false) };
             self.permits.insert(step, permit);
-            batch.errands.push((step, self.errand(engine, parent, step)?));
+            batch.errands.push((step, self.errand(engine, parent.id(), step)?));
             return Ok(true);
         };
         let is_instant = target.pace() == Pace::Instant;
@@ -370,7 +370,8 @@ impl Weave {
         }
         let input = input.fully_loaded(&*cells);
         let input = input.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
-        let (now, id) = (engine.now(), engine.new_id());
+        // A clock that went back does not make a step begin before what it needs has ended.
+        let (now, id) = (engine.now().max(parent.updated()), engine.new_id());
         let request = Invoke {
             caller: self.caller.clone(),
             operation: definition.op.clone(),
@@ -384,7 +385,7 @@ impl Weave {
         let opened = engine.opening(id, &request, &target);
         let (mut opening, secret) =
             opened.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
-        opening.parent = Some(Parent { job: parent, step });
+        opening.parent = Some(Parent { job: parent.id(), step });
         let refused = refusal(&target, &request.input);
         let mut child = Draft::open(opening, now, refused.as_deref()).map_err(unwritten)?;
         let record = child.job().head();

@@ -176,7 +176,8 @@ pub struct Scripted {
     effects: Arc<AtomicU32>,
 }
 
-const OPERATIONS: [(&str, Pace, &str); 13] = [
+const OPERATIONS: [(&str, Pace, &str); 14] = [
+    ("breaks", Pace::Running, r#""pure":true"#),
     ("echo", Pace::Instant, r#""pure":true"#),
     ("error", Pace::Instant, r#""pure":true"#),
     (
@@ -245,6 +246,10 @@ async fn turn(call: Call, effects: &AtomicU32) -> Turn {
         ("wait", _) => {
             call.control.sleep(ms).await;
             Turn::Complete(call.input)
+        }
+        ("breaks", _) => {
+            call.control.sleep(ms).await;
+            Turn::Failed(Failure::new("asked_for", "it broke"))
         }
         ("effect" | "careful", _) => {
             call.control.proceed().await;
