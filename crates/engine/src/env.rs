@@ -85,11 +85,13 @@ impl PausedEnv {
     /// When this world begins.
     pub const BEGINNING: i64 = 1_769_683_717_000;
 
-    /// A world that begins now.
+    /// A world that begins now. Its random bytes are not those of another in this process.
     pub fn new() -> Self {
+        static WORLDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+        let world = WORLDS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         PausedEnv {
             begun: tokio::time::Instant::now(),
-            counter: std::sync::atomic::AtomicU64::new(1),
+            counter: std::sync::atomic::AtomicU64::new(world << 32),
         }
     }
 }

@@ -40,6 +40,7 @@ mod pause;
 mod private;
 mod read;
 pub mod request;
+pub mod rerun;
 mod resume;
 mod run;
 mod running;

@@ -28,6 +28,7 @@ use crate::error::StoreTrouble;
 use crate::federation::{RemoteCall, RemoteStart};
 use crate::operation::Operation;
 use crate::request::{Invoke, JobView, Recording};
+use crate::rerun::Reused;
 use crate::run::{Run, unwritten};
 use crate::sealed;
 use crate::submit::{check_output, compute, deadline, offer, outcome, refusal};
@@ -180,9 +181,12 @@ impl Weave {
     pub(crate) async fn catch_up(
         &mut self,
         engine: &Engine,
-        parent: &Job,
+        parent: &Current,
     ) -> Result<(), StoreTrouble> {
-        for (step, state) in parent.steps() {
+        for reused in engine.taken_over(parent).await? {
+            self.reuse(reused);
+        }
+        for (step, state) in parent.job.steps() {
             let index = *step as usize;
             if index >= self.phases.len() {
                 continue;
@@ -205,6 +209,13 @@ impl Weave {
             self.learn(*step, &engine.view(child), state.end.is_some());
         }
         Ok(())
+    }
+
+    /// Takes over the output of a step of an earlier run.
+    pub(crate) fn reuse(&mut self, reused: Reused) {
+        self.ready.remove(&reused.step);
+        self.end(reused.step, Status::Complete, Some(reused.output), "");
+        self.ready.retain(|step| self.phases[*step as usize] == StepPhase::Waiting);
     }
 
     /// Learns how a sub-job stands.

@@ -22,6 +22,7 @@ use crate::env::Task;
 use crate::error::{InvokeError, StoreTrouble};
 use crate::operation::Operation;
 use crate::request::{Invoke, JobView};
+use crate::rerun::Reused;
 use crate::run::{Run, too_long};
 use crate::submit::{outcome, uncommitted};
 
@@ -97,6 +98,16 @@ pub(crate) struct Weaver {
     here: watch::Sender<()>,
 }
 
+/// What an orchestration begins with.
+pub(crate) struct Begun<'a> {
+    /// The operations of its steps.
+    pub(crate) targets: Targets,
+    /// What it takes over from an earlier run.
+    pub(crate) reused: &'a [Reused],
+    /// How long it may run.
+    pub(crate) limit: Duration,
+}
+
 /// Whether a weaver has more to do.
 enum Next {
     Listen,
@@ -109,10 +120,10 @@ impl Engine {
         &self,
         request: &Invoke,
         operation: Arc<Operation>,
-        targets: Targets,
         draft: Draft,
-        limit: Duration,
+        begun: Begun<'_>,
     ) -> Result<JobView, InvokeError> {
+        let Begun { targets, reused, limit } = begun;
         let Some(plan) = operation.plan().cloned() else {
             return Err(InvokeError::Invalid("not an orchestration".into()));
         };
@@ -123,6 +134,7 @@ impl Engine {
         let hearing = Hearing::new(self, job, Arc::clone(&budget));
         let (caller, input) = (request.caller.clone(), request.input.clone());
         let mut weave = Weave::new(self, &operation, &plan, targets, caller, input, budget);
+        reused.iter().cloned().for_each(|reused| weave.reuse(reused));
         let mut batch = weave.advance(self, &mut draft)?;
         let errands = std::mem::take(&mut batch.errands);
         let committed = self.commit_batch(draft, batch, &request.caller).await;
@@ -197,7 +209,7 @@ impl Engine {
         let hearing = Hearing::new(self, job, Arc::clone(&budget));
         let (caller, input) = (run.caller.clone(), run.input.clone());
         let mut weave = Weave::new(self, &run.operation, &plan, targets, caller, input, budget);
-        weave.catch_up(self, &run.job).await?;
+        weave.catch_up(self, &run.known_current()).await?;
         let here = watch::Sender::new(());
         Weaver { run, weave, hearing, here }.work(self.clone()).await;
         Ok(())
@@ -448,7 +460,7 @@ impl Weaver {
         std::mem::swap(&mut self.weave, &mut weave);
         // The places that the old one held are free for the new one.
         drop(weave);
-        self.weave.catch_up(engine, &self.run.job).await?;
+        self.weave.catch_up(engine, &self.run.known_current()).await?;
         Ok(Next::Listen)
     }
 }
