@@ -137,11 +137,16 @@ impl Store for EmbeddedStore {
             let sent = self.engine.submit(move |tx| apply::put_cells(tx, &part, &named));
             drop(sent);
         }
-        let (named, order) = (self.named.clone(), self.order.clone());
-        let apply = move |tx: &mut Tx<'_>| apply::apply(tx, prepared.effects, &named, &order);
+        let (named, order, mut effects) =
+            (self.named.clone(), self.order.clone(), prepared.effects);
+        let apply = move |tx: &mut Tx<'_>| {
+            let receipt = apply::apply(tx, &mut effects, &named, &order)?;
+            Ok((receipt, effects))
+        };
         let (answer, order) = (self.engine.submit(apply), self.order.clone());
         Box::pin(async move {
-            let receipt = answer.await?;
+            let (receipt, spent) = answer.await?;
+            drop(spent);
             if !receipt.orders.is_empty() {
                 order.is_durable();
             }
