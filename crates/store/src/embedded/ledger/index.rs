@@ -11,6 +11,7 @@
 
 mod backend;
 mod snapshot;
+mod writes;
 
 use std::iter::Peekable;
 use std::ops::Bound;
