@@ -265,7 +265,7 @@ impl Committer {
         }
         let mut writes = batch.staged.take_log();
         gather(|visit| {
-            writes.iter_mut().filter_map(|write| write.slot.value_mut()).for_each(visit)
+            writes.iter_mut().filter_map(|write| write.slot.value_mut()).for_each(visit);
         });
         let active_bytes = {
             let mut overlay = self.shared.overlay.write();

@@ -137,7 +137,7 @@ impl<'a> Iterator for Range<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            while let Some(key) = self.next.next() {
+            for key in self.next.by_ref() {
                 if let Some(row) = self.rows.slots.get_key_value(&key) {
                     return Some(row);
                 }
@@ -146,5 +146,59 @@ impl<'a> Iterator for Range<'a> {
                 return None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::embedded::ledger::testing::rng::Rng;
+    use crate::embedded::ledger::types::Value;
+
+    /// Keys of every length around the sixteen bytes that are compared as a number.
+    fn key(rng: &mut Rng) -> Vec<u8> {
+        let len = [0, 1, 3, 15, 16, 17, 20, 60][rng.below(8) as usize];
+        (0..len).map(|at| if at % 15 == 0 { rng.below(4) as u8 } else { 0 }).collect()
+    }
+
+    #[test]
+    fn rows_read_like_an_ordered_map_whenever_they_are_asked() {
+        let (mut rows, mut model, mut rng) = (Rows::default(), BTreeMap::new(), Rng::new(3));
+        for number in 0..4_000u32 {
+            let written =
+                if rng.chance(50) { key(&mut rng) } else { number.to_be_bytes().to_vec() };
+            if rng.chance(20) {
+                rows.remove(&written);
+                model.remove(&written);
+            } else {
+                let slot = Slot::Put(Value::from(number.to_be_bytes()));
+                rows.insert(written.as_slice().into(), slot.clone());
+                model.insert(written, slot);
+            }
+            if number % 50 != 0 {
+                continue;
+            }
+            let (one, other) = (key(&mut rng), key(&mut rng));
+            let (lower, upper) = if one < other { (one, other) } else { (vec![], vec![255]) };
+            let range = KeyRange::between(lower.as_slice(), upper.as_slice());
+            let expected: Vec<_> =
+                model.range(lower..upper).map(|(key, slot)| (key.clone(), slot)).collect();
+            let own = |(key, slot): (&Key, _)| (key.to_vec(), slot);
+            let forward: Vec<_> = rows.range(range.clone(), Direction::Forward).map(own).collect();
+            let mut backward: Vec<_> = rows
+                .clone()
+                .range(range, Direction::Backward)
+                .map(|(key, slot)| (key.to_vec(), slot.clone()))
+                .collect();
+            backward.reverse();
+            assert_eq!(forward, expected);
+            assert!(backward.iter().map(|(key, slot)| (key.clone(), slot)).eq(expected));
+            let sorted: Vec<_> = rows.sorted().into_iter().map(own).collect();
+            assert!(sorted.into_iter().eq(model.iter().map(|(key, slot)| (key.clone(), slot))));
+        }
+        rows.clear();
+        assert!(rows.sorted().is_empty() && rows.get(b"").is_none());
     }
 }
