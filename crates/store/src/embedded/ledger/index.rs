@@ -11,7 +11,6 @@
 
 mod backend;
 mod snapshot;
-mod writes;
 
 use std::iter::Peekable;
 use std::ops::Bound;

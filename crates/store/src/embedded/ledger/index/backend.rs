@@ -2,14 +2,13 @@
 //!
 //! Besides passing calls on, the backend remembers the first operation that failed and how. The library reports only that
 //! something failed; what may be done next depends on what it was: a write refused for lack of space may be repeated
-//! later on a reopened index, a failed sync may never be. Writes are held back and go out together before each sync.
+//! later on a reopened index, a failed sync may never be.
 
 use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::writes::HeldWrites;
 use crate::embedded::ledger::disk::{DiskFile, is_out_of_space};
 
 /// What kind of operation failed first.
@@ -42,18 +41,13 @@ impl Health {
 #[derive(Debug)]
 pub struct Backend {
     file: Arc<dyn DiskFile>,
-    held: HeldWrites,
     health: Health,
 }
 
 impl Backend {
     /// A backend on `file`, reporting into `health`.
     pub fn new(file: Arc<dyn DiskFile>, health: Health) -> Self {
-        Self { file, held: HeldWrites::default(), health }
-    }
-
-    fn write_out(&self) -> io::Result<()> {
-        self.growing(self.held.write_out(self.file.as_ref()))
+        Self { file, health }
     }
 
     fn plain<T>(&self, result: io::Result<T>) -> io::Result<T> {
@@ -70,30 +64,22 @@ impl Backend {
 
 impl redb::StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        self.write_out()?;
         self.plain(self.file.len())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        // Reading may have to write first, and may therefore meet a full disk.
-        self.growing(self.held.read(self.file.as_ref(), offset, out))
+        self.plain(self.file.read_at(offset, out))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.write_out()?;
         self.growing(self.file.set_len(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.write_out()?;
         self.plain(self.file.sync_data())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.growing(self.held.write(self.file.as_ref(), offset, data))
-    }
-
-    fn close(&self) -> io::Result<()> {
-        self.write_out()
+        self.growing(self.file.write_at(offset, data))
     }
 }
