@@ -157,6 +157,14 @@ impl Client {
         }
     }
 
+    /// Runs a job again, from a step on when one is named, and gives the new job.
+    pub async fn rerun(&self, id: &str, from: Option<u32>) -> Result<Value, ClientError> {
+        let members = from.map(|from| ("from", Value::from(from)));
+        let body: Map = members.into_iter().collect();
+        let path = format!("/jobs/{}/rerun", path_encoded(id));
+        self.json(Ask::new(Method::POST, &path).with_json(&body.into())?).await
+    }
+
     /// Sends a job a message, and gives what the venue says about it.
     pub async fn send(&self, id: &str, message: &Value) -> Result<Value, ClientError> {
         let path = format!("/jobs/{}", path_encoded(id));

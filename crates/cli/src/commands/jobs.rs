@@ -41,6 +41,15 @@ enum Command {
     Pause(control::Args),
     /// Let a paused job go on.
     Resume(control::Args),
+    /// Run a job that has ended again, as a new job.
+    Rerun {
+        #[command(flatten)]
+        job: control::Args,
+
+        /// Take over the outputs of the steps before this one.
+        #[arg(long, value_name = "STEP")]
+        from: Option<u32>,
+    },
     /// Forget a job. One that has not ended is cancelled first.
     Rm(control::Args),
     Send(send::Args),
@@ -59,6 +68,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
             }
             Command::Pause(job) => control::run(job, &Control::Pause, &client, output).await,
             Command::Resume(job) => control::run(job, &Control::Resume, &client, output).await,
+            Command::Rerun { job, from } => control::rerun(job, *from, &client, output).await,
             Command::Rm(job) => control::run(job, &Control::Delete, &client, output).await,
             Command::Send(args) => send::run(args, &client, output).await,
         }

@@ -156,8 +156,13 @@ fn subject(wanted: Option<&str>, venue: &str, id: &str) -> Result<String, Failur
     }
 }
 
+/// Whether a venue has ever run on this folder.
+fn has_key(data: &Path) -> bool {
+    matches!(catena_server::key::load(data), Ok(Some(_)))
+}
+
 fn list(data: &Path, output: &mut Output) -> Result<(), Failure> {
-    if !catena_server::venue::is_venue(data) {
+    if !has_key(data) {
         return Err(no_venue(data));
     }
     let all = issued::all(data).map_err(|error| failed(&error))?;
@@ -187,7 +192,7 @@ fn list(data: &Path, output: &mut Output) -> Result<(), Failure> {
 }
 
 fn revoke(data: &Path, id: &str, output: &mut Output) -> Result<(), Failure> {
-    if !catena_server::venue::is_venue(data) {
+    if !has_key(data) {
         return Err(no_venue(data));
     }
     let all = issued::all(data).map_err(|error| failed(&error))?;

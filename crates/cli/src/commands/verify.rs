@@ -1,6 +1,7 @@
 //! `catena verify`: whether a history is one that could have happened.
 
 mod compare;
+mod deep;
 
 use std::path::Path;
 
@@ -48,6 +49,10 @@ pub(crate) struct Args {
     /// Fetch the same job from this venue too, and fail at the first record that differs.
     #[arg(long, value_name = "URL")]
     also: Option<String>,
+
+    /// Fetch the histories of sub-jobs too, also from other venues, and verify the whole tree.
+    #[arg(long)]
+    deep: bool,
 
     #[command(flatten)]
     identity: IdentityArgs,
@@ -99,13 +104,13 @@ fn document(args: &Args) -> Result<(Value, Option<JobId>), Failure> {
     let subject = args.subject.as_str();
     if subject.starts_with("http://") || subject.starts_with("https://") {
         let (venue, job) = job_at(subject)?;
-        let history = fetch(&args.client(venue)?, job)?;
+        let history = fetch(args, &args.client(venue)?, job)?;
         return Ok((history, Some(agreed(args.job, job)?)));
     }
     let is_file = subject == "-" || Path::new(subject).exists();
     match subject.parse::<JobId>() {
         Ok(job) if !is_file => {
-            let history = fetch(&args.client(args.asked_venue()?)?, job)?;
+            let history = fetch(args, &args.client(args.asked_venue()?)?, job)?;
             Ok((history, Some(agreed(args.job, job)?)))
         }
         _ => {
@@ -137,8 +142,15 @@ fn job_at(url: &str) -> Result<(VenueUrl, JobId), Failure> {
     Ok((venue, id))
 }
 
-fn fetch(client: &Client, job: JobId) -> Result<Value, Failure> {
-    block_on(async { Ok(client.history(&job.to_string()).await?) })
+fn fetch(args: &Args, client: &Client, job: JobId) -> Result<Value, Failure> {
+    block_on(async {
+        let id = job.to_string();
+        let history = client.history(&id).await?;
+        match args.deep {
+            true => deep::with_children(args, client, &id, history).await,
+            false => Ok(history),
+        }
+    })
 }
 
 /// Fetches the same job elsewhere and compares.
@@ -152,7 +164,7 @@ fn check_also(args: &Args, also: &str, here: &Value, job: JobId) -> Result<Strin
         _ => venue::parse(also)?,
     };
     let client = args.client(venue)?;
-    let there = fetch(&client, job)?;
+    let there = fetch(args, &client, job)?;
     let other = client.venue().to_string();
     compare::compare(here, &there, &other)?;
     Ok(other)

@@ -1,4 +1,4 @@
-//! `catena jobs cancel`, `pause`, `resume` and `rm`: one thing done to one job.
+//! `catena jobs cancel`, `pause`, `resume`, `rerun` and `rm`: one thing done to one job.
 
 use catena_api::Client;
 use catena_api::client::jobs::Control;
@@ -30,5 +30,20 @@ pub(super) async fn run(
         Control::Cancel(_) | Control::Pause | Control::Resume => status_of(&job),
     };
     output.line(&format!("{}  {stands}", id_of(&job)));
+    Ok(())
+}
+
+/// Runs a job again and names the new one.
+pub(super) async fn rerun(
+    args: &Args,
+    from: Option<u32>,
+    client: &Client,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let job = client.rerun(&args.job.to_string(), from).await?;
+    match output.is_json() {
+        true => output.value(&job),
+        false => output.line(&format!("{}  {}", id_of(&job), status_of(&job))),
+    }
     Ok(())
 }
