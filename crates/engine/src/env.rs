@@ -87,9 +87,15 @@ impl PausedEnv {
 
     /// A world that begins now.
     pub fn new() -> Self {
+        Self::of_life(0)
+    }
+
+    /// A world that begins now; its random bytes are others than those of other lives.
+    pub fn of_life(life: u32) -> Self {
+        let counter = (u64::from(life) << 32) + 1;
         PausedEnv {
             begun: tokio::time::Instant::now(),
-            counter: std::sync::atomic::AtomicU64::new(1),
+            counter: std::sync::atomic::AtomicU64::new(counter),
         }
     }
 }

@@ -36,6 +36,9 @@ const VIOLATIONS_MAX: usize = 5;
 /// The queue of jobs that this venue's own adapters carry out.
 pub(crate) const QUEUE: &str = "venue";
 
+/// The priority of jobs on it.
+const PRIORITY: u8 = 0;
+
 impl Engine {
     /// Makes a job of an operation. Waits for its end for a grace, or as long as asked.
     pub async fn invoke(&self, request: Invoke) -> Result<Invoked, InvokeError> {
@@ -66,7 +69,7 @@ impl Engine {
                 Pace::Running => self.begin(&request, operation, claimed).await?,
             },
         };
-        Ok(Invoked { view: self.with_steps(view).await?, is_replay: false })
+        Ok(Invoked { view: self.with_steps(self.phased(view)).await?, is_replay: false })
     }
 
     /// Whether a caller may ask for something more now.
@@ -158,7 +161,7 @@ impl Engine {
         let Ok(slot) = Arc::clone(&self.0.slots).try_acquire_owned() else {
             draft.with(offer(job, now));
             let view = self.commit_new(draft, claimed.as_ref()).await?;
-            self.has_queued();
+            self.has_queued(&view.job);
             return Ok(self.wait_for(view, &mut watch, request.wait).await);
         };
         let mut begun = Change::new(Event::Begun, now);
@@ -361,9 +364,11 @@ impl Engine {
         }
     }
 
-    /// Tells those who claim that there is something on the queue.
-    pub(crate) fn has_queued(&self) {
-        self.0.counts.queued.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    /// Tells those who claim that a job was put on the queue.
+    pub(crate) fn has_queued(&self, job: &catena_job::Job) {
+        if self.0.running.get(job.id()).is_none() {
+            self.0.waiting.put(job, PRIORITY, self.now());
+        }
         self.0.queued.notify_one();
     }
 }
@@ -422,7 +427,7 @@ fn listed(violations: &[crate::schema::Violation]) -> String {
 
 /// The effect that puts a job on the queue.
 pub(crate) fn offer(job: JobId, ready_at: i64) -> Effect {
-    Effect::Offer { job, queue: QUEUE.to_owned(), priority: 0, ready_at }
+    Effect::Offer { job, queue: QUEUE.to_owned(), priority: PRIORITY, ready_at }
 }
 
 /// The member that says until when a job may stay where it is.

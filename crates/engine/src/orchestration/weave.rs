@@ -76,8 +76,8 @@ pub(crate) struct Batch {
     pub(crate) children: Vec<Draft>,
     /// Those that are to be carried out once they are durable.
     pub(crate) runs: Vec<ChildRun>,
-    /// Whether some wait in the queue.
-    pub(crate) has_queued: bool,
+    /// Those that wait in the queue.
+    pub(crate) queued: Vec<JobId>,
     started: Vec<StepStart>,
     ended: Vec<StepEnd>,
 }
@@ -246,6 +246,12 @@ impl Weave {
         self.plan.on_failure == OnFailure::Cancel
     }
 
+    /// How many steps have ended, and how many there are.
+    pub(crate) fn ended(&self) -> (usize, usize) {
+        let total = self.plan.steps.len();
+        (total.saturating_sub(self.left), total)
+    }
+
     /// Whether there is something to write down.
     pub(crate) fn has_news(&self) -> bool {
         !self.ends.is_empty() || !self.ready.is_empty() || self.failure.is_some() || self.left == 0
@@ -361,7 +367,7 @@ impl Weave {
                 Ok(slot) => Some(slot),
                 Err(_) => {
                     child.with(offer(job, now));
-                    batch.has_queued = true;
+                    batch.queued.push(job);
                     return Ok(());
                 }
             },
