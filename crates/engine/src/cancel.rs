@@ -81,11 +81,14 @@ impl Engine {
                 reins.signal(Signal::Pause);
             }
         }
+        let progress = reins.as_ref().and_then(|reins| reins.progress.newest(self));
         let changed = self
             .change(id, None, |current| {
                 if !may(current)? {
                     return Ok(None);
                 }
+                let mut current = current.clone();
+                current.progress = progress.clone().or(current.progress);
                 let mut change = Change::new(event.clone(), self.now());
                 change.by = by.clone();
                 let mut draft = current.draft();

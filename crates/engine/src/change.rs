@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use catena_job::chain::{AppendError, Change, Opening};
+use catena_job::progress::last_report;
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Record, RecordId, Status};
 use catena_store::{CommitError, Effect, Effects, JobCells, Receipt, StoredJob};
@@ -154,7 +155,7 @@ impl Draft {
                 change.extra.push(("discarded", i64::from(self.waiting).into()));
             }
             if let Some(progress) = self.progress.take() {
-                change.extra.push(("progress", progress));
+                change.extra.push(("progress", last_report(&progress)));
             }
         }
         if let Event::Erred { error } | Event::Expired { error } | Event::Cancelled { error } =
@@ -165,6 +166,13 @@ impl Draft {
         let record = self.job.append(change)?;
         self.records.push(record);
         Ok(())
+    }
+
+    /// Makes the progress that is known durable together with the records.
+    pub(crate) fn keep_progress(&mut self) {
+        if let Some(progress) = self.progress.clone() {
+            self.more.push(Effect::Progress { job: self.job.id(), progress });
+        }
     }
 
     /// Whether the job is not stored yet.
@@ -289,6 +297,12 @@ impl Engine {
         let job = &view.job;
         let ends = job.status().is_terminal();
         let owner = || job.field("caller").and_then(Value::as_str).unwrap_or_default();
+        if !is_new {
+            self.adopt(job);
+        }
+        if !matches!(job.status(), Status::Pending | Status::Started) {
+            self.0.waiting.take(job.id());
+        }
         if job.parent().is_none() {
             match (is_new, ends) {
                 (true, false) => self.0.admission.enter(owner()),

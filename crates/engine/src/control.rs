@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_value::Value;
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::env::Env;
+use crate::progress::Progress;
 
 /// Whether a turn may go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +25,7 @@ pub(crate) enum Signal {
 pub struct Control {
     signal: watch::Receiver<Signal>,
     env: Arc<dyn Env>,
-    progress: Arc<Mutex<Option<Value>>>,
-    reported: Arc<tokio::sync::Notify>,
+    progress: Arc<Progress>,
 }
 
 impl std::fmt::Debug for Control {
@@ -36,8 +35,12 @@ impl std::fmt::Debug for Control {
 }
 
 impl Control {
-    pub(crate) fn new(signal: watch::Receiver<Signal>, env: Arc<dyn Env>) -> Self {
-        Control { signal, env, progress: Arc::default(), reported: Arc::default() }
+    pub(crate) fn new(
+        signal: watch::Receiver<Signal>,
+        env: Arc<dyn Env>,
+        progress: Arc<Progress>,
+    ) -> Self {
+        Control { signal, env, progress }
     }
 
     /// Returns when the job is not paused. Await this before everything that has an effect
@@ -74,18 +77,7 @@ impl Control {
     /// Reports progress: `{processedItems?, totalItems?, outputStats?: {bytesProcessed?, bytesTotal?}}`.
     /// Cheap: it replaces what was reported before, and the engine takes it from there.
     pub fn report(&self, progress: Value) {
-        *self.progress.lock() = Some(progress);
-        self.reported.notify_one();
-    }
-
-    /// Takes what was reported since the last time.
-    pub(crate) fn take_progress(&self) -> Option<Value> {
-        self.progress.lock().take()
-    }
-
-    /// Returns when something was reported.
-    pub(crate) async fn has_reported(&self) {
-        self.reported.notified().await;
+        self.progress.report(progress);
     }
 
     /// The world's clock, in milliseconds since 1970.

@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 pub(crate) struct Counts {
     pub(crate) invoked: AtomicU64,
     pub(crate) ended: [AtomicU64; 5],
-    pub(crate) queued: AtomicI64,
     pub(crate) messages: AtomicU64,
     pub(crate) retries: AtomicU64,
 }

@@ -7,19 +7,35 @@ pub(crate) mod expire;
 pub(crate) mod recover;
 pub(crate) mod retain;
 
+use catena_job::JobId;
+
 use crate::engine::Engine;
 use crate::schedule;
 
-/// Begins all duties but recovery, which comes first. They end when the engine stops.
-pub(crate) fn begin(engine: &Engine) {
-    for _ in 0..claim::CLAIMERS {
-        until_stopped(engine, claim::claim(engine.clone()));
-    }
-    until_stopped(engine, expire::expire(engine.clone()));
+/// Begins the duties, recovery first. New work is taken meanwhile and runs at once where there is
+/// a place for it; the queue, deadlines and leases are looked at when recovery is done, because
+/// until then they say what was true of the life before. They end when the engine stops.
+pub(crate) fn begin(engine: &Engine, live: Vec<JobId>) {
     until_stopped(engine, expire::renew(engine.clone()));
     until_stopped(engine, retain::retain(engine.clone()));
     until_stopped(engine, collect::collect(engine.clone()));
     until_stopped(engine, schedule::invoke_due(engine.clone()));
+    if live.is_empty() {
+        recover::nothing(engine);
+        return begin_queue(engine);
+    }
+    let recovering = engine.clone();
+    until_stopped(engine, async move {
+        recover::recover(&recovering, live).await;
+        begin_queue(&recovering);
+    });
+}
+
+fn begin_queue(engine: &Engine) {
+    for _ in 0..claim::CLAIMERS {
+        until_stopped(engine, claim::claim(engine.clone()));
+    }
+    until_stopped(engine, expire::expire(engine.clone()));
 }
 
 fn until_stopped(engine: &Engine, duty: impl Future<Output = ()> + Send + 'static) {

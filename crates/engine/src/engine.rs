@@ -1,7 +1,7 @@
 //! The engine as a whole: what it is made of, how it starts and stops.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use catena_auth::{KeyPair, SealKey};
@@ -26,8 +26,10 @@ use crate::limits::Limits;
 use crate::orchestration::Orchestrator;
 use crate::orchestration::weaver::Weavers;
 use crate::private::PrivateJobs;
+use crate::recovery::{Leftover, RecoverySummary};
 use crate::running::Running;
 use crate::sealed;
+use crate::waiting::Waiting;
 
 /// What an engine is made of.
 pub struct Setup {
@@ -85,22 +87,13 @@ pub(crate) struct Inner {
     pub(crate) free: Control,
     _free: watch::Sender<Signal>,
     stopping: watch::Sender<bool>,
-    recovery: OnceLock<RecoverySummary>,
-}
-
-/// What recovery did when the venue started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RecoverySummary {
-    /// Live jobs looked at.
-    pub scanned: u64,
-    /// Put back on the queue.
-    pub requeued: u64,
-    /// Failed.
-    pub failed: u64,
-    /// Left as they were.
-    pub skipped: u64,
-    /// How long it took.
-    pub took: Duration,
+    pub(crate) recovery: watch::Sender<RecoverySummary>,
+    /// Jobs of the life before that nobody here has changed.
+    pub(crate) leftover: Leftover,
+    /// What waits on the queue.
+    pub(crate) waiting: Waiting,
+    /// When this process last showed that it lives.
+    pub(crate) heartbeat: AtomicI64,
 }
 
 /// What the engine counts, since it started.
@@ -134,7 +127,8 @@ pub enum StartError {
 }
 
 impl Engine {
-    /// Opens the catalogue, recovers what was running, and begins the duties.
+    /// Opens the catalogue, finds what was live, and begins the duties. It takes new work when this
+    /// returns; what was live is recovered meanwhile, see [`Engine::recovered`].
     pub async fn start(setup: Setup) -> Result<Engine, StartError> {
         let definition = |problems: Vec<(String, String)>| {
             let (place, problem) = problems.into_iter().next().unwrap_or_default();
@@ -149,7 +143,7 @@ impl Engine {
         let engine = Engine(Arc::new(Inner {
             store: setup.store,
             blobs: setup.blobs,
-            free: Control::new(free, Arc::clone(&setup.env)),
+            free: Control::new(free, Arc::clone(&setup.env), Arc::default()),
             _free: signal,
             did: setup.did.into(),
             seal_key: setup.key.seal_key(sealed::PURPOSE),
@@ -171,12 +165,14 @@ impl Engine {
             worker: format!("venue-{:016x}", u64::from_be_bytes(worker)),
             env: setup.env,
             stopping: watch::Sender::new(false),
-            recovery: OnceLock::new(),
+            recovery: watch::Sender::new(RecoverySummary::default()),
+            leftover: Leftover::default(),
+            waiting: Waiting::default(),
+            heartbeat: AtomicI64::new(0),
         }));
         engine.keep_own_assets(setup.assets).await?;
-        let summary = duties::recover::recover(&engine).await?;
-        let _ = engine.0.recovery.set(summary);
-        duties::begin(&engine);
+        let live = duties::recover::find(&engine).await?;
+        duties::begin(&engine, live);
         Ok(engine)
     }
 
@@ -195,9 +191,19 @@ impl Engine {
         &self.0.env
     }
 
-    /// What recovery did.
+    /// What recovery has done so far.
     pub fn recovery(&self) -> RecoverySummary {
-        self.0.recovery.get().copied().unwrap_or_default()
+        self.0.recovery.borrow().clone()
+    }
+
+    /// Returns when recovery is done, with what it did; or when the engine stops.
+    pub async fn recovered(&self) -> RecoverySummary {
+        let mut recovery = self.0.recovery.subscribe();
+        tokio::select! {
+            _ = recovery.wait_for(RecoverySummary::is_done) => {}
+            () = self.stopping() => {}
+        }
+        self.recovery()
     }
 
     /// What was counted.
@@ -208,16 +214,16 @@ impl Engine {
             invoked: load(&counts.invoked),
             ended: std::array::from_fn(|at| load(&counts.ended[at])),
             running: self.0.running.count() as u64,
-            queued: u64::try_from(counts.queued.load(Ordering::Relaxed)).unwrap_or(0),
+            queued: self.0.waiting.count(),
             messages: load(&counts.messages),
             retries: load(&counts.retries),
             watchers: self.0.hub.watchers(),
         }
     }
 
-    /// Whether it takes work: it has recovered and is not shutting down.
+    /// Whether it takes work: it is not shutting down. It does so while recovery is under way.
     pub fn is_ready(&self) -> bool {
-        self.0.recovery.get().is_some() && !self.is_stopping()
+        !self.is_stopping()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -234,6 +240,7 @@ impl Engine {
     /// left to recovery.
     pub async fn shutdown(&self, grace: Duration) {
         self.0.stopping.send_replace(true);
+        self.keep_progress().await;
         let until = self.0.env.monotonic() + grace;
         while self.0.running.count() > 0 {
             let left = until.saturating_sub(self.0.env.monotonic());
@@ -242,6 +249,7 @@ impl Engine {
             }
             self.0.env.sleep(left.min(Duration::from_millis(10))).await;
         }
+        self.keep_progress().await;
         self.release_leases().await;
     }
 

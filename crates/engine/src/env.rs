@@ -85,13 +85,17 @@ impl PausedEnv {
     /// When this world begins.
     pub const BEGINNING: i64 = 1_769_683_717_000;
 
-    /// A world that begins now. Its random bytes are not those of another in this process.
+    /// A world that begins now.
     pub fn new() -> Self {
-        static WORLDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-        let world = WORLDS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Self::of_life(0)
+    }
+
+    /// A world that begins now; its random bytes are others than those of other lives.
+    pub fn of_life(life: u32) -> Self {
+        let counter = (u64::from(life) << 32) + 1;
         PausedEnv {
             begun: tokio::time::Instant::now(),
-            counter: std::sync::atomic::AtomicU64::new(world << 32),
+            counter: std::sync::atomic::AtomicU64::new(counter),
         }
     }
 }

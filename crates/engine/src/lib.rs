@@ -8,8 +8,9 @@
 //! Modules, in reading order: [`request`] and [`error`] (what can be asked and answered),
 //! [`adapter`] (what carries operations out), [`operation`] and [`catalogue`] (what can be
 //! invoked), [`engine`] (the whole), `submit` (a request becomes a job), `run` (a job is carried
-//! out), `change` (the one way to change a job), `pause`, `resume`, `cancel`, `delete`, `message`
-//! (one request each), `read` and [`follow`] (what people see), `assets`, `schedule`, `duties`
+//! out), `progress` (how far it is), `change` (the one way to change a job), `pause`, `resume`, `cancel`, `delete`, `message`
+//! (one request each), `read`, [`outline`], [`select`] and [`follow`] (what people see),
+//! [`recovery`] and [`waiting`] (what operators see), `assets`, `schedule`, `duties`
 //! (what is done without being asked), [`limits`], [`env`].
 //!
 //! This crate names no adapter, and takes time, randomness and tasks from [`env::Env`] alone.
@@ -36,9 +37,12 @@ pub mod limits;
 mod message;
 pub mod operation;
 mod orchestration;
+pub mod outline;
 mod pause;
 mod private;
+mod progress;
 mod read;
+pub mod recovery;
 pub mod request;
 pub mod rerun;
 mod resume;
@@ -47,7 +51,9 @@ mod running;
 pub mod schedule;
 pub mod schema;
 mod sealed;
+pub mod select;
 mod submit;
+pub mod waiting;
 
 pub use adapter::{Adapter, Call, Cause, Failure, Pace, Registration, Repeat, Turn, Turning};
 pub use caller::{Caller, Standing};

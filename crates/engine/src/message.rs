@@ -180,7 +180,7 @@ impl Engine {
         }
         if slot.is_none() {
             self.0.store.commit(Effects::one(offer(id, self.now()))).await?;
-            self.has_queued();
+            self.has_queued(&current.job);
             return Ok(Taken::NotNow);
         }
         let operation = match self.operation_of(&current.job).await {
@@ -251,10 +251,11 @@ impl Engine {
 
     /// A job's input, with the values of its secret fields.
     pub(crate) async fn input_of(&self, current: &Current) -> Result<Value, StoreTrouble> {
-        if current.job.field("redacted").is_some()
-            && let Some(input) = sealed::find(self, current.job.id(), "input").await?
-        {
-            return Ok(input);
+        if sealed::has_secret_input(&current.job) {
+            let whole = sealed::find(self, current.job.id(), "input").await?;
+            return whole.ok_or_else(|| {
+                StoreTrouble::Damaged("the secret values of its input cannot be opened".into())
+            });
         }
         Ok(current.member("input")?.unwrap_or_default())
     }

@@ -4,6 +4,7 @@ use catena_job::chain::{AppendError, Change};
 use catena_job::state::Event;
 use catena_job::{JobId, Status};
 use catena_store::Effect;
+use catena_value::Value;
 
 use crate::caller::Caller;
 use crate::change::{Changed, Current, Draft};
@@ -17,6 +18,17 @@ use crate::submit::deadline;
 impl Engine {
     /// Suspends a job: nothing new is begun until it is resumed.
     pub async fn pause(&self, caller: &Caller, id: JobId) -> Result<JobView, ControlError> {
+        self.pause_if(caller, id, |from| !from.is_terminal() && from != Status::Paused).await
+    }
+
+    /// Suspends a job, if it stands where it may be; decided on what it is when it is suspended.
+    pub async fn pause_if(
+        &self,
+        caller: &Caller,
+        id: JobId,
+        may: impl Fn(Status) -> bool,
+    ) -> Result<JobView, ControlError> {
+        let may = &may;
         self.check_recorded(id, "pause")?;
         // The work is told first: nothing may leave once the record says PAUSED.
         let reins = self.0.running.get(id);
@@ -26,7 +38,9 @@ impl Engine {
                 reins.signal(Signal::Pause);
             }
         }
-        let changed = self.change(id, None, |current| self.pausing(caller, current)).await;
+        let progress = reins.as_ref().and_then(|reins| reins.progress.newest(self));
+        let decide = |current: &Current| self.pausing(caller, current, may, progress.as_ref());
+        let changed = self.change(id, None, decide).await;
         let is_paused = matches!(&changed, Ok(Changed::Done(_)))
             || matches!(&changed, Err(ControlError::Conflict { status: Status::Paused, .. }));
         if let (false, Some(reins)) = (is_paused, reins) {
@@ -46,10 +60,16 @@ impl Engine {
         }
     }
 
-    fn pausing(&self, caller: &Caller, current: &Current) -> Result<Option<Draft>, ControlError> {
+    fn pausing(
+        &self,
+        caller: &Caller,
+        current: &Current,
+        may: &impl Fn(Status) -> bool,
+        progress: Option<&Value>,
+    ) -> Result<Option<Draft>, ControlError> {
         let (id, from) = (current.job.id(), current.job.status());
         may_control(caller, current)?;
-        if from.is_terminal() || from == Status::Paused {
+        if !may(from) {
             return Err(ControlError::Conflict { job: id, status: from, action: "pause" });
         }
         let now = self.now();
@@ -65,6 +85,9 @@ impl Engine {
         change.extra.push(("deadline", deadline(now, self.0.limits.interactive)));
         let mut draft = current.draft();
         draft.append(change).map_err(|error| uncontrolled(id, error))?;
+        if let Some(progress) = progress {
+            draft.with(Effect::Progress { job: id, progress: progress.clone() });
+        }
         if from == Status::Pending {
             draft.with(Effect::Withdraw { job: id });
         }

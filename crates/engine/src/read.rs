@@ -130,8 +130,11 @@ impl Engine {
 
     /// Whether a job is being run, as far as this process knows.
     pub(crate) fn phase(&self, job: &Job) -> Phase {
-        let may_run = matches!(job.status(), Status::Started);
-        match may_run && self.0.running.get(job.id()).is_some() {
+        self.phase_of(job.id(), job.status())
+    }
+
+    pub(crate) fn phase_of(&self, job: JobId, status: Status) -> Phase {
+        match status == Status::Started && self.0.running.get(job).is_some() {
             true => Phase::Leased,
             false => Phase::Queued,
         }

@@ -209,7 +209,7 @@ impl Engine {
             }
             (Plan::Turn(_), held, None) => {
                 drop(held);
-                self.has_queued();
+                self.has_queued(&view.job);
             }
             (Plan::Outcome, held, slot) => {
                 drop(held);

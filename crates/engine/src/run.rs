@@ -13,7 +13,7 @@ use catena_job::chain::{AppendError, Change};
 use catena_job::note::{Note, Outcome};
 use catena_job::state::{Ask, Event};
 use catena_job::{Job, JobId, Status};
-use catena_store::{Effect, Effects, JobCells};
+use catena_store::{Effect, JobCells};
 use catena_value::{Map, Value};
 use futures_util::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
@@ -26,14 +26,9 @@ use crate::engine::Engine;
 use crate::env::Task;
 use crate::error::StoreTrouble;
 use crate::operation::Operation;
+use crate::progress::Reports;
 use crate::running::Held;
 use crate::submit::{broken, check_output, deadline, outcome};
-
-/// How often progress is told to those who watch.
-const PROGRESS_TOLD_EVERY: Duration = Duration::from_millis(200);
-
-/// How often progress is made durable.
-const PROGRESS_KEPT_EVERY: Duration = Duration::from_secs(1);
 
 /// How long to wait before an outcome that could not be stored is tried again.
 const STORE_AGAIN_AFTER: Duration = Duration::from_millis(200);
@@ -120,24 +115,24 @@ impl Run {
         let mut turning = Box::pin(AssertUnwindSafe(turning).catch_unwind());
         let mut limit = Box::pin(control.sleep(self.left));
         let mut stopped = Box::pin(self.held.reins.stopped());
-        let mut reports = Reports::new(self.job.id());
-        loop {
+        let reins = &self.held.reins;
+        let mut signal = reins.watch();
+        let (job, attempt) = (self.job.id(), self.job.attempt());
+        let mut reports = Reports::new(engine, job, attempt, &reins.progress);
+        let ended = loop {
             tokio::select! {
                 biased;
                 () = &mut stopped => return None,
                 turn = &mut turning => {
-                    let turn = turn.unwrap_or_else(|_| Turn::Failed(broken(carrier.name())));
-                    reports.take(control);
-                    return Some((Ended::Turn(turn), reports.last));
+                    let broke = |_| Turn::Failed(broken(carrier.name()));
+                    break Ended::Turn(turn.unwrap_or_else(broke));
                 }
-                () = &mut limit => {
-                    reports.take(control);
-                    return Some((Ended::Late, reports.last));
-                }
-                () = control.has_reported(), if reports.due.is_none() => reports.wait(engine),
-                () = reports.is_due() => reports.tell(engine, control),
+                () = &mut limit => break Ended::Late,
+                Ok(()) = signal.changed() => reports.signalled(*signal.borrow_and_update()),
+                () = reports.wait() => reports.go_on().await,
             }
-        }
+        };
+        Some((ended, reports.last().await))
     }
 
     fn judge(&self, turn: Turn) -> Verdict {
@@ -296,6 +291,7 @@ fn write(
             let Some(outcome) = held_outcome(verdict) else { return Ok(None) };
             let note = Note::Held(Some(outcome));
             draft.append(Change::new(Event::Noted(note), now)).map_err(unwritten)?;
+            draft.keep_progress();
             return Ok(Some(draft));
         }
         // Ended, or another's by now: a late result is dropped.
@@ -316,6 +312,7 @@ fn write(
     let parks =
         matches!(change.event, Event::AskedForInput(_) | Event::AskedForAuth(_) | Event::Paused);
     if parks {
+        draft.keep_progress();
         change.extra.push(("deadline", waits));
         if fence.is_some() {
             draft.with(Effect::Withdraw { job: current.job.id() });
@@ -388,57 +385,6 @@ pub(crate) fn bare(turn: Turn) -> Result<Value, Failure> {
             "needs_a_job",
             "the operation waits for somebody; invoke it as a recorded job",
         )),
-    }
-}
-
-/// Progress on its way to those who want to know.
-struct Reports {
-    job: JobId,
-    last: Option<Value>,
-    told: Option<Duration>,
-    kept: Option<Duration>,
-    due: Option<Task>,
-}
-
-impl Reports {
-    fn new(job: JobId) -> Self {
-        Reports { job, last: None, told: None, kept: None, due: None }
-    }
-
-    fn take(&mut self, control: &Control) {
-        if let Some(progress) = control.take_progress() {
-            self.last = Some(progress);
-        }
-    }
-
-    /// Something was reported: tell it when it is time.
-    fn wait(&mut self, engine: &Engine) {
-        let now = engine.0.env.monotonic();
-        let next = self.told.map_or(now, |told| told + PROGRESS_TOLD_EVERY);
-        self.due = Some(engine.0.env.sleep(next.saturating_sub(now)));
-    }
-
-    async fn is_due(&mut self) {
-        match &mut self.due {
-            Some(due) => due.await,
-            None => std::future::pending().await,
-        }
-    }
-
-    fn tell(&mut self, engine: &Engine, control: &Control) {
-        self.due = None;
-        self.take(control);
-        let Some(progress) = &self.last else { return };
-        let now = engine.0.env.monotonic();
-        self.told = Some(now);
-        engine.0.hub.announce_progress(self.job, progress);
-        if self.kept.is_none_or(|kept| now >= kept + PROGRESS_KEPT_EVERY) {
-            self.kept = Some(now);
-            let effect = Effect::Progress { job: self.job, progress: progress.clone() };
-            let committed = engine.0.store.commit(Effects::one(effect));
-            // Whether it is kept is not worth waiting for; the next one will be.
-            engine.spawn(async move { drop(committed.await) });
-        }
     }
 }
 

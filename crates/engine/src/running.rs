@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::control::{Control, Signal};
 use crate::env::Env;
+use crate::progress::Progress;
 
 const SHARDS: usize = 32;
 
@@ -19,6 +20,8 @@ pub(crate) struct Reins {
     signal: watch::Sender<Signal>,
     /// The fence of the lease it runs under, when it was claimed from the queue.
     pub(crate) fence: Option<u64>,
+    /// What the turn reported.
+    pub(crate) progress: Arc<Progress>,
 }
 
 impl Reins {
@@ -46,7 +49,7 @@ impl Reins {
 
     /// What the turn gets.
     pub(crate) fn control(&self, env: &Arc<dyn Env>) -> Control {
-        Control::new(self.signal.subscribe(), Arc::clone(env))
+        Control::new(self.signal.subscribe(), Arc::clone(env), Arc::clone(&self.progress))
     }
 }
 
@@ -72,7 +75,8 @@ impl Running {
         if shard.contains_key(&job) {
             return None;
         }
-        let reins = Arc::new(Reins { signal: watch::Sender::new(Signal::Go), fence });
+        let signal = watch::Sender::new(Signal::Go);
+        let reins = Arc::new(Reins { signal, fence, progress: Arc::default() });
         shard.insert(job, Arc::clone(&reins));
         Some(Held { running: Arc::clone(self), job, reins })
     }
@@ -87,13 +91,18 @@ impl Running {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// Those that run under a lease.
-    pub(crate) fn leased(&self) -> Vec<(JobId, u64)> {
-        let of = |shard: &Shard| -> Vec<(JobId, u64)> {
-            let shard = shard.lock();
-            shard.iter().filter_map(|(job, reins)| Some((*job, reins.fence?))).collect()
+    /// All that run.
+    pub(crate) fn all(&self) -> Vec<(JobId, Arc<Reins>)> {
+        let of = |shard: &Shard| -> Vec<(JobId, Arc<Reins>)> {
+            shard.lock().iter().map(|(job, reins)| (*job, Arc::clone(reins))).collect()
         };
         self.shards.iter().flat_map(of).collect()
+    }
+
+    /// Those that run under a lease.
+    pub(crate) fn leased(&self) -> Vec<(JobId, u64)> {
+        let leased = |(job, reins): (JobId, Arc<Reins>)| Some((job, reins.fence?));
+        self.all().into_iter().filter_map(leased).collect()
     }
 }
 

@@ -5,7 +5,7 @@
 //! `redacted`. So that recovery can still run the job they are kept here, encrypted, and erased in
 //! the commit that ends it.
 
-use catena_job::JobId;
+use catena_job::{Job, JobId};
 use catena_store::{Effect, RootKey, RootSpace};
 use catena_value::path::Path;
 use catena_value::{Map, NoCells, Value, Vector, json};
@@ -108,6 +108,13 @@ pub(crate) async fn find(
     let Some(Value::String(sealed)) = sealed else { return Ok(None) };
     let sealed = sealed.to_bytes(&NoCells).map_err(damaged)?;
     Ok(std::str::from_utf8(&sealed).ok().and_then(|sealed| open(engine, job, sealed)))
+}
+
+/// Whether the input of a job had secrets taken out.
+pub(crate) fn has_secret_input(job: &Job) -> bool {
+    let places = job.field("redacted").and_then(Value::as_vector).and_then(Vector::as_leaf);
+    let is_of_input = |place: &Value| place.as_str().is_some_and(|at| at.starts_with("/input"));
+    places.is_some_and(|places| places.iter().any(is_of_input))
 }
 
 /// The effect that erases all secrets of a job, when it has some.

@@ -38,6 +38,9 @@ const VIOLATIONS_MAX: usize = 5;
 /// The queue of jobs that this venue's own adapters carry out.
 pub(crate) const QUEUE: &str = "venue";
 
+/// The priority of jobs on it.
+const PRIORITY: u8 = 0;
+
 /// A request that may make a job.
 enum Admitted<'a> {
     /// It is the first, with its key if it has one.
@@ -90,7 +93,7 @@ impl Engine {
                 Pace::Running => self.begin(&request, operation, claimed, rerun).await?,
             },
         };
-        Ok(Invoked { view: self.with_steps(view).await?, is_replay: false })
+        Ok(Invoked { view: self.with_steps(self.phased(view)).await?, is_replay: false })
     }
 
     /// Whether a request may make a job, or has made one before.
@@ -204,7 +207,7 @@ impl Engine {
         let Ok(slot) = Arc::clone(&self.0.slots).try_acquire_owned() else {
             draft.with(offer(job, now));
             let view = self.commit_new(draft, claimed.as_ref()).await?;
-            self.has_queued();
+            self.has_queued(&view.job);
             return Ok(self.wait_for(view, &mut watch, request.wait).await);
         };
         let mut begun = Change::new(Event::Begun, now);
@@ -407,9 +410,11 @@ impl Engine {
         }
     }
 
-    /// Tells those who claim that there is something on the queue.
-    pub(crate) fn has_queued(&self) {
-        self.0.counts.queued.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    /// Tells those who claim that a job was put on the queue.
+    pub(crate) fn has_queued(&self, job: &catena_job::Job) {
+        if self.0.running.get(job.id()).is_none() {
+            self.0.waiting.put(job, PRIORITY, self.now());
+        }
         self.0.queued.notify_one();
     }
 }
@@ -468,7 +473,7 @@ fn listed(violations: &[crate::schema::Violation]) -> String {
 
 /// The effect that puts a job on the queue.
 pub(crate) fn offer(job: JobId, ready_at: i64) -> Effect {
-    Effect::Offer { job, queue: QUEUE.to_owned(), priority: 0, ready_at }
+    Effect::Offer { job, queue: QUEUE.to_owned(), priority: PRIORITY, ready_at }
 }
 
 /// The member that says until when a job may stay where it is.

@@ -140,6 +140,139 @@ fn queued_messages_survive_and_finished_turns_are_not_repeated() {
 }
 
 #[test]
+fn a_job_whose_payload_is_incomplete_fails_with_a_diagnosis() {
+    let mut world = World::new();
+    let input = r#"{"ms":1000,"key":"open sesame"}"#;
+    let id = world.live(async |engine| invoke(&engine, "t:secret", input).await.job.id());
+    // Another key: what was sealed with the old one cannot be opened.
+    world.seed = 10;
+    world.live(async |engine| {
+        assert_eq!(engine.recovery().failed, 1);
+        let outline = engine.outline(&alice(), id).await.unwrap();
+        assert_eq!(outline.view.status(), Status::Failed);
+        let last = outline.errors.last().unwrap();
+        assert_eq!(last.code.as_deref(), Some("incomplete_payload"));
+        assert!(last.error.contains("incomplete"), "{last:?}");
+        verified(&engine, id).await;
+    });
+}
+
+#[test]
+fn a_job_whose_operation_is_gone_is_left_as_it_was_and_named() {
+    let mut world = World::new();
+    let id = world.live(async |engine| invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id());
+    world.without = Some("wait");
+    world.live(async |engine| {
+        let summary = engine.recovery();
+        assert_eq!((summary.scanned, summary.skipped, summary.requeued), (1, 1, 0));
+        let skipped = &summary.skipped_jobs[0];
+        assert_eq!((skipped.job, skipped.op.as_str()), (id, "t:wait"));
+        assert_eq!(skipped.owner, "did:key:alice");
+        assert_eq!(story(&engine, id).await, ["PENDING", "STARTED"]);
+    });
+    world.without = None;
+    world.live(async |engine| {
+        assert_eq!(ended(&engine, id).await.status(), Status::Complete);
+    });
+}
+
+#[test]
+fn a_recovered_job_says_which_try_it_is_on_and_why() {
+    let world = World::new();
+    let id = world.live(async |engine| invoke(&engine, "t:wait", r#"{"ms":9000}"#).await.job.id());
+    for attempt in 2..=3 {
+        world.live(async |engine| {
+            let outline = engine.outline(&alice(), id).await.unwrap();
+            let recovery = outline.recovery.unwrap();
+            assert_eq!(recovery.attempt, attempt);
+            assert_eq!(recovery.reason, "the venue was restarted");
+            assert_eq!(recovery.at, outline.view.job.updated());
+            assert!(outline.started.is_some_and(|at| at <= recovery.at));
+            standing(&engine, id, Status::Started).await;
+        });
+    }
+    world.live(async |engine| {
+        let errors = engine.outline(&alice(), id).await.unwrap().errors;
+        let attempts: Vec<u32> = errors.iter().map(|error| error.attempt).collect();
+        assert_eq!(attempts, [1, 2, 3]);
+        assert_eq!(errors[2].code.as_deref(), Some("attempts_used_up"));
+    });
+}
+
+#[test]
+fn new_work_is_done_while_recovery_is_under_way_and_nothing_runs_twice() {
+    const JOBS: usize = 600;
+    let world = World::new();
+    let ids = world.live(async |engine| {
+        let mut ids = Vec::new();
+        for _ in 0..JOBS {
+            ids.push(invoke(&engine, "t:wait", r#"{"ms":50000}"#).await.job.id());
+        }
+        ids
+    });
+    world.live_at_once(async |engine| {
+        assert!(!engine.recovery().is_done());
+        let echo = invoke(&engine, "t:echo", "1").await;
+        assert_eq!(echo.status(), Status::Complete);
+        let begun = invoke(&engine, "t:effect", "{}").await.job.id();
+        assert_eq!(ended(&engine, begun).await.status(), Status::Complete);
+        let summary = engine.recovered().await;
+        assert!(summary.is_done());
+        assert_eq!((summary.scanned, summary.requeued), (JOBS as u64, JOBS as u64));
+        for id in &ids {
+            assert_eq!(ended(&engine, *id).await.status(), Status::Complete);
+            let expected = ["PENDING", "STARTED", "(recovered)", "COMPLETE"];
+            assert_eq!(story(&engine, *id).await, expected);
+        }
+    });
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn what_people_do_with_a_job_before_it_is_recovered_stands() {
+    let world = World::new();
+    let ids = world.live(async |engine| {
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.push(invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id());
+        }
+        ids
+    });
+    world.live_at_once(async |engine| {
+        engine.cancel(&alice(), ids[0], None).await.unwrap();
+        engine.pause(&alice(), ids[1]).await.unwrap();
+        engine.pause(&alice(), ids[2]).await.unwrap();
+        engine.resume(&alice(), ids[2]).await.unwrap();
+        let summary = engine.recovered().await;
+        assert_eq!((summary.scanned, summary.requeued, summary.left), (3, 0, 3));
+        assert_eq!(story(&engine, ids[0]).await, ["PENDING", "STARTED", "CANCELLED"]);
+        assert_eq!(story(&engine, ids[1]).await, ["PENDING", "STARTED", "PAUSED"]);
+        assert_eq!(ended(&engine, ids[2]).await.status(), Status::Complete);
+        let resumed = ["PENDING", "STARTED", "PAUSED", "STARTED", "(recovered)", "COMPLETE"];
+        assert_eq!(story(&engine, ids[2]).await, resumed);
+        engine.cancel(&alice(), ids[1], None).await.unwrap();
+    });
+    world.live(async |engine| assert_eq!(engine.recovery().found, 0));
+}
+
+#[test]
+fn a_job_that_was_live_counts_among_its_owners_however_it_is_taken_over() {
+    let mut world = World::new();
+    world.limits.live_jobs_per_caller_max = 2;
+    let ids = world.live(async |engine| {
+        let first = invoke(&engine, "t:wait", r#"{"ms":9000}"#).await.job.id();
+        (first, invoke(&engine, "t:chat", "{}").await.job.id())
+    });
+    world.live_at_once(async |engine| {
+        engine.cancel(&alice(), ids.0, None).await.unwrap();
+        engine.recovered().await;
+        invoke(&engine, "t:wait", r#"{"ms":9000}"#).await;
+        let refused = engine.invoke(request("t:wait", "{}")).await;
+        assert!(refused.is_err(), "two are live");
+    });
+}
+
+#[test]
 fn secrets_survive_for_recovery_and_are_erased_at_the_end() {
     let world = World::new();
     let input = r#"{"ms":1000,"key":"open sesame"}"#;

@@ -7,7 +7,7 @@
 mod canvas;
 mod contract;
 
-pub use canvas::{CanvasStatus, WaitingFor};
+pub use canvas::{Action, CanvasStatus, WaitingFor};
 pub use contract::ContractStatus;
 
 use crate::state::Status;
@@ -55,6 +55,11 @@ impl State {
         canvas::translate(self.status, self.phase)
     }
 
+    /// What the canvas door lets people do with it now.
+    pub fn canvas_actions(self) -> &'static [Action] {
+        canvas::actions(self)
+    }
+
     /// What a job that the canvas door calls paused waits for, when a resume will not do.
     pub fn waiting_for(self) -> Option<WaitingFor> {
         canvas::waiting_for(self.status)
@@ -83,6 +88,33 @@ mod tests {
         }
         let expected = include_str!("vocabulary/table.txt");
         assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn actions_are_those_of_the_canvas_lifecycle() {
+        for status in Status::ALL {
+            for phase in Phase::ALL {
+                let state = State { status, phase, has_started: true };
+                let expected: &[Action] = match (state.canvas(), state.waiting_for()) {
+                    (CanvasStatus::Pending | CanvasStatus::Processing, _) => {
+                        &[Action::Pause, Action::Cancel]
+                    }
+                    (CanvasStatus::Paused, None) => &[Action::Resume, Action::Cancel],
+                    (CanvasStatus::Paused, Some(_)) => &[Action::Cancel],
+                    _ => &[],
+                };
+                assert_eq!(state.canvas_actions(), expected, "{status} {phase:?}");
+                assert!(state.canvas().grid().contains(&status), "{status} {phase:?}");
+            }
+        }
+        for status in CanvasStatus::ALL {
+            assert_eq!(CanvasStatus::parse(status.as_str()), Some(status));
+        }
+        assert_eq!(CanvasStatus::parse("done"), None);
+        for action in Action::ALL {
+            assert_eq!(Action::parse(action.as_str()), Some(action));
+        }
+        assert_eq!(Action::parse("stop"), None);
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Door {
             Access::Metrics if self.has_public_metrics => Ok((self.identities.anonymous(), false)),
             Access::Metrics => match self.identify(headers)? {
                 caller if caller.standing == Standing::Admin => Ok((caller, false)),
-                _ => Err(ApiError::new(Code::Forbidden, "metrics are for admins")),
+                _ => Err(ApiError::new(Code::Forbidden, "this is for admins")),
             },
             Access::Caller | Access::JobId => Ok((self.identify(headers)?, false)),
         }

@@ -7,7 +7,7 @@
 //!
 //! Modules, in reading order: [`config`], [`venue`] (start and stop), `listen` (connections),
 //! `door`, `origin`, `auth`, [`tokens`], [`key`], `call` (a request as handlers see it), `routes`,
-//! `job_json`, `sse`, [`error`], `answer`, `openapi` and `page` (the table for programs and
+//! `job_json`, `canvas_json`, `sse`, [`error`], `answer`, `openapi` and `page` (the table for programs and
 //! people), `metrics`, [`log`], [`limits`].
 //!
 //! Nothing here changes a job: that is the engine's business alone. Only [`config`] reads the
@@ -24,6 +24,7 @@ pub mod venue;
 mod answer;
 mod auth;
 mod call;
+mod canvas_json;
 mod door;
 mod job_json;
 mod listen;

@@ -12,6 +12,13 @@ pub const DELEGATIONS_MAX: usize = 64;
 /// Bytes of one page of a history: what goes beyond it is on the next page.
 pub const HISTORY_PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Bytes of a value in a line of a canvas list: a page of the longest ones is still one answer.
+pub const LISTED_VALUE_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a starting venue lets recovery go ahead before it listens. What is left is recovered
+/// while requests are answered.
+pub const RECOVERY_AHEAD: Duration = Duration::from_millis(200);
+
 /// Longest time between two bytes of an event stream. The Python SDK gives up after 30 s.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
 

@@ -6,6 +6,7 @@
 
 mod assets;
 mod bench;
+mod canvas;
 mod documents;
 mod health;
 mod identity;
@@ -163,6 +164,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> + Clone {
     let tables = [
         invoke::ROUTES,
         jobs::ROUTES,
+        canvas::ROUTES,
         operations::ROUTES,
         assets::ROUTES,
         identity::ROUTES,

@@ -21,7 +21,7 @@ use crate::auth::Identities;
 use crate::config::Config;
 use crate::door::{Door, RequestIds};
 use crate::key::{self, KeyError};
-use crate::limits::{FAILURE_NOTICE, HEALTH_CHECK};
+use crate::limits::{FAILURE_NOTICE, HEALTH_CHECK, RECOVERY_AHEAD};
 use crate::listen::Connections;
 use crate::metrics::Metrics;
 use crate::origin::Origins;
@@ -128,6 +128,12 @@ impl Venue {
             assets,
         })
         .await?;
+        // A few jobs are recovered before anybody can look; many do not hold up new work.
+        let ahead = tokio::time::timeout(RECOVERY_AHEAD, engine.recovered()).await;
+        if ahead.is_err() {
+            let found = engine.recovery().found;
+            tracing::info!(found, "live jobs are being recovered while requests are answered");
+        }
         let is_public = config.has_public_access();
         let identities = Identities::new(&did, &key, is_public, &config.admins, revoked.clone());
         let door = door(&config, engine.clone(), store.clone(), identities, address, &key, &*env);

@@ -5,7 +5,6 @@
 //! or when a message arrived and all places were taken.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use catena_job::chain::Change;
@@ -65,11 +64,12 @@ async fn claim_one(engine: &Engine, slot: OwnedSemaphorePermit) -> Result<bool, 
     let Some(claim) = engine.0.store.claim(QUEUE, &engine.0.worker, now, until).await? else {
         return Ok(false);
     };
-    engine.0.counts.queued.fetch_sub(1, Ordering::Relaxed);
     // There may be more: let another claimer look.
     engine.0.queued.notify_one();
     let id = claim.job;
-    let Some(held) = engine.0.running.take(id, Some(claim.fence)) else {
+    let held = engine.0.running.take(id, Some(claim.fence));
+    engine.0.waiting.take(id);
+    let Some(held) = held else {
         // It runs here already; what it was queued for is done by whoever has it.
         withdraw(engine, id).await?;
         return Ok(true);

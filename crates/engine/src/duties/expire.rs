@@ -1,5 +1,6 @@
 //! Ends jobs whose time is up, renews leases, and forgets old idempotency keys.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use catena_store::{Effect, Effects, TimerKind};
@@ -80,6 +81,7 @@ async fn end_due(engine: &Engine) -> Result<Duration, StoreTrouble> {
 /// Renews the leases of what runs here, again and again.
 pub(crate) async fn renew(engine: Engine) {
     loop {
+        engine.0.heartbeat.store(engine.now(), Ordering::Relaxed);
         engine.0.env.sleep(RENEW_EVERY).await;
         let until = engine.now() + i64::try_from(LEASE.as_millis()).unwrap_or(0);
         for (job, fence) in engine.0.running.leased() {

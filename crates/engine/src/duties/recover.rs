@@ -3,18 +3,26 @@
 //! Only live jobs are looked at, so the cost does not grow with history. A job that was never
 //! STARTED is always put back. One that was follows its operation's rule. Those that wait for
 //! somebody stay as they are.
+//!
+//! New work is not held up by it. What was live is found before anybody is let in; it is recovered
+//! while others come, and each job is changed on the condition that nobody else changed it.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use catena_job::chain::Change;
 use catena_job::note::Note;
 use catena_job::state::Event;
 use catena_job::{JobId, Status};
 use catena_store::CommitError;
+use futures_util::StreamExt as _;
 
 use crate::adapter::{Cause, Failure};
 use crate::change::{Changed, Current, Draft, waits_for_message};
-use crate::engine::{Engine, RecoverySummary};
+use crate::engine::Engine;
 use crate::error::{ResolveError, StoreTrouble};
 use crate::operation::{Operation, Recovery};
+use crate::recovery::{RecoverySummary, SKIPPED_NAMED_MAX, SkippedJob};
 use crate::run::{Run, TurnState, paused, unwritten};
 use crate::submit::{deadline, offer, outcome};
 
@@ -24,54 +32,104 @@ const SCAN_BATCH: usize = 1_000;
 /// Jobs whose changes are on their way to the store at the same time, so that they share syncs.
 const AT_ONCE: usize = 512;
 
+/// How long to wait before a job is tried again when the store had too much to do.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
 /// What was done with a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
     Requeued,
     Failed,
     Left,
-    Skipped,
+    Skipped(SkippedJob),
 }
 
-/// Recovers all live jobs.
-pub(crate) async fn recover(engine: &Engine) -> Result<RecoverySummary, StoreTrouble> {
-    let begun = engine.0.env.monotonic();
-    let mut summary = RecoverySummary::default();
-    let mut after = None;
+/// Every job that is live now: nobody has been let in yet, so they are all of the life before.
+pub(crate) async fn find(engine: &Engine) -> Result<Vec<JobId>, StoreTrouble> {
+    let mut found: Vec<JobId> = Vec::new();
     loop {
-        let page = engine.0.store.live(after, SCAN_BATCH).await?;
-        let Some(last) = page.last() else { break };
-        after = Some(*last);
-        for jobs in page.chunks(AT_ONCE) {
-            let done = futures_util::future::join_all(jobs.iter().map(|job| one(engine, *job)));
-            for done in done.await {
-                summary.scanned += 1;
-                match done? {
-                    Done::Requeued => summary.requeued += 1,
-                    Done::Failed => summary.failed += 1,
-                    Done::Skipped => summary.skipped += 1,
-                    Done::Left => {}
-                }
+        let page = engine.0.store.live(found.last().copied(), SCAN_BATCH).await?;
+        if page.is_empty() {
+            break;
+        }
+        found.extend(page);
+    }
+    engine.0.leftover.fill(&found);
+    let (count, now) = (found.len() as u64, engine.now());
+    engine.0.heartbeat.store(now, Ordering::Relaxed);
+    engine.0.recovery.send_modify(|summary| {
+        summary.found = count;
+        summary.began = now;
+    });
+    Ok(found)
+}
+
+/// There was nothing to recover.
+pub(crate) fn nothing(engine: &Engine) {
+    engine.0.recovery.send_modify(|summary| summary.took = Some(Duration::ZERO));
+}
+
+/// Recovers these jobs.
+pub(crate) async fn recover(engine: &Engine, live: Vec<JobId>) {
+    let begun = engine.0.env.monotonic();
+    let jobs = futures_util::stream::iter(live);
+    let mut done = jobs.map(|job| one(engine, job)).buffer_unordered(AT_ONCE);
+    while let Some(done) = done.next().await {
+        engine.0.recovery.send_modify(|summary| count(summary, done));
+    }
+    engine.0.leftover.clear();
+    let took = engine.0.env.monotonic().saturating_sub(begun);
+    engine.0.recovery.send_modify(|summary| summary.took = Some(took));
+    let RecoverySummary { scanned, requeued, failed, skipped, left, .. } = engine.recovery();
+    tracing::info!(scanned, requeued, failed, skipped, left, ?took, "live jobs recovered");
+}
+
+fn count(summary: &mut RecoverySummary, done: Done) {
+    summary.scanned += 1;
+    match done {
+        Done::Requeued => summary.requeued += 1,
+        Done::Failed => summary.failed += 1,
+        Done::Left => summary.left += 1,
+        Done::Skipped(skipped) => {
+            summary.skipped += 1;
+            if summary.skipped_jobs.len() < SKIPPED_NAMED_MAX {
+                summary.skipped_jobs.push(skipped);
             }
         }
     }
-    summary.took = engine.0.env.monotonic().saturating_sub(begun);
-    if summary.scanned > 0 {
-        let RecoverySummary { scanned, requeued, failed, skipped, took } = summary;
-        tracing::info!(scanned, requeued, failed, skipped, ?took, "live jobs recovered");
-    }
-    Ok(summary)
 }
 
-/// Recovers one job.
-async fn one(engine: &Engine, id: JobId) -> Result<Done, StoreTrouble> {
+/// Recovers one job, however long the store is busy.
+async fn one(engine: &Engine, id: JobId) -> Done {
+    loop {
+        match attempt(engine, id).await {
+            Ok(done) => return done,
+            Err(StoreTrouble::Busy | StoreTrouble::Full | StoreTrouble::Contended) => {
+                engine.0.env.sleep(AGAIN_AFTER).await;
+            }
+            Err(trouble) => {
+                tracing::error!(job = %id, %trouble, "a live job cannot be recovered");
+                return Done::Skipped(SkippedJob {
+                    job: id,
+                    owner: String::new(),
+                    op: String::new(),
+                    reason: trouble.to_string(),
+                });
+            }
+        }
+    }
+}
+
+async fn attempt(engine: &Engine, id: JobId) -> Result<Done, StoreTrouble> {
     let Some(current) = engine.current(id).await? else { return Ok(Done::Left) };
-    if current.job.parent().is_none() {
-        engine.0.admission.enter(current.text("caller"));
+    // Whoever changed it in this life has seen to it. What is asked after the job was read holds
+    // of what was read: a run holds the reins from before its first commit to after its last.
+    if !engine.0.leftover.contains(id) || engine.0.running.get(id).is_some() {
+        return Ok(Done::Left);
     }
     match current.job.status() {
         Status::Pending | Status::Started => {}
         status => {
+            engine.adopt(&current.job);
             if waits_for_message(status) {
                 go_on_waiting(engine, current).await?;
             }
@@ -84,15 +142,25 @@ async fn one(engine: &Engine, id: JobId) -> Result<Done, StoreTrouble> {
             return fail(engine, current, incomplete(&reason)).await;
         }
         Err(ResolveError::Store(trouble)) => return Err(trouble),
-        Err(reason) => {
-            tracing::warn!(job = %id, %reason, "a live job is left as it is: its operation is not here");
-            return Ok(Done::Skipped);
-        }
+        Err(reason) => return Ok(skip(engine, &current, &reason)),
     };
     if let Err(StoreTrouble::Damaged(reason)) = engine.input_of(&current).await {
         return fail(engine, current, incomplete(&reason)).await;
     }
     decide(engine, current, &operation).await
+}
+
+/// Leaves a job as it is and says why.
+fn skip(engine: &Engine, current: &Current, reason: &ResolveError) -> Done {
+    let job = current.job.id();
+    tracing::warn!(%job, %reason, "a live job is left as it is: its operation is not here");
+    engine.adopt(&current.job);
+    Done::Skipped(SkippedJob {
+        job,
+        owner: current.text("caller").to_owned(),
+        op: current.text("op").to_owned(),
+        reason: format!("the operation is not here: {reason}"),
+    })
 }
 
 /// A job that waits for somebody goes on when there is a message, or when it has steps that run.
@@ -162,8 +230,10 @@ fn incomplete(reason: &str) -> Failure {
 
 async fn requeue(engine: &Engine, current: Current) -> Result<Done, StoreTrouble> {
     let draft = requeued(engine, &current)?;
-    commit(engine, draft).await?;
-    engine.has_queued();
+    if !commit(engine, draft).await? {
+        return Ok(Done::Left);
+    }
+    engine.has_queued(&current.job);
     Ok(Done::Requeued)
 }
 
@@ -192,8 +262,8 @@ async fn fail(engine: &Engine, current: Current, failure: Failure) -> Result<Don
         _ => draft.append(outcome(Err(failure), now)),
     }
     .map_err(unwritten)?;
-    commit(engine, draft).await?;
-    Ok(Done::Failed)
+    let did = commit(engine, draft).await?;
+    Ok(if did { Done::Failed } else { Done::Left })
 }
 
 async fn pause(engine: &Engine, current: Current) -> Result<Done, StoreTrouble> {
@@ -208,10 +278,16 @@ async fn pause(engine: &Engine, current: Current) -> Result<Done, StoreTrouble> 
     Ok(Done::Left)
 }
 
-async fn commit(engine: &Engine, draft: Draft) -> Result<(), StoreTrouble> {
+/// Whether it was this that changed the job, and not somebody else first.
+async fn commit(engine: &Engine, draft: Draft) -> Result<bool, StoreTrouble> {
     match engine.commit(draft).await {
-        // Somebody else has it already.
-        Ok(_) | Err(CommitError::HeadMoved { .. } | CommitError::NoSuchJob { .. }) => Ok(()),
+        Ok(_) => Ok(true),
+        Err(
+            CommitError::HeadMoved { .. }
+            | CommitError::NoSuchJob { .. }
+            | CommitError::Ended { .. }
+            | CommitError::QueueMoved { .. },
+        ) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -224,9 +300,7 @@ pub(crate) async fn put_back(engine: &Engine, id: JobId) -> Result<bool, StoreTr
             _ => Ok(None),
         })
         .await?;
-    let did = matches!(changed, Changed::Done(_));
-    if did {
-        engine.has_queued();
-    }
-    Ok(did)
+    let Changed::Done(view) = changed else { return Ok(false) };
+    engine.has_queued(&view.job);
+    Ok(true)
 }

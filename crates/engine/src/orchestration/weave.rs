@@ -99,8 +99,8 @@ pub(crate) struct Batch {
     pub(crate) children: Vec<Draft>,
     /// Those that are to be carried out once they are durable.
     pub(crate) runs: Vec<ChildRun>,
-    /// Whether some wait in the queue.
-    pub(crate) has_queued: bool,
+    /// Those that wait in the queue.
+    pub(crate) queued: Vec<JobId>,
     /// Steps to begin on other venues, once the job is durable.
     pub(crate) errands: Vec<(u32, Errand)>,
     started: Vec<StepStart>,
@@ -315,6 +315,12 @@ impl Weave {
         self.plan.on_failure == OnFailure::Cancel
     }
 
+    /// How many steps have ended, and how many there are.
+    pub(crate) fn ended(&self) -> (usize, usize) {
+        let total = self.plan.steps.len();
+        (total.saturating_sub(self.left), total)
+    }
+
     /// Whether there is something to write down.
     pub(crate) fn has_news(&self) -> bool {
         !self.starts.is_empty()
@@ -462,7 +468,7 @@ impl Weave {
                 Ok(slot) => Some(slot),
                 Err(_) => {
                     child.with(offer(job, now));
-                    batch.has_queued = true;
+                    batch.queued.push(job);
                     return Ok(());
                 }
             },

@@ -21,6 +21,7 @@ use crate::engine::Engine;
 use crate::env::Task;
 use crate::error::{InvokeError, StoreTrouble};
 use crate::operation::Operation;
+use crate::progress::of_steps;
 use crate::request::{Invoke, JobView};
 use crate::rerun::Reused;
 use crate::run::{Run, too_long};
@@ -182,13 +183,15 @@ impl Engine {
         self.is_durable(&view, is_new);
         let mut views: HashMap<JobId, JobView> =
             children.into_iter().map(|child| (child.job.id(), child)).collect();
+        for job in &batch.queued {
+            if let Some(child) = views.get(job) {
+                self.has_queued(&child.job);
+            }
+        }
         for run in batch.runs {
             if let Some(child) = views.remove(&run.job) {
                 self.spawn(run.into_run(self, caller, &child).carry_out_boxed(self.clone()));
             }
-        }
-        if batch.has_queued {
-            self.has_queued();
         }
         Ok(view)
     }
@@ -386,6 +389,8 @@ impl Weaver {
             match engine.commit_batch(draft, batch, &caller).await {
                 Ok(view) => {
                     self.run.job = (*view.job).clone();
+                    let (ended, total) = self.weave.ended();
+                    engine.0.hub.announce_progress(view.job.id(), &of_steps(ended, total));
                     if !view.status().is_terminal() {
                         self.send_out(engine, errands);
                     } else {

@@ -26,6 +26,11 @@ pub struct World {
     pub folder: tempfile::TempDir,
     pub effects: Arc<AtomicU32>,
     pub limits: Limits,
+    /// The seed of the venue's key.
+    pub seed: u8,
+    /// An operation that the venue has not got.
+    pub without: Option<&'static str>,
+    lives: AtomicU32,
 }
 
 impl World {
@@ -35,18 +40,17 @@ impl World {
             folder: tempfile::tempdir().unwrap(),
             effects: Arc::default(),
             limits: Limits::default(),
+            seed: 9,
+            without: None,
+            lives: AtomicU32::new(0),
         }
     }
 
     /// One life of the venue; everything that still runs at its end is gone, as after `kill -9`.
     pub fn live<T>(&self, story: impl AsyncFnOnce(Engine) -> T) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        runtime().block_on(async {
             let engine = self.start().await;
+            engine.recovered().await;
             story(engine).await
         })
     }
@@ -57,19 +61,27 @@ impl World {
         let store = Arc::new(SteppedStore(store));
         let files = RealDisk::new(self.folder.path()).unwrap();
         let files = LocalBlobs::open_folder(Arc::new(files), Options::default()).unwrap();
-        let key = KeyPair::from_seed(&[9; 32]);
+        let key = KeyPair::from_seed(&[self.seed; 32]);
         Engine::start(Setup {
             store: store.clone(),
             blobs: Blobs::new(store, Arc::new(files)),
-            env: Arc::new(PausedEnv::new()),
+            env: Arc::new(PausedEnv::of_life(self.lives.fetch_add(1, Ordering::SeqCst))),
             did: key.did(),
             key,
             limits: self.limits.clone(),
-            adapters: vec![Arc::new(Scripted { effects: Arc::clone(&self.effects) })],
+            adapters: vec![Arc::new(Scripted {
+                effects: Arc::clone(&self.effects),
+                without: self.without,
+            })],
             assets: Vec::new(),
         })
         .await
         .unwrap()
+    }
+
+    /// The same, with a story that begins before recovery is done.
+    pub fn live_at_once<T>(&self, story: impl AsyncFnOnce(Engine) -> T) -> T {
+        runtime().block_on(async { story(self.start().await).await })
     }
 
     /// Whether these words stand anywhere on the disk.
@@ -87,6 +99,10 @@ impl World {
     pub fn effects(&self) -> u32 {
         self.effects.load(Ordering::SeqCst)
     }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }
 
 pub fn alice() -> Caller {
@@ -174,9 +190,10 @@ pub async fn verified(engine: &Engine, id: JobId) {
 /// Does what tests ask for. `effect` stands for something that cannot be taken back.
 pub struct Scripted {
     effects: Arc<AtomicU32>,
+    without: Option<&'static str>,
 }
 
-const OPERATIONS: [(&str, Pace, &str); 14] = [
+const OPERATIONS: [(&str, Pace, &str); 15] = [
     ("breaks", Pace::Running, r#""pure":true"#),
     ("echo", Pace::Instant, r#""pure":true"#),
     ("error", Pace::Instant, r#""pure":true"#),
@@ -195,6 +212,7 @@ const OPERATIONS: [(&str, Pace, &str); 14] = [
     ("flaky", Pace::Running, r#""retry":{"attempts":3,"backoffMs":100,"factor":2}"#),
     ("broken", Pace::Running, r#""pure":true"#),
     ("progress", Pace::Running, r#""pure":true"#),
+    ("reports", Pace::Running, r#""pure":true"#),
     (
         "secret",
         Pace::Running,
@@ -219,7 +237,8 @@ impl Adapter for Scripted {
                 r#"{{"name":"{name}","operation":{{"adapter":"t:{name}",{more}}}}}"#
             )),
         };
-        OPERATIONS.map(registration).into()
+        let here = OPERATIONS.into_iter().filter(|(name, ..)| Some(*name) != self.without);
+        here.map(registration).collect()
     }
 
     fn compute(&self, call: &Call) -> Result<Value, Failure> {
@@ -291,6 +310,15 @@ async fn turn(call: Call, effects: &AtomicU32) -> Turn {
                 let report: Map =
                     [("processedItems", item), ("totalItems", 10)].into_iter().collect();
                 call.control.report(report.into());
+            }
+            Turn::Complete(Value::Nil)
+        }
+        ("reports", _) => {
+            let reports = call.input.as_map().and_then(|map| map.field("reports")).cloned();
+            let reports = reports.unwrap().as_vector().unwrap().as_leaf().unwrap().to_vec();
+            for report in reports {
+                call.control.report(report);
+                call.control.sleep(ms).await;
             }
             Turn::Complete(Value::Nil)
         }

@@ -1,6 +1,6 @@
 //! The words of the canvas lifecycle.
 
-use super::Phase;
+use super::{Phase, State};
 use crate::state::Status;
 
 /// Where a job stands, in canvas words. A job that recovery put back is pending again: the phase
@@ -22,6 +22,33 @@ pub enum CanvasStatus {
 }
 
 impl CanvasStatus {
+    /// All of them.
+    pub const ALL: [CanvasStatus; 6] = [
+        CanvasStatus::Pending,
+        CanvasStatus::Processing,
+        CanvasStatus::Paused,
+        CanvasStatus::Completed,
+        CanvasStatus::Failed,
+        CanvasStatus::Cancelled,
+    ];
+
+    /// The status with this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        CanvasStatus::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+
+    /// The statuses in the chain that may be called so.
+    pub const fn grid(self) -> &'static [Status] {
+        match self {
+            CanvasStatus::Pending => &[Status::Pending, Status::Started],
+            CanvasStatus::Processing => &[Status::Started],
+            CanvasStatus::Paused => &[Status::Paused, Status::InputRequired, Status::AuthRequired],
+            CanvasStatus::Completed => &[Status::Complete],
+            CanvasStatus::Failed => &[Status::Failed, Status::Rejected, Status::Timeout],
+            CanvasStatus::Cancelled => &[Status::Cancelled],
+        }
+    }
+
     /// The word.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -37,6 +64,36 @@ impl CanvasStatus {
     /// Whether the job has ended.
     pub const fn is_terminal(self) -> bool {
         matches!(self, CanvasStatus::Completed | CanvasStatus::Failed | CanvasStatus::Cancelled)
+    }
+}
+
+/// What people can do with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Suspend it.
+    Pause,
+    /// Let it go on.
+    Resume,
+    /// End it.
+    Cancel,
+}
+
+impl Action {
+    /// All of them.
+    pub const ALL: [Action; 3] = [Action::Pause, Action::Resume, Action::Cancel];
+
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Action::Pause => "pause",
+            Action::Resume => "resume",
+            Action::Cancel => "cancel",
+        }
+    }
+
+    /// The action with this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Action::ALL.into_iter().find(|action| action.as_str() == word)
     }
 }
 
@@ -70,6 +127,16 @@ pub(super) fn translate(status: Status, phase: Phase) -> CanvasStatus {
         Status::Complete => CanvasStatus::Completed,
         Status::Failed | Status::Rejected | Status::Timeout => CanvasStatus::Failed,
         Status::Cancelled => CanvasStatus::Cancelled,
+    }
+}
+
+pub(super) fn actions(state: State) -> &'static [Action] {
+    match state.canvas() {
+        CanvasStatus::Pending | CanvasStatus::Processing => &[Action::Pause, Action::Cancel],
+        // Whoever waits for a message goes on by a message.
+        CanvasStatus::Paused if state.waiting_for().is_some() => &[Action::Cancel],
+        CanvasStatus::Paused => &[Action::Resume, Action::Cancel],
+        CanvasStatus::Completed | CanvasStatus::Failed | CanvasStatus::Cancelled => &[],
     }
 }
 

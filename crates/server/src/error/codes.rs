@@ -70,6 +70,7 @@ macro_rules! codes {
 codes! {
     BadRequest "bad_request" 400 Never "A part of the request is missing or malformed." "Correct what `error` names and send the request again.";
     InvalidJson "invalid_json" 400 Never "The body is not JSON that the venue can hold." "Check the body at the line and column that `error` names.";
+    UnknownAction "unknown_action" 400 Never "There is no such control action." "Use one of those that `actions` names: pause, resume, cancel.";
     InvalidJobId "invalid_job_id" 400 Never "The job ID in the path is not one." "Use the `id` of a job: 32 hex digits, with or without `0x`, or a UUID.";
     InvalidReference "invalid_reference" 400 Never "The reference is not one in any form." "Use `adapter:operation`, a path such as `v/ops/…`, or an asset ID of 64 hex digits.";
     OperationNotFound "operation_not_found" 404 AfterRead "The reference leads to no operation." "See `nearest`, or list what there is with GET /api/v1/operations.";

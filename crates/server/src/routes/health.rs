@@ -5,6 +5,7 @@ use axum::response::Response;
 use catena_store::embedded::ledger::Health;
 use catena_value::{Map, Value, json};
 
+use super::canvas::summary_members;
 use super::{Access, ROUTE, Reply, Route, query, reply};
 use crate::answer;
 use crate::call::Call;
@@ -31,6 +32,8 @@ pub(super) const ROUTES: &[Route] = &[
         path: "/readyz",
         tag: "Health",
         summary: "Whether the venue takes work",
+        about: "It does from the start: jobs of the life before are recovered meanwhile, see \
+                `recovery` with `verbose`.",
         access: Access::Probe,
         parameters: &[query(
             "verbose",
@@ -70,7 +73,7 @@ async fn ready(call: Call) -> ApiResult<Response> {
     Ok(answer::json(status, text))
 }
 
-fn store_state(health: &Health) -> &'static str {
+pub(super) fn store_state(health: &Health) -> &'static str {
     match health {
         Health::Good => "ok",
         Health::Full => "full",
@@ -80,16 +83,11 @@ fn store_state(health: &Health) -> &'static str {
 
 fn details(door: &Door, is_engine_ready: bool, store: &str) -> [(&'static str, Value); 2] {
     let engine = if is_engine_ready { "ok" } else { "stopping" };
-    let recovery = door.engine.recovery();
-    let number = |count: u64| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
-    let took = u64::try_from(recovery.took.as_millis()).unwrap_or(u64::MAX);
-    let recovery = [
-        ("scanned", number(recovery.scanned)),
-        ("requeued", number(recovery.requeued)),
-        ("failed", number(recovery.failed)),
-        ("skipped", number(recovery.skipped)),
-        ("tookMs", number(took)),
-    ];
+    let summary = door.engine.recovery();
+    let mut recovery = summary_members(&summary);
+    // The name that this route has always had for it.
+    let took = summary.took.unwrap_or_default().as_millis();
+    recovery.push(("tookMs", i64::try_from(took).unwrap_or(i64::MAX).into()));
     let checks = [("engine", engine), ("store", store)].into_iter().collect::<Map>();
     [("checks", checks.into()), ("recovery", recovery.into_iter().collect::<Map>().into())]
 }

@@ -17,8 +17,13 @@ use tokio::net::TcpStream;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `try:echo` at once; `try:never`; `try:fail {message}`; `try:ask` asks for messages until one
-/// says `{"content": "done"}`.
-pub(crate) struct Try;
+/// says `{"content": "done"}`; `try:auth` asks for authority; `try:report {reports}` reports each
+/// and then never ends; `try:flaky` fails once; `try:once` may not be repeated.
+#[derive(Default)]
+pub(crate) struct Try {
+    /// An operation that this one has not got.
+    pub(crate) without: &'static str,
+}
 
 impl Adapter for Try {
     fn name(&self) -> &'static str {
@@ -31,20 +36,27 @@ impl Adapter for Try {
 
     fn operations(&self) -> Vec<Registration> {
         let operation = |name: &'static str, pace: Pace, more: &str| {
+            let is_idempotent = name != "once";
             let metadata = format!(
-                r#"{{"name":"{name}","description":"For tests.","operation":{{"adapter":"try:{name}","idempotent":true{more}}}}}"#
+                r#"{{"name":"{name}","description":"For tests.","operation":{{"adapter":"try:{name}","idempotent":{is_idempotent}{more}}}}}"#
             );
             Registration { name, metadata: value(&metadata), pace }
         };
         let strict = r#","input":{"type":"object","required":["n"]}"#;
-        vec![
+        let retry = r#","retry":{"attempts":2,"backoffMs":1}"#;
+        let all = vec![
+            operation("auth", Pace::Running, ""),
+            operation("report", Pace::Running, ""),
+            operation("flaky", Pace::Running, retry),
+            operation("once", Pace::Running, ""),
             operation("echo", Pace::Instant, ""),
             operation("peek", Pace::Instant, r#","readOnly":true"#),
             operation("strict", Pace::Instant, strict),
             operation("never", Pace::Running, ""),
             operation("fail", Pace::Running, ""),
             operation("ask", Pace::Running, ""),
-        ]
+        ];
+        all.into_iter().filter(|operation| operation.name != self.without).collect()
     }
 
     fn compute(&self, call: &Call) -> Result<Value, Failure> {
@@ -61,6 +73,19 @@ impl Adapter for Try {
                     }
                     _ => Turn::NeedsInput(Ask { message: Some("more?".to_owned()), output: None }),
                 },
+                "auth" => Turn::NeedsAuth(Ask::default()),
+                "flaky" if call.attempt > 1 => Turn::Complete(call.attempt.into()),
+                "flaky" => Turn::Failed(Failure::passing("shaky", "the first try never works")),
+                "report" => {
+                    for report in items(&field(&call.input, "reports")) {
+                        call.control.report(report);
+                        call.control.sleep(Duration::from_millis(30)).await;
+                    }
+                    match field(&call.input, "ends").as_bool() {
+                        Some(true) => Turn::Complete(Value::Nil),
+                        _ => std::future::pending().await,
+                    }
+                }
                 _ => std::future::pending().await,
             }
         })
@@ -80,8 +105,24 @@ pub(crate) async fn venue(change: impl FnOnce(&mut Flags)) -> Running {
     venue_in(folder, change).await
 }
 
+/// One life of a process: what still runs at its end is gone.
+pub(crate) fn life<T>(story: impl AsyncFnOnce() -> T) -> T {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(story())
+}
+
 /// A venue in a folder that exists.
 pub(crate) async fn venue_in(folder: TempDir, change: impl FnOnce(&mut Flags)) -> Running {
+    venue_with(folder, Try::default(), change).await
+}
+
+/// A venue in a folder that exists, with this adapter.
+pub(crate) async fn venue_with(
+    folder: TempDir,
+    adapter: Try,
+    change: impl FnOnce(&mut Flags),
+) -> Running {
     let data = folder.path().to_str().unwrap().to_owned();
     let mut flags = Flags {
         listen: Some("127.0.0.1:0".to_owned()),
@@ -91,7 +132,7 @@ pub(crate) async fn venue_in(folder: TempDir, change: impl FnOnce(&mut Flags)) -
     };
     change(&mut flags);
     let config = Config::layered(&flags, &|_| None, None).unwrap();
-    let adapters: Vec<Arc<dyn Adapter>> = vec![Arc::new(Try)];
+    let adapters: Vec<Arc<dyn Adapter>> = vec![Arc::new(adapter)];
     let venue = Venue::start(config, adapters, Vec::new()).await.unwrap();
     let host = venue.address().to_string();
     Running { venue: Some(venue), folder, host }
@@ -247,6 +288,12 @@ fn dechunked(mut body: &[u8]) -> Vec<u8> {
 
 pub(crate) fn value(text: &str) -> Value {
     json::read(text.as_bytes()).unwrap()
+}
+
+/// The items of an array.
+pub(crate) fn items(value: &Value) -> Vec<Value> {
+    let items = value.as_vector().unwrap_or_else(|| panic!("{value:?} is no array"));
+    items.iter(&catena_value::NoCells).map(Result::unwrap).collect()
 }
 
 pub(crate) fn field(value: &Value, name: &str) -> Value {

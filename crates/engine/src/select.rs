@@ -1,0 +1,157 @@
+//! Lists of jobs by what the canvas door calls them.
+//!
+//! One of its words stands for several statuses, and two of its filters may come together. Lists
+//! of the store have one filter each, so they are walked side by side and what does not fit is
+//! passed over.
+
+use std::collections::VecDeque;
+
+use catena_job::vocabulary::{CanvasStatus, State};
+use catena_job::{JobId, Status};
+use catena_store::{Filter, ListQuery, ListedJob, Order};
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::error::StoreTrouble;
+use crate::limits::PAGE_MAX;
+use crate::request::{JobList, ListJobs};
+
+/// Which jobs to list.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// Whose; the caller's own when not said. Somebody else's are seen by admins alone.
+    pub owner: Option<String>,
+    /// Only those of this operation, as its caller named it.
+    pub op: Option<String>,
+    /// Only those that are called so.
+    pub status: Option<CanvasStatus>,
+    /// The direction.
+    pub order: Order,
+    /// How many to leave out at the beginning.
+    pub offset: u64,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Engine {
+    /// Jobs of one owner.
+    pub async fn select(
+        &self,
+        caller: &Caller,
+        selection: &Selection,
+    ) -> Result<JobList, StoreTrouble> {
+        let owner = selection.owner.as_deref().unwrap_or(&caller.did);
+        if !caller.may_touch(owner) {
+            return Ok(JobList { jobs: Vec::new(), total: 0 });
+        }
+        let is_simple = match selection.status {
+            None => true,
+            Some(status) => {
+                selection.op.is_none()
+                    && matches!(status, CanvasStatus::Completed | CanvasStatus::Cancelled)
+            }
+        };
+        if is_simple {
+            let query = ListJobs {
+                owner: Some(owner.to_owned()),
+                status: selection.status.and_then(|status| status.grid().first().copied()),
+                op: selection.op.clone(),
+                tag: None,
+                order: selection.order,
+                offset: selection.offset,
+                limit: selection.limit,
+            };
+            return self.jobs(caller, &query).await;
+        }
+        self.walk(owner, selection).await
+    }
+
+    async fn walk(&self, owner: &str, selection: &Selection) -> Result<JobList, StoreTrouble> {
+        let filters: Vec<Filter> = match (&selection.op, selection.status) {
+            (Some(op), _) => vec![Filter::Op(op.clone())],
+            (None, Some(status)) => status.grid().iter().copied().map(Filter::Status).collect(),
+            (None, None) => vec![Filter::All],
+        };
+        let mut lists: Vec<Walk> = filters.into_iter().map(Walk::new).collect();
+        let mut found = JobList { jobs: Vec::new(), total: 0 };
+        let limit = selection.limit.min(PAGE_MAX);
+        while let Some(job) = self.next(owner, selection.order, &mut lists).await? {
+            let is_wanted = selection.status.is_none_or(|status| self.is_called(&job, status));
+            if !is_wanted {
+                continue;
+            }
+            found.total += 1;
+            if found.total > selection.offset && found.jobs.len() < limit {
+                found.jobs.push(job);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The next job of several lists.
+    async fn next(
+        &self,
+        owner: &str,
+        order: Order,
+        lists: &mut [Walk],
+    ) -> Result<Option<ListedJob>, StoreTrouble> {
+        for list in lists.iter_mut() {
+            while list.jobs.is_empty() && !list.is_at_end {
+                self.read_on(owner, order, list).await?;
+            }
+        }
+        let place = |list: &&mut Walk| list.jobs.front().map(|job| job.order);
+        let waiting = lists.iter_mut().filter(|list| !list.jobs.is_empty());
+        let next = match order {
+            Order::Oldest => waiting.min_by_key(place),
+            Order::Newest => waiting.max_by_key(place),
+        };
+        Ok(next.and_then(|list| list.jobs.pop_front()))
+    }
+
+    async fn read_on(
+        &self,
+        owner: &str,
+        order: Order,
+        list: &mut Walk,
+    ) -> Result<(), StoreTrouble> {
+        let query = ListQuery {
+            owner: owner.to_owned(),
+            filter: list.filter.clone(),
+            order,
+            after: list.after,
+            limit: PAGE_MAX,
+        };
+        let page = self.0.store.list(&query).await?;
+        list.jobs.extend(page.jobs);
+        list.is_at_end = page.next.is_none();
+        list.after = page.next;
+        // A long list is no reason for others to wait.
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    fn is_called(&self, job: &ListedJob, status: CanvasStatus) -> bool {
+        self.canvas_status(job.id, job.status) == status
+    }
+
+    /// What the canvas door calls a job that stands there.
+    pub fn canvas_status(&self, id: JobId, status: Status) -> CanvasStatus {
+        let phase = self.phase_of(id, status);
+        State { status, phase, has_started: true }.canvas()
+    }
+}
+
+/// A list that is being walked.
+struct Walk {
+    filter: Filter,
+    jobs: VecDeque<ListedJob>,
+    after: Option<u64>,
+    is_at_end: bool,
+}
+
+impl Walk {
+    fn new(filter: Filter) -> Self {
+        Walk { filter, jobs: VecDeque::new(), after: None, is_at_end: false }
+    }
+}
