@@ -105,7 +105,7 @@ impl Engine {
         Ok(Outline {
             steps,
             started: started.map(Record::updated),
-            recovery: records().filter_map(recovered).last(),
+            recovery: records().rev().find_map(recovered),
             errors,
             view,
         })
