@@ -563,7 +563,8 @@ fn the_last_progress_is_kept_over_a_restart() {
             r#"[{"processedItems":1,"totalItems":10},{"processedItems":4,"totalItems":10}]"#;
         let id = reporting(&venue, reports).await;
         until(&venue, &id, |reply| reply.field("processedItems") == 4.into()).await;
-        control(&venue, &id, "pause").await;
+        let paused = control(&venue, &id, "pause").await;
+        assert_eq!(paused.field("processedItems"), 4.into(), "{}", paused.text());
         (venue.stop().await, id)
     });
     life(async || {
