@@ -7,6 +7,7 @@ mod blob_crash;
 mod crash;
 mod measure;
 mod million;
+mod recovery;
 mod store;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ enum Command {
     StoreCrash(crash::Args),
     StoreMillion(million::Args),
     BlobCrash(blob_crash::Args),
+    Recovery(recovery::Args),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Command::StoreCrash(args) => crash::run(&args),
         Command::StoreMillion(args) => million::run(&args),
         Command::BlobCrash(args) => blob_crash::run(&args),
+        Command::Recovery(args) => recovery::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -86,15 +86,17 @@ impl Engine {
         }
         let current = self.current(id).await?.ok_or(JobError::NotFound(id))?;
         self.visible(caller, &current.job)?;
-        let mut view = self.view(current);
-        // What is kept may be a second old.
-        let known = self.0.running.get(id).and_then(|reins| reins.progress.known(self));
-        view.progress = known.or(view.progress);
-        Ok(self.outline_of(view).await?)
+        Ok(self.outline_of(self.view(current)).await?)
     }
 
     /// The outline of a job that somebody was shown.
-    pub async fn outline_of(&self, view: JobView) -> Result<Outline, StoreTrouble> {
+    pub async fn outline_of(&self, mut view: JobView) -> Result<Outline, StoreTrouble> {
+        if !view.status().is_terminal() {
+            // What is kept may be a second old.
+            let reins = self.0.running.get(view.job.id());
+            let known = reins.and_then(|reins| reins.progress.known(self));
+            view.progress = known.or(view.progress);
+        }
         let steps = self.step_counts(&view.job).await?;
         let (first, last) = self.ends_of_chain(&view.job).await?;
         let records = || first.iter().chain(&last);
@@ -105,7 +107,7 @@ impl Engine {
         Ok(Outline {
             steps,
             started: started.map(Record::updated),
-            recovery: records().filter_map(recovered).next_back(),
+            recovery: records().rev().find_map(recovered),
             errors,
             view,
         })

@@ -83,10 +83,13 @@ impl Engine {
         change.by = Some(caller.did.to_string());
         change.extra.push(("paused", paused(from, turn, left, trigger)));
         change.extra.push(("deadline", deadline(now, self.0.limits.interactive)));
+        let mut current = current.clone();
+        let is_news = progress.is_some();
+        current.progress = progress.cloned().or(current.progress);
         let mut draft = current.draft();
         draft.append(change).map_err(|error| uncontrolled(id, error))?;
-        if let Some(progress) = progress {
-            draft.with(Effect::Progress { job: id, progress: progress.clone() });
+        if is_news {
+            draft.keep_progress();
         }
         if from == Status::Pending {
             draft.with(Effect::Withdraw { job: id });

@@ -51,7 +51,9 @@ fn a_pause_keeps_the_last_value_over_a_restart() {
     let id = world.live(async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         sleep(1000).await;
-        engine.pause(&alice(), id).await.unwrap();
+        let paused = engine.pause(&alice(), id).await.unwrap();
+        let told = Shown::of(paused.progress.as_ref(), None, Stage::Waiting);
+        assert_eq!(told.processed_items, 3, "the answer has it, too");
         id
     });
     world.live(async |engine| {

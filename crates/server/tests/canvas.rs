@@ -473,7 +473,7 @@ async fn admins_list_the_jobs_of_others_and_others_see_none_of_them() {
     let path = format!("/canvas/v1/jobs?createdById={public}");
     let as_admin =
         venue.ask("GET", &path, &[("authorization", &token("did:key:boss", true))], "").await;
-    assert_eq!(ids(&as_admin), [id.clone()]);
+    assert_eq!(ids(&as_admin), std::slice::from_ref(&id));
     let other = token("did:key:other", false);
     let headers = [("authorization", other.as_str())];
     let as_other = venue.ask("GET", &path, &headers, "").await;
@@ -563,7 +563,8 @@ fn the_last_progress_is_kept_over_a_restart() {
             r#"[{"processedItems":1,"totalItems":10},{"processedItems":4,"totalItems":10}]"#;
         let id = reporting(&venue, reports).await;
         until(&venue, &id, |reply| reply.field("processedItems") == 4.into()).await;
-        control(&venue, &id, "pause").await;
+        let paused = control(&venue, &id, "pause").await;
+        assert_eq!(paused.field("processedItems"), 4.into(), "{}", paused.text());
         (venue.stop().await, id)
     });
     life(async || {

@@ -1,0 +1,247 @@
+//! `recovery`: how long a venue takes to have its live jobs claimable again after a crash, and what
+//! new work notices of it.
+//!
+//! The filling runs in a process of its own, which is killed without warning. Half of its jobs were
+//! running then, the other half waited on the queue.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use catena_auth::KeyPair;
+use catena_engine::env::SystemEnv;
+use catena_engine::request::{Invoke, Recording};
+use catena_engine::{
+    Adapter, Call, Caller, Engine, Failure, Limits, Pace, Registration, Setup, Turn, Turning,
+};
+use catena_job::Status;
+use catena_store::embedded::DataFolder;
+use catena_value::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::Fault;
+use crate::measure::resident_kb;
+
+/// Fill a store with live jobs, kill the process, start an engine on it, and measure recovery.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to work; a temporary folder when not given.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// How many live jobs.
+    #[arg(long, default_value_t = 100_000)]
+    jobs: usize,
+    /// Only fill, then wait to be killed; used by the command itself.
+    #[arg(long, hide = true)]
+    fill: bool,
+}
+
+/// Invocations that are under way at a time while filling.
+const FILLERS: usize = 256;
+
+pub(crate) fn run(args: &Args) -> Result<(), Fault> {
+    let temporary = tempfile::tempdir()?;
+    let folder = args.folder.clone().unwrap_or_else(|| temporary.path().to_path_buf());
+    if args.fill {
+        let (_runtime, _engine) = fill(&folder, args.jobs)?;
+        println!("filled");
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    fill_and_kill(&folder, args.jobs)?;
+    measure(&folder, args.jobs)
+}
+
+fn fill_and_kill(folder: &Path, jobs: usize) -> Result<(), Fault> {
+    let started = Instant::now();
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["recovery", "--fill", "--jobs", &jobs.to_string(), "--folder"])
+        .arg(folder)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let stdout = child.stdout.take().ok_or("the child has no output")?;
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)?;
+    child.kill()?;
+    child.wait()?;
+    if line.trim() != "filled" {
+        return Err("the child did not fill the store".into());
+    }
+    println!("{jobs} live jobs in {:.1} s, then SIGKILL", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Makes the jobs; they run, and wait, for as long as what is returned lives.
+fn fill(folder: &Path, jobs: usize) -> Result<(Runtime, Engine), Fault> {
+    let runtime = two_cores()?;
+    let limits = Limits {
+        running_max: jobs / 2,
+        live_jobs_per_caller_max: usize::MAX,
+        grace: Duration::ZERO,
+        ..Limits::default()
+    };
+    let engine = runtime.block_on(start(folder, limits))?;
+    let tasks: Vec<_> = (0..FILLERS)
+        .map(|first| {
+            let engine = engine.clone();
+            runtime.spawn(async move {
+                for _ in (first..jobs).step_by(FILLERS) {
+                    engine.invoke(request("bench:wait")).await?;
+                }
+                Ok::<_, Fault>(())
+            })
+        })
+        .collect();
+    for task in tasks {
+        runtime.block_on(task)??;
+    }
+    Ok((runtime, engine))
+}
+
+fn measure(folder: &Path, jobs: usize) -> Result<(), Fault> {
+    let runtime = two_cores()?;
+    let limits = Limits { live_jobs_per_caller_max: usize::MAX, ..Limits::default() };
+    let started = Instant::now();
+    let engine = runtime.block_on(start(folder, limits))?;
+    let serving = started.elapsed();
+    let recovering = runtime.spawn({
+        let engine = engine.clone();
+        async move {
+            let summary = engine.recovered().await;
+            (summary, started.elapsed())
+        }
+    });
+    let (instant, running) = runtime.block_on(new_work(&engine))?;
+    let (summary, claimable) = runtime.block_on(recovering)?;
+    let jobs = jobs as u64;
+    if (summary.found, summary.requeued) != (jobs, jobs) {
+        return Err(format!("not all were put back: {summary:?}").into());
+    }
+    println!("store open, engine takes work after {:.3} s", serving.as_secs_f64());
+    println!(
+        "all {jobs} claimable after {:.3} s from the start of the process's work, recovery itself \
+         {:.3} s, {:.0} jobs/s",
+        claimable.as_secs_f64(),
+        summary.took.unwrap_or_default().as_secs_f64(),
+        jobs as f64 / summary.took.unwrap_or_default().as_secs_f64()
+    );
+    println!("new instant jobs meanwhile: {}", told(instant));
+    println!("new running jobs meanwhile: {}", told(running));
+    println!("{} MB resident", resident_kb() / 1024);
+    Ok(())
+}
+
+/// Invokes two kinds of jobs, one after the other, until recovery is done; at least once.
+async fn new_work(engine: &Engine) -> Result<(Vec<Duration>, Vec<Duration>), Fault> {
+    let (mut instant, mut running) = (Vec::new(), Vec::new());
+    loop {
+        for (operation, times) in [("bench:echo", &mut instant), ("bench:brief", &mut running)] {
+            let asked = Instant::now();
+            let invoked = engine.invoke(request(operation)).await?;
+            times.push(asked.elapsed());
+            if invoked.view.status() != Status::Complete {
+                return Err(format!("{operation} is {}", invoked.view.status()).into());
+            }
+        }
+        if engine.recovery().is_done() {
+            return Ok((instant, running));
+        }
+    }
+}
+
+fn told(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+    let (p50, p99, max) = (at(0.5), at(0.99), at(1.0));
+    format!("{} ended, p50 {p50:.1} ms, p99 {p99:.1} ms, longest {max:.1} ms", times.len())
+}
+
+fn two_cores() -> Result<Runtime, Fault> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?)
+}
+
+async fn start(folder: &Path, limits: Limits) -> Result<Engine, Fault> {
+    let folder = DataFolder::open(folder)?;
+    let key = KeyPair::from_seed(&[7; 32]);
+    let engine = Engine::start(Setup {
+        store: folder.store.clone(),
+        blobs: folder.blobs.clone(),
+        env: Arc::new(SystemEnv::new()),
+        did: key.did(),
+        key,
+        limits,
+        adapters: vec![Arc::new(Bench)],
+        assets: Vec::new(),
+    });
+    Ok(engine.await?)
+}
+
+fn request(operation: &str) -> Invoke {
+    let input = json::read(br#"{"text":"hello","n":1}"#).unwrap_or_default();
+    Invoke {
+        caller: Caller::known("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"),
+        operation: operation.to_owned(),
+        input,
+        wait: (operation == "bench:brief").then_some(Duration::from_secs(60)),
+        timeout: None,
+        tags: Vec::new(),
+        recording: Recording::Durable,
+        idempotency: None,
+    }
+}
+
+/// `bench:echo` is instant, `bench:brief` runs and ends at once, `bench:wait` does not end.
+struct Bench;
+
+impl Adapter for Bench {
+    fn name(&self) -> &'static str {
+        "bench"
+    }
+
+    fn description(&self) -> &'static str {
+        "Operations for this benchmark."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        let operation = |name: &'static str, pace: Pace| {
+            let text = format!(
+                r#"{{"name":"{name}","operation":{{"adapter":"bench:{name}","pure":true}}}}"#
+            );
+            let metadata = json::read(text.as_bytes()).unwrap_or_default();
+            Registration { name, metadata, pace }
+        };
+        vec![
+            operation("echo", Pace::Instant),
+            operation("brief", Pace::Running),
+            operation("wait", Pace::Running),
+        ]
+    }
+
+    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+        Ok(call.input.clone())
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        Box::pin(async move {
+            match call.operation.name() {
+                "wait" => std::future::pending().await,
+                _ => Turn::Complete(call.input),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_one_recovers() {
+        let folder = tempfile::tempdir().unwrap();
+        // What ran is gone with its runtime, as after a crash.
+        drop(fill(folder.path(), 50).unwrap());
+        measure(folder.path(), 50).unwrap();
+    }
+}
