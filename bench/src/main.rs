@@ -5,10 +5,16 @@
 mod bare;
 mod blob_crash;
 mod crash;
+mod http;
+mod http_crash;
+mod http_million;
 mod measure;
 mod million;
+mod orchestrations;
 mod recovery;
+mod sse;
 mod store;
+mod web;
 
 use std::process::ExitCode;
 
@@ -31,6 +37,11 @@ enum Command {
     StoreMillion(million::Args),
     BlobCrash(blob_crash::Args),
     Recovery(recovery::Args),
+    Http(http::Args),
+    HttpMillion(http_million::Args),
+    HttpCrash(http_crash::Args),
+    Sse(sse::Args),
+    Orchestrations(orchestrations::Args),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +51,11 @@ fn main() -> ExitCode {
         Command::StoreMillion(args) => million::run(&args),
         Command::BlobCrash(args) => blob_crash::run(&args),
         Command::Recovery(args) => recovery::run(&args),
+        Command::Http(args) => http::run(&args),
+        Command::HttpMillion(args) => http_million::run(&args),
+        Command::HttpCrash(args) => http_crash::run(&args),
+        Command::Sse(args) => sse::run(&args),
+        Command::Orchestrations(args) => orchestrations::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

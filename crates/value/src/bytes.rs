@@ -238,6 +238,17 @@ impl Text {
         }
     }
 
+    /// A string cell with bytes that are there already: they are not copied when they are few
+    /// enough to stay in one piece.
+    fn from_vec(bytes: Vec<u8>) -> Self {
+        if bytes.len() <= INLINE_BYTES || bytes.len() > CHUNK_BYTES {
+            return Text::from_bytes(&bytes);
+        }
+        let (len, body) = (bytes.len() as u64, Body::Flat(bytes.into_boxed_slice()));
+        let node = BytesNode { tag: STRING_TAG, len, memo: Memo::default(), body };
+        Text(TextRepr::Node(Arc::new(node)))
+    }
+
     pub(crate) fn from_node(node: BytesNode) -> Self {
         match node.flat().and_then(InlineBytes::new) {
             Some(inline) => Text(TextRepr::Inline(inline)),
@@ -338,6 +349,12 @@ impl Text {
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
         Text::from_bytes(text.as_bytes())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Text::from_vec(text.into_bytes())
     }
 }
 
