@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use catena_engine::federation::Federation;
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::{Adapter, Call, Failure, Operation, Pace, Registration, Turning};
 use catena_job::JobId;
@@ -18,6 +19,7 @@ use catena_value::Value;
 
 use crate::definition::{Definition, Mark, check, registrations};
 use crate::failures::of_job;
+use crate::federation::OverHttp;
 use crate::fields::{Fields, invalid};
 use crate::nested;
 use crate::outbound::Outbound;
@@ -158,6 +160,10 @@ impl Adapter for Grid {
 
     fn operations(&self) -> Vec<Registration> {
         registrations(self.name(), OPERATIONS)
+    }
+
+    fn federation(&self) -> Option<Arc<dyn Federation>> {
+        Some(Arc::new(OverHttp::new(self.outbound.clone())))
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {

@@ -25,6 +25,7 @@ mod auth;
 mod definition;
 mod demo;
 mod failures;
+mod federation;
 mod fields;
 mod grid;
 mod http;

@@ -73,3 +73,6 @@ pub const POLL_FAILURES_MAX: u32 = 5;
 
 /// How long the message that cancels a job of another venue may take. Nobody waits for it.
 pub const REMOTE_CANCEL_TIME: Duration = Duration::from_secs(10);
+
+/// Tries to begin a step on a venue that does not answer.
+pub const REMOTE_BEGIN_TRIES_MAX: u32 = 5;

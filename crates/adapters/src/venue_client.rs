@@ -18,7 +18,7 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use url::Url;
 
-use crate::fields::{Fields, invalid, object, text};
+use crate::fields::{Fields, invalid, text};
 use crate::limits::{
     POLL_FAILURES_MAX, POLL_FIRST, POLL_GROWTH_HALVES, POLL_MAX, REMOTE_CANCEL_TIME,
 };
@@ -70,6 +70,18 @@ fn is_id(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
+/// What comes along with an invocation.
+pub(crate) struct Invocation<'a> {
+    pub(crate) operation: &'a str,
+    pub(crate) input: Value,
+    /// Makes a repeated request harmless.
+    pub(crate) key: Option<&'a str>,
+    /// What the caller may do there.
+    pub(crate) delegations: &'a [String],
+    /// Who asks.
+    pub(crate) token: Option<&'a str>,
+}
+
 impl VenueClient {
     /// A client of the venue with this URL or `did:web`, if the operator lists it.
     pub(crate) fn new(outbound: Arc<Outbound>, venue: &str) -> Result<Self, Failure> {
@@ -87,12 +99,60 @@ impl VenueClient {
         input: Value,
         gate: &impl Gate,
     ) -> Result<RemoteJob, Failure> {
-        let body = object([("operation", operation.into()), ("input", input)]);
-        let body = json::to_string(&body).map_err(|error| invalid(format!("`input`: {error}")))?;
+        let nobody = Invocation { operation, input, key: None, delegations: &[], token: None };
+        self.invoke_with(nobody, gate).await
+    }
+
+    /// Makes a job of an operation over there, with everything that can come along.
+    pub(crate) async fn invoke_with(
+        &self,
+        invocation: Invocation<'_>,
+        gate: &impl Gate,
+    ) -> Result<RemoteJob, Failure> {
+        let Invocation { operation, input, key, delegations, token } = invocation;
+        let mut members = vec![("operation", operation.into()), ("input", input)];
+        if !delegations.is_empty() {
+            let tokens = delegations.iter().map(|token| Value::from(token.as_str()));
+            members.push(("ucans", tokens.collect::<catena_value::Vector>().into()));
+        }
+        let body = json::to_string(&members.into_iter().collect::<catena_value::Map>().into());
+        let body = body.map_err(|error| invalid(format!("`input`: {error}")))?;
         let mut request = self.request(Method::POST, &["invoke"]);
         request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let text = |text: String| {
+            HeaderValue::try_from(text).map_err(|_| invalid("a header cannot be sent".to_owned()))
+        };
+        if let Some(key) = key {
+            request.headers.insert("idempotency-key", text(key.to_owned())?);
+        }
+        if let Some(token) = token {
+            request.headers.insert(AUTHORIZATION, text(format!("Bearer {token}"))?);
+        }
         request.body = Bytes::from(body);
         self.job_of(request, gate).await
+    }
+
+    /// A document of the venue.
+    pub(crate) async fn document(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        gate: &impl Gate,
+    ) -> Result<Value, Failure> {
+        let mut request = self.request(Method::GET, path);
+        if !query.is_empty() {
+            request.url.query_pairs_mut().extend_pairs(query);
+        }
+        let response = self.outbound.send(request, gate).await?;
+        let venue = self.base.origin().ascii_serialization();
+        let body = json::read(&response.body);
+        if !response.status.is_success() {
+            return Err(refusal(&venue, &response, body.ok()));
+        }
+        body.map_err(|error| {
+            let error = format!("the answer of venue {venue} is not JSON: {error}");
+            Failure::new("remote_malformed", error)
+        })
     }
 
     /// A job over there.
@@ -130,7 +190,8 @@ impl VenueClient {
         Ok(job)
     }
 
-    async fn cancel(&self, id: &str, gate: &impl Gate) {
+    /// Cancels a job over there, as far as it can be reached.
+    pub(crate) async fn cancel(&self, id: &str, gate: &impl Gate) {
         let mut request = self.request(Method::PUT, &["jobs", id, "cancel"]);
         request.time = REMOTE_CANCEL_TIME;
         // Best effort: nobody waits for the answer.
@@ -173,7 +234,7 @@ impl VenueClient {
 }
 
 /// The next pause between two looks.
-fn longer(pause: Duration) -> Duration {
+pub(crate) fn longer(pause: Duration) -> Duration {
     (pause * POLL_GROWTH_HALVES / 2).min(POLL_MAX)
 }
 

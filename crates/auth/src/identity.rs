@@ -11,7 +11,7 @@ use catena_value::{Map, Value};
 use crate::did::{DidError, public_key};
 use crate::jwt::{Token, TokenError};
 use crate::key::KeyPair;
-use crate::limits::CLOCK_SKEW_SECONDS;
+use crate::limits::{CLOCK_SKEW_SECONDS, SELF_ISSUED_SECONDS};
 
 /// This venue, as far as tokens are concerned.
 #[derive(Debug, Clone)]
@@ -135,6 +135,21 @@ pub struct Grant<'a> {
     pub expires: Option<i64>,
     /// Whether the bearer sees and controls everybody's jobs.
     pub is_admin: bool,
+}
+
+/// A token that somebody makes for themselves, as the published SDKs do: short-lived, for one venue
+/// when it is known which, and with the key's name in its header.
+pub fn self_issued(key: &KeyPair, audience: Option<&str>, now: i64) -> String {
+    let did = key.did();
+    let mut claims = vec![
+        ("iss", Value::from(did.as_str())),
+        ("sub", did.as_str().into()),
+        ("iat", now.into()),
+        ("exp", now.saturating_add(SELF_ISSUED_SECONDS).into()),
+    ];
+    claims.extend(audience.map(|audience| ("aud", audience.into())));
+    let key_id = did.strip_prefix("did:key:").unwrap_or(&did);
+    Token::mint_with_key_id(&claims.into_iter().collect::<Map>(), key, key_id)
 }
 
 /// Whether a token is valid now; those that somebody made for themselves must end.
@@ -271,5 +286,17 @@ mod tests {
         let ending = Grant { expires: Some(NOW + 10), ..grant };
         let token = venue().issue(&venue_key(), &ending);
         assert_eq!(venue().identify(&token, NOW + 80), Err(TokenRefused::Expired));
+    }
+
+    #[test]
+    fn a_token_that_somebody_makes_for_themselves_is_short_lived_and_for_one_venue() {
+        let key = KeyPair::from_seed(&[3; 32]);
+        let token = self_issued(&key, Some(&venue().did), NOW);
+        let identity = venue().identify(&token, NOW).unwrap();
+        assert_eq!((identity.did, identity.expires), (key.did(), Some(NOW + 300)));
+        assert_eq!(venue().identify(&token, NOW + 400), Err(TokenRefused::Expired));
+        let elsewhere = self_issued(&key, Some("did:key:elsewhere"), NOW);
+        assert!(matches!(venue().identify(&elsewhere, NOW), Err(TokenRefused::Audience(_))));
+        assert!(venue().identify(&self_issued(&key, None, NOW), NOW).is_ok());
     }
 }

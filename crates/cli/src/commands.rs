@@ -1,7 +1,13 @@
 //! One file per command, all of one shape: its arguments, and `run`.
 
+pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod id;
+pub(crate) mod jobs;
+pub(crate) mod ops;
 pub(crate) mod plan;
+pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod store;
+pub(crate) mod token;
 pub(crate) mod verify;

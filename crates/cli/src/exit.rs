@@ -1,12 +1,53 @@
 //! The codes a command ends with, the same for all of them.
 
+use catena_api::wire::Standing;
+
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Wrong usage or invalid input.
+    /// The job did not do what it was to do.
+    JobFailed = 1,
+    /// Wrong usage or invalid input, or something that cannot be done as things stand.
     Invalid = 2,
     /// Something that was named does not exist.
     NotFound = 3,
+    /// Who asks is not known, not believed, or may not.
+    Auth = 4,
+    /// The job's time was over, or whoever waited for it waited no longer.
+    Timeout = 5,
     /// A proof does not hold.
     VerificationFailed = 6,
+    /// The venue cannot be reached, or cannot do anything now.
+    Unreachable = 7,
+    /// Somebody pressed Ctrl-C: 128 and the number of the signal, as shells have it.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// How a command ends whose job ended like this; nothing when all is well or it goes on.
+    pub(crate) fn of(standing: Standing) -> Option<Self> {
+        match standing {
+            Standing::Failed => Some(Exit::JobFailed),
+            Standing::TimedOut => Some(Exit::Timeout),
+            Standing::Done | Standing::Active | Standing::Waiting => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use catena_job::Status;
+
+    #[test]
+    fn clients_and_the_engine_agree_on_what_a_status_means() {
+        for status in Status::ALL {
+            let standing = Standing::of(status.as_str());
+            assert_eq!(standing.is_terminal(), status.is_terminal(), "{status}");
+            assert_eq!(standing == Standing::Done, status == Status::Complete, "{status}");
+        }
+        assert_eq!(Exit::of(Standing::of("CANCELLED")), Some(Exit::JobFailed));
+        assert_eq!(Exit::of(Standing::of("TIMEOUT")), Some(Exit::Timeout));
+        assert_eq!(Exit::of(Standing::of("COMPLETE")), None);
+    }
 }

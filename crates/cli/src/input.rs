@@ -6,7 +6,7 @@ use std::path::Path;
 
 use catena_value::Value;
 use catena_value::json::{self, JsonError};
-use catena_value::limits::DOCUMENT_BYTES_MAX;
+use catena_value::limits::{DOCUMENT_BYTES_MAX, JSON_DEPTH_MAX};
 
 use crate::exit::Exit;
 use crate::output::Failure;
@@ -30,14 +30,62 @@ impl Input {
         }
     }
 
+    /// What an argument stands for: `@FILE`, `-` for the standard input, or itself.
+    pub(crate) fn of_argument(argument: &str, what: &str) -> Result<Self, Failure> {
+        match argument.strip_prefix('@') {
+            Some(file) => Self::open(Path::new(file)),
+            None if argument == "-" => Self::open(Path::new("-")),
+            None => {
+                let reader = Box::new(io::Cursor::new(argument.to_owned().into_bytes()));
+                Ok(Input { name: what.to_owned(), reader })
+            }
+        }
+    }
+
     /// All of it as one JSON document.
-    pub(crate) fn document(mut self) -> Result<Value, Failure> {
+    pub(crate) fn document(self) -> Result<Value, Failure> {
+        self.document_nested(JSON_DEPTH_MAX)
+    }
+
+    /// The same with another bound on nesting.
+    pub(crate) fn document_nested(mut self, depth_max: usize) -> Result<Value, Failure> {
+        let text = self.bytes()?;
+        let read = json::read_nested(&text, depth_max);
+        read.map_err(|error| invalid_json(&self.name, &error, error.line))
+    }
+
+    /// All of it as JSON, and the text it was.
+    pub(crate) fn document_and_text(mut self) -> Result<(Value, Vec<u8>), Failure> {
+        let text = self.bytes()?;
+        match json::read(&text) {
+            Ok(value) => Ok((value, text)),
+            Err(error) => Err(invalid_json(&self.name, &error, error.line)),
+        }
+    }
+
+    /// All of it as JSON, or as a text when it does not even look like JSON.
+    pub(crate) fn document_or_text(mut self) -> Result<Value, Failure> {
+        let bytes = self.bytes()?;
+        let looks_like_json = bytes
+            .iter()
+            .find(|byte| !byte.is_ascii_whitespace())
+            .is_some_and(|byte| matches!(byte, b'{' | b'[' | b'"'));
+        match (json::read(&bytes), str::from_utf8(&bytes)) {
+            (Ok(value), _) => Ok(value),
+            (Err(_), Ok(text)) if !looks_like_json => {
+                Ok(Value::from(text.trim_end_matches(['\r', '\n'])))
+            }
+            (Err(error), _) => Err(invalid_json(&self.name, &error, error.line)),
+        }
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>, Failure> {
         let mut text = Vec::new();
         let bound = DOCUMENT_BYTES_MAX as u64 + 1;
         let read = (&mut self.reader).take(bound).read_to_end(&mut text);
         read.map_err(|error| unreadable(&self.name, &error))?;
         self.check_length(&text, "")?;
-        json::read(&text).map_err(|error| invalid_json(&self.name, &error, error.line))
+        Ok(text)
     }
 
     /// The next line without its end, or nothing after the last.

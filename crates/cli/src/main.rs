@@ -6,12 +6,17 @@
 mod commands;
 mod exit;
 mod input;
+mod issued;
 mod output;
+mod pretty;
 mod settings;
+mod shown;
+mod venue;
+mod watching;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use output::Output;
 
@@ -23,16 +28,37 @@ struct Cli {
     #[arg(long, global = true)]
     json: bool,
 
+    /// Write text without colours.
+    #[arg(
+        long,
+        global = true,
+        env = "NO_COLOR",
+        hide_env_values = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        hide_possible_values = true,
+        value_name = "ANY"
+    )]
+    no_color: Option<String>,
+
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    /// Print a script that completes commands in a shell.
+    Completions(commands::completions::Args),
+    Config(commands::config::Args),
     Id(commands::id::Args),
+    Jobs(commands::jobs::Args),
+    Ops(commands::ops::Args),
     Plan(commands::plan::Args),
+    Run(commands::run::Args),
     Serve(commands::serve::Args),
     Store(commands::store::Args),
+    Token(commands::token::Args),
     /// Run a venue with friendly defaults, and say how to use it.
     Up(commands::serve::Args),
     Verify(commands::verify::Args),
@@ -40,14 +66,49 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let mut output = Output::new(cli.json);
+    let is_plain = cli.no_color.is_some_and(|value| !value.is_empty());
+    let mut output = Output::new(cli.json, is_plain);
     let done = match cli.command {
+        Command::Completions(args) => {
+            commands::completions::run(&args, &mut Cli::command(), &mut output)
+        }
+        Command::Config(args) => commands::config::run(&args, &mut output),
         Command::Id(args) => commands::id::run(&args, &mut output),
+        Command::Jobs(args) => commands::jobs::run(&args, &mut output),
+        Command::Ops(args) => commands::ops::run(&args, &mut output),
         Command::Plan(args) => commands::plan::run(&args, &mut output),
+        Command::Run(args) => commands::run::run(&args, &mut output),
         Command::Serve(args) => commands::serve::serve(&args, &mut output),
         Command::Store(args) => commands::store::run(&args, &mut output),
+        Command::Token(args) => commands::token::run(&args, &mut output),
         Command::Up(args) => commands::serve::up(&args, &mut output),
         Command::Verify(args) => commands::verify::run(&args, &mut output),
     };
     output.finish(&done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_fit_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_the_manual() {
+        let page = include_str!("../../../docs/reference/cli.md");
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(page.contains(&format!("`catena {name}")), "catena {name}");
+            for inner in command.get_subcommands() {
+                let inner = format!("{name} {}", inner.get_name());
+                assert!(
+                    page.contains(&format!("`{inner}"))
+                        || page.contains(&format!("catena {inner}"))
+                );
+            }
+        }
+    }
 }

@@ -73,7 +73,9 @@ fn a_backup_restores_to_the_same_store() {
     let (data, copy, again) =
         (dir.path().join("data"), dir.path().join("copy"), dir.path().join("again"));
     filled(&data);
+    std::fs::write(data.join("venue.key"), "who this venue is").unwrap();
     let backup = catena(&data, &["backup", copy.to_str().unwrap()]);
+    assert_eq!(std::fs::read(copy.join("venue.key")).unwrap(), b"who this venue is");
     assert_eq!(backup.status.code(), Some(0), "{}", text(&backup.stderr));
     assert!(text(&backup.stdout).ends_with("blobs: 1\n"), "{}", text(&backup.stdout));
     let restored = catena(&again, &["restore", copy.to_str().unwrap()]);

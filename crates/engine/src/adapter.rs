@@ -19,6 +19,7 @@ use catena_value::Value;
 use crate::caller::Caller;
 use crate::control::Control;
 use crate::engine::Engine;
+use crate::federation::Federation;
 use crate::operation::Operation;
 
 /// A turn that is being carried out.
@@ -49,6 +50,11 @@ pub trait Adapter: Send + Sync + 'static {
     /// The plan of an operation that is carried out as steps, or what is wrong with it; nothing
     /// for all others.
     fn plan(&self, _operation: &Operation) -> Option<Result<Plan, Vec<(String, String)>>> {
+        None
+    }
+
+    /// A way to other venues, when this adapter has one.
+    fn federation(&self) -> Option<Arc<dyn Federation>> {
         None
     }
 

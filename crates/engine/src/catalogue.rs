@@ -17,6 +17,7 @@ use crate::adapter::{Adapter, Pace};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{ResolveError, StoreTrouble};
+use crate::federation::Federation;
 use crate::limits::REFERENCE_BYTES_MAX;
 use crate::operation::{Operation, Problem, member};
 
@@ -98,6 +99,11 @@ impl Catalogue {
     /// Whether this is an operation of an adapter's own, which has no steps.
     pub(crate) fn is_plain(&self, hex: &str) -> bool {
         self.by_reference.get(hex).is_some_and(|operation| operation.plan().is_none())
+    }
+
+    /// The way to other venues, when an adapter has one.
+    pub(crate) fn federation(&self) -> Option<Arc<dyn Federation>> {
+        self.adapters.values().find_map(|adapter| adapter.federation())
     }
 
     fn kept(&self, id: &ValueId) -> Option<Arc<Operation>> {

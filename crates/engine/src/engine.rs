@@ -19,6 +19,7 @@ use crate::counts::{Alarms, Counts};
 use crate::duties;
 use crate::env::{Env, Task};
 use crate::error::StoreTrouble;
+use crate::federation::Identity;
 use crate::hub::Hub;
 use crate::idempotency::InFlight;
 use crate::limits::Limits;
@@ -60,6 +61,8 @@ pub(crate) struct Inner {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) did: Arc<str>,
     pub(crate) seal_key: SealKey,
+    /// How this venue names itself to others.
+    pub(crate) identity: Identity,
     pub(crate) limits: Limits,
     pub(crate) catalogue: Catalogue,
     pub(crate) hub: Arc<Hub>,
@@ -144,6 +147,7 @@ impl Engine {
             _free: signal,
             did: setup.did.into(),
             seal_key: setup.key.seal_key(sealed::PURPOSE),
+            identity: Identity::new(Arc::new(setup.key), Arc::clone(&setup.env)),
             slots: Arc::new(Semaphore::new(setup.limits.running_max)),
             limits: setup.limits,
             catalogue,

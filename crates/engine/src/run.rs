@@ -210,6 +210,11 @@ impl Run {
     }
 
     /// The job as this run knows it.
+    pub(crate) fn known_current(&self) -> Current {
+        self.known(None)
+    }
+
+    /// The job as this run knows it, with progress that it has not told.
     fn known(&self, progress: Option<Value>) -> Current {
         let mut current = Current::known(self.job.clone());
         current.cells = self.cells.clone();

@@ -26,7 +26,9 @@ use crate::limits::{
     IDEMPOTENCY_KEY_BYTES_MAX, REFERENCE_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX, TIMEOUT_MAX, WAIT_MAX,
 };
 use crate::operation::Operation;
+use crate::orchestration::weaver::Begun;
 use crate::request::{Invoke, Invoked, JobView, Ran, Recording};
+use crate::rerun::Rerun;
 use crate::run::Run;
 use crate::sealed;
 
@@ -39,24 +41,46 @@ pub(crate) const QUEUE: &str = "venue";
 /// The priority of jobs on it.
 const PRIORITY: u8 = 0;
 
+/// A request that may make a job.
+enum Admitted<'a> {
+    /// It is the first, with its key if it has one.
+    New(Option<Claimed<'a>>),
+    /// An earlier one with its key had this answer.
+    Before(Value),
+}
+
 impl Engine {
     /// Makes a job of an operation. Waits for its end for a grace, or as long as asked.
     pub async fn invoke(&self, request: Invoke) -> Result<Invoked, InvokeError> {
-        if self.is_stopping() {
-            return Err(InvokeError::ShuttingDown);
-        }
-        check_request(&request)?;
-        self.admit(&request.caller)?;
-        let claimed = match &request.idempotency {
-            None => None,
-            Some(key) => match self.look_up(&request.caller, key).await? {
-                Known::First(claimed) => Some(claimed),
-                Known::Answered(answer) => return self.replay(&request, &answer).await,
-                Known::Reused => return Err(InvokeError::KeyReused),
-                Known::InFlight => return Err(InvokeError::KeyInFlight),
-            },
+        let claimed = match self.admitted(&request).await? {
+            Admitted::New(claimed) => claimed,
+            Admitted::Before(answer) => return self.replay(&request, &answer).await,
         };
         let operation = self.resolve(&request.caller, &request.operation).await?;
+        self.invoke_resolved(request, operation, claimed, None).await
+    }
+
+    /// Invokes the same definition again, taking over what an earlier run gave.
+    pub(crate) async fn invoke_again(
+        &self,
+        request: Invoke,
+        operation: Arc<Operation>,
+        rerun: Rerun,
+    ) -> Result<Invoked, InvokeError> {
+        let claimed = match self.admitted(&request).await? {
+            Admitted::New(claimed) => claimed,
+            Admitted::Before(answer) => return self.replay(&request, &answer).await,
+        };
+        self.invoke_resolved(request, operation, claimed, Some(&rerun)).await
+    }
+
+    async fn invoke_resolved(
+        &self,
+        request: Invoke,
+        operation: Arc<Operation>,
+        claimed: Option<Claimed<'_>>,
+        rerun: Option<&Rerun>,
+    ) -> Result<Invoked, InvokeError> {
         let live = self.0.admission.live(&request.caller.did);
         if live >= self.0.limits.live_jobs_per_caller_max {
             return Err(InvokeError::TooManyJobs { live });
@@ -65,11 +89,27 @@ impl Engine {
             (Some(refusal), _) => self.refuse(&request, &operation, &refusal, claimed).await?,
             (None, Recording::Private) => self.begin_private(&request, operation).await?,
             (None, Recording::Durable) => match operation.pace() {
-                Pace::Instant => self.compute(&request, operation, claimed).await?,
-                Pace::Running => self.begin(&request, operation, claimed).await?,
+                Pace::Instant => self.compute(&request, operation, claimed, rerun).await?,
+                Pace::Running => self.begin(&request, operation, claimed, rerun).await?,
             },
         };
         Ok(Invoked { view: self.with_steps(self.phased(view)).await?, is_replay: false })
+    }
+
+    /// Whether a request may make a job, or has made one before.
+    async fn admitted(&self, request: &Invoke) -> Result<Admitted<'_>, InvokeError> {
+        if self.is_stopping() {
+            return Err(InvokeError::ShuttingDown);
+        }
+        check_request(request)?;
+        self.admit(&request.caller)?;
+        let Some(key) = &request.idempotency else { return Ok(Admitted::New(None)) };
+        match self.look_up(&request.caller, key).await? {
+            Known::First(claimed) => Ok(Admitted::New(Some(claimed))),
+            Known::Answered(answer) => Ok(Admitted::Before(answer)),
+            Known::Reused => Err(InvokeError::KeyReused),
+            Known::InFlight => Err(InvokeError::KeyInFlight),
+        }
     }
 
     /// Whether a caller may ask for something more now.
@@ -114,10 +154,12 @@ impl Engine {
         request: &Invoke,
         operation: Arc<Operation>,
         claimed: Option<Claimed<'_>>,
+        rerun: Option<&Rerun>,
     ) -> Result<JobView, InvokeError> {
         let job = self.new_id();
         let now = self.now();
-        let (opening, _) = self.opening(job, request, &operation)?;
+        let (mut opening, _) = self.opening(job, request, &operation)?;
+        opening.extra.extend(rerun.map(Rerun::members).unwrap_or_default());
         let mut draft = Draft::open(opening, now, None).map_err(unopened)?;
         draft.append(Change::new(Event::Begun, now)).map_err(unopened)?;
         let call = self.call(request, operation, Some(job));
@@ -132,10 +174,12 @@ impl Engine {
         request: &Invoke,
         operation: Arc<Operation>,
         claimed: Option<Claimed<'_>>,
+        rerun: Option<&Rerun>,
     ) -> Result<JobView, InvokeError> {
         let job = self.new_id();
         let now = self.now();
-        let (opening, secret) = self.opening(job, request, &operation)?;
+        let (mut opening, secret) = self.opening(job, request, &operation)?;
+        opening.extra.extend(rerun.map(Rerun::members).unwrap_or_default());
         let mut draft = Draft::open(opening, now, None).map_err(unopened)?;
         if let Some(secret) = secret {
             draft.with(sealed::keep(self, job, "input", &secret)?);
@@ -155,7 +199,9 @@ impl Engine {
             if let Some(claimed) = &claimed {
                 draft.with(claimed.remember(answer_of(job)));
             }
-            let view = self.begin_orchestration(request, operation, targets, draft, limit).await?;
+            let reused = rerun.map_or(&[][..], |rerun| &rerun.reused);
+            let begun = Begun { targets, reused, limit };
+            let view = self.begin_orchestration(request, operation, draft, begun).await?;
             return Ok(self.wait_for(view, &mut watch, request.wait).await);
         }
         let Ok(slot) = Arc::clone(&self.0.slots).try_acquire_owned() else {

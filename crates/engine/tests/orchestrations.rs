@@ -329,3 +329,44 @@ fn a_declared_output_is_checked_on_the_result() {
         assert_eq!(member(&view, "errorCode"), r#""invalid_output""#);
     });
 }
+
+#[test]
+fn a_rerun_takes_over_what_came_before_and_says_so() {
+    let world = World::new();
+    let steps = r#"[
+      {"op":"t:effect","input":{"ms":["const",10]}},
+      {"op":"t:effect","input":{"ms":["const",10],"after":[0]}},
+      {"op":"t:effect","input":{"ms":["const",300],"after":[1]}}
+    ]"#;
+    let id = world.live(async |engine| {
+        let op = define(&engine, steps, r#"["array",[0],[1],[2]]"#, "").await;
+        let first = invoke(&engine, &op, "{}").await.job.id();
+        let view = ended(&engine, first).await;
+        assert_eq!(member(&view, "output"), "[1,2,3]");
+        let again = engine.rerun(&alice(), first, Some(2), None).await.unwrap().view;
+        let id = again.job.id();
+        assert_eq!(of_steps(&again, "status"), ["COMPLETE", "COMPLETE", "STARTED"]);
+        assert_eq!(children(&again)[..2], children(&view)[..2]);
+        let of = value(&member(&again, "rerunOf"));
+        assert_eq!(of.as_map().unwrap().field("head"), Some(&view.job.head().into()));
+        let refused = engine.rerun(&alice(), first, Some(4), None).await.unwrap_err();
+        assert!(refused.to_string().contains("no step 4"), "{refused}");
+        assert!(engine.rerun(&bob(), first, None, None).await.is_err());
+        let running = engine.rerun(&alice(), id, None, None).await.unwrap_err();
+        assert!(running.to_string().contains("STARTED"), "{running}");
+        id
+    });
+    // A crash in the middle changes nothing about what was taken over. The step that ran has
+    // unknown effects, so it fails, and the whole with it.
+    world.live(async |engine| {
+        let view = ended(&engine, id).await;
+        assert_eq!(of_steps(&view, "status"), ["COMPLETE", "COMPLETE", "FAILED"]);
+        tree_verified(&engine, id).await;
+        let again = engine.rerun(&alice(), id, Some(2), None).await.unwrap().view.job.id();
+        let view = ended(&engine, again).await;
+        assert_eq!(member(&view, "output"), "[1,2,5]");
+        let whole = engine.rerun(&alice(), again, None, None).await.unwrap().view.job.id();
+        assert_eq!(member(&ended(&engine, whole).await, "output"), "[6,7,8]");
+        tree_verified(&engine, whole).await;
+    });
+}

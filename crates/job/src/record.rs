@@ -60,7 +60,7 @@ pub(crate) fn field_text<'a>(
 
 /// Members that the fold reads, and indexes with it. A store keeps them where it keeps the record;
 /// all others may lie elsewhere and are loaded when somebody wants them.
-pub const SKELETON: [&str; 14] = [
+pub const SKELETON: [&str; 15] = [
     STATUS,
     PREV,
     UPDATED,
@@ -75,6 +75,7 @@ pub const SKELETON: [&str; 14] = [
     "error",
     "message",
     "tags",
+    "reused",
 ];
 
 /// Whether a member is part of the skeleton.

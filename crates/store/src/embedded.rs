@@ -147,13 +147,22 @@ impl Store for EmbeddedStore {
             let sent = self.engine.submit(move |tx| apply::put_cells(tx, &part, &named));
             drop(sent);
         }
-        let (named, order) = (self.named.clone(), self.order.clone());
-        let tallies = self.tallies.clone();
-        let apply =
-            move |tx: &mut Tx<'_>| apply::apply(tx, prepared.effects, &named, &order, &tallies);
+        let (named, order, mut effects) =
+            (self.named.clone(), self.order.clone(), prepared.effects);
+        let deletes = effects.iter().any(|effect| matches!(effect, prepare::Ready::Delete { .. }));
+        let apply = move |tx: &mut Tx<'_>| {
+            let receipt = apply::apply(tx, &mut effects, &named, &order)?;
+            Ok((receipt, effects))
+        };
         let (answer, order) = (self.engine.submit(apply), self.order.clone());
+        // What was counted before the deletion could be read is wrong after it.
+        let tallies = deletes.then(|| self.tallies.clone());
         Box::pin(async move {
-            let receipt = answer.await?;
+            let (receipt, spent) = answer.await?;
+            drop(spent);
+            if let Some(tallies) = tallies {
+                tallies.forget();
+            }
             if !receipt.orders.is_empty() {
                 order.is_durable();
             }

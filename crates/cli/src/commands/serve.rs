@@ -9,6 +9,7 @@ use catena_server::{Config, Venue};
 use crate::exit::Exit;
 use crate::output::{Failure, Output};
 use crate::settings::Settings;
+use crate::venue::DEFAULT;
 
 /// Run a venue.
 #[derive(clap::Args)]
@@ -36,7 +37,8 @@ pub(crate) fn up(args: &Args, output: &mut Output) -> Result<(), Failure> {
         output.note(&format!(
             "    curl -s {url}/api/v1/invoke -d '{{\"operation\":\"test:echo\",\"input\":{{\"text\":\"hello\"}}}}'"
         ));
-        output.note("    catena run test:echo -i '{\"text\":\"hello\"}'");
+        let venue = if url == DEFAULT { String::new() } else { format!(" --venue {url}") };
+        output.note(&format!("    catena run test:echo -i '{{\"text\":\"hello\"}}'{venue}"));
         output.note("");
         output.note(&format!("  The API: {url}/docs    Stop with Ctrl-C."));
         output.note("");

@@ -1,50 +1,173 @@
 //! `catena verify`: whether a history is one that could have happened.
 
-use std::path::PathBuf;
+mod compare;
+mod deep;
 
+use std::path::Path;
+
+use catena_api::limits::ANSWER_DEPTH_MAX;
+use catena_api::{Client, VenueUrl};
 use catena_job::verify::{Code, Expected, Fault, Report, verify};
 use catena_job::{JobId, RecordId};
-use catena_value::json;
+use catena_value::{Value, json};
 
 use crate::exit::Exit;
 use crate::input::Input;
 use crate::output::{Failure, Output};
+use crate::venue::{self, DEFAULT, IdentityArgs, block_on};
 
 /// Verify the history of a job, without trusting whoever made it.
 ///
 /// Recomputes every record's ID, follows every link, and checks that each change was allowed,
 /// that nothing follows the end, that time never runs backwards, and that sub-jobs are those the
-/// parent committed to. Names the first record that does not hold.
+/// parent committed to. Names the first record that does not hold. Everything is checked here,
+/// whether the history is in a file or at a venue.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A history document as `GET /api/v1/jobs/{id}/history` returns it, or - for the standard
-    /// input.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// A history document or - for the standard input, the URL of a job or of its history, or the
+    /// ID of a job at the venue.
+    #[arg(value_name = "FILE|URL|JOB")]
+    subject: String,
 
     /// Fail unless it is the history of this job.
     #[arg(long, value_name = "ID")]
     job: Option<JobId>,
 
-    /// Fail unless the job belongs to the venue with this DID.
-    #[arg(long, value_name = "DID")]
-    venue: Option<String>,
+    /// The URL of the venue to ask; or the DID of the venue that the job must belong to. May be
+    /// given twice.
+    #[arg(long, value_name = "URL|DID")]
+    venue: Vec<String>,
+
+    /// The URL of the venue to ask, from the environment.
+    #[arg(long, env = "CATENA_VENUE", hide = true, default_value = DEFAULT)]
+    venue_url: String,
 
     /// Fail unless this is the last record.
     #[arg(long, value_name = "ID")]
     head: Option<RecordId>,
+
+    /// Fetch the same job from this venue too, and fail at the first record that differs.
+    #[arg(long, value_name = "URL")]
+    also: Option<String>,
+
+    /// Fetch the histories of sub-jobs too, also from other venues, and verify the whole tree.
+    #[arg(long)]
+    deep: bool,
+
+    #[command(flatten)]
+    identity: IdentityArgs,
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
-    let document = Input::open(&args.file)?.document()?;
-    let expected = Expected { job: args.job, venue: args.venue.clone(), head: args.head };
+    let (document, job) = document(args)?;
+    let expected = Expected { job, venue: args.expected_venue(), head: args.head };
     let report = verify(&document, &expected).map_err(|fault| failure(&fault))?;
+    let also = match &args.also {
+        Some(also) => Some(check_also(args, also, &document, report.job)?),
+        None => None,
+    };
     if output.is_json() {
         output.line(&json::to_string(&report.to_value()).unwrap_or_default());
     } else {
         describe(&report).iter().for_each(|line| output.line(line));
+        if let Some(also) = also {
+            output.line(&format!("also:  the same at {also}"));
+        }
     }
     Ok(())
+}
+
+impl Args {
+    /// The DID that the job's venue must have.
+    fn expected_venue(&self) -> Option<String> {
+        self.venue.iter().find(|venue| venue.starts_with("did:")).cloned()
+    }
+
+    /// The venue to ask when none is part of a URL.
+    fn asked_venue(&self) -> Result<VenueUrl, Failure> {
+        let url = self.venue.iter().find(|venue| !venue.starts_with("did:"));
+        venue::parse(url.unwrap_or(&self.venue_url))
+    }
+
+    /// A client of a venue. The token goes to the one it is for, and nowhere else.
+    fn client(&self, venue: VenueUrl) -> Result<Client, Failure> {
+        let credentials = match self.asked_venue().is_ok_and(|asked| asked == venue) {
+            true => self.identity.credentials()?,
+            false => self.identity.credentials_elsewhere()?,
+        };
+        Ok(Client::new(venue, credentials))
+    }
+}
+
+/// The history to verify, and the job it must be of.
+fn document(args: &Args) -> Result<(Value, Option<JobId>), Failure> {
+    let subject = args.subject.as_str();
+    if subject.starts_with("http://") || subject.starts_with("https://") {
+        let (venue, job) = job_at(subject)?;
+        let history = fetch(args, &args.client(venue)?, job)?;
+        return Ok((history, Some(agreed(args.job, job)?)));
+    }
+    let is_file = subject == "-" || Path::new(subject).exists();
+    match subject.parse::<JobId>() {
+        Ok(job) if !is_file => {
+            let history = fetch(args, &args.client(args.asked_venue()?)?, job)?;
+            Ok((history, Some(agreed(args.job, job)?)))
+        }
+        _ => {
+            let document = Input::open(Path::new(subject))?.document_nested(ANSWER_DEPTH_MAX)?;
+            Ok((document, args.job))
+        }
+    }
+}
+
+/// The job that is expected, when one was named and one was asked for.
+fn agreed(expected: Option<JobId>, asked: JobId) -> Result<JobId, Failure> {
+    match expected {
+        Some(expected) if expected != asked => {
+            let message = format!("--job is {expected}, but {asked} was asked for");
+            Err(Failure::new(Exit::Invalid, "usage", message))
+        }
+        _ => Ok(asked),
+    }
+}
+
+fn job_at(url: &str) -> Result<(VenueUrl, JobId), Failure> {
+    let invalid = |message: String| {
+        let hint = "Give the URL of a job, such as http://127.0.0.1:8787/api/v1/jobs/ID.";
+        Failure::new(Exit::Invalid, "invalid_url", message).hint(hint)
+    };
+    let split = VenueUrl::split_job(url).map_err(|error| invalid(error.to_string()))?;
+    let (venue, id) = split.ok_or_else(|| invalid(format!("{url:?} is not the URL of a job")))?;
+    let id = id.parse().map_err(|error| invalid(format!("{url:?}: {error}")))?;
+    Ok((venue, id))
+}
+
+fn fetch(args: &Args, client: &Client, job: JobId) -> Result<Value, Failure> {
+    block_on(async {
+        let id = job.to_string();
+        let history = client.history(&id).await?;
+        match args.deep {
+            true => deep::with_children(args, client, &id, history).await,
+            false => Ok(history),
+        }
+    })
+}
+
+/// Fetches the same job elsewhere and compares.
+fn check_also(args: &Args, also: &str, here: &Value, job: JobId) -> Result<String, Failure> {
+    let venue = match VenueUrl::split_job(also) {
+        Ok(Some((venue, id))) if id.parse() == Ok(job) => venue,
+        Ok(Some(_)) => {
+            let message = format!("{also:?} is the URL of another job");
+            return Err(Failure::new(Exit::Invalid, "invalid_url", message));
+        }
+        _ => venue::parse(also)?,
+    };
+    let client = args.client(venue)?;
+    let there = fetch(args, &client, job)?;
+    let other = client.venue().to_string();
+    compare::compare(here, &there, &other)?;
+    Ok(other)
 }
 
 fn describe(report: &Report) -> Vec<String> {

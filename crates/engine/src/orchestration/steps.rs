@@ -36,6 +36,17 @@ impl Engine {
         entry.extend(step.venue.as_deref().map(|venue| ("venue", venue.into())));
         let state = u32::try_from(index).ok().and_then(|index| job.steps().get(&index));
         let Some(state) = state else {
+            let reused = crate::rerun::reused_of(job.field("reused"));
+            let earlier = reused.into_iter().find(|(step, _)| *step as usize == index);
+            if let Some((_, earlier)) = earlier {
+                entry.push(("id", earlier.into()));
+                entry.push(("reused", true.into()));
+                match self.current(earlier).await? {
+                    Some(child) => self.describe(&child.job, child.cells.as_ref(), &mut entry)?,
+                    None => entry.push(("status", Status::Complete.into())),
+                }
+                return Ok(entry.into_iter().collect::<Map>().into());
+            }
             // A step of a job that has ended and that never began never will.
             let status = if job.status().is_terminal() { "SKIPPED" } else { "PENDING" };
             entry.push(("status", status.into()));

@@ -18,14 +18,17 @@ use catena_store::Effect;
 use catena_value::{CellSource, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::remote::{Errand, Tidings};
 use super::targets::Targets;
 use crate::adapter::{Cause, Failure, Pace};
 use crate::caller::Caller;
 use crate::change::{Current, Draft};
 use crate::engine::Engine;
 use crate::error::StoreTrouble;
+use crate::federation::{RemoteCall, RemoteStart};
 use crate::operation::Operation;
 use crate::request::{Invoke, JobView, Recording};
+use crate::rerun::Reused;
 use crate::run::{Run, unwritten};
 use crate::sealed;
 use crate::submit::{check_output, compute, deadline, offer, outcome, refusal};
@@ -59,14 +62,34 @@ pub(crate) struct Weave {
     pub(crate) phases: Vec<StepPhase>,
     ready: BTreeSet<u32>,
     left: usize,
+    /// Beginnings on other venues that the parent's chain does not say yet.
+    starts: Vec<StepStart>,
     /// Ends that the parent's chain does not say yet.
     ends: Vec<StepEnd>,
+    /// Jobs on other venues that somebody must ask for.
+    errands: Vec<(u32, Errand)>,
     /// Why the whole fails, once a step did.
     failure: Option<Failure>,
     /// How many more sub-jobs of this root may run.
     pub(crate) budget: Arc<Semaphore>,
     permits: BTreeMap<u32, OwnedSemaphorePermit>,
     cells: Arc<dyn CellSource + Send + Sync>,
+}
+
+/// What a step that runs elsewhere may see.
+struct WithoutSecrets<'a> {
+    weave: &'a Weave,
+    input: Value,
+}
+
+impl Outputs for WithoutSecrets<'_> {
+    fn input(&self) -> &Value {
+        &self.input
+    }
+
+    fn output(&self, step: u32) -> Option<&Value> {
+        self.weave.output(step)
+    }
 }
 
 /// What was decided, to be committed as a whole.
@@ -78,6 +101,8 @@ pub(crate) struct Batch {
     pub(crate) runs: Vec<ChildRun>,
     /// Those that wait in the queue.
     pub(crate) queued: Vec<JobId>,
+    /// Steps to begin on other venues, once the job is durable.
+    pub(crate) errands: Vec<(u32, Errand)>,
     started: Vec<StepStart>,
     ended: Vec<StepEnd>,
 }
@@ -142,7 +167,9 @@ impl Weave {
             caller,
             input,
             outputs: BTreeMap::new(),
+            starts: Vec::new(),
             ends: Vec::new(),
+            errands: Vec::new(),
             failure: None,
             budget,
             permits: BTreeMap::new(),
@@ -154,15 +181,24 @@ impl Weave {
     pub(crate) async fn catch_up(
         &mut self,
         engine: &Engine,
-        parent: &Job,
+        parent: &Current,
     ) -> Result<(), StoreTrouble> {
-        for (step, state) in parent.steps() {
+        for reused in engine.taken_over(parent).await? {
+            self.reuse(reused);
+        }
+        for (step, state) in parent.job.steps() {
             let index = *step as usize;
             if index >= self.phases.len() {
                 continue;
             }
             self.ready.remove(step);
             self.phases[index] = StepPhase::Running(state.start.job);
+            if state.start.venue.is_some() {
+                let venue = self.plan.steps[index].venue.clone().unwrap_or_default();
+                let errand = Errand::Finish { venue, job: state.start.job };
+                self.errands.push((*step, errand));
+                continue;
+            }
             let Some(child) = engine.current(state.start.job).await? else {
                 let text = format!("the sub-job of step {step} is gone");
                 self.failure = Some(Failure::new("step_gone", text));
@@ -173,6 +209,13 @@ impl Weave {
             self.learn(*step, &engine.view(child), state.end.is_some());
         }
         Ok(())
+    }
+
+    /// Takes over the output of a step of an earlier run.
+    pub(crate) fn reuse(&mut self, reused: Reused) {
+        self.ready.remove(&reused.step);
+        self.end(reused.step, Status::Complete, Some(reused.output), "");
+        self.ready.retain(|step| self.phases[*step as usize] == StepPhase::Waiting);
     }
 
     /// Learns how a sub-job stands.
@@ -204,6 +247,32 @@ impl Weave {
                     None => output,
                 });
                 self.end(step, status, output, error);
+            }
+        }
+    }
+
+    /// Learns what became of a step on another venue.
+    pub(crate) fn learn_remote(&mut self, parent: &Job, step: u32, tidings: Tidings) {
+        let index = step as usize;
+        if matches!(self.phases.get(index), None | Some(StepPhase::Ended(_))) {
+            return;
+        }
+        match tidings {
+            Tidings::Started(start) => {
+                self.phases[index] = StepPhase::Running(start.job);
+                let RemoteStart { job, record, venue } = start;
+                self.starts.push(StepStart { step, job, record, venue: Some(venue) });
+            }
+            Tidings::Ended(end) => {
+                let is_recorded = parent.steps().get(&step).is_some_and(|step| step.end.is_some());
+                if !is_recorded {
+                    self.ends.push(StepEnd { step, status: end.status, record: end.record });
+                }
+                self.end(step, end.status, end.output, end.error.as_deref().unwrap_or_default());
+            }
+            Tidings::Failed(failure) => {
+                let text = format!("{} failed elsewhere: {}", self.called(step), failure.error);
+                self.failure = Some(Failure::new(&failure.code, text));
             }
         }
     }
@@ -254,7 +323,12 @@ impl Weave {
 
     /// Whether there is something to write down.
     pub(crate) fn has_news(&self) -> bool {
-        !self.ends.is_empty() || !self.ready.is_empty() || self.failure.is_some() || self.left == 0
+        !self.starts.is_empty()
+            || !self.ends.is_empty()
+            || !self.errands.is_empty()
+            || !self.ready.is_empty()
+            || self.failure.is_some()
+            || self.left == 0
     }
 
     /// Decides as much as can be decided now and appends it to the parent's draft.
@@ -263,11 +337,16 @@ impl Weave {
         engine: &Engine,
         parent: &mut Draft,
     ) -> Result<Batch, StoreTrouble> {
-        let mut batch = Batch { ended: std::mem::take(&mut self.ends), ..Batch::default() };
+        let mut batch = Batch {
+            started: std::mem::take(&mut self.starts),
+            ended: std::mem::take(&mut self.ends),
+            errands: std::mem::take(&mut self.errands),
+            ..Batch::default()
+        };
         let may_begin = parent.job().status() != Status::Paused;
         while may_begin && self.failure.is_none() && batch.started.len() < BATCH_STEPS_MAX {
             let Some(step) = self.ready.first().copied() else { break };
-            if !self.begin(engine, parent.job().id(), step, &mut batch)? {
+            if !self.begin(engine, parent.job(), step, &mut batch)? {
                 break;
             }
             self.ready.remove(&step);
@@ -280,18 +359,12 @@ impl Weave {
     fn begin(
         &mut self,
         engine: &Engine,
-        parent: JobId,
+        parent: &Job,
         step: u32,
         batch: &mut Batch,
     ) -> Result<bool, StoreTrouble> {
         let plan = Arc::clone(&self.plan);
         let definition = &plan.steps[step as usize];
-        let Some(target) = self.targets.get(step as usize).cloned().flatten() else {
-            let text =
-                format!("{} runs on another venue, which is not possible yet", self.called(step));
-            self.failure = Some(Failure::new("federation_unavailable", text));
-            return Ok(true);
-        };
         let cells = Arc::clone(&self.cells);
         let input = match definition.input.evaluate(self, &*cells) {
             Ok(input) => input,
@@ -301,6 +374,12 @@ impl Weave {
                 return Ok(true);
             }
         };
+        let Some(target) = self.targets.get(step as usize).cloned().flatten() else {
+            let Ok(permit) = Arc::clone(&self.budget).try_acquire_owned() else { return Ok(false) };
+            self.permits.insert(step, permit);
+            batch.errands.push((step, self.errand(engine, parent.id(), step)?));
+            return Ok(true);
+        };
         let is_instant = target.pace() == Pace::Instant;
         if !is_instant && target.plan().is_none() {
             let Ok(permit) = Arc::clone(&self.budget).try_acquire_owned() else { return Ok(false) };
@@ -308,7 +387,8 @@ impl Weave {
         }
         let input = input.fully_loaded(&*cells);
         let input = input.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
-        let (now, id) = (engine.now(), engine.new_id());
+        // A clock that went back does not make a step begin before what it needs has ended.
+        let (now, id) = (engine.now().max(parent.updated()), engine.new_id());
         let request = Invoke {
             caller: self.caller.clone(),
             operation: definition.op.clone(),
@@ -322,7 +402,7 @@ impl Weave {
         let opened = engine.opening(id, &request, &target);
         let (mut opening, secret) =
             opened.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
-        opening.parent = Some(Parent { job: parent, step });
+        opening.parent = Some(Parent { job: parent.id(), step });
         let refused = refusal(&target, &request.input);
         let mut child = Draft::open(opening, now, refused.as_deref()).map_err(unwritten)?;
         let record = child.job().head();
@@ -348,6 +428,27 @@ impl Weave {
         }
         batch.children.push(child);
         Ok(true)
+    }
+
+    /// What to do about a step that runs elsewhere. Secrets stay here.
+    fn errand(&self, engine: &Engine, parent: JobId, step: u32) -> Result<Errand, StoreTrouble> {
+        let definition = &self.plan.steps[step as usize];
+        let secret = self.operation.input_schema().map_or(&[][..], |schema| schema.secret_paths());
+        let open =
+            WithoutSecrets { weave: self, input: sealed::part(&self.input, secret, "").open };
+        let damaged = |error: String| StoreTrouble::Damaged(error);
+        let input = definition.input.evaluate(&open, &*self.cells);
+        let input = input.map_err(|error| damaged(error.to_string()))?;
+        let input = input.fully_loaded(&*self.cells).map_err(|error| damaged(error.to_string()))?;
+        Ok(Errand::Begin(Box::new(RemoteCall {
+            venue: definition.venue.clone().unwrap_or_default(),
+            operation: definition.op.clone(),
+            input,
+            key: format!("{}-{step}", parent.to_hex()),
+            delegations: self.caller.delegations.clone(),
+            identity: engine.0.identity.clone(),
+            control: engine.0.free.clone(),
+        })))
     }
 
     /// Makes a sub-job ready to run: STARTED when there is a place for it, else queued.

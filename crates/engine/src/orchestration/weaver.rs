@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
 
+use super::remote::{Errand, Tidings};
 use super::weave::{Batch, Weave};
 use super::{CONCURRENT_MAX, targets::Targets};
 use crate::caller::{Caller, Standing};
@@ -22,6 +23,7 @@ use crate::error::{InvokeError, StoreTrouble};
 use crate::operation::Operation;
 use crate::progress::of_steps;
 use crate::request::{Invoke, JobView};
+use crate::rerun::Reused;
 use crate::run::{Run, too_long};
 use crate::submit::{outcome, uncommitted};
 
@@ -34,6 +36,8 @@ pub(crate) enum News {
     Child(JobView),
     /// A message came for the whole.
     Message,
+    /// Something became of a step on another venue.
+    Remote(u32, Tidings),
 }
 
 /// Those who run orchestrations in this process. What a weaver hears is bounded by what its
@@ -91,6 +95,18 @@ pub(crate) struct Weaver {
     run: Run,
     weave: Weave,
     hearing: Hearing,
+    /// Closes when the weaver goes, so that those it sent out come back.
+    here: watch::Sender<()>,
+}
+
+/// What an orchestration begins with.
+pub(crate) struct Begun<'a> {
+    /// The operations of its steps.
+    pub(crate) targets: Targets,
+    /// What it takes over from an earlier run.
+    pub(crate) reused: &'a [Reused],
+    /// How long it may run.
+    pub(crate) limit: Duration,
 }
 
 /// Whether a weaver has more to do.
@@ -105,10 +121,10 @@ impl Engine {
         &self,
         request: &Invoke,
         operation: Arc<Operation>,
-        targets: Targets,
         draft: Draft,
-        limit: Duration,
+        begun: Begun<'_>,
     ) -> Result<JobView, InvokeError> {
+        let Begun { targets, reused, limit } = begun;
         let Some(plan) = operation.plan().cloned() else {
             return Err(InvokeError::Invalid("not an orchestration".into()));
         };
@@ -119,7 +135,9 @@ impl Engine {
         let hearing = Hearing::new(self, job, Arc::clone(&budget));
         let (caller, input) = (request.caller.clone(), request.input.clone());
         let mut weave = Weave::new(self, &operation, &plan, targets, caller, input, budget);
-        let batch = weave.advance(self, &mut draft)?;
+        reused.iter().cloned().for_each(|reused| weave.reuse(reused));
+        let mut batch = weave.advance(self, &mut draft)?;
+        let errands = std::mem::take(&mut batch.errands);
         let committed = self.commit_batch(draft, batch, &request.caller).await;
         let view = committed.map_err(uncommitted)?;
         if !view.status().is_terminal() {
@@ -134,7 +152,8 @@ impl Engine {
                 held,
                 slot: None,
             };
-            let weaver = Weaver { run, weave, hearing };
+            let weaver = Weaver { run, weave, hearing, here: watch::Sender::new(()) };
+            weaver.send_out(self, errands);
             self.spawn(weaver.work(self.clone()));
         } else if weave.cancels_on_failure() {
             self.end_children(&view.job, "a step of the same job failed").await;
@@ -193,8 +212,9 @@ impl Engine {
         let hearing = Hearing::new(self, job, Arc::clone(&budget));
         let (caller, input) = (run.caller.clone(), run.input.clone());
         let mut weave = Weave::new(self, &run.operation, &plan, targets, caller, input, budget);
-        weave.catch_up(self, &run.job).await?;
-        Weaver { run, weave, hearing }.work(self.clone()).await;
+        weave.catch_up(self, &run.known_current()).await?;
+        let here = watch::Sender::new(());
+        Weaver { run, weave, hearing, here }.work(self.clone()).await;
         Ok(())
     }
 
@@ -298,6 +318,18 @@ impl Weaver {
         }
     }
 
+    /// Sends somebody out for each step that runs elsewhere.
+    fn send_out(&self, engine: &Engine, errands: Vec<(u32, Errand)>) {
+        let control = self.run.held.reins.control(&engine.0.env);
+        for (step, mut errand) in errands {
+            if let Errand::Begin(call) = &mut errand {
+                call.control = control.clone();
+            }
+            let (job, gone) = (self.run.job.id(), self.here.subscribe());
+            engine.send_out(job, step, errand, control.clone(), gone);
+        }
+    }
+
     fn hear(&mut self, news: Option<News>) {
         match news {
             Some(News::Child(view)) => {
@@ -305,6 +337,9 @@ impl Weaver {
                     let step = parent.step;
                     self.weave.learn(step, &view, false);
                 }
+            }
+            Some(News::Remote(step, tidings)) => {
+                self.weave.learn_remote(&self.run.job, step, tidings);
             }
             Some(News::Message) | None => {}
         }
@@ -343,8 +378,10 @@ impl Weaver {
             current.cells = self.run.cells.clone();
             let mut draft = current.draft();
             draft.fenced(self.run.held.reins.fence);
-            let batch = self.weave.advance(engine, &mut draft)?;
+            let mut batch = self.weave.advance(engine, &mut draft)?;
+            let errands = std::mem::take(&mut batch.errands);
             if draft.is_unchanged() {
+                self.send_out(engine, errands);
                 // Paused, or no room for more sub-jobs: something else must happen first.
                 return Ok(Next::Listen);
             }
@@ -354,7 +391,9 @@ impl Weaver {
                     self.run.job = (*view.job).clone();
                     let (ended, total) = self.weave.ended();
                     engine.0.hub.announce_progress(view.job.id(), &of_steps(ended, total));
-                    if view.status().is_terminal() {
+                    if !view.status().is_terminal() {
+                        self.send_out(engine, errands);
+                    } else {
                         if self.weave.cancels_on_failure() {
                             engine.end_children(&view.job, "a step of the same job failed").await;
                         }
@@ -426,7 +465,7 @@ impl Weaver {
         std::mem::swap(&mut self.weave, &mut weave);
         // The places that the old one held are free for the new one.
         drop(weave);
-        self.weave.catch_up(engine, &self.run.job).await?;
+        self.weave.catch_up(engine, &self.run.known_current()).await?;
         Ok(Next::Listen)
     }
 }

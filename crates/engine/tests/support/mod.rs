@@ -193,7 +193,8 @@ pub struct Scripted {
     without: Option<&'static str>,
 }
 
-const OPERATIONS: [(&str, Pace, &str); 14] = [
+const OPERATIONS: [(&str, Pace, &str); 15] = [
+    ("breaks", Pace::Running, r#""pure":true"#),
     ("echo", Pace::Instant, r#""pure":true"#),
     ("error", Pace::Instant, r#""pure":true"#),
     (
@@ -264,6 +265,10 @@ async fn turn(call: Call, effects: &AtomicU32) -> Turn {
         ("wait", _) => {
             call.control.sleep(ms).await;
             Turn::Complete(call.input)
+        }
+        ("breaks", _) => {
+            call.control.sleep(ms).await;
+            Turn::Failed(Failure::new("asked_for", "it broke"))
         }
         ("effect" | "careful", _) => {
             call.control.proceed().await;

@@ -7,6 +7,7 @@ use catena_engine::error::{
     AssetError, ControlError, InvokeError, JobError, NoOutput, ResolveError, RunError, SendError,
     StoreTrouble, TooFast,
 };
+use catena_engine::rerun::RerunError;
 use catena_job::Status;
 use catena_value::{Map, Value};
 
@@ -143,6 +144,15 @@ impl From<JobError> for ApiError {
         match error {
             JobError::NotFound(_) => ApiError::new(Code::JobNotFound, text),
             JobError::Store(trouble) => trouble.into(),
+        }
+    }
+}
+
+impl From<RerunError> for ApiError {
+    fn from(error: RerunError) -> Self {
+        match error {
+            RerunError::Control(error) => error.into(),
+            RerunError::Invoke(error) => error.into(),
         }
     }
 }

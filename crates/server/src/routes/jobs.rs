@@ -12,6 +12,7 @@ use catena_job::Status;
 use catena_store::{ListedJob, Order};
 use catena_value::{Map, NoCells, Value, json};
 
+use super::invoke::{location, mark_replay};
 use super::{
     ANY, Access, IDEMPOTENCY, IF_NONE_MATCH, JOB, JSON, LIMIT, OFFSET, PREFER, ROUTE, Reply, Route,
     Taken, bare, in_header, query, reply,
@@ -138,6 +139,27 @@ pub(super) const ROUTES: &[Route] = &[
         replies: CHANGED,
         errors: CONTROL_ERRORS,
         handler: |call| Box::pin(resume(call)),
+        ..ROUTE
+    },
+    Route {
+        method: Method::POST,
+        path: "/api/v1/jobs/{id}/rerun",
+        argument: ID,
+        tag: "Jobs",
+        summary: "Run a job again",
+        about: "A new job of the same definition and input, which names the old one in `rerunOf`. \
+                With `from`, an orchestration takes over the outputs of the steps before that one \
+                and names their last records in `reused`.",
+        parameters: &[IDEMPOTENCY],
+        body: Some(Taken {
+            about: "From which step, if not from the start.",
+            media: JSON,
+            schema: r#"{"type":"object","properties":{"from":{"type":["integer","null"],"minimum":0}}}"#,
+            is_required: false,
+        }),
+        replies: &[reply(201, "The new job.", JOB)],
+        errors: CONTROL_ERRORS,
+        handler: |call| Box::pin(rerun(call)),
         ..ROUTE
     },
     Route {
@@ -347,6 +369,34 @@ async fn pause(call: Call) -> ApiResult<Response> {
 async fn resume(call: Call) -> ApiResult<Response> {
     let id = call.job_id()?;
     changed(call.door.engine.resume(&call.caller, id).await)
+}
+
+async fn rerun(mut call: Call) -> ApiResult<Response> {
+    let id = call.job_id()?;
+    let body = call.read_body().await?;
+    let key = call.idempotency("rerun", id.as_bytes(), &body)?;
+    let from = first_step(read_optional_json(&body)?.as_ref())?;
+    let invoked = call.door.engine.rerun(&call.caller, id, from, key).await?;
+    let text = job_json::of_view(&invoked.view)?;
+    let mut response = answer::json(StatusCode::CREATED, text);
+    answer::set(&mut response, header::LOCATION, location(invoked.view.job.id()));
+    mark_replay(&mut response, invoked.is_replay);
+    Ok(response)
+}
+
+/// The step to begin with.
+fn first_step(body: Option<&Value>) -> ApiResult<Option<u32>> {
+    let bad = || ApiError::bad_request("`from` must be the index of a step");
+    match body {
+        None | Some(Value::Nil) => Ok(None),
+        Some(Value::Map(members)) => match members.field("from") {
+            None | Some(Value::Nil) => Ok(None),
+            Some(from) => {
+                from.as_i64().and_then(|from| u32::try_from(from).ok()).map(Some).ok_or_else(bad)
+            }
+        },
+        Some(_) => Err(ApiError::bad_request("the body must be an object")),
+    }
 }
 
 fn changed(changed: Result<JobView, ControlError>) -> ApiResult<Response> {

@@ -12,7 +12,6 @@ use super::collect::Named;
 use super::order::Order;
 use super::prepare::{Ready, ReadyAppend, ReadyBegin, ReadyRoot};
 use super::read::{Beside, Lease, read_idempotency};
-use super::tally::Tallies;
 use crate::bytes::{Damaged, put_count};
 use crate::effects::{CommitError, Receipt};
 use crate::embedded::ledger::{Direction, KeyRange, ReadError as LedgerReadError, Tx};
@@ -35,22 +34,23 @@ impl From<Damaged> for CommitError {
     }
 }
 
+/// Applies effects. What a new job was made of stays in `effects`, so that the caller frees it.
 pub(super) fn apply(
     tx: &mut Tx<'_>,
-    effects: Vec<Ready>,
+    effects: &mut [Ready],
     named: &Named,
     order: &Order,
-    tallies: &Tallies,
 ) -> Step<Receipt> {
     let mut receipt = Receipt::default();
     for effect in effects {
-        match effect {
-            Ready::Begin(begin) => receipt.orders.push(begin_job(tx, *begin, named, order)?),
+        if let Ready::Begin(begin) = effect {
+            receipt.orders.push(begin_job(tx, begin, named, order)?);
+            continue;
+        }
+        match std::mem::replace(effect, Ready::Applied) {
+            Ready::Begin(_) | Ready::Applied => {}
             Ready::Append(append) => append_records(tx, *append, named, order, &mut receipt)?,
-            Ready::Delete { job } => {
-                delete(tx, job)?;
-                tallies.forget();
-            }
+            Ready::Delete { job } => delete(tx, job)?,
             Ready::Progress { job, progress } => change_beside(tx, job, |beside| {
                 beside.progress = Some(progress);
             })?,
@@ -103,7 +103,7 @@ fn job_row(tx: &Tx<'_>, job: JobId) -> Step<Option<JobRow>> {
 }
 
 /// A new job whose records fit its row.
-fn begin_job(tx: &mut Tx<'_>, mut begin: ReadyBegin, named: &Named, order: &Order) -> Step<u64> {
+fn begin_job(tx: &mut Tx<'_>, begin: &mut ReadyBegin, named: &Named, order: &Order) -> Step<u64> {
     check_append(tx, begin.job, begin.fence, None, None)?;
     put_cells(tx, &begin.shared, named)?;
     check_needed(tx, None, begin.job, &begin.needed, named)?;
@@ -112,7 +112,7 @@ fn begin_job(tx: &mut Tx<'_>, mut begin: ReadyBegin, named: &Named, order: &Orde
         Some(row) => JobRow::set_order(row, order),
         None => return Err(Damaged("row of its own").into()),
     }
-    tx.put(JOBS, *begin.job.as_bytes(), begin.row);
+    tx.put(JOBS, *begin.job.as_bytes(), Arc::clone(&begin.row));
     begin.facts.each(order, |table, key, value| tx.put(table, key, value));
     Ok(order)
 }

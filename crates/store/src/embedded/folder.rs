@@ -132,7 +132,29 @@ impl DataFolder {
         for digest in self.store.blobs_in_files()? {
             blobs += u64::from(copy_blob(&self.content, &copy, digest)?);
         }
+        for name in COMPANIONS {
+            copy_file(&self.path.join(name), &destination.join(name)).map_err(io)?;
+        }
         Ok(CopyReport { rows, blobs })
+    }
+}
+
+/// Files of the venue's own that stand beside the store: without its key a copy would be another
+/// venue, which could not open what this one sealed.
+const COMPANIONS: [&str; 3] = ["venue.key", "revoked-tokens", "issued-tokens"];
+
+/// Copies a small file with its permissions, durably; one that is not there is left out.
+fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
+    match std::fs::copy(from, to) {
+        Ok(_) => {
+            std::fs::File::open(to)?.sync_all()?;
+            match to.parent() {
+                Some(folder) => std::fs::File::open(folder)?.sync_all(),
+                None => Ok(()),
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

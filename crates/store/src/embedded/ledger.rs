@@ -5,7 +5,7 @@
 //! see the overlay over the index as one table.
 //!
 //! Modules, in reading order: `types` the words · `options` every limit · `work` and `tx` what writers hand in ·
-//! `committer` · `journal` · `overlay` and `merge` · `flusher` · `index` · `shared` how reading works · `open` and
+//! `committer` · `journal` · `overlay`, `rows` and `merge` · `flusher` · `index` · `shared` how reading works · `open` and
 //! `folder` · `handle` the ledger as others see it · `view`, `backup` · `manual` the same without threads · `disk` what all of it stands on.
 //!
 //! What is never true: an answer before its sync; a reader who sees what is not durable; a retry of a failed sync; a
@@ -34,6 +34,7 @@ mod open;
 pub mod options;
 mod overlay;
 mod reads;
+mod rows;
 mod shared;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -41,6 +42,7 @@ pub mod testing;
 mod tests;
 mod tx;
 pub mod types;
+mod value;
 mod view;
 mod work;
 

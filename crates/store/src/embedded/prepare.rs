@@ -24,23 +24,68 @@ pub(super) struct Prepared {
 pub(super) enum Ready {
     Begin(Box<ReadyBegin>),
     Append(Box<ReadyAppend>),
-    Delete { job: JobId },
-    Progress { job: JobId, progress: Vec<u8> },
-    Send { job: JobId, message: Message, row: Vec<u8> },
-    Waiting { job: JobId, count: u32 },
-    Take { job: JobId, number: u64 },
-    Offer { job: JobId, queue: String, priority: u8, ready_at: i64 },
-    Withdraw { job: JobId },
-    Renew { job: JobId, fence: u64, until: i64 },
-    Root { key: RootKey, expected: Option<ValueId>, value: Option<ReadyRoot> },
-    Remember { entry: Idempotency, row: Vec<u8> },
-    Expire { before: i64, limit: usize },
-    Blob { digest: [u8; 32], len: u64, content: Option<Arc<[u8]>> },
-    ForgetBlob { digest: [u8; 32] },
+    Delete {
+        job: JobId,
+    },
+    Progress {
+        job: JobId,
+        progress: Vec<u8>,
+    },
+    Send {
+        job: JobId,
+        message: Message,
+        row: Vec<u8>,
+    },
+    Waiting {
+        job: JobId,
+        count: u32,
+    },
+    Take {
+        job: JobId,
+        number: u64,
+    },
+    Offer {
+        job: JobId,
+        queue: String,
+        priority: u8,
+        ready_at: i64,
+    },
+    Withdraw {
+        job: JobId,
+    },
+    Renew {
+        job: JobId,
+        fence: u64,
+        until: i64,
+    },
+    Root {
+        key: RootKey,
+        expected: Option<ValueId>,
+        value: Option<ReadyRoot>,
+    },
+    Remember {
+        entry: Idempotency,
+        row: Vec<u8>,
+    },
+    Expire {
+        before: i64,
+        limit: usize,
+    },
+    Blob {
+        digest: [u8; 32],
+        len: u64,
+        content: Option<Arc<[u8]>>,
+    },
+    ForgetBlob {
+        digest: [u8; 32],
+    },
+    /// One that was applied and is spent.
+    Applied,
 }
 
-/// A new job, ready but for its place in the order. Nothing else of it goes to the committer, so
-/// that nothing else has to be freed there.
+/// A new job, ready but for its place in the order. Nothing else of it goes to the committer, and
+/// this goes back from there, so that nothing of it has to be freed there: memory is cheapest to
+/// free on the thread that allocated it.
 pub(super) struct ReadyBegin {
     pub(super) job: JobId,
     pub(super) fence: Option<u64>,

@@ -25,6 +25,7 @@ use crate::embedded::ledger::options::Mode;
 use crate::embedded::ledger::shared::Shared;
 use crate::embedded::ledger::tx::{Staged, Tx};
 use crate::embedded::ledger::types::Write;
+use crate::embedded::ledger::value::gather;
 use crate::embedded::ledger::work::{Ran, Submission};
 
 /// What travels to the committer.
@@ -70,6 +71,8 @@ pub(crate) struct Committer {
     observer: Option<Box<dyn Observer>>,
     next_sequence: u64,
     stopping: bool,
+    /// An empty batch, kept for its memory.
+    spare: Option<Batch>,
 }
 
 /// An entry that ran, and what is already known about its end.
@@ -93,7 +96,8 @@ impl Committer {
             JournalWriter::new(disk, pool, shared.counters.clone(), shared.options.faults);
         let next_sequence = shared.overlay.read().sequence + 1;
         let ahead = VecDeque::new();
-        Self { shared, journal, queue, ahead, nudge, observer, next_sequence, stopping: false }
+        let (stopping, spare) = (false, None);
+        Self { shared, journal, queue, ahead, nudge, observer, next_sequence, stopping, spare }
     }
 
     /// Waits for something to do. For the thread only.
@@ -179,8 +183,7 @@ impl Committer {
     }
 
     fn run_batch(&mut self, refuse_writes: bool) -> Batch {
-        let mut batch =
-            Batch { entries: Vec::new(), staged: Staged::new(self.shared.table_slots()) };
+        let mut batch = self.spare.take().unwrap_or_else(|| Batch::new(self.shared.table_slots()));
         let (entries_max, bytes_max) =
             (self.shared.options.batch_entries_max, self.shared.options.batch_bytes_max);
         while batch.entries.len() < entries_max
@@ -257,14 +260,16 @@ impl Committer {
     }
 
     fn publish(&self, batch: &mut Batch, sequence: u64) {
-        let slots = self.shared.table_slots();
-        let staged = std::mem::replace(&mut batch.staged, Staged::new(slots));
         if self.shared.options.mode == Mode::Direct {
             return;
         }
+        let mut writes = batch.staged.take_log();
+        gather(|visit| {
+            writes.iter_mut().filter_map(|write| write.slot.value_mut()).for_each(visit);
+        });
         let active_bytes = {
             let mut overlay = self.shared.overlay.write();
-            overlay.active.absorb(staged.into_rows());
+            overlay.active.absorb(writes);
             overlay.sequence = sequence;
             overlay.active.bytes()
         };
@@ -273,14 +278,16 @@ impl Committer {
         }
     }
 
-    fn answer(&self, batch: Batch, verdict: Result<(), CommitError>) -> CommitStep {
+    fn answer(&mut self, mut batch: Batch, verdict: Result<(), CommitError>) -> CommitStep {
         let count = batch.entries.len();
         let durable =
             batch.entries.iter().filter(|(_, own)| verdict.is_ok() && own.is_ok()).count();
         Counters::add(&self.shared.counters.entries, durable as u64);
-        for (submission, own) in batch.entries {
+        for (submission, own) in batch.entries.drain(..) {
             submission.answer(verdict.clone().and(own));
         }
+        batch.staged.clear();
+        self.spare = Some(batch);
         CommitStep::Answered(count)
     }
 
@@ -302,6 +309,10 @@ impl Committer {
 }
 
 impl Batch {
+    fn new(slots: usize) -> Self {
+        Self { entries: Vec::new(), staged: Staged::new(slots) }
+    }
+
     fn run(&mut self, mut submission: Submission, shared: &Shared, refuse_writes: bool) {
         let mark = self.staged.mark();
         let mut tx = Tx::new(shared, &mut self.staged);

@@ -16,6 +16,7 @@ use crate::embedded::ledger::error::{FlushError, IndexError, chain};
 use crate::embedded::ledger::index::{Applied, ApplyError, Index};
 use crate::embedded::ledger::journal::Room;
 use crate::embedded::ledger::options::Mode;
+use crate::embedded::ledger::overlay::Flushing;
 use crate::embedded::ledger::shared::Shared;
 
 /// A wish that the flusher look now.
@@ -75,7 +76,9 @@ impl Flusher {
         };
         let started = Instant::now();
         let mut index = self.shared.index.lock();
-        match index.apply(&flushing.rows, flushing.sequence) {
+        let outcome = index.apply(&flushing.rows, flushing.sequence);
+        drop(flushing);
+        match outcome {
             Ok(applied) => self.finish(&index, applied, started),
             Err(ApplyError::Full(_)) => {
                 Counters::add(&self.shared.counters.flushes_full, 1);
@@ -96,14 +99,24 @@ impl Flusher {
         started: Instant,
     ) -> Result<FlushStep, FlushError> {
         let snapshot = index.snapshot().map_err(|error| self.poison(chain(&error)))?;
-        {
+        let flushed = {
             let mut overlay = self.shared.overlay.write();
             overlay.index = snapshot;
-            overlay.flushing = None;
-        }
+            overlay.flushing.take()
+        };
+        self.keep_memory(flushed);
         self.count(applied);
         self.shared.counters.add_flush(started.elapsed());
         Ok(FlushStep::Flushed)
+    }
+
+    /// Empties a generation that nobody reads any more and keeps its memory for the next one. The emptying is the slow part,
+    /// so it happens without the lock.
+    fn keep_memory(&self, flushed: Option<Arc<Flushing>>) {
+        if let Some(Flushing { mut rows, .. }) = flushed.and_then(Arc::into_inner) {
+            rows.clear();
+            self.shared.overlay.write().spare = Some(rows);
+        }
     }
 
     /// Frees segments at every step, not only after a flush: a segment may have been sealed since.

@@ -12,10 +12,10 @@
 mod backend;
 mod snapshot;
 
-use std::collections::btree_map;
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::vec;
 
 use redb::{
     CursorError, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition,
@@ -295,7 +295,7 @@ fn apply_table(
     rows: &Generation,
     applied: &mut Applied,
 ) -> Result<(), IndexError> {
-    let mut changes = rows.table(table.id).iter().peekable();
+    let mut changes = rows.table(table.id).into_iter().peekable();
     if changes.peek().is_none() {
         return Ok(());
     }
@@ -311,7 +311,7 @@ fn apply_table(
 }
 
 type Target<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
-type Changes<'a> = Peekable<btree_map::Iter<'a, Key, Slot>>;
+type Changes<'a> = Peekable<vec::IntoIter<(&'a Key, &'a Slot)>>;
 
 /// Puts a row, and with it all rows behind it that fall into the same gap between rows of the index. Keys mostly grow with
 /// time, so a flush is a few long runs, and a run costs a fraction of as many single inserts. Returns the rows put.

@@ -23,6 +23,16 @@ enum Repr {
     Shared(Arc<[u8]>),
 }
 
+impl Key {
+    /// The first bytes as a number. Keys whose numbers differ are in the order of their numbers.
+    pub fn leading(&self) -> u128 {
+        let mut leading = [0; 16];
+        let len = self.len().min(leading.len());
+        leading[..len].copy_from_slice(&self[..len]);
+        u128::from_be_bytes(leading)
+    }
+}
+
 impl Deref for Key {
     type Target = [u8];
 

@@ -5,19 +5,19 @@
 //! and is replaced in the same step in which the flushing generation disappears: whoever takes the three together sees
 //! one moment, and no row can fall between them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::embedded::ledger::index::IndexSnapshot;
-use crate::embedded::ledger::types::{Direction, Key, KeyRange, Slot, TableId};
+use crate::embedded::ledger::rows::Rows;
+use crate::embedded::ledger::types::{Direction, Key, KeyRange, Slot, TableId, Write};
 
-/// What one row costs beyond its bytes: map node share and reference counts. An estimate, for the limits only.
+/// What one row costs beyond its bytes: its place in the map and in the list of keys. An estimate, for the limits only.
 const ROW_OVERHEAD_BYTES: usize = 96;
 
-/// Ordered rows per table: a batch being staged, or one generation of the overlay.
+/// Rows per table: a batch being staged, or one generation of the overlay.
 #[derive(Debug, Clone, Default)]
 pub struct Generation {
-    tables: Vec<BTreeMap<Key, Slot>>,
+    tables: Vec<Rows>,
     bytes: usize,
     rows: usize,
 }
@@ -25,7 +25,7 @@ pub struct Generation {
 impl Generation {
     /// An empty generation for table ids below `slots`.
     pub fn new(slots: usize) -> Self {
-        Self { tables: vec![BTreeMap::new(); slots], bytes: 0, rows: 0 }
+        Self { tables: vec![Rows::default(); slots], bytes: 0, rows: 0 }
     }
 
     /// Whether no table has a row.
@@ -73,34 +73,32 @@ impl Generation {
     }
 
     /// The rows of a range, in order.
-    pub fn range<'a>(
-        &'a self,
+    pub fn range(
+        &self,
         table: TableId,
         range: &KeyRange,
         direction: Direction,
-    ) -> Box<dyn Iterator<Item = (&'a Key, &'a Slot)> + 'a> {
-        let Some(rows) = self.tables.get(usize::from(table.0)).filter(|_| !range.is_empty()) else {
-            return Box::new(std::iter::empty());
-        };
-        let rows = rows.range::<[u8], _>(range.as_bytes());
-        match direction {
-            Direction::Forward => Box::new(rows),
-            Direction::Backward => Box::new(rows.rev()),
-        }
+    ) -> impl Iterator<Item = (&Key, &Slot)> + use<'_> {
+        let rows = self.tables.get(usize::from(table.0));
+        rows.map(|rows| rows.range(range.clone(), direction)).into_iter().flatten()
     }
 
     /// One table's rows, in key order, for the flush.
-    pub fn table(&self, table: TableId) -> &BTreeMap<Key, Slot> {
-        &self.tables[usize::from(table.0)]
+    pub fn table(&self, table: TableId) -> Vec<(&Key, &Slot)> {
+        self.tables[usize::from(table.0)].sorted()
     }
 
-    /// Takes over the rows of a newer generation.
-    pub fn absorb(&mut self, newer: Generation) {
-        for (id, rows) in newer.tables.into_iter().enumerate() {
-            for (key, slot) in rows {
-                self.insert(TableId(id as u8), key, slot);
-            }
+    /// Takes over writes, in order: a later one for the same row wins.
+    pub fn absorb(&mut self, writes: Vec<Write>) {
+        for write in writes {
+            self.insert(write.table, write.key, write.slot);
         }
+    }
+
+    /// Forgets every row but keeps the memory for the next.
+    pub fn clear(&mut self) {
+        self.tables.iter_mut().for_each(Rows::clear);
+        (self.bytes, self.rows) = (0, 0);
     }
 }
 
@@ -119,6 +117,8 @@ pub struct Overlay {
     pub index: Arc<IndexSnapshot>,
     /// The sequence of the last published batch.
     pub sequence: u64,
+    /// An empty generation that was flushed, kept for its memory.
+    pub spare: Option<Generation>,
 }
 
 /// A generation on its way into the index.
@@ -150,7 +150,8 @@ impl Overlay {
     /// Begins a flush: what is active becomes flushing. A flush that failed earlier is taken up again instead.
     pub fn begin_flush(&mut self, slots: usize) -> Option<Arc<Flushing>> {
         if self.flushing.is_none() && !self.active.is_empty() {
-            let rows = std::mem::replace(&mut self.active, Generation::new(slots));
+            let empty = self.spare.take().unwrap_or_else(|| Generation::new(slots));
+            let rows = std::mem::replace(&mut self.active, empty);
             self.flushing = Some(Arc::new(Flushing { rows, sequence: self.sequence }));
         }
         self.flushing.clone()

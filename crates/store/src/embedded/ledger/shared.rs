@@ -69,8 +69,13 @@ impl Shared {
         replayed: (Generation, u64),
     ) -> Result<Self, IndexError> {
         let snapshot = index.snapshot()?;
-        let overlay =
-            Overlay { active: replayed.0, flushing: None, index: snapshot, sequence: replayed.1 };
+        let overlay = Overlay {
+            active: replayed.0,
+            flushing: None,
+            index: snapshot,
+            sequence: replayed.1,
+            spare: None,
+        };
         Ok(Self {
             disk,
             options,

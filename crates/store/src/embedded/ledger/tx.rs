@@ -1,6 +1,6 @@
 //! What work sees while it runs in the committer: reads over everything before it, and writes of its own.
 //!
-//! A batch is staged in one ordered map. Each entry's writes can be taken back until the next entry begins, which is how
+//! A batch is staged in order of its writes, and as rows that can be found. Each entry's writes can be taken back until the next entry begins, which is how
 //! work that fails leaves no trace while its neighbours go on. Nothing staged is visible to readers before it is durable.
 
 use std::fmt;
@@ -47,8 +47,17 @@ impl Staged {
         &self.rows
     }
 
-    pub fn into_rows(self) -> Generation {
-        self.rows
+    /// Takes the writes out.
+    pub fn take_log(&mut self) -> Vec<Write> {
+        std::mem::take(&mut self.log)
+    }
+
+    /// Forgets everything but keeps its memory for the next batch.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.log.clear();
+        self.undo.clear();
+        self.payload_bytes = 0;
     }
 
     pub fn mark(&self) -> Mark {

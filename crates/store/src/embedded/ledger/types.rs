@@ -1,19 +1,15 @@
 //! The words every part of the ledger speaks: tables, keys, values, writes and key ranges.
 //!
 //! The ledger knows nothing of jobs. A write is `(table, key) -> put value | delete`, and that is all the journal, the
-//! overlay and the index ever see. Keys and values are shared (`Arc`) because one row travels from the batch to the
-//! overlay to the flush without being copied.
+//! overlay and the index ever see.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 pub use super::key::Key;
+pub use super::value::Value;
 
 /// The longest key, in bytes: it must fit the 16-bit length of a journal entry.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
-
-/// A row's value.
-pub type Value = Arc<[u8]>;
 
 /// The number under which a table is written into the journal. It is part of the stored format: never reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +36,14 @@ pub enum Slot {
 impl Slot {
     /// The value, if this slot holds one.
     pub fn value(self) -> Option<Value> {
+        match self {
+            Slot::Put(value) => Some(value),
+            Slot::Deleted => None,
+        }
+    }
+
+    /// The value in its place, if this slot holds one.
+    pub(crate) fn value_mut(&mut self) -> Option<&mut Value> {
         match self {
             Slot::Put(value) => Some(value),
             Slot::Deleted => None,

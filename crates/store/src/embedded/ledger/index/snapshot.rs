@@ -3,14 +3,25 @@
 //! Holds the tables of one read transaction open, so that a lookup is a walk down one tree and nothing else. It keeps the
 //! pages of its moment from being used again, therefore the ledger replaces its own at every flush.
 
-use redb::{ReadOnlyTable, ReadTransaction};
+use std::sync::OnceLock;
+
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable};
 
 use super::{engine, rows_of, slot_of};
 use crate::embedded::ledger::error::{IndexError, ReadError};
 use crate::embedded::ledger::merge::Layer;
 use crate::embedded::ledger::types::{Direction, Key, KeyRange, Slot, Table, TableId, Value};
 
-type OpenTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type RedbTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+/// One table, and its last key once somebody has asked.
+///
+/// Most keys grow with time, and whoever makes a row asks first whether it is there: the last key answers that without
+/// a walk down the tree.
+struct OpenTable {
+    rows: RedbTable,
+    last: OnceLock<Option<Key>>,
+}
 
 /// All tables of the index at one moment.
 pub struct IndexSnapshot {
@@ -23,14 +34,18 @@ impl IndexSnapshot {
         let mut open: Vec<Option<OpenTable>> = (0..slots).map(|_| None).collect();
         for table in tables {
             let rows = transaction.open_table(rows_of(table)).map_err(engine("opening a table"))?;
-            open[slot_of(table.id)] = Some(rows);
+            open[slot_of(table.id)] = Some(OpenTable { rows, last: OnceLock::new() });
         }
         Ok(Self { tables: open })
     }
 
     /// A row's value.
     pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Value>, ReadError> {
-        let found = self.table(table)?.get(key).map_err(engine("reading a row"))?;
+        let table = self.table(table)?;
+        if table.is_beyond(key)? {
+            return Ok(None);
+        }
+        let found = table.rows.get(key).map_err(engine("reading a row"))?;
         Ok(found.map(|guard| Value::from(guard.value())))
     }
 
@@ -41,7 +56,7 @@ impl IndexSnapshot {
         range: &KeyRange,
         direction: Direction,
     ) -> Result<Layer<'static>, ReadError> {
-        let rows = self.table(table)?;
+        let rows = &self.table(table)?.rows;
         if range.is_empty() {
             return Ok(Box::new(std::iter::empty()));
         }
@@ -58,6 +73,20 @@ impl IndexSnapshot {
             .get(slot_of(table))
             .and_then(Option::as_ref)
             .ok_or(ReadError::UnknownTable(table))
+    }
+}
+
+impl OpenTable {
+    /// Whether a key comes after every key of the table.
+    fn is_beyond(&self, key: &[u8]) -> Result<bool, ReadError> {
+        let last = match self.last.get() {
+            Some(last) => last,
+            None => {
+                let row = self.rows.last().map_err(engine("reading the last row"))?;
+                self.last.get_or_init(|| row.map(|(key, _)| Key::from(key.value())))
+            }
+        };
+        Ok(last.as_ref().is_none_or(|last| key > &last[..]))
     }
 }
 

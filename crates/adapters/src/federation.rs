@@ -1,0 +1,128 @@
+//! Steps of orchestrations that run on other venues.
+//!
+//! What it does: invokes the operation there as any client would, looks at the job until it ends,
+//! and cancels it when the orchestration here does not want it any more. Beginning a step twice is
+//! safe: the key that comes with it makes the second request the same as the first.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use catena_engine::federation::{Answer, Federation, RemoteCall, RemoteEnd, RemoteStart};
+use catena_engine::{Control, Failure, Repeat};
+use catena_job::{JobId, RecordId};
+use catena_value::{NoCells, Value};
+
+use crate::limits::{POLL_FIRST, REMOTE_BEGIN_TRIES_MAX};
+use crate::outbound::Outbound;
+use crate::venue_client::{Invocation, RemoteJob, VenueClient, longer};
+
+/// The way to other venues.
+#[derive(Debug)]
+pub(crate) struct OverHttp {
+    outbound: Arc<Outbound>,
+}
+
+impl OverHttp {
+    pub(crate) fn new(outbound: Arc<Outbound>) -> Self {
+        OverHttp { outbound }
+    }
+}
+
+impl Federation for OverHttp {
+    fn begin(&self, call: RemoteCall) -> Answer<RemoteStart> {
+        let client = VenueClient::new(Arc::clone(&self.outbound), &call.venue);
+        Box::pin(async move {
+            let client = client?;
+            let mut pause = POLL_FIRST;
+            let mut tries = 1;
+            loop {
+                match begin(&client, &call).await {
+                    Err(failure)
+                        if failure.repeat == Repeat::MayHelp && tries < REMOTE_BEGIN_TRIES_MAX =>
+                    {
+                        call.control.sleep(pause).await;
+                        pause = longer(pause);
+                        tries += 1;
+                    }
+                    done => return done,
+                }
+            }
+        })
+    }
+
+    fn finish(&self, venue: String, job: JobId, control: Control) -> Answer<RemoteEnd> {
+        let client = VenueClient::new(Arc::clone(&self.outbound), &venue);
+        Box::pin(async move {
+            let client = client?;
+            let seen = client.job(&job.to_hex(), &control).await?;
+            let ended = client.wait(seen, &control).await?;
+            let record = head(&ended);
+            let field = |name: &str| member(&ended.record, name);
+            let error = field("error").and_then(|error| Some(error.to_text()?.into_owned()));
+            let output = field("output");
+            Ok(RemoteEnd { status: ended.status, output, error, record })
+        })
+    }
+
+    fn cancel(
+        &self,
+        venue: String,
+        job: JobId,
+        control: Control,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let client = VenueClient::new(Arc::clone(&self.outbound), &venue);
+        Box::pin(async move {
+            if let Ok(client) = client {
+                client.cancel(&job.to_hex(), &control).await;
+            }
+        })
+    }
+}
+
+async fn begin(client: &VenueClient, call: &RemoteCall) -> Result<RemoteStart, Failure> {
+    let status = client.document(&["status"], &[], &call.control).await?;
+    let did = member(&status, "did").and_then(|did| did.as_str().map(str::to_owned));
+    let did = did.ok_or_else(|| malformed("its status names no DID"))?;
+    // The caller's delegations are shown together with who carries them; without any, nobody is
+    // named.
+    let token = (!call.delegations.is_empty()).then(|| call.identity.token(&did));
+    let invocation = Invocation {
+        operation: &call.operation,
+        input: call.input.clone(),
+        key: Some(&call.key),
+        delegations: &call.delegations,
+        token: token.as_deref(),
+    };
+    let job = client.invoke_with(invocation, &call.control).await?;
+    let id = job.id.parse().map_err(|_| malformed("its job has no usable ID"))?;
+    let record = first_record(client, &job, &call.control).await;
+    Ok(RemoteStart { job: id, record, venue: did })
+}
+
+/// The first record of a job over there. A venue without histories is held to what it answered.
+async fn first_record(client: &VenueClient, job: &RemoteJob, control: &Control) -> RecordId {
+    let query = [("from", "0"), ("limit", "1")];
+    let path = ["jobs", job.id.trim_start_matches("0x"), "history"];
+    let history = client.document(&path, &query, control).await.ok();
+    let first = history.and_then(|history| {
+        let records = member(&history, "records")?;
+        let first = records.as_vector()?.get(0, &NoCells).ok()??;
+        member(&first, "id")?.as_str()?.parse().ok()
+    });
+    first.unwrap_or_else(|| RecordId::new(job.record.id()))
+}
+
+/// The last record of a job over there, by its `head`.
+fn head(job: &RemoteJob) -> RecordId {
+    let head = member(&job.record, "head").and_then(|head| head.as_str()?.parse().ok());
+    head.unwrap_or_else(|| RecordId::new(job.record.id()))
+}
+
+fn member(value: &Value, name: &str) -> Option<Value> {
+    value.as_map()?.get(&name.into(), &NoCells).ok()?
+}
+
+fn malformed(reason: &str) -> Failure {
+    Failure::new("remote_malformed", format!("the other venue cannot be used: {reason}"))
+}

@@ -1,0 +1,56 @@
+//! `catena config`: what is set, and where.
+
+use catena_server::config::Shown;
+use catena_value::{Map, Value, Vector};
+
+use crate::output::{Failure, Output};
+use crate::settings::Settings;
+use crate::shown::table;
+
+/// Show what is set for a venue, and where.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print every setting, its value, and where it came from.
+    ///
+    /// Takes the flags of `catena serve`, reads the environment and the file as it does, and
+    /// starts nothing.
+    Show {
+        #[command(flatten)]
+        settings: Box<Settings>,
+    },
+}
+
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    let Command::Show { settings } = &args.command;
+    let shown = settings.load()?.shown();
+    if output.is_json() {
+        output.value(&shown.iter().map(described).collect::<Vector>().into());
+        return Ok(());
+    }
+    let heads = ["SETTING", "VALUE", "FROM"].map(str::to_owned).to_vec();
+    let rows: Vec<_> = std::iter::once(heads).chain(shown.iter().map(row)).collect();
+    table(&rows).iter().for_each(|line| output.line(line));
+    Ok(())
+}
+
+fn row(setting: &Shown) -> Vec<String> {
+    let text = if setting.text.is_empty() { "–" } else { &setting.text };
+    vec![setting.about.name.to_owned(), text.to_owned(), setting.origin.to_string()]
+}
+
+fn described(setting: &Shown) -> Value {
+    let members = [
+        ("name", Value::from(setting.about.name)),
+        ("value", setting.text.as_str().into()),
+        ("origin", setting.origin.to_string().into()),
+        ("default", setting.about.default.into()),
+        ("about", setting.about.about.into()),
+    ];
+    members.into_iter().collect::<Map>().into()
+}

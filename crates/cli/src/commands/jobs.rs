@@ -1,0 +1,76 @@
+//! `catena jobs`: the jobs of a venue, seen and controlled.
+
+mod control;
+mod get;
+mod history;
+mod ls;
+mod send;
+mod watch;
+
+use catena_api::client::jobs::Control;
+
+use crate::output::{Failure, Output};
+use crate::venue::{VenueArgs, block_on};
+
+/// List, read, watch and control jobs.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    venue: VenueArgs,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Ls(ls::Args),
+    Get(get::Args),
+    Watch(watch::Args),
+    History(history::Args),
+    /// End a job. One that has ended stays as it is.
+    Cancel {
+        #[command(flatten)]
+        job: control::Args,
+
+        /// Why.
+        #[arg(long, value_name = "R")]
+        reason: Option<String>,
+    },
+    /// Suspend a job.
+    Pause(control::Args),
+    /// Let a paused job go on.
+    Resume(control::Args),
+    /// Run a job that has ended again, as a new job.
+    Rerun {
+        #[command(flatten)]
+        job: control::Args,
+
+        /// Take over the outputs of the steps before this one.
+        #[arg(long, value_name = "STEP")]
+        from: Option<u32>,
+    },
+    /// Forget a job. One that has not ended is cancelled first.
+    Rm(control::Args),
+    Send(send::Args),
+}
+
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    let client = args.venue.client()?;
+    block_on(async {
+        match &args.command {
+            Command::Ls(args) => ls::run(args, &client, output).await,
+            Command::Get(args) => get::run(args, &client, output).await,
+            Command::Watch(args) => watch::run(args, &client, output).await,
+            Command::History(args) => history::run(args, &client, output).await,
+            Command::Cancel { job, reason } => {
+                control::run(job, &Control::Cancel(reason.clone()), &client, output).await
+            }
+            Command::Pause(job) => control::run(job, &Control::Pause, &client, output).await,
+            Command::Resume(job) => control::run(job, &Control::Resume, &client, output).await,
+            Command::Rerun { job, from } => control::rerun(job, *from, &client, output).await,
+            Command::Rm(job) => control::run(job, &Control::Delete, &client, output).await,
+            Command::Send(args) => send::run(args, &client, output).await,
+        }
+    })
+}

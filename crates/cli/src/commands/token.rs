@@ -1,0 +1,238 @@
+//! `catena token`: tokens for people and machines that have no key of their own.
+//!
+//! Works on the data folder, whether the venue runs or not. A token is signed with the venue's key
+//! and kept nowhere; what is kept is a list of those that were made, without the tokens
+//! themselves, and one of those that were revoked.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use catena_auth::Venue;
+use catena_auth::identity::Grant;
+use catena_server::config::{Config, Flags};
+use catena_server::key;
+use catena_server::tokens::{self, Revoked};
+use catena_value::{Map, Value, Vector};
+
+use crate::exit::Exit;
+use crate::issued::{self, Issued};
+use crate::output::{Failure, Output};
+use crate::shown::{table, time};
+
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// How long a token holds when nobody says.
+const DAYS: i64 = 90;
+
+/// The longest that a token may hold: a hundred years.
+const DAYS_MAX: i64 = 36_500;
+
+/// Make, list and revoke tokens of a venue.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    /// The venue's data folder [env: CATENA_DATA] [default: catena-data]
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Where clients reach the venue, if it was started with this setting: it decides its DID.
+    #[arg(long, global = true, value_name = "URL")]
+    public_url: Option<String>,
+
+    /// Read settings from this file [default: catena.toml, if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make a token and print it. It is shown only now.
+    Create {
+        /// Let its bearer see and control everybody's jobs.
+        #[arg(long)]
+        admin: bool,
+
+        /// Whom it names: a DID, or a name that becomes one of this venue; a new one otherwise.
+        #[arg(long, value_name = "DID")]
+        subject: Option<String>,
+
+        /// How many days it holds.
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = DAYS,
+            value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX)
+        )]
+        days: i64,
+    },
+    /// List the tokens that were made here.
+    Ls,
+    /// Revoke a token. A venue that runs notices within a few seconds.
+    Revoke {
+        /// The token's ID, as `create` and `ls` show it.
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    let config = config(args)?;
+    let data = config.data.as_path();
+    match &args.command {
+        Command::Create { admin, subject, days } => {
+            let wanted = Wanted { is_admin: *admin, subject: subject.as_deref(), days: *days };
+            create(&config, &wanted, output)
+        }
+        Command::Ls => list(data, output),
+        Command::Revoke { id } => revoke(data, id, output),
+    }
+}
+
+fn config(args: &Args) -> Result<Config, Failure> {
+    let data = args.data.as_ref().map(|data| data.display().to_string());
+    let flags = Flags { data, public_url: args.public_url.clone(), ..Flags::default() };
+    Config::load(&flags, args.config.as_deref()).map_err(|error| failed(&error))
+}
+
+/// What a token is to be.
+struct Wanted<'a> {
+    is_admin: bool,
+    subject: Option<&'a str>,
+    days: i64,
+}
+
+fn create(config: &Config, wanted: &Wanted<'_>, output: &mut Output) -> Result<(), Failure> {
+    let data = config.data.as_path();
+    let key = key::load(data).map_err(|error| failed(&error))?.ok_or_else(|| no_venue(data))?;
+    let did = config.did(&key.did());
+    let (id, now) = (random_id()?, now());
+    let token = Issued {
+        subject: subject(wanted.subject, &did, &id)?,
+        id,
+        is_admin: wanted.is_admin,
+        issued: now,
+        expires: now + wanted.days * DAY,
+    };
+    let grant = Grant {
+        subject: &token.subject,
+        id: &token.id,
+        issued: token.issued,
+        expires: Some(token.expires),
+        is_admin: token.is_admin,
+    };
+    let text = Venue { did, public: key.public() }.issue(&key, &grant);
+    issued::add(data, &token).map_err(|error| failed(&error))?;
+    if output.is_json() {
+        let members = [("token", Value::from(text))].into_iter().chain(token.members());
+        output.value(&members.collect::<Map>().into());
+        return Ok(());
+    }
+    output.line(&text);
+    let role = if token.is_admin { ", an admin" } else { "" };
+    let until = time(token.expires * 1000);
+    output.note(&format!("token {} for {}{role}, until {until}", token.id, token.subject));
+    Ok(())
+}
+
+/// Whom a token names.
+fn subject(wanted: Option<&str>, venue: &str, id: &str) -> Result<String, Failure> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    match wanted {
+        None => Ok(format!("{venue}:u:{id}")),
+        Some(did) if did.starts_with("did:") && !did.contains(char::is_whitespace) => {
+            Ok(did.to_owned())
+        }
+        Some(name) if !name.is_empty() && name.bytes().all(is_plain) => {
+            Ok(format!("{venue}:u:{name}"))
+        }
+        Some(other) => {
+            let message = format!("{other:?} is neither a DID nor a name");
+            let hint = "A name has letters, digits, `.`, `_` and `-`.";
+            Err(Failure::new(Exit::Invalid, "invalid_subject", message).hint(hint))
+        }
+    }
+}
+
+/// Whether a venue has ever run on this folder.
+fn has_key(data: &Path) -> bool {
+    matches!(catena_server::key::load(data), Ok(Some(_)))
+}
+
+fn list(data: &Path, output: &mut Output) -> Result<(), Failure> {
+    if !has_key(data) {
+        return Err(no_venue(data));
+    }
+    let all = issued::all(data).map_err(|error| failed(&error))?;
+    let revoked = Revoked::load(data).map_err(|error| failed(&error))?;
+    let state = |token: &Issued| match () {
+        () if revoked.contains(&token.id) => "revoked",
+        () if token.expires <= now() => "expired",
+        () => "valid",
+    };
+    if output.is_json() {
+        let described = all.iter().map(|token| {
+            let state = ("state", Value::from(state(token)));
+            Value::from(token.members().into_iter().chain([state]).collect::<Map>())
+        });
+        output.value(&described.collect::<Vector>().into());
+        return Ok(());
+    }
+    let heads = ["ID", "STATE", "UNTIL", "ADMIN", "SUBJECT"].map(str::to_owned).to_vec();
+    let row = |token: &Issued| {
+        let admin = if token.is_admin { "yes" } else { "no" };
+        let until = time(token.expires * 1000);
+        vec![token.id.clone(), state(token).into(), until, admin.into(), token.subject.clone()]
+    };
+    let rows: Vec<_> = std::iter::once(heads).chain(all.iter().map(row)).collect();
+    table(&rows).iter().for_each(|line| output.line(line));
+    Ok(())
+}
+
+fn revoke(data: &Path, id: &str, output: &mut Output) -> Result<(), Failure> {
+    if !has_key(data) {
+        return Err(no_venue(data));
+    }
+    let all = issued::all(data).map_err(|error| failed(&error))?;
+    if !all.iter().any(|token| token.id == id) {
+        let message = format!("no token {id} was made here");
+        let hint = "`catena token ls` lists those that were.";
+        return Err(Failure::new(Exit::NotFound, "token_not_found", message).hint(hint));
+    }
+    tokens::revoke(data, id).map_err(|error| failed(&error))?;
+    if output.is_json() {
+        let members = [("id", Value::from(id)), ("revoked", true.into())];
+        output.value(&members.into_iter().collect::<Map>().into());
+    } else {
+        output.note(&format!("revoked token {id}"));
+    }
+    Ok(())
+}
+
+fn random_id() -> Result<String, Failure> {
+    let number = getrandom::u64().map_err(|error| {
+        Failure::new(Exit::Invalid, "no_randomness", format!("no random numbers: {error}"))
+    })?;
+    Ok(format!("{number:016x}"))
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "a token says when it was made and when it ends")]
+    let now = SystemTime::now();
+    let passed = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(passed.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn no_venue(data: &Path) -> Failure {
+    let message = format!("there is no venue in {}", data.display());
+    Failure::new(Exit::NotFound, "no_venue", message)
+        .hint("Name its data folder with --data; a venue makes its key when it starts first.")
+}
+
+fn failed(error: &dyn std::error::Error) -> Failure {
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    Failure::new(Exit::Invalid, "token_failed", format!("{error}{cause}"))
+}

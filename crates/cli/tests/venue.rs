@@ -1,0 +1,267 @@
+//! Commands around a venue: verifying what it says, what it can do, who may ask, what is set.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
+
+mod support;
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use catena_value::Value;
+use support::{Running, catena, field, member, value, venue, venue_with};
+
+#[test]
+fn a_venue_that_does_not_run_is_code_7_with_the_command_that_starts_one() {
+    let folder = tempfile::tempdir().unwrap();
+    // A port that was free a moment ago and that nobody listens on.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{address}");
+    for args in [
+        &["run", "test:echo"][..],
+        &["jobs", "ls"],
+        &["jobs", "watch", "019c095e8e4a70909090909090909090"],
+        &["ops", "ls"],
+        &["verify", "019c095e8e4a70909090909090909090"],
+    ] {
+        let ran = catena(folder.path(), args, &[("CATENA_VENUE", &url)], b"");
+        assert_eq!((ran.code, ran.stdout.as_str()), (7, ""), "{args:?}: {}", ran.stderr);
+        let told = format!("error: could not reach the venue at {url}: connection refused\n");
+        assert!(ran.stderr.starts_with(&told), "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("`catena up --listen {address}`")), "{}", ran.stderr);
+    }
+    let ran = catena(folder.path(), &["jobs", "ls", "--venue", &url, "--json"], &[], b"");
+    assert_eq!((ran.code, member(&ran.stderr, "code")), (7, "unreachable".into()));
+    let ran = catena(folder.path(), &["jobs", "ls", "--venue", "venue"], &[], b"");
+    assert_eq!(ran.code, 2);
+}
+
+#[test]
+fn tokens_are_made_used_listed_and_revoked() {
+    let closed = |flags: &mut catena_server::config::Flags| {
+        flags.public_access = Some("off".to_owned());
+    };
+    let venue = venue_with(tempfile::tempdir().unwrap(), closed);
+    let refused = venue.catena(&["run", "test:echo"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (4, ""));
+    assert!(refused.stderr.contains("hint: Give a token with --token"), "{}", refused.stderr);
+    assert_eq!(venue.catena(&["jobs", "ls", "--token", "nonsense"]).code, 4);
+
+    let data = venue.data();
+    let made = venue.catena(&["token", "create", "--data", &data, "--json"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let text = |name: &str| member(&made.stdout, name).as_str().unwrap().to_owned();
+    let (token, id) = (text("token"), text("id"));
+    let ran = venue.catena_with(&["run", "auth:whoami"], &[("CATENA_TOKEN", &token)], b"");
+    assert_eq!((ran.code, member(&ran.stdout, "caller")), (0, text("subject").into()));
+
+    let admin = ["token", "create", "--admin", "--subject", "boss", "--days", "1", "--data", &data];
+    let admin = venue.catena(&admin);
+    assert!(admin.stderr.contains(":u:boss, an admin, until "), "{}", admin.stderr);
+    let token_of_admin = admin.stdout.trim();
+    let jobs = venue.catena(&["run", "test:echo", "--no-wait", "--token", &token]);
+    let seen = venue.catena(&["jobs", "get", jobs.stdout.trim(), "--token", token_of_admin]);
+    assert_eq!(seen.code, 0, "{}", seen.stderr);
+
+    let listed = value(&venue.catena(&["token", "ls", "--data", &data, "--json"]).stdout);
+    assert_eq!(listed.as_vector().unwrap().len(), 2);
+    assert_eq!(venue.catena(&["token", "revoke", &id, "--data", &data]).code, 0);
+    let listed = venue.catena(&["token", "ls", "--data", &data]).stdout;
+    assert!(listed.lines().nth(1).unwrap().starts_with(&format!("{id}  revoked")), "{listed}");
+    assert_eq!(venue.catena(&["token", "revoke", "other", "--data", &data]).code, 3);
+    // Read when the venue starts; one that runs notices by itself.
+    let venue = venue_with(venue.stop(), closed);
+    let refused = venue.catena_with(&["jobs", "ls"], &[("CATENA_TOKEN", &token)], b"");
+    assert_eq!(refused.code, 4, "{}", refused.stderr);
+}
+
+#[test]
+fn a_folder_without_a_venue_has_no_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in [&["create"][..], &["ls"], &["revoke", "x"]] {
+        let ran = catena(folder.path(), &[&["token"], command].concat(), &[], b"");
+        assert_eq!((ran.code, ran.stdout.as_str()), (3, ""), "{command:?}");
+        assert!(ran.stderr.contains("there is no venue in catena-data"), "{}", ran.stderr);
+    }
+    assert!(!folder.path().join("catena-data").exists(), "nothing was made");
+}
+
+#[test]
+fn a_key_of_ones_own_is_an_identity() {
+    let venue = venue();
+    let key = venue.folder.path().join("my.key");
+    std::fs::write(&key, "07".repeat(32)).unwrap();
+    let key = key.to_str().unwrap();
+    let ran = venue.catena(&["run", "auth:whoami", "--key", key]);
+    let caller = member(&ran.stdout, "caller");
+    assert!(caller.as_str().is_some_and(|did| did.starts_with("did:key:z6Mk")), "{}", ran.stderr);
+    // What belongs to a key is not there for the anonymous.
+    let id = venue.catena(&["run", "test:echo", "--no-wait", "--key", key]).stdout;
+    assert_eq!(venue.catena(&["jobs", "get", id.trim(), "--key", key]).code, 0);
+    assert_eq!(venue.catena(&["jobs", "watch", id.trim(), "--key", key]).code, 0);
+    assert_eq!(venue.catena(&["jobs", "get", id.trim()]).code, 3);
+    std::fs::write(venue.folder.path().join("bad.key"), "short").unwrap();
+    assert_eq!(venue.catena(&["jobs", "ls", "--key", "bad.key"]).code, 2);
+    assert_eq!(venue.catena(&["jobs", "ls", "--key", "missing.key"]).code, 3);
+}
+
+#[test]
+fn a_job_is_verified_by_id_and_by_url() {
+    let venue = venue();
+    let id = venue.job("test:echo", r#"{"a":1}"#);
+    let ran = venue.catena(&["verify", &id]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert!(ran.stdout.starts_with(&format!("valid: job {id} is COMPLETE after 3 records\n")));
+    let did = ran.stdout.lines().nth(1).unwrap().strip_prefix("venue: ").unwrap().to_owned();
+    for tail in ["", "/history", "/history?from=2"] {
+        let url = format!("{}/api/v1/jobs/{id}{tail}", venue.url);
+        let report = venue.catena_with(&["verify", &url, "--json"], &[("CATENA_VENUE", "")], b"");
+        assert_eq!(report.code, 0, "{url}: {}", report.stderr);
+        assert_eq!(member(&report.stdout, "records"), 3.into());
+    }
+    let both = ["verify", &id, "--venue", &did, "--venue", &venue.url];
+    assert_eq!(catena(venue.folder.path(), &both, &[], b"").code, 0);
+    assert_eq!(venue.catena(&["verify", &id, "--venue", "did:key:other"]).code, 6);
+    let head = format!("0x{}", "0".repeat(64));
+    assert_eq!(venue.catena(&["verify", &id, "--head", &head]).code, 6);
+    let missing = "0".repeat(32);
+    assert_eq!(venue.catena(&["verify", &missing]).code, 3);
+    assert_eq!(venue.catena(&["verify", &id, "--job", &missing]).code, 2);
+    assert_eq!(venue.catena(&["verify", &format!("{}/docs", venue.url)]).code, 2);
+    assert_eq!(venue.catena(&["verify", "neither.json"]).code, 3);
+}
+
+#[test]
+fn a_long_history_is_fetched_page_by_page() {
+    let venue = venue();
+    let id = venue.job("test:chat", "null");
+    venue.until(&id, "INPUT_REQUIRED");
+    let client = catena_api::Client::new(venue.url.parse().unwrap(), Default::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Each turn makes two records; a page has a thousand.
+    runtime.block_on(async {
+        for number in 0..520 {
+            client.send(&id, &Value::from(number)).await.unwrap();
+        }
+        client.send(&id, &Value::from("done")).await.unwrap();
+    });
+    assert_eq!(venue.catena(&["jobs", "watch", &id, "--json"]).code, 0);
+    let report = venue.catena(&["verify", &id, "--json"]);
+    let records = member(&report.stdout, "records").as_i64().unwrap();
+    assert!(records > 1_000, "{records} records: {}", report.stderr);
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => copy(&path, &target),
+            kind if kind.is_file() => drop(std::fs::copy(&path, &target).unwrap()),
+            _ => {}
+        }
+    }
+}
+
+/// Two venues that share their past: a finished job and a paused one.
+fn twins() -> (Running, Running, String, String) {
+    let venue = venue();
+    let done = venue.job("test:echo", "1");
+    let paused = venue.job("test:never", "null");
+    venue.until(&paused, "STARTED");
+    assert_eq!(venue.catena(&["jobs", "pause", &paused]).code, 0);
+    let folder = venue.stop();
+    let other = tempfile::tempdir().unwrap();
+    copy(folder.path(), other.path());
+    (venue_with(folder, |_| {}), venue_with(other, |_| {}), done, paused)
+}
+
+#[test]
+fn two_venues_that_tell_different_histories_are_told() {
+    let (one, two, done, paused) = twins();
+    let same = one.catena(&["verify", &done, "--also", &two.url]);
+    assert_eq!(same.code, 0, "{}", same.stderr);
+    assert!(same.stdout.ends_with(&format!("also:  the same at {}\n", two.url)), "{}", same.stdout);
+    // Each history holds by itself; together they do not.
+    one.catena(&["jobs", "cancel", &paused, "--reason", "one"]);
+    two.catena(&["jobs", "cancel", &paused, "--reason", "two"]);
+    assert_eq!(one.catena(&["verify", &paused]).code, 0);
+    assert_eq!(two.catena(&["verify", &paused]).code, 0);
+    let url = format!("{}/api/v1/jobs/{paused}", two.url);
+    for also in [&two.url, &url] {
+        let ran = one.catena(&["verify", &paused, "--also", also]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (6, ""));
+        assert!(ran.stderr.contains("the venues disagree: record 3 differs: it is 0x"), "{ran:?}");
+    }
+    let ran = one.catena(&["verify", &paused, "--also", &two.url, "--json"]);
+    assert_eq!(member(&ran.stderr, "record"), 3.into());
+    let document = one.catena(&["jobs", "history", &paused, "--json"]).stdout;
+    let ran = one.catena_with(&["verify", "-", "--also", &two.url], &[], document.as_bytes());
+    assert_eq!(ran.code, 6, "a file is compared, too: {}", ran.stderr);
+    two.catena(&["jobs", "rm", &done]);
+    assert_eq!(one.catena(&["verify", &done, "--also", &two.url]).code, 3);
+}
+
+#[test]
+fn operations_are_listed_shown_and_added() {
+    let venue = venue();
+    let ran = venue.catena(&["ops", "ls"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert!(ran.stdout.starts_with("OPERATION"), "{}", ran.stdout);
+    assert!(ran.stdout.lines().any(|line| line.starts_with("test:echo  ")), "{}", ran.stdout);
+    let http = venue.catena(&["ops", "ls", "http:"]).stdout;
+    assert!(http.lines().skip(1).all(|line| line.starts_with("http:")), "{http}");
+    let json = value(&venue.catena(&["ops", "ls", "v/test/ops/", "--json"]).stdout);
+    assert!(json.as_vector().unwrap().len() >= 9);
+    let shown = venue.catena(&["ops", "show", "test:random"]);
+    assert!(shown.stdout.contains("v/test/ops/random"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("\ninput: {"), "{}", shown.stdout);
+    let shown = venue.catena(&["ops", "show", "v/test/ops/random", "--json"]);
+    assert_eq!(member(&shown.stdout, "adapter"), "test:random".into());
+    assert_eq!(venue.catena(&["ops", "show", "test:nothing"]).code, 3);
+
+    let text = r#"{"name":"Mine","operation":{"adapter":"test:echo"}}"#;
+    let file = venue.folder.path().join("mine.json");
+    std::fs::write(&file, text).unwrap();
+    let added = venue.catena(&["ops", "add", file.to_str().unwrap()]);
+    assert_eq!((added.code, added.stdout.trim()), (0, &*value(text).id().to_string()));
+    let again = venue.catena_with(&["ops", "add", "-", "--json"], &[], text.as_bytes());
+    assert_eq!(member(&again.stdout, "id"), added.stdout.trim().into());
+    let ran = venue.catena(&["run", added.stdout.trim(), "-i", "5"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "5\n"), "{}", ran.stderr);
+    let bad = venue.catena_with(&["ops", "add", "-"], &[], b"[]");
+    assert_eq!(bad.code, 2, "{}", bad.stderr);
+}
+
+#[test]
+fn settings_are_shown_with_their_origin() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("catena.toml"), "name = \"Mine\"\n").unwrap();
+    let args = ["config", "show", "--listen", "127.0.0.1:1"];
+    let ran = catena(folder.path(), &args, &[("CATENA_GRACE", "3s")], b"");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let row = |name: &str| {
+        let line = ran.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
+        line.unwrap().split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("listen"), ["127.0.0.1:1", "--listen"]);
+    assert_eq!(row("grace"), ["3s", "CATENA_GRACE"]);
+    assert_eq!(row("name"), ["Mine", "catena.toml"]);
+    assert_eq!(row("body_bytes"), ["10MB", "default"]);
+    let all = value(&catena(folder.path(), &["config", "show", "--json"], &[], b"").stdout);
+    let first = all.as_vector().unwrap().get(0, &catena_value::NoCells).unwrap().unwrap();
+    assert_eq!(field(&first, "name"), "listen".into());
+    assert_eq!(field(&first, "origin"), "default".into());
+    let bad = catena(folder.path(), &["config", "show", "--grace", "5"], &[], b"");
+    assert_eq!((bad.code, bad.stdout.as_str()), (2, ""));
+}
+
+#[test]
+fn shells_get_their_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let ran = catena(folder.path(), &["completions", shell], &[], b"");
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{shell}");
+        assert!(ran.stdout.contains("watch") && ran.stdout.contains("catena"), "{shell}");
+    }
+    assert_eq!(catena(folder.path(), &["completions", "csh"], &[], b"").code, 2);
+}

@@ -1,0 +1,149 @@
+//! Row values: bytes that are shared, never changed.
+//!
+//! A value is made on the thread of whoever writes it and lives in the overlay until the flush. Two things keep that cheap.
+//! Short values lie in place. Others are copied, when their batch is published, into one allocation for the whole batch
+//! ([`gather`]): what the writers allocated goes back to them at once instead of being freed piece by piece by the flusher,
+//! whose thread would then fight theirs over the allocator.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Longest value without an allocation.
+const INLINE_BYTES: usize = 22;
+
+/// Longest value that is copied. Copying more would cost the committer more than it saves the flusher.
+const GATHERED_BYTES_MAX: usize = 4096;
+
+/// A row's value.
+#[derive(Clone)]
+pub struct Value(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
+    Own(Arc<[u8]>),
+    Part { whole: Arc<Vec<u8>>, start: u32, len: u32 },
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Own(bytes) => bytes,
+            Repr::Part { whole, start, len } => &whole[*start as usize..][..*len as usize],
+        }
+    }
+}
+
+impl Value {
+    fn inline(value: &[u8]) -> Option<Self> {
+        let mut bytes = [0; INLINE_BYTES];
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
+        Some(Value(Repr::Inline { len: value.len() as u8, bytes }))
+    }
+
+    fn is_gathered(&self) -> bool {
+        !matches!(self.0, Repr::Inline { .. }) && self.len() <= GATHERED_BYTES_MAX
+    }
+}
+
+/// Moves values of moderate length into one allocation that they share. `each` must show the same values every time.
+pub fn gather(mut each: impl FnMut(&mut dyn FnMut(&mut Value))) {
+    let mut total = 0;
+    each(&mut |value| total += if value.is_gathered() { value.len() } else { 0 });
+    if u32::try_from(total).is_err() {
+        return;
+    }
+    let mut whole = Vec::with_capacity(total);
+    each(&mut |value| {
+        if value.is_gathered() {
+            whole.extend_from_slice(value);
+        }
+    });
+    let (whole, mut start) = (Arc::new(whole), 0);
+    each(&mut |value| {
+        if value.is_gathered() {
+            let len = value.len() as u32;
+            *value = Value(Repr::Part { whole: Arc::clone(&whole), start, len });
+            start += len;
+        }
+    });
+}
+
+impl From<Arc<[u8]>> for Value {
+    fn from(value: Arc<[u8]>) -> Self {
+        Value(Repr::Own(value))
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(value: &[u8]) -> Self {
+        Value::inline(value).unwrap_or_else(|| Value(Repr::Own(value.into())))
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Value {
+    fn from(value: [u8; N]) -> Self {
+        Value::from(&value[..])
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(value: Vec<u8>) -> Self {
+        Value::inline(&value).unwrap_or_else(|| Value(Repr::Own(value.into())))
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathered_values_hold_the_same_bytes() {
+        let lens = [0, 1, INLINE_BYTES, INLINE_BYTES + 1, 600, 4096, 4097, 70_000, 300];
+        let plain: Vec<Vec<u8>> =
+            lens.iter().enumerate().map(|(at, len)| vec![at as u8; *len]).collect();
+        let mut values: Vec<Value> = plain.iter().cloned().map(Value::from).collect();
+        for _ in 0..2 {
+            gather(|visit| values.iter_mut().for_each(visit));
+            let back: Vec<Vec<u8>> = values.iter().map(|value| value.to_vec()).collect();
+            assert_eq!(back, plain);
+        }
+    }
+
+    #[test]
+    fn gathering_gives_back_what_the_writer_allocated() {
+        let row: Arc<[u8]> = vec![7; 600].into();
+        let mut values = [Value::from(Arc::clone(&row))];
+        gather(|visit| values.iter_mut().for_each(visit));
+        assert_eq!(Arc::strong_count(&row), 1);
+    }
+
+    #[test]
+    fn a_value_takes_no_more_than_three_words() {
+        assert_eq!(size_of::<Value>(), 24);
+    }
+}
