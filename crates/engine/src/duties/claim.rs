@@ -69,7 +69,8 @@ async fn claim_one(engine: &Engine, slot: OwnedSemaphorePermit) -> Result<bool, 
     // There may be more: let another claimer look.
     engine.0.queued.notify_one();
     let id = claim.job;
-    let Some(held) = engine.0.running.take(id, Some(claim.fence)) else {
+    let running = &engine.0.running;
+    let Some(held) = running.take_after_lookers(id, Some(claim.fence), &engine.0.env).await else {
         // It runs here already; what it was queued for is done by whoever has it.
         withdraw(engine, id).await?;
         return Ok(true);
