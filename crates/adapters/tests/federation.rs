@@ -16,8 +16,8 @@ async fn venue(folder: &tempfile::TempDir, allowed: &[String]) -> Venue {
     flags.set("listen", "127.0.0.1:0".to_owned());
     flags.set("data", folder.path().display().to_string());
     let config = Config::layered(&flags, &|_| None, None).unwrap();
-    let mut options = Options::default();
-    options.allow_venues = allowed.iter().map(|venue| venue.parse().unwrap()).collect();
+    let allow_venues = allowed.iter().map(|venue| venue.parse().unwrap()).collect();
+    let options = Options { allow_venues, ..Options::default() };
     Venue::start(config, catena_adapters::all(options), demo_assets()).await.unwrap()
 }
 
