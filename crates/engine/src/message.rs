@@ -144,12 +144,20 @@ impl Engine {
         let mut slot = slot;
         loop {
             // Somebody who has the reins looks for messages before and after letting go.
-            let Some(held) = self.0.running.take(id, None) else {
+            let Some(held) = self.0.running.take_to_look(id) else {
                 return self.0.weavers.tell(id, News::Message);
             };
             match self.take_message(id, held, &mut slot).await {
-                Ok(Taken::Run(run)) => return self.spawn(run.carry_out(self.clone())),
+                Ok(Taken::Run(run)) => {
+                    run.held.reins.begin();
+                    return self.spawn(run.carry_out(self.clone()));
+                }
                 Ok(Taken::Nothing) => {}
+                // Whoever made the job wait meanwhile found the reins taken, and left it to us.
+                Ok(Taken::NotWaiting) => match self.current(id).await {
+                    Ok(Some(current)) if waits_for_message(current.job.status()) => {}
+                    _ => return,
+                },
                 Ok(Taken::NotNow) => return,
                 Err(trouble) => {
                     tracing::error!(job = %id, %trouble, "a message could not be taken");
@@ -170,8 +178,11 @@ impl Engine {
         slot: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Taken, StoreTrouble> {
         let Some(current) = self.current(id).await? else { return Ok(Taken::NotNow) };
-        if !waits_for_message(current.job.status()) || self.is_stopping() {
+        if self.is_stopping() {
             return Ok(Taken::NotNow);
+        }
+        if !waits_for_message(current.job.status()) {
+            return Ok(Taken::NotWaiting);
         }
         let waiting = self.0.store.messages(id, 1).await?;
         let Some(message) = waiting.into_iter().next() else { return Ok(Taken::Nothing) };
@@ -280,7 +291,9 @@ enum Taken {
     Run(Box<Run>),
     /// There was none, or somebody else took it.
     Nothing,
-    /// The job does not wait for one, or waits for its turn in the queue.
+    /// The job does not wait for one.
+    NotWaiting,
+    /// It waits for its turn in the queue, or the venue stops.
     NotNow,
 }
 

@@ -73,7 +73,7 @@ impl Engine {
         let id = current.job.id();
         let store = |trouble: StoreTrouble| Some(ControlError::from(trouble));
         // Taken before the commit, so that whoever stops the job next finds whom to tell.
-        let held = self.0.running.take(id, None);
+        let held = self.0.running.take_after_lookers(id, None, &self.0.env).await;
         let operation = match self.operation_of(&current.job).await {
             Ok(operation) => operation,
             Err(ResolveError::Store(trouble)) => return Err(store(trouble)),

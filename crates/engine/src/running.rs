@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use catena_job::JobId;
 use parking_lot::Mutex;
@@ -13,6 +15,9 @@ use crate::progress::Progress;
 
 const SHARDS: usize = 32;
 
+/// About as long as a look takes; only whoever meets one waits for it.
+const LOOK: Duration = Duration::from_millis(1);
+
 type Shard = Mutex<HashMap<JobId, Arc<Reins>>>;
 
 /// How a running job is held.
@@ -22,6 +27,8 @@ pub(crate) struct Reins {
     pub(crate) fence: Option<u64>,
     /// What the turn reported.
     pub(crate) progress: Arc<Progress>,
+    /// Whether whoever has them only looks what there is to do, and runs nothing yet.
+    looks: AtomicBool,
 }
 
 impl Reins {
@@ -34,6 +41,11 @@ impl Reins {
             }
             changes
         });
+    }
+
+    /// A turn begins: whoever looked at the job now runs it.
+    pub(crate) fn begin(&self) {
+        self.looks.store(false, Ordering::SeqCst);
     }
 
     /// Returns when the turn is stopped.
@@ -71,12 +83,42 @@ impl Running {
 
     /// Takes the reins of a job; nothing when somebody here has them already.
     pub(crate) fn take(self: &Arc<Self>, job: JobId, fence: Option<u64>) -> Option<Held> {
+        self.take_as(job, fence, false)
+    }
+
+    /// The same, to look what there is to do. Until a turn [begins](Reins::begin), nobody may
+    /// conclude from the reins being taken that the job runs.
+    pub(crate) fn take_to_look(self: &Arc<Self>, job: JobId) -> Option<Held> {
+        self.take_as(job, None, true)
+    }
+
+    /// The same as [`Running::take`], after those who only look have let go.
+    pub(crate) async fn take_after_lookers(
+        self: &Arc<Self>,
+        job: JobId,
+        fence: Option<u64>,
+        env: &Arc<dyn Env>,
+    ) -> Option<Held> {
+        loop {
+            if let Some(held) = self.take(job, fence) {
+                return Some(held);
+            }
+            let is_looked_at = |reins: Arc<Reins>| reins.looks.load(Ordering::SeqCst);
+            if self.get(job).is_some_and(|reins| !is_looked_at(reins)) {
+                return None;
+            }
+            env.sleep(LOOK).await;
+        }
+    }
+
+    fn take_as(self: &Arc<Self>, job: JobId, fence: Option<u64>, looks: bool) -> Option<Held> {
         let mut shard = self.shard(job).lock();
         if shard.contains_key(&job) {
             return None;
         }
         let signal = watch::Sender::new(Signal::Go);
-        let reins = Arc::new(Reins { signal, fence, progress: Arc::default() });
+        let looks = AtomicBool::new(looks);
+        let reins = Arc::new(Reins { signal, fence, progress: Arc::default(), looks });
         shard.insert(job, Arc::clone(&reins));
         Some(Held { running: Arc::clone(self), job, reins })
     }

@@ -25,7 +25,7 @@ use crate::error::{ApiError, ApiResult, Code};
 use crate::limits::REQUEST_ID_BYTES_MAX;
 use crate::metrics::Metrics;
 use crate::origin::{Mark, Origins};
-use crate::routes::{Access, Mount, Mounted, Route};
+use crate::routes::{self, Access, Mount, Mounted, Route};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -54,6 +54,13 @@ pub(crate) struct Door {
     pub(crate) docs: Bytes,
 }
 
+/// The methods that a path takes, as `Allow` names them.
+fn allowed(path: &str) -> String {
+    let routes = routes::all().filter(|route| route.matches(path));
+    let methods: Vec<&str> = routes.map(|route| route.method.as_str()).collect();
+    methods.join(",")
+}
+
 /// What is known of a request while it is answered.
 struct Visit {
     begun: Instant,
@@ -69,7 +76,12 @@ impl Door {
         let path = request.uri().path();
         match mount.routes.iter().find(|mounted| mounted.route.matches(path)) {
             Some(mounted) => self.serve_route(mounted, request).await,
-            None => self.refuse(Code::MethodNotAllowed, request),
+            None => {
+                let allowed = allowed(path);
+                let mut response = self.refuse(Code::MethodNotAllowed, request);
+                answer::set(&mut response, header::ALLOW, allowed);
+                response
+            }
         }
     }
 

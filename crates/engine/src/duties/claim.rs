@@ -67,7 +67,8 @@ async fn claim_one(engine: &Engine, slot: OwnedSemaphorePermit) -> Result<bool, 
     // There may be more: let another claimer look.
     engine.0.queued.notify_one();
     let id = claim.job;
-    let held = engine.0.running.take(id, Some(claim.fence));
+    let running = &engine.0.running;
+    let held = running.take_after_lookers(id, Some(claim.fence), &engine.0.env).await;
     engine.0.waiting.take(id);
     let Some(held) = held else {
         // It runs here already; what it was queued for is done by whoever has it.

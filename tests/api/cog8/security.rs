@@ -1,0 +1,162 @@
+//! Security Considerations: limits, timeouts, who sees what, what is kept out of records.
+
+use catena_tests::LONG_ENOUGH;
+use catena_tests::site::{Site, id_of};
+use serde_json::json;
+
+/// "Impose limits on the number of concurrent jobs per client."
+#[tokio::test]
+async fn a_caller_has_so_many_live_jobs_and_no_more() {
+    let site = Site::with(|flags| flags.live_jobs = Some("2".to_owned())).await;
+    let first = site.invoked("test:chat", json!({}), "INPUT_REQUIRED").await;
+    site.invoked("test:never", json!({}), "STARTED").await;
+    let body = json!({"operation": "test:never"});
+    let reply = site.post("/api/v1/invoke", &body).await;
+    assert!(reply.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+    let error = reply.expect_error(429, "too_many_jobs");
+    assert_eq!(error["retry"], "later");
+    assert_eq!(site.job_count().await, 2, "nothing happened");
+    let other = site.caller(1).await;
+    other.invoked("test:never", json!({}), "STARTED").await;
+    site.control(&first, "cancel").await.expect(200);
+    site.post("/api/v1/invoke", &body).await.expect(201);
+}
+
+/// The same after a restart: those that live are counted again.
+#[tokio::test]
+async fn live_jobs_are_counted_after_a_restart() {
+    let site = Site::with(|flags| flags.live_jobs = Some("1".to_owned())).await;
+    site.invoked("test:chat", json!({}), "INPUT_REQUIRED").await;
+    let site = site.restarted().await;
+    let body = json!({"operation": "test:never"});
+    site.post("/api/v1/invoke", &body).await.expect_error(429, "too_many_jobs");
+}
+
+/// "Enforce execution timeouts for all jobs." "STARTED → TIMEOUT: execution exceeds time limit."
+#[tokio::test]
+async fn a_job_that_runs_too_long_is_ended() {
+    let site = Site::with(|flags| flags.execution = Some("50ms".to_owned())).await;
+    let id = id_of(&site.invoke("test:never", json!({})).await);
+    let job = site.ended(&id).await;
+    assert_eq!(job["status"], "TIMEOUT");
+    assert!(job["error"].as_str().unwrap().contains("50 ms"), "{job}");
+    assert_eq!(site.history(&id).await.statuses(), "PENDING STARTED TIMEOUT");
+    let asked = json!({"operation": "test:never", "timeoutMs": 20});
+    let asked = id_of(&site.post("/api/v1/invoke", &asked).await.expect(201).json());
+    assert_eq!(site.ended(&asked).await["status"], "TIMEOUT");
+}
+
+/// "Enforce timeouts on interactive states." "PAUSED / INPUT_REQUIRED / AUTH_REQUIRED → TIMEOUT".
+#[tokio::test]
+async fn a_job_that_waits_too_long_is_ended() {
+    let site = Site::with(|flags| flags.interactive = Some("100ms".to_owned())).await;
+    for (operation, status) in
+        [("test:chat", "INPUT_REQUIRED"), ("test:auth", "AUTH_REQUIRED"), ("test:pause", "PAUSED")]
+    {
+        let id = id_of(&site.invoke(operation, json!({})).await);
+        assert_eq!(site.ended(&id).await["status"], "TIMEOUT", "{operation}");
+        let chain = site.history(&id).await;
+        assert_eq!(chain.statuses(), format!("PENDING STARTED {status} TIMEOUT"));
+        chain.verify();
+    }
+}
+
+/// The execution clock stands still while a job is paused.
+#[tokio::test]
+async fn a_paused_job_loses_no_time() {
+    let site = Site::start().await;
+    let body = json!({"operation": "test:delay", "input": {"delay": 100, "input": 1},
+        "timeoutMs": 250});
+    let id = id_of(&site.post("/api/v1/invoke", &body).await.expect(201).json());
+    site.control(&id, "pause").await.expect(200);
+    tokio::time::sleep(LONG_ENOUGH).await;
+    site.control(&id, "resume").await.expect(200);
+    let job = site.ended(&id).await;
+    assert_eq!((&job["status"], &job["output"]), (&json!("COMPLETE"), &json!(1)), "{job}");
+}
+
+/// "Clean up resources promptly when jobs reach terminal states."
+#[tokio::test]
+async fn a_job_that_ended_holds_nothing() {
+    let site = Site::with(|flags| flags.running = Some("1".to_owned())).await;
+    for _ in 0..20 {
+        let id = site.invoked("test:never", json!({}), "STARTED").await;
+        site.control(&id, "cancel").await.expect(200);
+    }
+    let metrics = site.get("/metrics").await;
+    let line = metrics.text().lines().find(|line| line.starts_with("catena_jobs_running "));
+    assert_eq!(line, Some("catena_jobs_running 0"), "{}", metrics.text());
+}
+
+/// "Apply access control so that only the submitting client (or authorised parties) can query a
+/// job." To everybody else it does not exist.
+#[tokio::test]
+async fn a_job_is_its_owners_alone() {
+    let site = Site::start().await;
+    let (alice, bob) = (site.caller(1).await, site.caller(2).await);
+    let id = alice.invoked("test:chat", json!({"mine": 1}), "INPUT_REQUIRED").await;
+    let unknown = "ab".repeat(16);
+    for other in [&bob, &*site] {
+        assert_eq!(other.job_count().await, 0);
+        for (method, rest) in [
+            ("GET", ""),
+            ("GET", "/history"),
+            ("GET", "/sse"),
+            ("POST", ""),
+            ("PUT", "/pause"),
+            ("PUT", "/resume"),
+            ("PUT", "/cancel"),
+            ("PUT", "/delete"),
+        ] {
+            let ask = |id: &str| {
+                let request = other.request(method, &format!("/api/v1/jobs/{id}{rest}"));
+                other.ask(request.json(&json!({"content": "done"})))
+            };
+            let mut theirs = ask(&id).await.expect_error(404, "job_not_found");
+            let mut nobodys = ask(&unknown).await.expect_error(404, "job_not_found");
+            for (error, id) in [(&mut theirs, id.as_str()), (&mut nobodys, &format!("0x{unknown}"))]
+            {
+                let text = error["error"].as_str().unwrap().replace(id, "…");
+                error["error"] = text.into();
+            }
+            assert_eq!(theirs, nobodys, "{method} {rest} tells them apart");
+        }
+    }
+    assert_eq!(alice.job(&id).await["status"], "INPUT_REQUIRED", "nobody touched it");
+    let mut events = alice.follow(&id).await;
+    assert_eq!(events.next().await.unwrap().data["input"], json!({"mine": 1}));
+    alice.send(&id, &json!({"content": "done"})).await.expect(202);
+    alice.ended(&id).await;
+}
+
+/// "Redact or encrypt sensitive fields in stored job records."
+#[tokio::test]
+async fn what_a_schema_marks_as_secret_is_in_no_record() {
+    let site = Site::start().await;
+    let metadata = json!({"name": "Delay with a key", "operation": {"adapter": "test:delay",
+        "input": {"type": "object", "properties": {
+            "delay": {"type": "integer"}, "key": {"type": "string", "writeOnly": true}}}}});
+    let asset = site.post("/api/v1/assets", &metadata).await.expect(201).json();
+    let input = json!({"delay": 1, "key": "very-secret"});
+    let id = id_of(&site.invoke(asset.as_str().unwrap(), input).await);
+    let job = site.ended(&id).await;
+    assert_eq!(job["status"], "COMPLETE", "{job}");
+    assert_eq!(job["input"]["key"], json!({"redacted": true}));
+    for rest in ["", "/history", "/sse"] {
+        let text = site.get(&format!("/api/v1/jobs/{id}{rest}")).await.expect(200);
+        assert!(!text.text().contains("very-secret"), "{rest}");
+    }
+    site.history(&id).await.verify();
+}
+
+/// "Support job deletion to allow clients to remove HEAD pointers for records containing sensitive
+/// data": the owner can, nobody else.
+#[tokio::test]
+async fn an_owner_removes_what_is_theirs() {
+    let site = Site::start().await;
+    let (alice, bob) = (site.caller(1).await, site.caller(2).await);
+    let id = alice.invoked("test:echo", json!({"secret": 1}), "COMPLETE").await;
+    bob.control(&id, "delete").await.expect_error(404, "job_not_found");
+    alice.control(&id, "delete").await.expect(200);
+    alice.get(&format!("/api/v1/jobs/{id}")).await.expect_error(404, "job_not_found");
+}

@@ -1,0 +1,11 @@
+//! The door `/api/v1` in detail: what the design pins beyond COG-8 and COG-9.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
+
+#[path = "grid/access.rs"]
+mod access;
+#[path = "grid/invoke.rs"]
+mod invoke;
+#[path = "grid/jobs.rs"]
+mod jobs;
+#[path = "grid/surface.rs"]
+mod surface;

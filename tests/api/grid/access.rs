@@ -1,0 +1,141 @@
+//! Who may ask: tokens, owners, hosts, origins.
+
+use catena_auth::KeyPair;
+use catena_tests::site::{Site, token};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_bad_token_is_refused_and_never_anonymous() {
+    let site = Site::start().await;
+    let did = site.get("/api/v1/status").await.json()["did"].as_str().unwrap().to_owned();
+    let (key, other) = (KeyPair::from_seed(&[1; 32]), KeyPair::from_seed(&[2; 32]));
+    let good = token(&key, &[("aud", did.as_str().into())]);
+    let signature_of = |token: &str| token.rsplit_once('.').unwrap().1.to_owned();
+    let signed = good.rsplit_once('.').unwrap().0;
+    let forged = format!("{signed}.{}", signature_of(&token(&other, &[])));
+    let expired = token(&key, &[("exp", 1_700_000_000.into()), ("iat", 1_699_999_000.into())]);
+    let elsewhere = token(&key, &[("aud", "did:web:elsewhere.example".into())]);
+    let for_another = token(&key, &[("sub", other.did().as_str().into())]);
+    let delegation = token(&key, &[("att", "x".into())]);
+    for (what, value) in [
+        ("no token", "Bearer".to_owned()),
+        ("another scheme", "Basic dXNlcjpwYXNz".to_owned()),
+        ("not a token", "Bearer a.b.c".to_owned()),
+        ("signed by another", format!("Bearer {forged}")),
+        ("expired", format!("Bearer {expired}")),
+        ("for another venue", format!("Bearer {elsewhere}")),
+        ("for somebody else", format!("Bearer {for_another}")),
+        ("a delegation", format!("Bearer {delegation}")),
+    ] {
+        for path in ["/api/v1/status", "/api/v1/jobs"] {
+            let reply = site.ask(site.request("GET", path).header("authorization", &value)).await;
+            assert_eq!(reply.status(), 401, "{what}: {}", reply.text());
+            assert!(reply.header("www-authenticate").is_some());
+            reply.expect_error(401, "token_invalid");
+        }
+    }
+    for good in [good.clone(), token(&key, &[])] {
+        let request = site.request("GET", "/api/v1/jobs");
+        site.ask(request.header("authorization", &format!("Bearer {good}"))).await.expect(200);
+    }
+    let request = site.request("GET", "/.well-known/did.json").header("authorization", "Bearer x");
+    site.ask(request).await.expect(200);
+}
+
+#[tokio::test]
+async fn without_public_access_everybody_shows_a_token() {
+    let site = Site::with(|flags| flags.public_access = Some("off".to_owned())).await;
+    for path in ["/api/v1/status", "/api/v1/jobs", "/api/v1/operations", "/api/v1/assets"] {
+        site.get(path).await.expect_error(401, "token_missing");
+    }
+    let body = json!({"operation": "test:echo"});
+    site.post("/api/v1/invoke", &body).await.expect_error(401, "token_missing");
+    site.get("/.well-known/did.json").await.expect(200);
+    site.get("/livez").await.expect(200);
+    let key = KeyPair::from_seed(&[1; 32]);
+    let request = site.request("POST", "/api/v1/invoke").json(&body);
+    let request = request.header("authorization", &format!("Bearer {}", token(&key, &[])));
+    let job = site.ask(request).await.expect(201).json();
+    assert_eq!(job["caller"], key.did());
+}
+
+#[tokio::test]
+async fn an_admin_sees_and_controls_everything() {
+    let admin = KeyPair::from_seed(&[9; 32]).did();
+    let site = Site::with(|flags| flags.admins = Some(admin)).await;
+    let (alice, admin) = (site.caller(1).await, site.caller(9).await);
+    let id = alice.invoked("test:never", json!({}), "STARTED").await;
+    let did = alice.job(&id).await["caller"].as_str().unwrap().to_owned();
+    assert_eq!(admin.job(&id).await["status"], "STARTED");
+    let listed = admin.get(&format!("/api/v1/jobs?owner={did}")).await.expect(200).json();
+    assert_eq!(listed["total"], 1);
+    assert_eq!(admin.control(&id, "cancel").await.expect(200).json()["status"], "CANCELLED");
+    assert_eq!(
+        alice.history(&id).await.last()["by"],
+        admin.invoke("auth:whoami", json!({})).await["caller"]
+    );
+}
+
+#[tokio::test]
+async fn a_foreign_host_is_refused_while_anybody_may_ask() {
+    let site = Site::start().await;
+    let port = site.address.port();
+    let ask = async |host: &str| {
+        site.ask(site.request("GET", "/api/v1/status").header("host", host)).await
+    };
+    for good in [format!("127.0.0.1:{port}"), format!("localhost:{port}")] {
+        ask(&good).await.expect(200);
+    }
+    for bad in ["evil.example", &format!("evil.example:{port}"), "127.0.0.1:1"] {
+        ask(bad).await.expect_error(403, "foreign_host");
+    }
+    site.ask(site.request("GET", "/livez").header("host", "evil.example")).await.expect(200);
+    let named = Site::with(|flags| flags.hostnames = Some("venue.example".to_owned())).await;
+    let request = named.request("GET", "/api/v1/status").header("host", "venue.example");
+    named.ask(request).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_foreign_origin_is_refused_and_a_known_one_may_read() {
+    let app = "https://app.example";
+    let site = Site::with(|flags| flags.cors_origins = Some(app.to_owned())).await;
+    let own = format!("http://{}", site.address);
+    let ask = async |method: &str, origin: &str| {
+        let request = site.request(method, "/api/v1/invoke").header("origin", origin);
+        let request = request.header("access-control-request-method", "POST");
+        site.ask(request.json(&json!({"operation": "test:echo"}))).await
+    };
+    for origin in [own.as_str(), app] {
+        let reply = ask("POST", origin).await.expect(201);
+        assert_eq!(reply.header("access-control-allow-origin"), Some(origin));
+        assert!(reply.header("vary").unwrap().to_lowercase().contains("origin"));
+        let preflight = ask("OPTIONS", origin).await.expect(204);
+        assert_eq!(preflight.header("access-control-allow-origin"), Some(origin));
+        assert!(preflight.header("access-control-allow-methods").unwrap().contains("POST"));
+        let headers = preflight.header("access-control-allow-headers").unwrap().to_lowercase();
+        for name in ["authorization", "content-type", "idempotency-key"] {
+            assert!(headers.contains(name), "{name} in {headers}");
+        }
+        assert_eq!(preflight.header("access-control-allow-private-network"), None);
+    }
+    for origin in ["https://evil.example", "null", "http://localhost:1"] {
+        let reply = ask("POST", origin).await;
+        assert_eq!(reply.header("access-control-allow-origin"), None);
+        reply.expect_error(403, "foreign_origin");
+        assert_eq!(ask("OPTIONS", origin).await.header("access-control-allow-origin"), None);
+    }
+    assert_eq!(site.job_count().await, 2, "those that were refused made no job");
+}
+
+#[tokio::test]
+async fn the_identity_of_a_venue_is_stable() {
+    let site = Site::start().await;
+    let status = site.get("/api/v1/status").await.expect(200).json();
+    assert_eq!((&status["status"], &status["version"]), (&json!("OK"), &json!("0.9.11")));
+    assert_eq!(status["url"], format!("http://{}", site.address));
+    assert!(!status["catena"].is_null(), "{status}");
+    let document = site.get("/.well-known/did.json").await.expect(200);
+    assert_eq!(document.json()["id"], status["did"]);
+    let site = site.restarted().await;
+    assert_eq!(site.get("/api/v1/status").await.json()["did"], status["did"]);
+}

@@ -1,0 +1,114 @@
+"""What the Python checks have in common: a virtual environment under target/, and a venue.
+
+Nothing is installed twice, nothing is written outside target/ and a temporary folder, and only
+processes that were started here are ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+PATIENCE_S = 30
+READY = "the venue is ready"
+
+
+def environment(name: str, requirements: pathlib.Path) -> pathlib.Path:
+    """The Python of a virtual environment with these requirements, made if it is not there yet."""
+    folder = TARGET / name / "venv"
+    python = folder / "bin" / "python"
+    wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
+    stamp = folder / "installed"
+    if python.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return python
+    print(f"installing {requirements.relative_to(ROOT)} into {folder}", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*install, "-r", str(requirements)], check=True)
+    stamp.write_text(wanted)
+    return python
+
+
+class Venue:
+    """A venue in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], data: str) -> None:
+        self.process = process
+        self.data = data
+        self.log: list[str] = []
+        self.url = f"http://{self._address()}"
+        threading.Thread(target=self._drain, daemon=True).start()
+
+    def _address(self) -> str:
+        assert self.process.stderr is not None
+        # A venue that never gets ready is ended, which ends the log.
+        watchdog = threading.Timer(PATIENCE_S, self.process.kill)
+        watchdog.start()
+        try:
+            for line in self.process.stderr:
+                self.log.append(line)
+                with contextlib.suppress(ValueError):
+                    fields = json.loads(line).get("fields", {})
+                    if fields.get("message") == READY:
+                        return str(fields["address"])
+        finally:
+            watchdog.cancel()
+        raise SystemExit("the venue did not start:\n" + "".join(self.log))
+
+    def _drain(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line)
+
+    def problems(self) -> list[str]:
+        """What the venue logged as an error, or as a panic, which is no JSON."""
+        return [line for line in self.log if '"ERROR"' in line or not line.startswith("{")]
+
+
+@contextlib.contextmanager
+def venue(binary: pathlib.Path, *flags: str) -> Iterator[Venue]:
+    """A venue on a free port with an empty folder, ended afterwards."""
+    with tempfile.TemporaryDirectory(prefix="catena-venue-") as folder:
+        command = [str(binary.resolve()), "serve", "--listen", "127.0.0.1:0", "--data"]
+        command += [os.path.join(folder, "data"), "--log-format", "json", *flags]
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={name: value for name, value in os.environ.items() if not name.startswith("CATENA_")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield Venue(process, os.path.join(folder, "data"))
+        finally:
+            process.terminate()
+            try:
+                process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class Steps:
+    """Says what is run, and how long it took."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+
+    def say(self, what: str) -> None:
+        print(f"[{time.monotonic() - self.begun:5.1f} s] {what}", flush=True)
