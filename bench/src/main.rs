@@ -5,9 +5,14 @@
 mod bare;
 mod blob_crash;
 mod crash;
+mod http;
+mod http_crash;
+mod http_million;
 mod measure;
 mod million;
+mod sse;
 mod store;
+mod web;
 
 use std::process::ExitCode;
 
@@ -29,6 +34,10 @@ enum Command {
     StoreCrash(crash::Args),
     StoreMillion(million::Args),
     BlobCrash(blob_crash::Args),
+    Http(http::Args),
+    HttpMillion(http_million::Args),
+    HttpCrash(http_crash::Args),
+    Sse(sse::Args),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +46,10 @@ fn main() -> ExitCode {
         Command::StoreCrash(args) => crash::run(&args),
         Command::StoreMillion(args) => million::run(&args),
         Command::BlobCrash(args) => blob_crash::run(&args),
+        Command::Http(args) => http::run(&args),
+        Command::HttpMillion(args) => http_million::run(&args),
+        Command::HttpCrash(args) => http_crash::run(&args),
+        Command::Sse(args) => sse::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,6 +19,22 @@ pub(crate) struct Round {
 }
 
 impl Round {
+    /// The figures of so many requests, each with the microseconds it took.
+    pub(crate) fn of(mut latencies: Vec<u32>, took: Duration) -> Result<Round, Fault> {
+        latencies.sort_unstable();
+        let at = |share: f64| {
+            let place = (latencies.len().saturating_sub(1)) as f64 * share;
+            latencies.get(place as usize).copied().map(u64::from).ok_or("nothing was done")
+        };
+        Ok(Round {
+            jobs: latencies.len() as u64,
+            seconds: took.as_secs_f64(),
+            p50_us: at(0.5)?,
+            p99_us: at(0.99)?,
+            max_us: at(1.0)?,
+        })
+    }
+
     pub(crate) fn rate(&self) -> f64 {
         self.jobs as f64 / self.seconds
     }
@@ -44,7 +60,8 @@ where
                 while !stop.load(Ordering::Relaxed) {
                     let began = Instant::now();
                     once().await?;
-                    latencies.push(began.elapsed().as_micros() as u64);
+                    let micros = began.elapsed().as_micros();
+                    latencies.push(u32::try_from(micros).unwrap_or(u32::MAX));
                 }
                 Ok::<_, Fault>(latencies)
             })
@@ -56,19 +73,7 @@ where
     for task in tasks {
         latencies.extend(runtime.block_on(task)??);
     }
-    let seconds = started.elapsed().as_secs_f64();
-    latencies.sort_unstable();
-    let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
-    if latencies.is_empty() {
-        return Err("nothing was done".into());
-    }
-    Ok(Round {
-        jobs: latencies.len() as u64,
-        seconds,
-        p50_us: at(0.5),
-        p99_us: at(0.99),
-        max_us: at(1.0),
-    })
+    Round::of(latencies, started.elapsed())
 }
 
 /// The middle of several rates.

@@ -1,0 +1,114 @@
+//! `http-million`: whether a venue with a million jobs is as fast as a new one.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::Fault;
+use crate::measure::median;
+use crate::web::{Load, Options, Until, Venue, core_seconds, drive, invocation, post, resident_kb};
+
+/// Throughput and memory of a venue from its first job to its millionth.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    options: Options,
+    /// Jobs in all.
+    #[arg(long, default_value_t = 1_000_000)]
+    jobs: u64,
+    /// Jobs between two lines of the report.
+    #[arg(long, default_value_t = 50_000)]
+    step: u64,
+    /// Connections.
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+    /// A run of seconds that only shows that everything works.
+    #[arg(long)]
+    small: bool,
+}
+
+/// What the issue asks for.
+const SLOWER_MAX: f64 = 0.20;
+
+/// Steps at either end whose median is compared.
+const COMPARED: usize = 4;
+
+/// How long the no-op is measured before every step, to tell a slower venue from a busier machine.
+const NOOP_TIME: Duration = Duration::from_millis(700);
+
+struct Fixed {
+    request: Vec<u8>,
+    expected: &'static str,
+}
+
+impl Load for Fixed {
+    fn request(&mut self, _: usize) -> &[u8] {
+        &self.request
+    }
+
+    fn answer(&mut self, _: usize, status: u16, body: &[u8]) -> Result<(), Fault> {
+        let body = std::str::from_utf8(body)?;
+        match status == 201 && body.contains(self.expected) {
+            true => Ok(()),
+            false => Err(format!("{status}: {body}").into()),
+        }
+    }
+}
+
+fn loads(address: SocketAddr) -> (Fixed, Fixed) {
+    let body = invocation("test:echo", r#"{"text":"hello"}"#);
+    let of = |path, expected| Fixed { request: post(address, path, &body), expected };
+    (of("/api/v1/invoke", r#""output":{"text":"hello"}"#), of("/bench/noop", r#""bytes":"#))
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Fault> {
+    let (jobs, step) = if args.small { (4_000, 1_000) } else { (args.jobs, args.step.max(1)) };
+    let (folder, _temporary) = args.options.folder()?;
+    let (cores, patience) = (args.options.cores(), args.options.patience());
+    let venue = Venue::start(&args.options.binary()?, &folder.join("venue"), cores)?;
+    let (mut echo, mut noop) = loads(venue.address);
+    drive(venue.address, args.connections, Until::Passed(NOOP_TIME), patience, &mut noop)?;
+    let (mut rates, mut costs, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    let mut made = 0;
+    let spent = || {
+        let (user, system) = core_seconds(venue.pid());
+        user + system
+    };
+    while made < jobs {
+        let begun = spent();
+        let base =
+            drive(venue.address, args.connections, Until::Passed(NOOP_TIME), patience, &mut noop)?;
+        let between = spent();
+        let round =
+            drive(venue.address, args.connections, Until::Asked(step), patience, &mut echo)?;
+        let ended = spent();
+        let cost = (ended - between) / round.jobs as f64;
+        let relative = cost / ((between - begun) / base.jobs as f64);
+        made += round.jobs;
+        rates.push(round.rate());
+        costs.push(relative);
+        memory.push(resident_kb(venue.pid()) as f64 / 1024.0);
+        println!(
+            "{made:>8} jobs: {:>6.0}/s  p50 {:.2} ms  p99 {:.2} ms  {:.2} of noop  {:>5.1} us of core/job, {relative:.2} noops  {:>6.1} MB",
+            round.rate(),
+            round.p50_us as f64 / 1e3,
+            round.p99_us as f64 / 1e3,
+            round.rate() / base.rate(),
+            cost * 1e6,
+            memory.last().copied().unwrap_or_default(),
+        );
+    }
+    let first = |all: &[f64]| median(all.iter().take(COMPARED).copied().collect());
+    let last = |all: &[f64]| median(all.iter().rev().take(COMPARED).copied().collect());
+    println!("jobs/s: {:.0} at first, {:.0} at last", first(&rates), last(&rates));
+    println!("cost in noops: {:.2} at first, {:.2} at last", first(&costs), last(&costs));
+    let middle = memory.get(memory.len() / 2).copied().unwrap_or_default();
+    let end = memory.last().copied().unwrap_or_default();
+    println!("memory: {middle:.1} MB after half, {end:.1} MB after all");
+    // A machine that others use as well gets slower and faster by itself. Only when a job also
+    // costs more of the venue's core than at first is it the venue that got slower.
+    let kept = (last(&rates) / first(&rates)).max(first(&costs) / last(&costs));
+    match kept >= 1.0 - SLOWER_MAX || args.small {
+        true => Ok(()),
+        false => Err(format!("{:.0} % slower at the end", (1.0 - kept) * 100.0).into()),
+    }
+}

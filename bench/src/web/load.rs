@@ -1,0 +1,162 @@
+//! The load generator: one thread, one `epoll`, so many connections that are kept alive.
+//!
+//! Every connection has one request under way. A request is one write and its answer usually one
+//! read; beyond that the generator finds the end of the head, checks the body and notes the time,
+//! so that it is not what limits a no-op route. Every answer is checked.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+
+use super::wire::head_of;
+use crate::Fault;
+use crate::measure::Round;
+
+/// Room for one answer.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// How long answers may be missing before the generator gives up.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// What is asked, and what must come back.
+pub(crate) trait Load {
+    /// The bytes of the next request of a connection.
+    fn request(&mut self, connection: usize) -> &[u8];
+
+    /// Checks the answer to it.
+    fn answer(&mut self, connection: usize, status: u16, body: &[u8]) -> Result<(), Fault>;
+}
+
+/// When to ask no more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Until {
+    Passed(Duration),
+    Asked(u64),
+}
+
+/// What the generator does while nothing comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Sleeps, as a client does. Waking it then costs the venue's core, several microseconds on a
+    /// virtual machine, and more often for a slow route than for a fast one.
+    Sleeps,
+    /// Looks again at once, so that a route is charged for its own work only.
+    Spins,
+}
+
+struct Connection {
+    stream: TcpStream,
+    answer: Vec<u8>,
+    filled: usize,
+    sent: Instant,
+}
+
+/// Opens so many connections and keeps each of them asking. What is under way at the end is
+/// waited for, checked and counted.
+pub(crate) fn drive(
+    address: SocketAddr,
+    connections: usize,
+    until: Until,
+    patience: Patience,
+    load: &mut dyn Load,
+) -> Result<Round, Fault> {
+    let mut generator = Generator::connect(address, connections, patience)?;
+    let begun = Instant::now();
+    for at in 0..connections {
+        generator.send(at, load.request(at))?;
+    }
+    let mut asked = connections as u64;
+    let mut latencies = Vec::with_capacity(1 << 20);
+    let mut ready = Vec::with_capacity(1_024);
+    let mut answered = 0;
+    while answered < asked {
+        generator.wait(&mut ready)?;
+        for event in ready.drain(..) {
+            let at = usize::try_from(event.data.u64())?;
+            let Some(now) = generator.receive(at, load)? else { continue };
+            answered += 1;
+            let took = now.duration_since(generator.connections[at].sent);
+            latencies.push(u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
+            let goes_on = match until {
+                Until::Passed(time) => now.duration_since(begun) < time,
+                Until::Asked(most) => asked < most,
+            };
+            if goes_on {
+                asked += 1;
+                generator.send(at, load.request(at))?;
+            }
+        }
+    }
+    Round::of(latencies, begun.elapsed())
+}
+
+struct Generator {
+    epoll: OwnedFd,
+    connections: Vec<Connection>,
+    patience: Patience,
+}
+
+impl Generator {
+    fn connect(
+        address: SocketAddr,
+        connections: usize,
+        patience: Patience,
+    ) -> Result<Generator, Fault> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut opened = Vec::with_capacity(connections);
+        for at in 0..connections {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            let data = epoll::EventData::new_u64(at as u64);
+            epoll::add(&epoll, &stream, data, epoll::EventFlags::IN)?;
+            let answer = vec![0; ANSWER_BYTES_MAX];
+            opened.push(Connection { stream, answer, filled: 0, sent: Instant::now() });
+        }
+        Ok(Generator { epoll, connections: opened, patience })
+    }
+
+    fn wait(&self, ready: &mut Vec<epoll::Event>) -> Result<(), Fault> {
+        let whole = Timespec { tv_sec: SILENCE_MAX.as_secs().try_into()?, tv_nsec: 0 };
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let time = if self.patience == Patience::Spins { none } else { whole };
+        let begun = Instant::now();
+        while epoll::wait(&self.epoll, spare_capacity(ready), Some(&time))? == 0 {
+            if begun.elapsed() >= SILENCE_MAX {
+                return Err("the venue does not answer".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, at: usize, request: &[u8]) -> Result<(), Fault> {
+        let connection = &mut self.connections[at];
+        connection.filled = 0;
+        connection.sent = Instant::now();
+        // A small request always fits the socket's buffer when nothing else is in it.
+        Ok(connection.stream.write_all(request)?)
+    }
+
+    /// Reads what has come. When the answer is whole, checks it and says when that was.
+    fn receive(&mut self, at: usize, load: &mut dyn Load) -> Result<Option<Instant>, Fault> {
+        let Connection { stream, answer, filled, .. } = &mut self.connections[at];
+        match stream.read(&mut answer[*filled..]) {
+            Ok(0) => return Err("the venue closed a connection".into()),
+            Ok(count) => *filled += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let Some(head) = head_of(&answer[..*filled])? else { return Ok(None) };
+        let end = head.body_at + head.length;
+        if *filled < end {
+            return Ok(None);
+        }
+        let now = Instant::now();
+        load.answer(at, head.status, &answer[head.body_at..end])?;
+        Ok(Some(now))
+    }
+}
