@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use catena_value::{ParseIdError, Value, ValueId};
+use catena_value::{IdText, ParseIdError, Value, ValueId};
 
 /// Names a job within its venue: 128 bits in the layout of a version 7 UUID, so that IDs made
 /// later sort later, with every free bit random.
@@ -38,7 +38,12 @@ impl JobId {
 
     /// 32 hex digits without a prefix, the form used in lists and locations.
     pub fn to_hex(&self) -> String {
-        format!("{:032x}", u128::from_be_bytes(self.0))
+        self.text().as_str()[2..].to_owned()
+    }
+
+    /// `0x` and 32 hex digits, without an allocation.
+    pub fn text(&self) -> IdText<34> {
+        IdText::new(&self.0)
     }
 
     /// The same bits as a UUID.
@@ -54,27 +59,27 @@ impl FromStr for JobId {
 
     fn from_str(text: &str) -> Result<Self, ParseJobIdError> {
         let digits = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
-        let plain = match digits.len() {
-            32 => digits.to_owned(),
-            36 if is_uuid_shaped(digits) => digits.replace('-', ""),
+        let is_plain = match digits.len() {
+            32 => true,
+            36 if is_uuid_shaped(digits) => false,
             _ => return Err(ParseJobIdError),
         };
-        if !plain.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(ParseJobIdError);
+        let mut number = 0;
+        for byte in digits.bytes().filter(|byte| is_plain || *byte != b'-') {
+            let digit = char::from(byte).to_digit(16).ok_or(ParseJobIdError)?;
+            number = number << 4 | u128::from(digit);
         }
-        let number = u128::from_str_radix(&plain, 16).map_err(|_| ParseJobIdError)?;
         Ok(JobId(number.to_be_bytes()))
     }
 }
 
 fn is_uuid_shaped(text: &str) -> bool {
-    let hyphens: Vec<usize> = text.match_indices('-').map(|(at, _)| at).collect();
-    hyphens == [8, 13, 18, 23]
+    text.match_indices('-').map(|(at, _)| at).eq([8, 13, 18, 23])
 }
 
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "0x{:032x}", u128::from_be_bytes(self.0))
+        f.write_str(self.text().as_str())
     }
 }
 
@@ -86,7 +91,7 @@ impl fmt::Debug for JobId {
 
 impl From<JobId> for Value {
     fn from(id: JobId) -> Self {
-        Value::from(id.to_string())
+        Value::from(id.text().as_str())
     }
 }
 
@@ -128,7 +133,7 @@ impl fmt::Debug for RecordId {
 
 impl From<RecordId> for Value {
     fn from(id: RecordId) -> Self {
-        Value::from(id.to_string())
+        Value::from(id.value_id().text().as_str())
     }
 }
 

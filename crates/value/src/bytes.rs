@@ -238,6 +238,17 @@ impl Text {
         }
     }
 
+    /// A string cell with bytes that are there already: they are not copied when they are few
+    /// enough to stay in one piece.
+    fn from_vec(bytes: Vec<u8>) -> Self {
+        if bytes.len() <= INLINE_BYTES || bytes.len() > CHUNK_BYTES {
+            return Text::from_bytes(&bytes);
+        }
+        let (len, body) = (bytes.len() as u64, Body::Flat(bytes.into_boxed_slice()));
+        let node = BytesNode { tag: STRING_TAG, len, memo: Memo::default(), body };
+        Text(TextRepr::Node(Arc::new(node)))
+    }
+
     pub(crate) fn from_node(node: BytesNode) -> Self {
         match node.flat().and_then(InlineBytes::new) {
             Some(inline) => Text(TextRepr::Inline(inline)),
@@ -338,6 +349,12 @@ impl Text {
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
         Text::from_bytes(text.as_bytes())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Text::from_vec(text.into_bytes())
     }
 }
 
@@ -464,5 +481,14 @@ mod tests {
         let blob = Blob::from_bytes(text.as_bytes());
         assert_eq!(Value::String(blob.to_text()).id(), Value::from(text.as_str()).id());
         assert_eq!(Value::String(Blob::from_bytes(b"ab").to_text()), Value::from("ab"));
+    }
+
+    #[test]
+    fn a_string_that_is_handed_over_is_the_same_as_one_that_is_copied() {
+        for length in [0, 22, 23, 140, 141, 4_096, 4_097, 10_000] {
+            let text = "x".repeat(length);
+            let copied = Value::from(text.as_str());
+            assert_eq!(Value::from(text).id(), copied.id(), "{length}");
+        }
     }
 }

@@ -69,7 +69,7 @@ impl<E> Branches<E> {
 
 impl<E: Entry> HashNode<E> {
     /// From entries in strictly ascending order.
-    pub(crate) fn from_sorted(entries: Vec<E>) -> Self {
+    pub(crate) fn from_sorted(mut entries: Vec<E>) -> Self {
         let count = entries.len() as u64;
         if entries.len() <= HASH_LEAF_MAX {
             return HashNode { count, memo: Memo::default(), body: Body::Leaf(entries) };
@@ -77,9 +77,12 @@ impl<E: Entry> HashNode<E> {
         let (first, last) = (&entries[0], &entries[entries.len() - 1]);
         let shift = first.hash().common_nibbles(last.hash());
         let mut branches = Branches::at(shift);
-        for group in entries.chunk_by(|a, b| a.hash().nibble(shift) == b.hash().nibble(shift)) {
-            let child = Self::from_sorted(group.to_vec());
-            branches.put(group[0].hash().nibble(shift), Arc::new(child));
+        // From the end, so that entries are moved into the children and not copied.
+        while let Some(last) = entries.last() {
+            let digit = last.hash().nibble(shift);
+            let start = entries.partition_point(|entry| entry.hash().nibble(shift) < digit);
+            let child = Self::from_sorted(entries.split_off(start));
+            branches.put(digit, Arc::new(child));
         }
         Self::tree(count, branches)
     }

@@ -32,6 +32,11 @@ impl ValueId {
         hex(&self.0)
     }
 
+    /// `0x` and the hex digits, without an allocation.
+    pub fn text(&self) -> IdText<66> {
+        IdText::new(&self.0)
+    }
+
     /// The `i`-th hex digit, counted from the left.
     pub(crate) fn nibble(&self, i: usize) -> u8 {
         nibble(&self.0, i)
@@ -58,15 +63,42 @@ pub(crate) fn common_nibbles(a: &[u8], b: &[u8]) -> usize {
     }
 }
 
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 /// Lower-case hex digits of `bytes`.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         text.push(char::from(DIGITS[usize::from(byte >> 4)]));
         text.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
     text
+}
+
+/// The text of an ID: `0x` and lower-case hex digits, `LENGTH` characters in all. It needs no
+/// memory of its own, since IDs are written several times for every record.
+#[derive(Clone, Copy)]
+pub struct IdText<const LENGTH: usize>([u8; LENGTH]);
+
+impl<const LENGTH: usize> IdText<LENGTH> {
+    /// The text of these bytes, of which there are half as many as digits.
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut text = [b'0'; LENGTH];
+        if let Some(([_, x], digits)) = text.split_first_chunk_mut() {
+            *x = b'x';
+            for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+                pair[0] = DIGITS[usize::from(byte >> 4)];
+                pair[1] = DIGITS[usize::from(byte & 15)];
+            }
+        }
+        IdText(text)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        // Digits are always UTF-8.
+        str::from_utf8(&self.0).unwrap_or_default()
+    }
 }
 
 /// Why a text is not an ID.
@@ -116,8 +148,7 @@ fn hex_digit(digit: u8) -> u8 {
 
 impl fmt::Display for ValueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("0x")?;
-        f.write_str(&self.to_hex())
+        f.write_str(self.text().as_str())
     }
 }
 
@@ -138,6 +169,7 @@ mod tests {
         assert_eq!(text, "0x5d53469f20fef4f8eab52b88044ede69c77a6a68a60728609fc4a65ff531e7d0");
         assert_eq!(text.parse(), Ok(id));
         assert_eq!(text[2..].to_uppercase().parse(), Ok(id));
+        assert_eq!((id.text().as_str(), &text[2..]), (text.as_str(), id.to_hex().as_str()));
         assert_eq!("0x12".parse::<ValueId>(), Err(ParseIdError::Length { found: 2 }));
         assert_eq!("0x1g".parse::<ValueId>(), Err(ParseIdError::Digit { at: 1 }));
     }

@@ -42,7 +42,7 @@ pub use encode::encoded_cells;
 pub use encode::{
     Encoded, Survey, branches, encode, encode_into, encode_slot, is_embedded, new_cells, survey,
 };
-pub use id::{ParseIdError, ValueId};
+pub use id::{IdText, ParseIdError, ValueId};
 pub use index::{Index, IndexError, IndexIter};
 pub use integer::{Integer, IntegerError};
 pub use map::{Map, MapIter};

@@ -58,6 +58,11 @@ impl Map {
         fields
     }
 
+    /// Shows what [`Map::fields`] gives, one after the other.
+    pub fn each_field<'a>(&'a self, mut show: impl FnMut(&'a Value, &'a Value)) {
+        self.0.visit_in_memory(&mut |entry| show(&entry.key, &entry.value));
+    }
+
     /// This map with `value` under `key`.
     pub fn insert(
         &self,

@@ -340,7 +340,7 @@ value_from! {
     u32 => |n| Value::Integer(Integer::from(i64::from(n))),
     f64 => |n| Value::Double(Double::new(n)),
     &str => |text| Value::String(Text::from(text)),
-    String => |text: String| Value::String(Text::from(text.as_str())),
+    String => |text: String| Value::String(Text::from(text)),
     Integer => Value::Integer,
     Text => Value::String,
     Blob => Value::Blob,
