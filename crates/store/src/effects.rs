@@ -33,8 +33,8 @@ impl From<Vec<Effect>> for Effects {
 pub enum Effect {
     /// Appends records to a chain, and advances its head if nobody else has.
     Append {
-        /// The job as it is after these records.
-        job: Box<Job>,
+        /// The job as it is after these records. Shared: whoever commits it usually shows it, too.
+        job: Arc<Job>,
         /// The head before them; nothing for a new job.
         after: Option<RecordId>,
         /// The records, oldest first.

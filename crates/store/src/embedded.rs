@@ -16,6 +16,7 @@ pub mod ledger;
 mod order;
 mod prepare;
 mod read;
+mod recent;
 mod tally;
 
 pub use check::{CheckReport, Problem};
@@ -44,6 +45,7 @@ use cells::StoreCells;
 use collect::Named;
 use engine::Engine;
 use order::Order;
+use recent::Recent;
 use tally::Tallies;
 
 /// A store in one folder.
@@ -53,6 +55,7 @@ pub struct EmbeddedStore {
     named: Named,
     order: Order,
     tallies: Tallies,
+    recent: Recent,
 }
 
 impl EmbeddedStore {
@@ -86,6 +89,7 @@ impl EmbeddedStore {
             named: Named::default(),
             order: Order::default(),
             tallies: Tallies::default(),
+            recent: Recent::default(),
         }
     }
 

@@ -52,7 +52,7 @@ pub(super) struct ReadyBegin {
 
 /// Records that go on with a chain, or begin one that does not fit a row.
 pub(super) struct ReadyAppend {
-    pub(super) job: Job,
+    pub(super) job: Arc<Job>,
     pub(super) after: Option<RecordId>,
     pub(super) fence: Option<u64>,
     pub(super) summary: Summary,
@@ -123,7 +123,6 @@ fn ready(effect: Effect) -> Result<Ready, CommitError> {
                 let begin = ReadyBegin { job, fence, row, facts, shared, needed };
                 return Ok(Ready::Begin(Box::new(begin)));
             }
-            let job = *job;
             let append = ReadyAppend { job, after, fence, summary, facts, packed };
             Ready::Append(Box::new(append))
         }

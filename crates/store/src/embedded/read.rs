@@ -7,10 +7,11 @@ use catena_value::{ValueId, decode, decode_message};
 
 use super::EmbeddedStore;
 use super::collect::for_each_row;
+use super::recent::Made;
 use super::tally::Tally;
 use crate::blob::Digest;
 use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
-use crate::embedded::ledger::{Direction, KeyRange};
+use crate::embedded::ledger::{Direction, KeyRange, Value as Row};
 use crate::keys::*;
 use crate::limits::{PAGE_LOOKED_AT_MAX, PAGE_ROWS_MAX};
 use crate::row::{JobRow, LocalCells, read_chunk};
@@ -110,8 +111,11 @@ impl EmbeddedStore {
     }
 
     pub(super) fn read_job(&self, id: JobId) -> Result<Option<StoredJob>, ReadError> {
-        let Some(row) = self.read_row(id)? else { return Ok(None) };
-        let (job, cells) = row.job(id).map_err(damaged(id))?;
+        let Some(row) = self.engine.get(JOBS, id.as_bytes())? else { return Ok(None) };
+        let Made { job, cells, order } = match self.recent.get(id, &row) {
+            Some(made) => made,
+            None => self.make(id, row)?,
+        };
         let beside = match self.engine.get(BESIDE, id.as_bytes())? {
             Some(row) => Beside::read(&row).map_err(damaged(id))?,
             None => Beside::default(),
@@ -123,19 +127,28 @@ impl EmbeddedStore {
             ),
             None => None,
         };
-        let lease = match row.summary.is_live() {
+        let lease = match !job.status().is_terminal() {
             true => self.read_lease(id)?,
             false => None,
         };
         Ok(Some(StoredJob {
             job,
-            order: row.order,
+            order,
             changes: beside.changes,
             queue_depth: beside.queued,
             progress,
             lease,
-            cells: self.job_cells(cells),
+            cells,
         }))
+    }
+
+    /// The job of a row, kept for those who ask again.
+    fn make(&self, id: JobId, row: Row) -> Result<Made, ReadError> {
+        let read = JobRow::read(&row).map_err(damaged(id))?;
+        let (job, cells) = read.job(id).map_err(damaged(id))?;
+        let made = Made { job, cells: self.job_cells(cells), order: read.order };
+        self.recent.keep(id, row, &made);
+        Ok(made)
     }
 
     fn job_cells(&self, local: LocalCells) -> JobCells {

@@ -1,5 +1,7 @@
 //! Jobs as the engine makes them, for suites, simulations and benchmarks.
 
+use std::sync::Arc;
+
 use catena_job::chain::{Change, Opening};
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Record, RecordId};
@@ -74,7 +76,7 @@ impl Draft {
     /// The effect that stores it.
     pub fn effect(self) -> Effect {
         let Draft { job, after, records } = self;
-        Effect::Append { job: Box::new(job), after, records, fence: None }
+        Effect::Append { job: Arc::new(job), after, records, fence: None }
     }
 }
 
