@@ -111,10 +111,13 @@ impl Draft {
         refusal: Option<&str>,
     ) -> Result<Draft, AppendError> {
         let (job, first) = Job::open(opening, now, refusal.map(cut).as_deref())?;
+        // Room for the three records of a job that is done at once.
+        let mut records = Vec::with_capacity(3);
+        records.push(first);
         Ok(Draft {
             job,
             after: None,
-            records: vec![first],
+            records,
             more: Vec::new(),
             fence: None,
             waiting: 0,
@@ -174,9 +177,10 @@ impl Draft {
         if is_ending {
             effects.push(Effect::Waiting { job: id, count: self.waiting });
         }
+        let job = Arc::new(self.job);
         if !self.records.is_empty() {
             effects.push(Effect::Append {
-                job: Box::new(self.job.clone()),
+                job: Arc::clone(&job),
                 after: self.after,
                 records: self.records,
                 fence: self.fence,
@@ -184,7 +188,7 @@ impl Draft {
         }
         effects.extend(self.more);
         let view = JobView {
-            job: Arc::new(self.job),
+            job,
             cells: self.cells,
             changes: self.changes,
             queue_depth: if is_ending { 0 } else { self.waiting },

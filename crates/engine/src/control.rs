@@ -61,6 +61,10 @@ impl Control {
         let mut signal = self.signal.clone();
         loop {
             self.proceed().await;
+            if left.is_zero() {
+                // A timer would round this up to its next tick.
+                return;
+            }
             let begun = self.env.monotonic();
             tokio::select! {
                 () = self.env.sleep(left) => return,

@@ -3,6 +3,7 @@
 //! Nothing else in this crate asks for them, so a test can stand still in time and a simulation
 //! can be repeated.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -26,6 +27,37 @@ pub trait Env: Send + Sync + 'static {
 
     /// Ends after a time.
     fn sleep(&self, time: Duration) -> Task;
+}
+
+/// Random bytes that were fetched ahead: every job needs ten, and asking the system for them one
+/// by one costs more than making the job's ID of them.
+struct Reserve {
+    bytes: [u8; 512],
+    used: usize,
+}
+
+thread_local! {
+    static RESERVE: RefCell<Reserve> = const { RefCell::new(Reserve { bytes: [0; 512], used: 512 }) };
+}
+
+impl Reserve {
+    fn take(&mut self, bytes: &mut [u8]) {
+        let fill = |bytes: &mut [u8]| {
+            getrandom::fill(bytes).expect("the system's random source works");
+        };
+        if bytes.len() > self.bytes.len() {
+            return fill(bytes);
+        }
+        if bytes.len() > self.bytes.len() - self.used {
+            fill(&mut self.bytes);
+            self.used = 0;
+        }
+        let taken = &mut self.bytes[self.used..][..bytes.len()];
+        bytes.copy_from_slice(taken);
+        // Nobody finds here what became somebody's secret.
+        taken.fill(0);
+        self.used += bytes.len();
+    }
 }
 
 /// The real world, with tokio's timers and tasks.
@@ -60,7 +92,7 @@ impl Env for SystemEnv {
     }
 
     fn random(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("the system's random source works");
+        RESERVE.with_borrow_mut(|reserve| reserve.take(bytes));
     }
 
     fn spawn(&self, task: Task) {
@@ -126,5 +158,25 @@ impl Env for PausedEnv {
 
     fn sleep(&self, time: Duration) -> Task {
         Box::pin(tokio::time::sleep(time))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_bytes_are_given_once() {
+        let mut reserve = Reserve { bytes: [0; 512], used: 512 };
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..1_000 {
+            let mut bytes = [0; 10];
+            reserve.take(&mut bytes);
+            assert!(seen.insert(bytes), "{bytes:?} was given twice");
+            assert!(reserve.bytes[..reserve.used].iter().all(|byte| *byte == 0));
+        }
+        let mut long = [0; 2_000];
+        reserve.take(&mut long);
+        assert!(long[1_900..].iter().any(|byte| *byte != 0));
     }
 }

@@ -4,6 +4,7 @@
 //! the access log, and the headers that every answer has. A handler that panics costs one answer,
 //! not the process.
 
+use std::io::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -196,9 +197,15 @@ impl RequestIds {
 
     fn next(&self) -> HeaderValue {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
-        let text = format!("{:08x}-{number:x}", self.process);
+        // In a buffer of fixed size: every request has one.
+        let (mut buffer, mut length) = ([0; 25], 0);
+        let mut rest = &mut buffer[..];
+        if write!(rest, "{:08x}-{number:x}", self.process).is_ok() {
+            let left = rest.len();
+            length = buffer.len() - left;
+        }
         // Hex digits and a hyphen are always a header's value.
-        HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("unknown"))
+        HeaderValue::from_bytes(&buffer[..length]).unwrap_or(HeaderValue::from_static("unknown"))
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn of_view(view: &JobView) -> ApiResult<String> {
         let _ = write!(text, ",\"queueDepth\":{}", view.queue_depth);
     }
     if let Some(progress) = &view.progress {
-        member("progress", progress, view.cells(), &mut text)?;
+        member(&Value::from("progress"), progress, view.cells(), &mut text)?;
     }
     text.push('}');
     Ok(text)
@@ -46,11 +46,12 @@ fn write_job(job: &Job, cells: &dyn CellSource, text: &mut String) -> ApiResult<
     for (key, value) in job.fields() {
         let Some(name) = key.as_str() else { continue };
         if !matches!(name, "id" | "parent") {
-            member(name, value, cells, text)?;
+            member(key, value, cells, text)?;
         }
     }
     if job.field("operation").is_none() {
-        job.field("op").map_or(Ok(()), |op| member("operation", op, cells, text))?;
+        let name = Value::from("operation");
+        job.field("op").map_or(Ok(()), |op| member(&name, op, cells, text))?;
     }
     if let Some(parent) = job.parent() {
         let _ = write!(text, ",\"parent\":\"{}\",\"parentStep\":{}", parent.job, parent.step);
@@ -62,9 +63,9 @@ fn write_job(job: &Job, cells: &dyn CellSource, text: &mut String) -> ApiResult<
     Ok(())
 }
 
-fn member(name: &str, value: &Value, cells: &dyn CellSource, text: &mut String) -> ApiResult<()> {
+fn member(name: &Value, value: &Value, cells: &dyn CellSource, text: &mut String) -> ApiResult<()> {
     text.push(',');
-    write_value(&Value::from(name), cells, text)?;
+    write_value(name, cells, text)?;
     text.push(':');
     write_value(value, cells, text)
 }

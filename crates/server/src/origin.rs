@@ -5,6 +5,7 @@
 //! (then `Origin` is). Both are refused. With tokens only, neither matters: no page has the token.
 //! `Access-Control-Allow-Private-Network` is never sent.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -58,9 +59,13 @@ impl Origins {
     }
 
     fn is_own_host(&self, host: &str) -> bool {
-        let host = host.to_ascii_lowercase();
+        // Nearly always it is in lower case already.
+        let host = match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => Cow::Owned(host.to_ascii_lowercase()),
+            false => Cow::Borrowed(host),
+        };
         let (name, port) = split_port(&host);
-        let is_configured = |own: &String| own == &host || own == name;
+        let is_configured = |own: &String| *own == host || own == name;
         if self.hostnames.iter().any(is_configured) {
             return true;
         }

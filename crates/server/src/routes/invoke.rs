@@ -127,7 +127,14 @@ async fn run(mut call: Call) -> ApiResult<Response> {
 
 /// Where a job is read.
 pub(super) fn location(job: JobId) -> String {
-    format!("/api/v1/jobs/{}", job.to_hex())
+    const FOLDER: &str = "/api/v1/jobs/";
+    let text = job.text();
+    let hex = &text.as_str()[2..];
+    // Of the right size at once: the header takes it over as it is.
+    let mut location = String::with_capacity(FOLDER.len() + hex.len());
+    location.push_str(FOLDER);
+    location.push_str(hex);
+    location
 }
 
 /// Says that an earlier request was answered again.
