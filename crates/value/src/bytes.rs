@@ -482,4 +482,13 @@ mod tests {
         assert_eq!(Value::String(blob.to_text()).id(), Value::from(text.as_str()).id());
         assert_eq!(Value::String(Blob::from_bytes(b"ab").to_text()), Value::from("ab"));
     }
+
+    #[test]
+    fn a_string_that_is_handed_over_is_the_same_as_one_that_is_copied() {
+        for length in [0, 22, 23, 140, 141, 4_096, 4_097, 10_000] {
+            let text = "x".repeat(length);
+            let copied = Value::from(text.as_str());
+            assert_eq!(Value::from(text).id(), copied.id(), "{length}");
+        }
+    }
 }

@@ -66,3 +66,50 @@ impl Recent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use catena_job::Opening;
+    use catena_value::{NoCells, Value};
+    use std::collections::HashMap;
+    use std::sync::Arc;
+
+    fn made(id: JobId) -> Made {
+        let opening = Opening {
+            id,
+            venue: "did:key:venue".to_owned(),
+            op: "test:echo".to_owned(),
+            operation: None,
+            input: Value::Nil,
+            caller: "did:key:caller".to_owned(),
+            parent: None,
+            extra: Vec::new(),
+        };
+        let (job, _) = Job::open(opening, 1, None).unwrap();
+        Made { job, cells: JobCells::new(HashMap::new(), Arc::new(NoCells)), order: 7 }
+    }
+
+    #[test]
+    fn what_was_made_of_a_row_is_given_for_that_row_only() {
+        let recent = Recent::default();
+        let (id, row): (_, Row) = (JobId::from_bytes([1; 16]), [1, 2, 3].into());
+        assert!(recent.get(id, &row).is_none());
+        recent.keep(id, row.clone(), &made(id));
+        assert_eq!(recent.get(id, &row).unwrap().order, 7);
+        assert!(recent.get(id, &[1, 2, 4].into()).is_none(), "the job has changed");
+        let mut other = [1; 16];
+        other[0] = 2;
+        assert!(recent.get(JobId::from_bytes(other), &row).is_none(), "another job, same place");
+        recent.keep(JobId::from_bytes(other), row.clone(), &made(JobId::from_bytes(other)));
+        assert!(recent.get(id, &row).is_none(), "it has made room");
+    }
+
+    #[test]
+    fn long_rows_are_not_kept() {
+        let recent = Recent::default();
+        let (id, row): (_, Row) = (JobId::from_bytes([1; 16]), vec![0; ROW_BYTES_MAX + 1].into());
+        recent.keep(id, row.clone(), &made(id));
+        assert!(recent.get(id, &row).is_none());
+    }
+}
