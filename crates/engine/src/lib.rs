@@ -11,7 +11,7 @@
 //! out), `progress` (how far it is), `change` (the one way to change a job), `pause`, `resume`, `cancel`, `delete`, `message`
 //! (one request each), `read`, [`outline`], [`select`] and [`follow`] (what people see),
 //! [`recovery`] and [`waiting`] (what operators see), `assets`, `schedule`, `duties`
-//! (what is done without being asked), [`limits`], [`env`].
+//! (what is done without being asked), [`limits`], [`mod@env`].
 //!
 //! This crate names no adapter, and takes time, randomness and tasks from [`env::Env`] alone.
 
