@@ -104,8 +104,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     let middle = memory.get(memory.len() / 2).copied().unwrap_or_default();
     let end = memory.last().copied().unwrap_or_default();
     println!("memory: {middle:.1} MB after half, {end:.1} MB after all");
-    // A machine that others use as well gets slower and faster by itself. Only when a job also
-    // costs more of the venue's core than at first is it the venue that got slower.
+    // Judged by rate alone: run it on an idle machine. The cost above tells a slow venue from a
+    // slow machine.
     let kept = last(&rates) / first(&rates);
     match kept >= 1.0 - SLOWER_MAX || args.small {
         true => Ok(()),
