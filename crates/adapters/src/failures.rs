@@ -1,7 +1,7 @@
 //! The engine's errors as failures of a turn.
 
 use catena_engine::Failure;
-use catena_engine::error::{InvokeError, JobError, ResolveError, StoreTrouble};
+use catena_engine::error::{InvokeError, JobError, KeyTrouble, ResolveError, StoreTrouble};
 
 /// Why an operation was not invoked.
 pub(crate) fn of_invoke(error: InvokeError) -> Failure {
@@ -9,13 +9,13 @@ pub(crate) fn of_invoke(error: InvokeError) -> Failure {
     match error {
         InvokeError::Resolve(error) => of_resolve(error),
         InvokeError::Store(trouble) => of_store(&trouble),
-        InvokeError::TooManyJobs { .. } | InvokeError::TooManyKeys => {
+        InvokeError::TooManyJobs { .. } | InvokeError::Key(KeyTrouble::TooMany) => {
             Failure::passing("too_many", text)
         }
         InvokeError::TooFast(_) => Failure::passing("too_fast", text),
         InvokeError::ShuttingDown => Failure::passing("shutting_down", text),
-        InvokeError::KeyInFlight => Failure::passing("key_in_flight", text),
-        InvokeError::KeyReused => Failure::new("key_reused", text),
+        InvokeError::Key(KeyTrouble::InFlight) => Failure::passing("key_in_flight", text),
+        InvokeError::Key(KeyTrouble::Reused) => Failure::new("key_reused", text),
         InvokeError::Forbidden(_) => Failure::new("forbidden", text),
         InvokeError::Invalid(_) => Failure::new("invalid_input", text),
     }

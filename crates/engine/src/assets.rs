@@ -14,7 +14,7 @@ use crate::caller::{Caller, Standing};
 use crate::catalogue::{Form, form_of, text_member};
 use crate::engine::{Engine, StartError};
 use crate::error::{AssetError, InvokeError, StoreTrouble};
-use crate::idempotency::Known;
+use crate::idempotency::{Known, uncommitted};
 use crate::limits::{METADATA_BYTES_MAX, PAGE_MAX};
 use crate::operation::member;
 use crate::request::IdempotencyKey;
@@ -133,11 +133,9 @@ impl Engine {
         let metadata = self.acceptable(text).map_err(AssetError::Invalid)?;
         let claimed = match &key {
             None => None,
-            Some(key) => match self.look_up(caller, key).await? {
+            Some(key) => match self.look_up::<AssetError>(caller, key).await? {
                 Known::First(claimed) => Some(claimed),
                 Known::Answered(_) => return Ok((metadata.id(), true)),
-                Known::Reused => return Err(AssetError::KeyReused),
-                Known::InFlight => return Err(StoreTrouble::Contended.into()),
             },
         };
         let id = metadata.id();
@@ -149,7 +147,7 @@ impl Engine {
         match self.0.store.commit(Effects(effects)).await {
             // Somebody registered the same meanwhile: that is what was wanted.
             Ok(_) | Err(CommitError::RootMoved { .. }) => Ok((id, false)),
-            Err(error) => Err(StoreTrouble::from(error).into()),
+            Err(error) => Err(uncommitted(error)),
         }
     }
 

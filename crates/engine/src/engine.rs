@@ -126,6 +126,9 @@ pub enum StartError {
     Store(#[from] StoreTrouble),
 }
 
+/// How long turns that are dropped may take to go.
+const DROP_TIME_MAX: Duration = Duration::from_millis(500);
+
 impl Engine {
     /// Opens the catalogue, finds what was live, and begins the duties. It takes new work when this
     /// returns; what was live is recovered meanwhile, see [`Engine::recovered`].
@@ -237,20 +240,29 @@ impl Engine {
     }
 
     /// Stops taking work, and lets what runs come to an end for a time. What then still runs is
-    /// left to recovery.
+    /// dropped and left to recovery: nothing of it is written down.
     pub async fn shutdown(&self, grace: Duration) {
         self.0.stopping.send_replace(true);
         self.keep_progress().await;
-        let until = self.0.env.monotonic() + grace;
+        self.all_ended(grace).await;
+        self.keep_progress().await;
+        self.release_leases().await;
+        for (_, reins) in self.0.running.all() {
+            reins.signal(Signal::Stop);
+        }
+        self.all_ended(DROP_TIME_MAX).await;
+    }
+
+    /// Returns when nothing runs any more, or after a time.
+    async fn all_ended(&self, time: Duration) {
+        let until = self.0.env.monotonic() + time;
         while self.0.running.count() > 0 {
             let left = until.saturating_sub(self.0.env.monotonic());
             if left.is_zero() {
-                break;
+                return;
             }
             self.0.env.sleep(left.min(Duration::from_millis(10))).await;
         }
-        self.keep_progress().await;
-        self.release_leases().await;
     }
 
     /// A new job ID.

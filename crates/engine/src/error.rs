@@ -95,6 +95,20 @@ pub enum ResolveError {
     Store(#[from] StoreTrouble),
 }
 
+/// Why a request with an idempotency key was not carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyTrouble {
+    /// The key was used for another request.
+    #[error("the idempotency key was used with another body")]
+    Reused,
+    /// A request with this key is being worked on.
+    #[error("a request with this idempotency key is being worked on")]
+    InFlight,
+    /// The caller has too many keys.
+    #[error("too many idempotency keys are held for you")]
+    TooMany,
+}
+
 /// Why no job was made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvokeError {
@@ -113,15 +127,9 @@ pub enum InvokeError {
     /// The caller asks too often.
     #[error("too many requests")]
     TooFast(TooFast),
-    /// The idempotency key was used for another request.
-    #[error("the idempotency key was used with another body")]
-    KeyReused,
-    /// A request with this key is being worked on.
-    #[error("a request with this idempotency key is being worked on")]
-    KeyInFlight,
-    /// The caller has too many idempotency keys.
-    #[error("too many idempotency keys are held for you")]
-    TooManyKeys,
+    /// The idempotency key does not serve.
+    #[error(transparent)]
+    Key(#[from] KeyTrouble),
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(String),
@@ -256,9 +264,9 @@ pub enum SendError {
     /// The sender asks too often.
     #[error("too many requests")]
     TooFast(TooFast),
-    /// The idempotency key was used for another request.
-    #[error("the idempotency key was used with another body")]
-    KeyReused,
+    /// The idempotency key does not serve.
+    #[error(transparent)]
+    Key(#[from] KeyTrouble),
     /// The request itself is wrong.
     #[error("{0}")]
     Invalid(String),
@@ -302,9 +310,9 @@ pub enum AssetError {
     /// The caller asks too often.
     #[error("too many requests")]
     TooFast(TooFast),
-    /// The idempotency key was used for another request.
-    #[error("the idempotency key was used with another body")]
-    KeyReused,
+    /// The idempotency key does not serve.
+    #[error(transparent)]
+    Key(#[from] KeyTrouble),
     /// The store could not do its part.
     #[error(transparent)]
     Store(#[from] StoreTrouble),

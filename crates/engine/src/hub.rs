@@ -70,6 +70,11 @@ impl Hub {
         });
     }
 
+    /// Announces that something beside the chain changed.
+    pub(crate) fn announce_beside(&self, job: JobId) {
+        self.tell(job, |_| true);
+    }
+
     /// Announces that a job was deleted.
     pub(crate) fn announce_gone(&self, job: JobId) {
         self.tell(job, |news| {

@@ -7,13 +7,13 @@
 use std::collections::HashSet;
 
 use catena_job::JobId;
-use catena_store::{Effect, Effects, Idempotency};
+use catena_store::{CommitError, Effect, Effects, Idempotency};
 use catena_value::{Map, Value};
 use parking_lot::Mutex;
 
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
+use crate::error::{KeyTrouble, StoreTrouble};
 use crate::request::IdempotencyKey;
 
 /// Keys forgotten in one commit.
@@ -31,10 +31,6 @@ pub(crate) enum Known<'a> {
     First(Claimed<'a>),
     /// An earlier request had this answer.
     Answered(Value),
-    /// An earlier request had another body.
-    Reused,
-    /// An earlier request is being worked on.
-    InFlight,
 }
 
 /// A key that is being worked on.
@@ -76,16 +72,26 @@ pub(crate) fn job_of(answer: &Value) -> Option<JobId> {
     answer.as_map()?.field("job")?.as_str()?.parse().ok()
 }
 
+/// Why something with a key could not be committed.
+pub(crate) fn uncommitted<E: From<KeyTrouble> + From<StoreTrouble>>(error: CommitError) -> E {
+    match error {
+        // Another process had the same request.
+        CommitError::KeyTaken(_) => KeyTrouble::InFlight.into(),
+        CommitError::KeysFull { .. } => KeyTrouble::TooMany.into(),
+        error => StoreTrouble::from(error).into(),
+    }
+}
+
 impl Engine {
     /// What is known of a key.
-    pub(crate) async fn look_up<'a>(
+    pub(crate) async fn look_up<'a, E: From<KeyTrouble> + From<StoreTrouble>>(
         &'a self,
         caller: &Caller,
         key: &IdempotencyKey,
-    ) -> Result<Known<'a>, StoreTrouble> {
+    ) -> Result<Known<'a>, E> {
         let place = (caller.did.to_string(), key.endpoint, key.key.clone());
         if !self.0.in_flight.0.lock().insert(place.clone()) {
-            return Ok(Known::InFlight);
+            return Err(KeyTrouble::InFlight.into());
         }
         let lifetime = i64::try_from(self.0.limits.idempotency.as_millis()).unwrap_or(i64::MAX);
         let claimed = Claimed {
@@ -94,14 +100,14 @@ impl Engine {
             body_digest: key.body_digest,
             expires: self.now().saturating_add(lifetime),
         };
-        let remembered = self.0.store.remembered(&caller.did, key.endpoint, &key.key).await?;
-        match remembered {
+        let remembered = self.0.store.remembered(&caller.did, key.endpoint, &key.key).await;
+        match remembered.map_err(StoreTrouble::from)? {
             None => Ok(Known::First(claimed)),
             Some(known) if known.expires <= self.now() => {
                 self.forget_keys().await?;
                 Ok(Known::First(claimed))
             }
-            Some(known) if known.body_digest != key.body_digest => Ok(Known::Reused),
+            Some(known) if known.body_digest != key.body_digest => Err(KeyTrouble::Reused.into()),
             Some(known) => Ok(Known::Answered(known.answer)),
         }
     }

@@ -21,7 +21,7 @@ use crate::change::{Current, waits_for_message};
 use crate::engine::Engine;
 use crate::env::Task;
 use crate::error::{InvokeError, ResolveError, SendError, StoreTrouble};
-use crate::idempotency::Known;
+use crate::idempotency::{Known, uncommitted};
 use crate::limits::MESSAGE_ID_BYTES_MAX;
 use crate::orchestration::weaver::News;
 use crate::request::{IdempotencyKey, Sent};
@@ -53,6 +53,13 @@ impl Engine {
             InvokeError::TooFast(too_fast) => SendError::TooFast(too_fast),
             other => SendError::Invalid(other.to_string()),
         })?;
+        let claimed = match &key {
+            None => None,
+            Some(key) => match self.look_up::<SendError>(caller, key).await? {
+                Known::First(claimed) => Some(claimed),
+                Known::Answered(answer) => return Ok(replayed(&current, &answer)),
+            },
+        };
         let status = current.job.status();
         if status.is_terminal() {
             return Err(SendError::Ended { job: id, status });
@@ -62,15 +69,6 @@ impl Engine {
         if bytes > max {
             return Err(SendError::TooLarge { bytes, max });
         }
-        let claimed = match &key {
-            None => None,
-            Some(key) => match self.look_up(caller, key).await? {
-                Known::First(claimed) => Some(claimed),
-                Known::Answered(answer) => return Ok(replayed(&current, &answer)),
-                Known::Reused => return Err(SendError::KeyReused),
-                Known::InFlight => return Err(SendError::Store(StoreTrouble::Contended)),
-            },
-        };
         let body = as_map(message);
         let message_id = self.message_id(&body)?;
         let body = self.envelope(id, caller, body)?;
@@ -86,10 +84,12 @@ impl Engine {
             queue_depth,
             message_id: message_id.clone(),
             is_duplicate,
+            is_replay: false,
         };
         match self.0.store.commit(Effects(effects)).await {
             Ok(receipt) => {
                 self.0.counts.messages.fetch_add(1, Ordering::Relaxed);
+                self.0.hub.announce_beside(id);
                 self.spawn(self.wake(id, None));
                 Ok(sent(receipt.queue_depths.first().copied().unwrap_or(1), false))
             }
@@ -102,7 +102,7 @@ impl Engine {
                 let current = self.current(id).await?.ok_or(SendError::NotFound(id))?;
                 Err(SendError::Ended { job: id, status: current.job.status() })
             }
-            Err(error) => Err(StoreTrouble::from(error).into()),
+            Err(error) => Err(uncommitted(error)),
         }
     }
 
@@ -339,6 +339,7 @@ fn replayed(current: &Current, answer: &Value) -> Sent {
         queue_depth: current.queue_depth,
         message_id: id.unwrap_or_default().to_owned(),
         is_duplicate: true,
+        is_replay: true,
     }
 }
 

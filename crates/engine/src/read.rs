@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use catena_job::vocabulary::Phase;
 use catena_job::{Job, JobId, Status};
-use catena_store::{Filter, ListQuery};
 
-use crate::caller::{Caller, Standing};
+use crate::caller::Caller;
 use crate::change::Current;
 use crate::engine::Engine;
 use crate::error::{JobError, StoreTrouble};
 use crate::limits::{PAGE_MAX, WAIT_MAX};
-use crate::request::{HistoryPage, JobList, JobView, ListJobs};
+use crate::request::{HistoryPage, JobView};
 
 impl Engine {
     /// A job.
@@ -40,6 +39,33 @@ impl Engine {
         Ok(self.with_steps(self.phased(view)).await?)
     }
 
+    /// A job as soon as it is not one that the caller knows, or after a time. What stands beside
+    /// the chain counts too: progress and the queue of messages.
+    pub async fn wait_for_change(
+        &self,
+        caller: &Caller,
+        id: JobId,
+        time: Duration,
+        is_known: impl Fn(&JobView) -> bool,
+    ) -> Result<JobView, JobError> {
+        let mut watch = self.0.hub.watch(id);
+        let mut timer = self.0.env.sleep(time.min(WAIT_MAX));
+        let mut stopping = Box::pin(self.stopping());
+        loop {
+            // What is announced from here on makes us read again.
+            watch.news();
+            let view = self.job(caller, id).await?;
+            if view.status().is_terminal() || !is_known(&view) {
+                return Ok(view);
+            }
+            tokio::select! {
+                () = watch.changed() => {}
+                () = &mut timer => return Ok(view),
+                () = &mut stopping => return Ok(view),
+            }
+        }
+    }
+
     /// Records of a job.
     pub async fn history(
         &self,
@@ -53,48 +79,6 @@ impl Engine {
         let page = self.0.store.records(id, from, limit.min(PAGE_MAX)).await;
         let page = page.map_err(StoreTrouble::from)?.ok_or(JobError::NotFound(id))?;
         Ok(HistoryPage { records: page.records, total: page.total, cells: page.cells })
-    }
-
-    /// Jobs of the caller, or of somebody else's when an admin asks.
-    pub async fn jobs(&self, caller: &Caller, query: &ListJobs) -> Result<JobList, StoreTrouble> {
-        let owner = match (&query.owner, caller.standing) {
-            (Some(owner), Standing::Admin) => owner.clone(),
-            _ => caller.did.to_string(),
-        };
-        let filter = match (&query.status, &query.op, &query.tag) {
-            (Some(status), _, _) => Filter::Status(*status),
-            (_, Some(op), _) => Filter::Op(op.clone()),
-            (_, _, Some(tag)) => Filter::Tag(tag.clone()),
-            _ => Filter::All,
-        };
-        let total = self.0.store.count(&owner, &filter).await?;
-        let mut list = JobList { jobs: Vec::new(), total };
-        let limit = query.limit.min(PAGE_MAX);
-        if limit == 0 || query.offset >= total {
-            return Ok(list);
-        }
-        // Pages are followed by place, and what the offset leaves out is passed over.
-        let mut skip = query.offset;
-        let mut after = None;
-        while list.jobs.len() < limit {
-            let query = ListQuery {
-                owner: owner.clone(),
-                filter: filter.clone(),
-                order: query.order,
-                after,
-                limit: PAGE_MAX,
-            };
-            let page = self.0.store.list(&query).await?;
-            let passed = skip.min(page.jobs.len() as u64);
-            skip -= passed;
-            let wanted = page.jobs.into_iter().skip(usize::try_from(passed).unwrap_or(usize::MAX));
-            list.jobs.extend(wanted.take(limit - list.jobs.len()));
-            match page.next {
-                Some(next) => after = Some(next),
-                None => break,
-            }
-        }
-        Ok(list)
     }
 
     /// Whether somebody may see a job; if not, there is none for them.

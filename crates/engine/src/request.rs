@@ -150,6 +150,8 @@ pub struct Sent {
     pub message_id: String,
     /// Whether the job has had this message before; then nothing changed.
     pub is_duplicate: bool,
+    /// Whether an earlier request with the same key had sent it.
+    pub is_replay: bool,
 }
 
 /// The output of an operation that was carried out at once.

@@ -230,7 +230,9 @@ impl Run {
         let parks =
             matches!(verdict, Verdict::NeedsInput(_) | Verdict::NeedsAuth(_) | Verdict::Pause);
         let Run { held, slot, .. } = self;
-        let held = (!parks).then_some(held);
+        if parks {
+            held.reins.park();
+        }
         let changed = write_down(engine, id, known, fence, &verdict, progress).await;
         drop(held);
         match changed {

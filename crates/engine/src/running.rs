@@ -27,7 +27,7 @@ pub(crate) struct Reins {
     pub(crate) fence: Option<u64>,
     /// What the turn reported.
     pub(crate) progress: Arc<Progress>,
-    /// Whether whoever has them only looks what there is to do, and runs nothing yet.
+    /// Whether whoever has them only looks what there is to do, and runs nothing yet or no more.
     looks: AtomicBool,
 }
 
@@ -46,6 +46,12 @@ impl Reins {
     /// A turn begins: whoever looked at the job now runs it.
     pub(crate) fn begin(&self) {
         self.looks.store(false, Ordering::SeqCst);
+    }
+
+    /// A turn has ended and what it asks for is being written down: nobody may conclude any more
+    /// from the reins being taken that the job runs.
+    pub(crate) fn park(&self) {
+        self.looks.store(true, Ordering::SeqCst);
     }
 
     /// Returns when the turn is stopped.

@@ -13,7 +13,7 @@ use catena_value::{Map, NoCells, Value};
 
 use crate::caller::{Caller, Standing};
 use crate::engine::Engine;
-use crate::error::{InvokeError, StoreTrouble};
+use crate::error::{InvokeError, KeyTrouble, StoreTrouble};
 use crate::request::{IdempotencyKey, Invoke, Recording};
 
 /// Schedules of one caller.
@@ -293,7 +293,7 @@ impl Engine {
                     | InvokeError::ShuttingDown
                     | InvokeError::TooFast(_)
                     | InvokeError::TooManyJobs { .. }
-                    | InvokeError::KeyInFlight),
+                    | InvokeError::Key(KeyTrouble::InFlight)),
                 ) => return Err(error),
                 Err(reason) => {
                     let handle = &entry.scheduled.handle;

@@ -1,8 +1,8 @@
-//! Lists of jobs by what the canvas door calls them.
+//! Lists of jobs.
 //!
-//! One of its words stands for several statuses, and two of its filters may come together. Lists
-//! of the store have one filter each, so they are walked side by side and what does not fit is
-//! passed over.
+//! Lists of the store have one filter each. Filters may come together, and a word of the canvas
+//! door stands for several statuses: then one list, or several side by side, are walked, and what
+//! does not fit is passed over.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use catena_job::vocabulary::{CanvasStatus, State};
 use catena_job::{JobId, Status};
 use catena_store::{Filter, ListQuery, ListedJob, Order};
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Standing};
 use crate::engine::Engine;
 use crate::error::StoreTrouble;
 use crate::limits::PAGE_MAX;
@@ -33,8 +33,16 @@ pub struct Selection {
     pub limit: usize,
 }
 
+/// Which part of a list.
+#[derive(Clone, Copy)]
+struct Page {
+    order: Order,
+    offset: u64,
+    limit: usize,
+}
+
 impl Engine {
-    /// Jobs of one owner.
+    /// Jobs of one owner, by what the canvas door calls them.
     pub async fn select(
         &self,
         caller: &Caller,
@@ -63,25 +71,94 @@ impl Engine {
             };
             return self.jobs(caller, &query).await;
         }
-        self.walk(owner, selection).await
-    }
-
-    async fn walk(&self, owner: &str, selection: &Selection) -> Result<JobList, StoreTrouble> {
-        let filters: Vec<Filter> = match (&selection.op, selection.status) {
+        let filters = match (&selection.op, selection.status) {
             (Some(op), _) => vec![Filter::Op(op.clone())],
             (None, Some(status)) => status.grid().iter().copied().map(Filter::Status).collect(),
             (None, None) => vec![Filter::All],
         };
+        let page =
+            Page { order: selection.order, offset: selection.offset, limit: selection.limit };
+        let fits =
+            |job: &ListedJob| selection.status.is_none_or(|status| self.is_called(job, status));
+        self.walk(owner, filters, page, fits).await
+    }
+
+    /// Jobs of the caller, or of somebody else when an admin asks.
+    pub async fn jobs(&self, caller: &Caller, query: &ListJobs) -> Result<JobList, StoreTrouble> {
+        let owner = match (&query.owner, caller.standing) {
+            (Some(owner), Standing::Admin) => owner,
+            _ => &*caller.did,
+        };
+        let page = Page { order: query.order, offset: query.offset, limit: query.limit };
+        let status = query.status.map(Filter::Status);
+        let op = query.op.clone().map(Filter::Op);
+        let tag = query.tag.clone().map(Filter::Tag);
+        let fits = |job: &ListedJob| {
+            query.status.is_none_or(|status| job.status == status)
+                && query.op.as_ref().is_none_or(|op| job.op == *op)
+        };
+        match (tag, op, status) {
+            (None, None, None) => self.page_of(owner, Filter::All, page).await,
+            (Some(one), None, None) | (None, Some(one), None) | (None, None, Some(one)) => {
+                self.page_of(owner, one, page).await
+            }
+            // A line does not tell its tags, so theirs is the list that is walked.
+            (Some(tag), ..) => self.walk(owner, vec![tag], page, fits).await,
+            (None, Some(op), Some(status)) => {
+                let ops = self.0.store.count(owner, &op).await?;
+                let shorter = match ops <= self.0.store.count(owner, &status).await? {
+                    true => op,
+                    false => status,
+                };
+                self.walk(owner, vec![shorter], page, fits).await
+            }
+        }
+    }
+
+    /// A page of one list of the store.
+    async fn page_of(
+        &self,
+        owner: &str,
+        filter: Filter,
+        page: Page,
+    ) -> Result<JobList, StoreTrouble> {
+        let total = self.0.store.count(owner, &filter).await?;
+        let mut found = JobList { jobs: Vec::new(), total };
+        let limit = page.limit.min(PAGE_MAX);
+        if limit == 0 || page.offset >= total {
+            return Ok(found);
+        }
+        let mut list = Walk::new(filter);
+        // Pages are followed by place, and what the offset leaves out is passed over.
+        let mut skip = page.offset;
+        while found.jobs.len() < limit && !list.is_at_end {
+            self.read_on(owner, page.order, &mut list).await?;
+            let passed = skip.min(list.jobs.len() as u64);
+            skip -= passed;
+            list.jobs.drain(..usize::try_from(passed).unwrap_or(usize::MAX));
+            let wanted = list.jobs.drain(..).take(limit - found.jobs.len());
+            found.jobs.extend(wanted);
+        }
+        Ok(found)
+    }
+
+    /// A page of what fits in several lists of the store.
+    async fn walk(
+        &self,
+        owner: &str,
+        filters: Vec<Filter>,
+        page: Page,
+        fits: impl Fn(&ListedJob) -> bool,
+    ) -> Result<JobList, StoreTrouble> {
         let mut lists: Vec<Walk> = filters.into_iter().map(Walk::new).collect();
         let mut found = JobList { jobs: Vec::new(), total: 0 };
-        let limit = selection.limit.min(PAGE_MAX);
-        while let Some(job) = self.next(owner, selection.order, &mut lists).await? {
-            let is_wanted = selection.status.is_none_or(|status| self.is_called(&job, status));
-            if !is_wanted {
+        let limit = page.limit.min(PAGE_MAX);
+        while let Some(job) = self.next(owner, page.order, &mut lists).await? {
+            if !fits(&job) {
                 continue;
             }
             found.total += 1;
-            if found.total > selection.offset && found.jobs.len() < limit {
+            if found.total > page.offset && found.jobs.len() < limit {
                 found.jobs.push(job);
             }
         }

@@ -12,7 +12,7 @@ use catena_job::chain::{AppendError, Change, Opening};
 use catena_job::record::Parent;
 use catena_job::state::Event;
 use catena_job::{JobId, Status};
-use catena_store::{CommitError, Effect};
+use catena_store::Effect;
 use catena_value::{Value, Vector};
 
 use crate::adapter::{Call, Cause, Failure, Pace};
@@ -21,7 +21,7 @@ use crate::change::Draft;
 use crate::engine::Engine;
 use crate::error::{InvokeError, NoOutput, RunError, StoreTrouble};
 use crate::hub::Watch;
-use crate::idempotency::{Claimed, Known, answer_of, job_of};
+use crate::idempotency::{Claimed, Known, answer_of, job_of, uncommitted};
 use crate::limits::{
     IDEMPOTENCY_KEY_BYTES_MAX, REFERENCE_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX, TIMEOUT_MAX, WAIT_MAX,
 };
@@ -104,11 +104,9 @@ impl Engine {
         check_request(request)?;
         self.admit(&request.caller)?;
         let Some(key) = &request.idempotency else { return Ok(Admitted::New(None)) };
-        match self.look_up(&request.caller, key).await? {
+        match self.look_up::<InvokeError>(&request.caller, key).await? {
             Known::First(claimed) => Ok(Admitted::New(Some(claimed))),
             Known::Answered(answer) => Ok(Admitted::Before(answer)),
-            Known::Reused => Err(InvokeError::KeyReused),
-            Known::InFlight => Err(InvokeError::KeyInFlight),
         }
     }
 
@@ -483,15 +481,6 @@ pub(crate) fn deadline(now: i64, limit: Duration) -> Value {
 
 pub(crate) fn milliseconds(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Why a new job could not be committed.
-pub(crate) fn uncommitted(error: CommitError) -> InvokeError {
-    match error {
-        CommitError::KeyTaken(_) => InvokeError::KeyInFlight,
-        CommitError::KeysFull { .. } => InvokeError::TooManyKeys,
-        error => StoreTrouble::from(error).into(),
-    }
 }
 
 fn unopened(error: AppendError) -> InvokeError {

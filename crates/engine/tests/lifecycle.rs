@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use catena_engine::error::{ControlError, InvokeError, JobError};
+use catena_engine::error::{ControlError, InvokeError, JobError, KeyTrouble};
 use catena_engine::follow::{Happening, Reader};
 use catena_engine::request::{IdempotencyKey, ListJobs, Recording};
 use catena_job::Status;
@@ -346,7 +346,7 @@ fn a_request_with_the_same_key_is_the_same_request() {
         assert_eq!((first.is_replay, second.is_replay), (false, true));
         assert_eq!(first.view.job.id(), second.view.job.id());
         let other = engine.invoke(keyed("2", 2)).await.unwrap_err();
-        assert_eq!(other, InvokeError::KeyReused);
+        assert_eq!(other, InvokeError::Key(KeyTrouble::Reused));
         first.view.job.id()
     });
     world.live(async |engine| {

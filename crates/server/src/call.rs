@@ -157,17 +157,17 @@ impl Call {
         let mut body = self.take_body();
         let read = read_body(&mut body, self.door.body_bytes_max).await;
         if read.is_err() {
-            self.discard(body).await;
+            self.discard(body);
         }
         read
     }
 
-    /// Reads the rest of a body that is refused, within bounds. A client that waits to be told to
-    /// send it has not begun.
-    pub(crate) async fn discard(&self, body: Body) {
+    /// Reads the rest of a body that is refused, within bounds, while the answer is sent: a client
+    /// that reads only after it has written all gets to read it. One that waits to be told to send
+    /// the body has not begun.
+    pub(crate) fn discard(&self, body: Body) {
         if !self.head.headers.contains_key(header::EXPECT) {
-            // Running out of time is as good as reaching the end.
-            let _ = tokio::time::timeout(DISCARD_TIME_MAX, discard(body)).await;
+            tokio::spawn(tokio::time::timeout(DISCARD_TIME_MAX, discard(body)));
         }
     }
 }

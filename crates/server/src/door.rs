@@ -4,6 +4,7 @@
 //! the access log, and the headers that every answer has. A handler that panics costs one answer,
 //! not the process.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -56,9 +57,12 @@ pub(crate) struct Door {
 
 /// The methods that a path takes, as `Allow` names them.
 fn allowed(path: &str) -> String {
-    let routes = routes::all().filter(|route| route.matches(path));
-    let methods: Vec<&str> = routes.map(|route| route.method.as_str()).collect();
-    methods.join(",")
+    let routes = routes::all().filter(|route| route.is_at(path));
+    let mut methods: BTreeSet<&str> = routes.map(|route| route.method.as_str()).collect();
+    if methods.contains("GET") {
+        methods.insert("HEAD");
+    }
+    methods.into_iter().collect::<Vec<_>>().join(",")
 }
 
 /// What is known of a request while it is answered.
@@ -76,12 +80,7 @@ impl Door {
         let path = request.uri().path();
         match mount.routes.iter().find(|mounted| mounted.route.matches(path)) {
             Some(mounted) => self.serve_route(mounted, request).await,
-            None => {
-                let allowed = allowed(path);
-                let mut response = self.refuse(Code::MethodNotAllowed, request);
-                answer::set(&mut response, header::ALLOW, allowed);
-                response
-            }
+            None => self.refuse(Code::MethodNotAllowed, request),
         }
     }
 
@@ -104,6 +103,7 @@ impl Door {
     pub(crate) fn refuse(&self, code: Code, request: Request) -> Response {
         let (method, path) = (request.method(), request.uri().path());
         let visit = self.begin(method, path, request.headers());
+        let allowed = allowed(path);
         let answered = self.origins.check(request.headers()).map(|()| {
             if method == Method::OPTIONS {
                 let mut response = answer::empty(StatusCode::NO_CONTENT);
@@ -116,7 +116,10 @@ impl Door {
             };
             ApiError::new(code, error).into_response()
         });
-        let response = answered.unwrap_or_else(ApiError::into_response);
+        let mut response = answered.unwrap_or_else(ApiError::into_response);
+        if !allowed.is_empty() {
+            answer::set(&mut response, header::ALLOW, allowed);
+        }
         self.end(visit, self.metrics.unmatched(), response)
     }
 

@@ -193,7 +193,14 @@ impl Route {
         path.strip_prefix(before)?.strip_suffix(after)
     }
 
-    /// Whether a path is of this form.
+    /// Whether a path leads here, whatever the router says.
+    pub(crate) fn is_at(&self, path: &str) -> bool {
+        let takes_slashes = self.path.contains("{*");
+        let has_slash = || self.argument(path).is_some_and(|argument| argument.contains('/'));
+        self.matches(path) && (takes_slashes || !has_slash())
+    }
+
+    /// Whether a path that the router took for this form or a neighbour's is of this form.
     pub(crate) fn matches(&self, path: &str) -> bool {
         match self.around() {
             Some(_) => self.argument(path).is_some_and(|argument| !argument.is_empty()),

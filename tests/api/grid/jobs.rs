@@ -41,7 +41,6 @@ async fn a_read_may_wait_for_the_end() {
 /// "answers when the job differs from what `If-None-Match` names, when it has ended, or after N
 /// seconds" (docs/reference/http.md).
 #[tokio::test]
-#[ignore = "known bug: the read waits for the end of the job, not for a change"]
 async fn a_read_may_wait_for_a_change() {
     let site = Site::start().await;
     let id = site.invoked("test:chat", json!({}), "INPUT_REQUIRED").await;
@@ -57,9 +56,19 @@ async fn a_read_may_wait_for_a_change() {
     sent.expect(202);
     reply.expect(200);
     assert!(seconds < 8, "the change was there, but the answer took {seconds} s");
-    let request = site.request("GET", &path).header("if-none-match", &tag);
-    let reply = site.ask(request.header("prefer", "wait=10")).await.expect(200);
-    assert_eq!(reply.json()["output"]["message"], "hi", "what changed already is told at once");
+    let mut known = tag;
+    // The message is queued, taken and answered: who follows the tags sees the answer.
+    for _ in 0..4 {
+        let begun = tokio::time::Instant::now();
+        let request = site.request("GET", &path).header("if-none-match", &known);
+        let reply = site.ask(request.header("prefer", "wait=10")).await.expect(200);
+        assert!(begun.elapsed().as_secs() < 8, "what changed already is told at once");
+        if reply.json()["output"]["message"] == "hi" {
+            return;
+        }
+        known = reply.header("etag").unwrap().to_owned();
+    }
+    panic!("the answer was never told");
 }
 
 #[tokio::test]
@@ -132,7 +141,6 @@ async fn a_list_has_bare_hex_in_the_order_of_commits() {
 
 /// Two filters at once mean both.
 #[tokio::test]
-#[ignore = "known bug: with `status` given, `op` and `tag` are ignored"]
 async fn filters_of_a_list_are_all_applied() {
     let site = Site::start().await;
     site.invoke("test:echo", json!({})).await;

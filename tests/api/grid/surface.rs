@@ -82,7 +82,6 @@ async fn a_body_that_is_too_large_is_refused_in_words() {
 
 /// Who waits for the answer before sending the rest gets it: the length alone is enough to know.
 #[tokio::test]
-#[ignore = "known bug: the answer comes after ten seconds, when the venue stops waiting for the rest"]
 async fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
     let site = Site::start().await;
     for length in ["content-length: 99999999999", "transfer-encoding: chunked"] {
@@ -212,4 +211,34 @@ async fn health_is_told_to_monitors() {
     {
         assert!(metrics.text().contains(name), "{name}");
     }
+}
+
+/// `Allow` names what the path takes, not what its neighbours take.
+#[tokio::test]
+async fn the_methods_of_a_path_are_its_own() {
+    let site = Site::start().await;
+    for (path, methods) in [
+        ("/api/v1/assets/0", "GET,HEAD"),
+        ("/api/v1/assets/0/content", "GET,HEAD,PUT"),
+        ("/api/v1/invoke", "POST"),
+    ] {
+        let preflight = site.ask(site.request("OPTIONS", path)).await.expect(204);
+        assert_eq!(preflight.header("allow"), Some(methods), "{path}");
+        let refused = site.ask(site.request("PATCH", path)).await;
+        assert_eq!(refused.header("allow"), Some(methods), "{path}");
+        refused.expect_error(405, "method_not_allowed");
+    }
+}
+
+/// A venue stops within its grace and lets go of its folder, whatever still runs.
+#[tokio::test]
+async fn a_venue_stops_while_jobs_run() {
+    let site = Site::start().await;
+    let never = site.invoked("test:never", json!({}), "STARTED").await;
+    let paused = site.invoked("test:delay", json!({"delay": 60_000}), "STARTED").await;
+    site.control(&paused, "pause").await.expect(200);
+    let site = site.restarted().await;
+    assert_eq!(site.job(&never).await["status"], "STARTED", "it is left to recovery");
+    assert_eq!(site.job(&paused).await["status"], "PAUSED");
+    site.history(&never).await.verify();
 }

@@ -20,12 +20,13 @@ use crate::control::Signal;
 use crate::engine::Engine;
 use crate::env::Task;
 use crate::error::{InvokeError, StoreTrouble};
+use crate::idempotency::uncommitted;
 use crate::operation::Operation;
 use crate::progress::of_steps;
 use crate::request::{Invoke, JobView};
 use crate::rerun::Reused;
 use crate::run::{Run, too_long};
-use crate::submit::{outcome, uncommitted};
+use crate::submit::outcome;
 
 /// How long to wait before something that could not be stored is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
@@ -139,7 +140,7 @@ impl Engine {
         let mut batch = weave.advance(self, &mut draft)?;
         let errands = std::mem::take(&mut batch.errands);
         let committed = self.commit_batch(draft, batch, &request.caller).await;
-        let view = committed.map_err(uncommitted)?;
+        let view = committed.map_err(uncommitted::<InvokeError>)?;
         if !view.status().is_terminal() {
             let run = Run {
                 job: (*view.job).clone(),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::http::{HeaderName, StatusCode};
 use catena_engine::error::{
-    AssetError, ControlError, InvokeError, JobError, NoOutput, ResolveError, RunError, SendError,
-    StoreTrouble, TooFast,
+    AssetError, ControlError, InvokeError, JobError, KeyTrouble, NoOutput, ResolveError, RunError,
+    SendError, StoreTrouble, TooFast,
 };
 use catena_engine::rerun::RerunError;
 use catena_job::Status;
@@ -87,9 +87,7 @@ impl From<InvokeError> for ApiError {
                 ApiError::new(Code::TooManyJobs, text).retry_after(FULL)
             }
             InvokeError::TooFast(fast) => fast.into(),
-            InvokeError::KeyReused => ApiError::new(Code::KeyReused, text),
-            InvokeError::KeyInFlight => ApiError::new(Code::KeyInFlight, text).retry_after(BUSY),
-            InvokeError::TooManyKeys => ApiError::new(Code::TooManyKeys, text).retry_after(FULL),
+            InvokeError::Key(trouble) => trouble.into(),
             InvokeError::Forbidden(_) => ApiError::new(Code::Forbidden, text),
             InvokeError::ShuttingDown => ApiError::new(Code::Stopping, text).retry_after(RESTART),
             InvokeError::Store(trouble) => trouble.into(),
@@ -189,6 +187,17 @@ impl From<ControlError> for ApiError {
     }
 }
 
+impl From<KeyTrouble> for ApiError {
+    fn from(trouble: KeyTrouble) -> Self {
+        let text = trouble.to_string();
+        match trouble {
+            KeyTrouble::Reused => ApiError::new(Code::KeyReused, text),
+            KeyTrouble::InFlight => ApiError::new(Code::KeyInFlight, text).retry_after(BUSY),
+            KeyTrouble::TooMany => ApiError::new(Code::TooManyKeys, text).retry_after(FULL),
+        }
+    }
+}
+
 impl From<SendError> for ApiError {
     fn from(error: SendError) -> Self {
         let text = error.to_string();
@@ -204,7 +213,7 @@ impl From<SendError> for ApiError {
                 .member("id", job)
                 .member("queueDepth", waiting),
             SendError::TooFast(fast) => fast.into(),
-            SendError::KeyReused => ApiError::new(Code::KeyReused, text),
+            SendError::Key(trouble) => trouble.into(),
             SendError::Invalid(_) => ApiError::bad_request(text),
             SendError::Store(trouble) => trouble.into(),
         }
@@ -230,7 +239,7 @@ impl From<AssetError> for ApiError {
             AssetError::TooLarge { .. } => ApiError::new(Code::ContentTooLarge, text),
             AssetError::Forbidden(_) => ApiError::new(Code::Forbidden, text),
             AssetError::TooFast(fast) => fast.into(),
-            AssetError::KeyReused => ApiError::new(Code::KeyReused, text),
+            AssetError::Key(trouble) => trouble.into(),
             AssetError::Store(trouble) => trouble.into(),
         }
     }

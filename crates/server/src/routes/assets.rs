@@ -244,7 +244,7 @@ async fn put_content(mut call: Call) -> ApiResult<Response> {
     let mut body = call.take_body();
     let received = receive(&call, &mut body).await;
     if received.is_err() {
-        call.discard(body).await;
+        call.discard(body);
     }
     let digest = received?;
     Ok(answer::json(StatusCode::OK, format!("\"{digest}\"")))

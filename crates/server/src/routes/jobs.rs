@@ -95,7 +95,9 @@ pub(super) const ROUTES: &[Route] = &[
             Code::JobNotFound,
             Code::JobEnded,
             Code::MessageTooLarge,
+            Code::KeyInFlight,
             Code::KeyReused,
+            Code::TooManyKeys,
             Code::QueueFull,
         ],
         handler: |call| Box::pin(send(call)),
@@ -294,15 +296,16 @@ fn write_line(job: &ListedJob, text: &mut String) -> ApiResult<()> {
 async fn read(call: Call) -> ApiResult<Response> {
     let id = call.job_id()?;
     let (engine, caller) = (&call.door.engine, &call.caller);
-    let mut view = engine.job(caller, id).await?;
     let preferred = call.preferred_wait();
-    if let Some((wait, _)) = &preferred {
-        let has_tag = call.head.headers.contains_key(header::IF_NONE_MATCH);
-        let is_news = has_tag && !call.has_tag(&view.etag());
-        if !is_news && !view.status().is_terminal() {
-            view = engine.wait(caller, id, *wait).await?;
+    let has_tag = call.head.headers.contains_key(header::IF_NONE_MATCH);
+    let view = match &preferred {
+        None => engine.job(caller, id).await?,
+        Some((time, _)) if has_tag => {
+            let is_known = |view: &JobView| call.has_tag(&view.etag());
+            engine.wait_for_change(caller, id, *time, is_known).await?
         }
-    }
+        Some((time, _)) => engine.wait(caller, id, *time).await?,
+    };
     let tag = view.etag();
     let mut response = match call.has_tag(&tag) {
         true => answer::empty(StatusCode::NOT_MODIFIED),
@@ -325,7 +328,9 @@ async fn send(mut call: Call) -> ApiResult<Response> {
     let key = call.idempotency("message", id.as_bytes(), &body)?;
     let sent = call.door.engine.send(&call.caller, id, message, key).await?;
     let text = json::to_string(&sent_value(&sent)).unwrap_or_default();
-    Ok(answer::json(StatusCode::ACCEPTED, text))
+    let mut response = answer::json(StatusCode::ACCEPTED, text);
+    mark_replay(&mut response, sent.is_replay);
+    Ok(response)
 }
 
 fn sent_value(sent: &Sent) -> Value {
@@ -514,6 +519,7 @@ mod tests {
             queue_depth: 3,
             message_id: "m1".to_owned(),
             is_duplicate: false,
+            is_replay: false,
         };
         let expected = format!(
             r#"{{"id":"0x{}","status":"STARTED","queued":true,"queueDepth":3,"messageId":"m1"}}"#,
