@@ -33,6 +33,16 @@ impl Engine {
         if let Some(private) = self.0.private.get(id) {
             return self.cancel_private(caller, id, &private, &error);
         }
+        let (engine, caller) = (self.clone(), caller.clone());
+        self.surely(async move { engine.cancel_now(&caller, id, error).await }).await?
+    }
+
+    async fn cancel_now(
+        &self,
+        caller: &Caller,
+        id: JobId,
+        error: String,
+    ) -> Result<JobView, ControlError> {
         let event = Event::Cancelled { error };
         let by = Some(caller.did.to_string());
         let changed = self.end(id, &event, by, |current| {

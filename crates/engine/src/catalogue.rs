@@ -225,6 +225,14 @@ impl Engine {
         if let Some(operation) = self.0.catalogue.by_reference.get(reference) {
             return Ok(Arc::clone(operation));
         }
+        Box::pin(self.resolve_form(caller, reference)).await
+    }
+
+    async fn resolve_form(
+        &self,
+        caller: &Caller,
+        reference: &str,
+    ) -> Result<Arc<Operation>, ResolveError> {
         let named = || reference.to_owned();
         let form = form_of(reference, &self.0.did, &caller.did)
             .map_err(|reason| ResolveError::Malformed { reference: named(), reason })?;

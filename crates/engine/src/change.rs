@@ -12,6 +12,7 @@ use catena_job::state::Event;
 use catena_job::{Job, JobId, Record, RecordId, Status};
 use catena_store::{CommitError, Effect, Effects, JobCells, Receipt, StoredJob};
 use catena_value::{CellSource, NoCells, Value};
+use futures_util::future::Either;
 
 use crate::engine::Engine;
 use crate::error::StoreTrouble;
@@ -24,7 +25,7 @@ use crate::sealed;
 #[derive(Debug, Clone)]
 pub(crate) struct Current {
     /// The fold of its chain.
-    pub(crate) job: Job,
+    pub(crate) job: Arc<Job>,
     /// The cells of its large members; none when all is in memory.
     pub(crate) cells: Option<JobCells>,
     /// How many messages wait.
@@ -50,7 +51,7 @@ impl From<StoredJob> for Current {
 impl Current {
     /// A job that this process made or changed last, as far as it knows.
     pub(crate) fn known(job: Job) -> Self {
-        Current { job, cells: None, queue_depth: 0, progress: None, changes: 0 }
+        Current { job: Arc::new(job), cells: None, queue_depth: 0, progress: None, changes: 0 }
     }
 
     /// A member of the job, wholly in memory.
@@ -77,7 +78,7 @@ impl Current {
     /// Begins a change.
     pub(crate) fn draft(&self) -> Draft {
         Draft {
-            job: self.job.clone(),
+            job: (*self.job).clone(),
             after: Some(self.job.head()),
             records: Vec::new(),
             more: Vec::new(),
@@ -282,18 +283,34 @@ impl Engine {
         Err(StoreTrouble::Contended.into())
     }
 
-    /// Makes a draft durable and tells everybody.
-    pub(crate) async fn commit(&self, mut draft: Draft) -> Result<(JobView, Receipt), CommitError> {
-        let is_new = draft.after.is_none();
+    /// Makes a draft durable and tells everybody. It is handed in before anybody waits, so that a
+    /// wait holds nothing but what is told at its end.
+    pub(crate) fn commit(
+        &self,
+        mut draft: Draft,
+    ) -> impl Future<Output = Result<(JobView, Receipt), CommitError>> + use<'_> {
         let ends = draft.job.status().is_terminal();
-        if ends && !is_new && draft.job.field("redacted").is_some() {
-            let sealed = sealed::erase(self, draft.job.id()).await;
-            draft.more.extend(sealed);
+        if ends && !draft.is_new() && draft.job.field("redacted").is_some() {
+            return Either::Left(Box::pin(async move {
+                draft.more.extend(sealed::erase(self, draft.job.id()).await);
+                self.hand_in(draft).await
+            }));
         }
+        Either::Right(self.hand_in(draft))
+    }
+
+    fn hand_in(
+        &self,
+        draft: Draft,
+    ) -> impl Future<Output = Result<(JobView, Receipt), CommitError>> + use<'_> {
+        let is_new = draft.is_new();
         let (effects, view) = draft.into_parts();
-        let receipt = self.0.store.commit(Effects(effects)).await?;
-        self.is_durable(&view, is_new);
-        Ok((view, receipt))
+        let committing = self.0.store.commit(Effects(effects));
+        async move {
+            let receipt = committing.await?;
+            self.is_durable(&view, is_new);
+            Ok((view, receipt))
+        }
     }
 
     /// What follows from a change that is durable.

@@ -16,6 +16,11 @@ const DELETE_BATCH: usize = 256;
 impl Engine {
     /// Forgets a job and its sub-jobs, after cancelling it if need be. What it produced stays.
     pub async fn delete(&self, caller: &Caller, id: JobId) -> Result<(), ControlError> {
+        let (engine, caller) = (self.clone(), caller.clone());
+        self.surely(async move { engine.delete_now(&caller, id).await }).await?
+    }
+
+    async fn delete_now(&self, caller: &Caller, id: JobId) -> Result<(), ControlError> {
         self.check_recorded(id, "be deleted")?;
         let current = self.current(id).await?.ok_or(ControlError::NotFound(id))?;
         may_control(caller, &current)?;

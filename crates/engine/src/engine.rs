@@ -9,7 +9,7 @@ use catena_job::JobId;
 use catena_store::Store;
 use catena_store::blob::Blobs;
 use catena_value::Value;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use crate::adapter::Adapter;
 use crate::admission::Admission;
@@ -70,7 +70,7 @@ pub(crate) struct Inner {
     pub(crate) private: PrivateJobs,
     pub(crate) weavers: Weavers,
     pub(crate) admission: Admission,
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) counts: Counts,
     pub(crate) alarms: Alarms,
     /// A place for every job that may run in this process at a time.
@@ -159,7 +159,7 @@ impl Engine {
             private: PrivateJobs::default(),
             weavers: Weavers::default(),
             admission: Admission::default(),
-            in_flight: InFlight::default(),
+            in_flight: Arc::default(),
             counts: Counts::default(),
             alarms: Alarms::default(),
             queued: Notify::new(),
@@ -274,6 +274,17 @@ impl Engine {
 
     pub(crate) fn now(&self) -> i64 {
         self.0.env.now()
+    }
+
+    /// Does something to its end even when whoever asked for it goes away meanwhile: a change of a
+    /// job must not stay half done.
+    pub(crate) async fn surely<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, StoreTrouble> {
+        let (tell, told) = oneshot::channel();
+        self.spawn(async move { drop(tell.send(work.await)) });
+        told.await.map_err(|_| StoreTrouble::Stopped("the work was dropped".to_owned()))
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

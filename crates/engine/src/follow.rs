@@ -1,5 +1,7 @@
 //! Following a job: everything that happens to it, in order, out of the durable chain.
 
+use std::sync::Arc;
+
 use catena_job::{Job, JobId};
 use catena_store::JobCells;
 use catena_value::Value;
@@ -93,7 +95,7 @@ impl Engine {
         // Most begin with the current record: no need to read the chain.
         if follow.has_current {
             follow.cells = current.cells;
-            follow.job = Some(Box::new(current.job));
+            follow.job = Some(Box::new(Arc::unwrap_or_clone(current.job)));
         }
         Ok(follow)
     }

@@ -5,6 +5,7 @@
 //! its key is refused.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use catena_job::JobId;
 use catena_store::{CommitError, Effect, Effects, Idempotency};
@@ -26,22 +27,22 @@ type Place = (String, &'static str, String);
 pub(crate) struct InFlight(Mutex<HashSet<Place>>);
 
 /// What a key led to.
-pub(crate) enum Known<'a> {
+pub(crate) enum Known {
     /// Nothing yet: the request is the first. Holds the key until it is dropped.
-    First(Claimed<'a>),
+    First(Claimed),
     /// An earlier request had this answer.
     Answered(Value),
 }
 
 /// A key that is being worked on.
-pub(crate) struct Claimed<'a> {
-    in_flight: &'a InFlight,
+pub(crate) struct Claimed {
+    in_flight: Arc<InFlight>,
     place: Place,
     body_digest: [u8; 32],
     expires: i64,
 }
 
-impl Claimed<'_> {
+impl Claimed {
     /// The effect that remembers the answer.
     pub(crate) fn remember(&self, answer: Value) -> Effect {
         let (owner, endpoint, key) = &self.place;
@@ -56,7 +57,7 @@ impl Claimed<'_> {
     }
 }
 
-impl Drop for Claimed<'_> {
+impl Drop for Claimed {
     fn drop(&mut self) {
         self.in_flight.0.lock().remove(&self.place);
     }
@@ -84,18 +85,18 @@ pub(crate) fn uncommitted<E: From<KeyTrouble> + From<StoreTrouble>>(error: Commi
 
 impl Engine {
     /// What is known of a key.
-    pub(crate) async fn look_up<'a, E: From<KeyTrouble> + From<StoreTrouble>>(
-        &'a self,
+    pub(crate) async fn look_up<E: From<KeyTrouble> + From<StoreTrouble>>(
+        &self,
         caller: &Caller,
         key: &IdempotencyKey,
-    ) -> Result<Known<'a>, E> {
+    ) -> Result<Known, E> {
         let place = (caller.did.to_string(), key.endpoint, key.key.clone());
         if !self.0.in_flight.0.lock().insert(place.clone()) {
             return Err(KeyTrouble::InFlight.into());
         }
         let lifetime = i64::try_from(self.0.limits.idempotency.as_millis()).unwrap_or(i64::MAX);
         let claimed = Claimed {
-            in_flight: &self.0.in_flight,
+            in_flight: Arc::clone(&self.0.in_flight),
             place,
             body_digest: key.body_digest,
             expires: self.now().saturating_add(lifetime),

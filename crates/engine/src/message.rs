@@ -42,6 +42,17 @@ impl Engine {
         message: Value,
         key: Option<IdempotencyKey>,
     ) -> Result<Sent, SendError> {
+        let (engine, caller) = (self.clone(), caller.clone());
+        self.surely(async move { engine.send_now(&caller, id, message, key).await }).await?
+    }
+
+    async fn send_now(
+        &self,
+        caller: &Caller,
+        id: JobId,
+        message: Value,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Sent, SendError> {
         if self.0.private.get(id).is_some() {
             return Err(SendError::Private(id));
         }

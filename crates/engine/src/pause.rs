@@ -26,9 +26,18 @@ impl Engine {
         &self,
         caller: &Caller,
         id: JobId,
-        may: impl Fn(Status) -> bool,
+        may: impl Fn(Status) -> bool + Send + Sync + 'static,
     ) -> Result<JobView, ControlError> {
-        let may = &may;
+        let (engine, caller) = (self.clone(), caller.clone());
+        self.surely(async move { engine.pause_now(&caller, id, &may).await }).await?
+    }
+
+    async fn pause_now(
+        &self,
+        caller: &Caller,
+        id: JobId,
+        may: &(impl Fn(Status) -> bool + Sync),
+    ) -> Result<JobView, ControlError> {
         self.check_recorded(id, "pause")?;
         // The work is told first: nothing may leave once the record says PAUSED.
         let reins = self.0.running.get(id);

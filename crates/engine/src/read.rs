@@ -1,6 +1,5 @@
 //! What people see of jobs. Reading changes nothing and makes no job.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::vocabulary::Phase;
@@ -101,7 +100,7 @@ impl Engine {
         let phase = self.phase(&current.job);
         let is_in_chain = current.job.field("progress").is_some();
         JobView {
-            job: Arc::new(current.job),
+            job: current.job,
             cells: current.cells,
             changes: current.changes,
             queue_depth: current.queue_depth,

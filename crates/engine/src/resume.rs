@@ -44,6 +44,11 @@ enum Plan {
 impl Engine {
     /// Lets a paused job go on.
     pub async fn resume(&self, caller: &Caller, id: JobId) -> Result<JobView, ControlError> {
+        let (engine, caller) = (self.clone(), caller.clone());
+        self.surely(async move { engine.resume_now(&caller, id).await }).await?
+    }
+
+    async fn resume_now(&self, caller: &Caller, id: JobId) -> Result<JobView, ControlError> {
         self.check_recorded(id, "resume")?;
         for _ in 0..CONTENTION_TRIES_MAX {
             let current = self.current(id).await?.ok_or(ControlError::NotFound(id))?;

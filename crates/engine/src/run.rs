@@ -201,7 +201,7 @@ impl Run {
             }
             // Paused while it waited: try again when it goes on.
             Ok(Changed::Left(current)) if current.job.status() == Status::Paused => {
-                self.job = current.job;
+                self.job = Arc::unwrap_or_clone(current.job);
                 control.proceed().await;
                 Box::pin(self.repeat(engine, control, verdict, Duration::ZERO)).await
             }

@@ -42,9 +42,9 @@ pub(crate) const QUEUE: &str = "venue";
 const PRIORITY: u8 = 0;
 
 /// A request that may make a job.
-enum Admitted<'a> {
+enum Admitted {
     /// It is the first, with its key if it has one.
-    New(Option<Claimed<'a>>),
+    New(Option<Box<Claimed>>),
     /// An earlier one with its key had this answer.
     Before(Value),
 }
@@ -54,10 +54,10 @@ impl Engine {
     pub async fn invoke(&self, request: Invoke) -> Result<Invoked, InvokeError> {
         let claimed = match self.admitted(&request).await? {
             Admitted::New(claimed) => claimed,
-            Admitted::Before(answer) => return self.replay(&request, &answer).await,
+            Admitted::Before(answer) => return Box::pin(self.replay(&request, &answer)).await,
         };
         let operation = self.resolve(&request.caller, &request.operation).await?;
-        self.invoke_resolved(request, operation, claimed, None).await
+        self.invoke_resolved(&request, operation, claimed, None).await
     }
 
     /// Invokes the same definition again, taking over what an earlier run gave.
@@ -71,41 +71,47 @@ impl Engine {
             Admitted::New(claimed) => claimed,
             Admitted::Before(answer) => return self.replay(&request, &answer).await,
         };
-        self.invoke_resolved(request, operation, claimed, Some(&rerun)).await
+        self.invoke_resolved(&request, operation, claimed, Some(Box::new(rerun))).await
     }
 
     async fn invoke_resolved(
         &self,
-        request: Invoke,
+        request: &Invoke,
         operation: Arc<Operation>,
-        claimed: Option<Claimed<'_>>,
-        rerun: Option<&Rerun>,
+        claimed: Option<Box<Claimed>>,
+        rerun: Option<Box<Rerun>>,
     ) -> Result<Invoked, InvokeError> {
         let live = self.0.admission.live(&request.caller.did);
         if live >= self.0.limits.live_jobs_per_caller_max {
             return Err(InvokeError::TooManyJobs { live });
         }
+        // Boxed, so that the way of instant operations, which most take, is short of memory.
         let view = match (refusal(&operation, &request.input), request.recording) {
-            (Some(refusal), _) => self.refuse(&request, &operation, &refusal, claimed).await?,
-            (None, Recording::Private) => self.begin_private(&request, operation).await?,
+            (Some(refusal), _) => {
+                Box::pin(self.refuse(request, &operation, &refusal, claimed)).await?
+            }
+            (None, Recording::Private) => Box::pin(self.begin_private(request, operation)).await?,
             (None, Recording::Durable) => match operation.pace() {
-                Pace::Instant => self.compute(&request, operation, claimed, rerun).await?,
-                Pace::Running => self.begin(&request, operation, claimed, rerun).await?,
+                Pace::Instant => {
+                    let draft = self.compute(request, operation, rerun)?;
+                    self.commit_new(draft, claimed).await?
+                }
+                Pace::Running => Box::pin(self.begin(request, operation, claimed, rerun)).await?,
             },
         };
         Ok(Invoked { view: self.with_steps(self.phased(view)).await?, is_replay: false })
     }
 
     /// Whether a request may make a job, or has made one before.
-    async fn admitted(&self, request: &Invoke) -> Result<Admitted<'_>, InvokeError> {
+    async fn admitted(&self, request: &Invoke) -> Result<Admitted, InvokeError> {
         if self.is_stopping() {
             return Err(InvokeError::ShuttingDown);
         }
         check_request(request)?;
         self.admit(&request.caller)?;
         let Some(key) = &request.idempotency else { return Ok(Admitted::New(None)) };
-        match self.look_up::<InvokeError>(&request.caller, key).await? {
-            Known::First(claimed) => Ok(Admitted::New(Some(claimed))),
+        match Box::pin(self.look_up::<InvokeError>(&request.caller, key)).await? {
+            Known::First(claimed) => Ok(Admitted::New(Some(Box::new(claimed)))),
             Known::Answered(answer) => Ok(Admitted::Before(answer)),
         }
     }
@@ -135,7 +141,7 @@ impl Engine {
         request: &Invoke,
         operation: &Operation,
         refusal: &str,
-        claimed: Option<Claimed<'_>>,
+        claimed: Option<Box<Claimed>>,
     ) -> Result<JobView, InvokeError> {
         let job = self.new_id();
         let (opening, _) = self.opening(job, request, operation)?;
@@ -143,46 +149,61 @@ impl Engine {
         if request.recording == Recording::Private {
             return Ok(draft.into_parts().1);
         }
-        self.commit_new(draft, claimed.as_ref()).await
+        self.commit_new(draft, claimed).await
     }
 
-    /// An instant operation: everything in one commit.
-    async fn compute(
+    /// An instant operation: everything in one commit, which is all that there is to wait for.
+    fn compute(
         &self,
         request: &Invoke,
         operation: Arc<Operation>,
-        claimed: Option<Claimed<'_>>,
-        rerun: Option<&Rerun>,
-    ) -> Result<JobView, InvokeError> {
+        rerun: Option<Box<Rerun>>,
+    ) -> Result<Draft, InvokeError> {
         let job = self.new_id();
         let now = self.now();
         let (mut opening, _) = self.opening(job, request, &operation)?;
-        opening.extra.extend(rerun.map(Rerun::members).unwrap_or_default());
+        opening.extra.extend(rerun.as_ref().map(|rerun| rerun.members()).unwrap_or_default());
         let mut draft = Draft::open(opening, now, None).map_err(unopened)?;
         draft.append(Change::new(Event::Begun, now)).map_err(unopened)?;
         let call = self.call(request, operation, Some(job));
         let change = outcome(compute(&call), self.now());
         draft.append(change).map_err(unopened)?;
-        self.commit_new(draft, claimed.as_ref()).await
+        Ok(draft)
     }
 
-    /// An operation that takes its time.
+    /// An operation that takes its time. The job runs even when whoever asked for it goes away
+    /// meanwhile; only the wait for its end is theirs.
     async fn begin(
         &self,
         request: &Invoke,
         operation: Arc<Operation>,
-        claimed: Option<Claimed<'_>>,
-        rerun: Option<&Rerun>,
+        claimed: Option<Box<Claimed>>,
+        rerun: Option<Box<Rerun>>,
     ) -> Result<JobView, InvokeError> {
         let job = self.new_id();
+        let mut watch = self.0.hub.watch(job);
+        let (engine, asked) = (self.clone(), request.clone());
+        let beginning =
+            async move { engine.begin_now(job, &asked, operation, claimed, rerun).await };
+        let view = self.surely(beginning).await??;
+        Ok(self.wait_for(view, &mut watch, request.wait).await)
+    }
+
+    async fn begin_now(
+        &self,
+        job: JobId,
+        request: &Invoke,
+        operation: Arc<Operation>,
+        claimed: Option<Box<Claimed>>,
+        rerun: Option<Box<Rerun>>,
+    ) -> Result<JobView, InvokeError> {
         let now = self.now();
         let (mut opening, secret) = self.opening(job, request, &operation)?;
-        opening.extra.extend(rerun.map(Rerun::members).unwrap_or_default());
+        opening.extra.extend(rerun.as_ref().map(|rerun| rerun.members()).unwrap_or_default());
         let mut draft = Draft::open(opening, now, None).map_err(unopened)?;
         if let Some(secret) = secret {
             draft.with(sealed::keep(self, job, "input", &secret)?);
         }
-        let mut watch = self.0.hub.watch(job);
         let limit = self.execution_limit(request.timeout, &operation);
         if let Some(plan) = operation.plan() {
             let targets = match self.targets(&request.caller, plan).await? {
@@ -197,23 +218,22 @@ impl Engine {
             if let Some(claimed) = &claimed {
                 draft.with(claimed.remember(answer_of(job)));
             }
-            let reused = rerun.map_or(&[][..], |rerun| &rerun.reused);
+            let reused = rerun.as_ref().map_or(&[][..], |rerun| &rerun.reused);
             let begun = Begun { targets, reused, limit };
-            let view = self.begin_orchestration(request, operation, draft, begun).await?;
-            return Ok(self.wait_for(view, &mut watch, request.wait).await);
+            return self.begin_orchestration(request, operation, draft, begun).await;
         }
         let Ok(slot) = Arc::clone(&self.0.slots).try_acquire_owned() else {
             draft.with(offer(job, now));
-            let view = self.commit_new(draft, claimed.as_ref()).await?;
+            let view = self.commit_new(draft, claimed).await?;
             self.has_queued(&view.job);
-            return Ok(self.wait_for(view, &mut watch, request.wait).await);
+            return Ok(view);
         };
         let mut begun = Change::new(Event::Begun, now);
         begun.extra.push(("deadline", deadline(now, limit)));
         draft.append(begun).map_err(unopened)?;
         // Nobody can reach the job before it is durable, so its reins are free.
         let held = self.0.running.take(job, None).ok_or(StoreTrouble::Contended)?;
-        let view = self.commit_new(draft, claimed.as_ref()).await?;
+        let view = self.commit_new(draft, claimed).await?;
         let run = Run {
             job: (*view.job).clone(),
             cells: None,
@@ -226,19 +246,24 @@ impl Engine {
             slot: Some(slot),
         };
         self.spawn(run.carry_out(self.clone()));
-        Ok(self.wait_for(view, &mut watch, request.wait).await)
+        Ok(view)
     }
 
     /// Commits a new job, and its idempotency key with it.
-    async fn commit_new(
+    fn commit_new(
         &self,
         mut draft: Draft,
-        claimed: Option<&Claimed<'_>>,
-    ) -> Result<JobView, InvokeError> {
-        if let Some(claimed) = claimed {
+        claimed: Option<Box<Claimed>>,
+    ) -> impl Future<Output = Result<JobView, InvokeError>> + use<'_> {
+        if let Some(claimed) = &claimed {
             draft.with(claimed.remember(answer_of(draft.job().id())));
         }
-        self.commit(draft).await.map(|(view, _)| view).map_err(uncommitted)
+        let committing = self.commit(draft);
+        async move {
+            let committed = committing.await;
+            drop(claimed);
+            committed.map(|(view, _)| view).map_err(uncommitted)
+        }
     }
 
     /// What a new job is opened with, and its input if secrets were taken out of it.
@@ -354,7 +379,7 @@ impl Engine {
             let operation = self.resolve(&request.caller, &request.operation).await;
             let operation = operation.map_err(InvokeError::from)?;
             if operation.is_read_only() {
-                return self.run_unrecorded(request, operation, time).await;
+                return Box::pin(self.run_unrecorded(request, operation, time)).await;
             }
         }
         let invoked = self.invoke(request).await?;

@@ -137,14 +137,22 @@ impl Call {
     }
 
     /// Whether `If-None-Match` names this entity tag.
-    pub(crate) fn has_tag(&self, tag: &str) -> bool {
+    pub(crate) fn has_tag(&self, tag: impl AsRef<[u8]>) -> bool {
+        let tag = tag.as_ref();
         let values = self.head.headers.get_all(header::IF_NONE_MATCH).iter();
         values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(
             |known| {
                 let known = known.trim();
-                known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
+                known == "*" || known.strip_prefix("W/").unwrap_or(known).as_bytes() == tag
             },
         )
+    }
+
+    /// Lets go of everything that came over the connection. Whoever has read all of it does this
+    /// before waiting for something else: the connection is being read meanwhile, and what was
+    /// received before would hold on to its buffer.
+    pub(crate) fn into_door(self) -> Arc<Door> {
+        self.door
     }
 
     /// Takes the body as it comes.

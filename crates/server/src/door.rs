@@ -26,6 +26,7 @@ use crate::error::{ApiError, ApiResult, Code};
 use crate::limits::REQUEST_ID_BYTES_MAX;
 use crate::metrics::Metrics;
 use crate::origin::{Mark, Origins};
+use crate::rendered::Answers;
 use crate::routes::{self, Access, Mount, Mounted, Route};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -38,6 +39,8 @@ pub(crate) struct Door {
     pub(crate) origins: Origins,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) request_ids: RequestIds,
+    /// Answers that were made lately.
+    pub(crate) answers: Answers,
     /// What the venue calls itself.
     pub(crate) name: String,
     /// Where it is reached, when the operator said so.

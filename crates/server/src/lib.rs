@@ -32,6 +32,7 @@ mod metrics;
 mod openapi;
 mod origin;
 mod page;
+mod rendered;
 mod routes;
 mod sse;
 

@@ -25,6 +25,7 @@ use crate::limits::{FAILURE_NOTICE, HEALTH_CHECK, RECOVERY_AHEAD};
 use crate::listen::Connections;
 use crate::metrics::Metrics;
 use crate::origin::Origins;
+use crate::rendered::Answers;
 use crate::routes::{self, Route};
 use crate::tokens::Revoked;
 use crate::{openapi, page};
@@ -239,6 +240,7 @@ fn door(
         },
         metrics: Arc::new(Metrics::new(routes_of(config))),
         request_ids: RequestIds::new(random),
+        answers: Answers::default(),
         public_url: config.public_url.value.clone(),
         public_key: did.strip_prefix("did:key:").unwrap_or(&did).to_owned(),
         body_bytes_max: *config.body_bytes.value,

@@ -55,7 +55,7 @@ pub struct EmbeddedStore {
     named: Named,
     order: Order,
     tallies: Tallies,
-    recent: Recent,
+    recent: Arc<Recent>,
 }
 
 impl EmbeddedStore {
@@ -89,7 +89,7 @@ impl EmbeddedStore {
             named: Named::default(),
             order: Order::default(),
             tallies: Tallies::default(),
-            recent: Recent::default(),
+            recent: Arc::default(),
         }
     }
 
@@ -153,23 +153,31 @@ impl Store for EmbeddedStore {
         }
         let (named, order, mut effects) =
             (self.named.clone(), self.order.clone(), prepared.effects);
+        let touched: Vec<JobId> = effects.iter().filter_map(prepare::Ready::touched).collect();
         let deletes = effects.iter().any(|effect| matches!(effect, prepare::Ready::Delete { .. }));
         let apply = move |tx: &mut Tx<'_>| {
             let receipt = apply::apply(tx, &mut effects, &named, &order)?;
             Ok((receipt, effects))
         };
-        let (answer, order) = (self.engine.submit(apply), self.order.clone());
-        // What was counted before the deletion could be read is wrong after it.
+        let order = self.order.clone();
+        let recent = (!touched.is_empty()).then(|| Arc::clone(&self.recent));
         let tallies = deletes.then(|| self.tallies.clone());
-        Box::pin(async move {
-            let (receipt, spent) = answer.await?;
-            drop(spent);
+        let then = move |(receipt, _): &(Receipt, Vec<prepare::Ready>)| {
+            // What was read or counted before the commit could be read is wrong after it.
+            if let Some(recent) = recent {
+                recent.forget(&touched);
+            }
             if let Some(tallies) = tallies {
                 tallies.forget();
             }
             if !receipt.orders.is_empty() {
                 order.is_durable();
             }
+        };
+        let answer = self.engine.submit_then(apply, then);
+        Box::pin(async move {
+            let (receipt, spent) = answer.await?;
+            drop(spent);
             Ok(receipt)
         })
     }
@@ -182,7 +190,7 @@ impl Store for EmbeddedStore {
         until: i64,
     ) -> Answer<'static, Option<Claim>, CommitError> {
         let (queue, worker) = (queue.to_owned(), worker.to_owned());
-        self.engine.submit(move |tx| apply::claim(tx, &queue, &worker, now, until))
+        Box::pin(self.engine.submit(move |tx| apply::claim(tx, &queue, &worker, now, until)))
     }
 
     fn job(&self, id: JobId) -> Answer<'_, Option<StoredJob>, ReadError> {

@@ -7,7 +7,7 @@
 //!
 //! Modules, in reading order: `store` (the trait), [`effects`] (what can be made durable),
 //! `summary` (what indexes know of a job), `keys` (every table and key), `row` (a job as bytes),
-//! [`embedded`] (the store in one folder), [`blob`] (content by its digest), [`limits`].
+//! [`embedded`] (the store in one folder), `lately` (a bounded table of what was read), [`blob`] (content by its digest), [`limits`].
 //!
 //! Primary data and indexes are told apart in `keys`: indexes follow from primary data alone, and
 //! [`embedded::EmbeddedStore::rebuild`] makes them anew.
@@ -19,6 +19,7 @@ pub mod limits;
 
 mod bytes;
 mod keys;
+mod lately;
 mod row;
 mod store;
 mod summary;
@@ -29,6 +30,7 @@ pub mod conformance;
 pub mod testing;
 
 pub use effects::{CommitError, Effect, Effects, Receipt};
+pub use lately::Lately;
 pub use store::{
     Answer, Claim, Filter, Idempotency, JobCells, JobPage, ListQuery, ListedJob, Message, Order,
     ReadError, RecordPage, Root, RootKey, RootSpace, Store, StoredBlob, StoredJob, Timer,

@@ -119,7 +119,7 @@ pub enum ReadError {
 #[derive(Debug, Clone)]
 pub struct StoredJob {
     /// The fold of its chain. Large members may be branches: [`StoredJob::cells`] has them.
-    pub job: Job,
+    pub job: Arc<Job>,
     /// Its place in the order of commits.
     pub order: u64,
     /// How often something beside the chain changed.

@@ -183,7 +183,7 @@ async fn again(
         left: left_until(current.number("deadline"), engine.now(), limit),
         cells: current.cells.clone(),
         caller: engine.owner_of(&current.job),
-        job: current.job,
+        job: Arc::unwrap_or_clone(current.job),
         operation,
         input,
         cause,

@@ -7,6 +7,7 @@
 //! New work is not held up by it. What was live is found before anybody is let in; it is recovered
 //! while others come, and each job is changed on the condition that nobody else changed it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -182,7 +183,7 @@ async fn go_on_waiting(engine: &Engine, current: Current) -> Result<(), StoreTro
         input: engine.input_of(&current).await?,
         caller: engine.owner_of(&current.job),
         cells: current.cells,
-        job: current.job,
+        job: Arc::unwrap_or_clone(current.job),
         operation,
         cause: Cause::Repeated,
         held,

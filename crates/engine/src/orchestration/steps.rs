@@ -15,6 +15,10 @@ impl Engine {
         if self.0.catalogue.is_plain(id) {
             return Ok(None);
         }
+        Box::pin(self.steps_of_orchestration(job)).await
+    }
+
+    async fn steps_of_orchestration(&self, job: &Job) -> Result<Option<Value>, StoreTrouble> {
         let operation = match self.operation_of(job).await {
             Ok(operation) => operation,
             Err(crate::error::ResolveError::Store(trouble)) => return Err(trouble),

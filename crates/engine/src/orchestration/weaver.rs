@@ -455,7 +455,7 @@ impl Weaver {
         if current.job.status().is_terminal() {
             return Ok(Next::Over);
         }
-        self.run.job = current.job;
+        self.run.job = Arc::unwrap_or_clone(current.job);
         self.run.cells = current.cells;
         let Some(plan) = self.run.operation.plan().cloned() else { return Ok(Next::Over) };
         let targets = engine.targets(&self.run.caller, &plan).await?.unwrap_or_default();

@@ -95,9 +95,11 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 async fn invoke(mut call: Call) -> ApiResult<Response> {
     let body = call.read_body().await?;
     let key = call.idempotency("invoke", &[], &body)?;
-    let (request, applied) = request(&mut call, &read_json(&body)?, key)?;
+    let (request, applied) = request(&call, &read_json(&body)?, key)?;
     let has_waited = request.wait.is_some();
-    let invoked = call.door.engine.invoke(request).await?;
+    let door = call.into_door();
+    drop(body);
+    let invoked = door.engine.invoke(request).await?;
     let is_done = has_waited && invoked.view.status() == Status::Complete;
     let status = if is_done { StatusCode::OK } else { StatusCode::CREATED };
     let mut response = answer::json(status, job_json::of_view(&invoked.view)?);
@@ -112,8 +114,10 @@ async fn invoke(mut call: Call) -> ApiResult<Response> {
 async fn run(mut call: Call) -> ApiResult<Response> {
     let body = call.read_body().await?;
     let key = call.idempotency("run", &[], &body)?;
-    let (request, _) = request(&mut call, &read_json(&body)?, key)?;
-    let ran = call.door.engine.run(request).await?;
+    let (request, _) = request(&call, &read_json(&body)?, key)?;
+    let door = call.into_door();
+    drop(body);
+    let ran = door.engine.run(request).await?;
     let cells = ran.cells.as_ref().map_or(&NoCells as &dyn CellSource, |cells| cells);
     let mut text = String::new();
     job_json::write_value(&ran.output, cells, &mut text)?;
@@ -146,7 +150,7 @@ pub(super) fn mark_replay(response: &mut Response, is_replay: bool) {
 
 /// What was asked, and which preference was applied.
 fn request(
-    call: &mut Call,
+    call: &Call,
     body: &Value,
     idempotency: Option<IdempotencyKey>,
 ) -> ApiResult<(Invoke, Option<String>)> {

@@ -22,6 +22,7 @@ use crate::call::{Call, read_json, read_optional_json, whole_number};
 use crate::error::{ApiError, ApiResult, Code};
 use crate::job_json;
 use crate::limits::HISTORY_PAGE_BYTES_MAX;
+use crate::rendered::Rendered;
 use crate::sse::{self, Progress};
 
 const ID: &str = "The job's ID: 32 hex digits, with or without `0x`, or a UUID.";
@@ -298,18 +299,19 @@ async fn read(call: Call) -> ApiResult<Response> {
     let (engine, caller) = (&call.door.engine, &call.caller);
     let preferred = call.preferred_wait();
     let has_tag = call.head.headers.contains_key(header::IF_NONE_MATCH);
+    // Boxed, so that a read which does not wait is short of memory.
     let view = match &preferred {
         None => engine.job(caller, id).await?,
         Some((time, _)) if has_tag => {
-            let is_known = |view: &JobView| call.has_tag(&view.etag());
-            engine.wait_for_change(caller, id, *time, is_known).await?
+            let is_known = |view: &JobView| call.has_tag(view.etag());
+            Box::pin(engine.wait_for_change(caller, id, *time, is_known)).await?
         }
-        Some((time, _)) => engine.wait(caller, id, *time).await?,
+        Some((time, _)) => Box::pin(engine.wait(caller, id, *time)).await?,
     };
-    let tag = view.etag();
+    let Rendered { tag, body } = call.door.answers.of(&view)?;
     let mut response = match call.has_tag(&tag) {
         true => answer::empty(StatusCode::NOT_MODIFIED),
-        false => answer::json(StatusCode::OK, job_json::of_view(&view)?),
+        false => answer::json(StatusCode::OK, body),
     };
     answer::set(&mut response, header::ETAG, tag);
     if let Some((_, applied)) = preferred {

@@ -1,5 +1,7 @@
 //! Chains: appended to by their head, read back whole.
 
+use std::sync::Arc;
+
 use catena_job::state::Event;
 use catena_job::{Job, Status};
 use catena_value::{NoCells, Value, Vector};
@@ -61,7 +63,7 @@ pub(super) async fn a_long_chain_is_read_by_pages(store: Subject) {
     let mut draft = Draft::open(opening(job_id(1), "did:a", hello()), 5);
     draft.change(Event::Begun);
     let mut all = draft.records.clone();
-    let mut job = draft.job.clone();
+    let mut job = Arc::new(draft.job.clone());
     store.commit(Effects::one(draft.effect())).await.unwrap();
     for turn in 0..120 {
         let mut draft = Draft::of(job);
@@ -71,7 +73,7 @@ pub(super) async fn a_long_chain_is_read_by_pages(store: Subject) {
         };
         assert!(draft.change(Event::AskedForInput(ask)) && draft.change(Event::Answered));
         all.extend(draft.records.clone());
-        job = draft.job.clone();
+        job = Arc::new(draft.job.clone());
         store.commit(Effects::one(draft.effect())).await.unwrap();
         // Each commit goes on from what the store gives back.
         let stored = store.job(job.id()).await.unwrap().unwrap();

@@ -8,7 +8,7 @@ use crate::embedded::ledger::{
     CommitError as LedgerError, CommitStep, Direction, Failure, KeyRange, Ledger, ManualLedger,
     ReadError as LedgerReadError, Reads, RowPage, SubmitError, TableId, Tx, Value as Row, View,
 };
-use crate::store::{Answer, ReadError};
+use crate::store::ReadError;
 
 /// A ledger, and how it is driven. Reading is the same either way.
 pub(super) struct Engine {
@@ -39,15 +39,30 @@ impl Engine {
     pub(super) fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, CommitError> + Send + 'static,
-    ) -> Answer<'static, T, CommitError> {
+    ) -> impl Future<Output = Result<T, CommitError>> + Send + 'static {
+        self.submit_then(work, |_| {})
+    }
+
+    /// The same. Before the answer, and whether or not somebody waits for it, `then` is called on
+    /// the committer's thread with what is now durable.
+    pub(super) fn submit_then<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T, CommitError> + Send + 'static,
+        then: impl FnOnce(&T) + Send + 'static,
+    ) -> impl Future<Output = Result<T, CommitError>> + Send + 'static {
         let (answer, answered) = oneshot::channel();
-        // Nobody may be waiting any more; the effects are durable all the same.
-        let done = move |outcome: Result<T, Failure<CommitError>>| drop(answer.send(outcome));
+        let done = move |outcome: Result<T, Failure<CommitError>>| {
+            if let Ok(value) = &outcome {
+                then(value);
+            }
+            // Nobody may be waiting any more; the effects are durable all the same.
+            drop(answer.send(outcome));
+        };
         let taken = match &self.driver {
             Driver::Threads(ledger) => ledger.try_submit(work, done),
             Driver::Hand(ledger) => ledger.lock().try_submit(work, done),
         };
-        Box::pin(async move {
+        async move {
             taken.map_err(not_taken)?;
             match answered.await {
                 Ok(Ok(value)) => Ok(value),
@@ -55,7 +70,7 @@ impl Engine {
                 Ok(Err(Failure::Ledger(error))) => Err(not_durable(error)),
                 Err(_) => Err(CommitError::Stopped { reason: "the ledger is closed".to_owned() }),
             }
-        })
+        }
     }
 
     pub(super) fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Row>, ReadError> {

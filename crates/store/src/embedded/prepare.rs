@@ -83,6 +83,19 @@ pub(super) enum Ready {
     Applied,
 }
 
+impl Ready {
+    /// The job that is deleted, or of which something beside the chain changes.
+    pub(super) fn touched(&self) -> Option<JobId> {
+        match self {
+            Ready::Delete { job }
+            | Ready::Progress { job, .. }
+            | Ready::Send { job, .. }
+            | Ready::Take { job, .. } => Some(*job),
+            _ => None,
+        }
+    }
+}
+
 /// A new job, ready but for its place in the order. Nothing else of it goes to the committer, and
 /// this goes back from there, so that nothing of it has to be freed there: memory is cheapest to
 /// free on the thread that allocated it.

@@ -1,6 +1,7 @@
 //! Reading: rows to what the store answers.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use catena_job::{JobId, Record, Status};
 use catena_value::{ValueId, decode, decode_message};
@@ -111,10 +112,16 @@ impl EmbeddedStore {
     }
 
     pub(super) fn read_job(&self, id: JobId) -> Result<Option<StoredJob>, ReadError> {
+        if let Some(ended) = self.recent.ended(id) {
+            return Ok(Some(ended));
+        }
+        let epoch = self.recent.epoch();
         let Some(row) = self.engine.get(JOBS, id.as_bytes())? else { return Ok(None) };
-        let Made { job, cells, order } = match self.recent.get(id, &row) {
+        let known = self.recent.made(id, &row);
+        let is_known = known.is_some();
+        let Made { job, cells, order } = match known {
             Some(made) => made,
-            None => self.make(id, row)?,
+            None => self.make(id, &row)?,
         };
         let beside = match self.engine.get(BESIDE, id.as_bytes())? {
             Some(row) => Beside::read(&row).map_err(damaged(id))?,
@@ -131,24 +138,19 @@ impl EmbeddedStore {
             true => self.read_lease(id)?,
             false => None,
         };
-        Ok(Some(StoredJob {
-            job,
-            order,
-            changes: beside.changes,
-            queue_depth: beside.queued,
-            progress,
-            lease,
-            cells,
-        }))
+        let (changes, queue_depth) = (beside.changes, beside.queued);
+        let stored = StoredJob { job, order, changes, queue_depth, progress, lease, cells };
+        if !is_known {
+            self.recent.keep(id, row, &stored, epoch);
+        }
+        Ok(Some(stored))
     }
 
-    /// The job of a row, kept for those who ask again.
-    fn make(&self, id: JobId, row: Row) -> Result<Made, ReadError> {
-        let read = JobRow::read(&row).map_err(damaged(id))?;
+    /// The job of a row.
+    fn make(&self, id: JobId, row: &Row) -> Result<Made, ReadError> {
+        let read = JobRow::read(row).map_err(damaged(id))?;
         let (job, cells) = read.job(id).map_err(damaged(id))?;
-        let made = Made { job, cells: self.job_cells(cells), order: read.order };
-        self.recent.keep(id, row, &made);
-        Ok(made)
+        Ok(Made { job: Arc::new(job), cells: self.job_cells(cells), order: read.order })
     }
 
     fn job_cells(&self, local: LocalCells) -> JobCells {

@@ -56,7 +56,8 @@ impl Draft {
     }
 
     /// Goes on with a job that is stored.
-    pub fn of(job: Job) -> Self {
+    pub fn of(job: impl Into<Arc<Job>>) -> Self {
+        let job = Arc::unwrap_or_clone(job.into());
         let after = Some(job.head());
         Draft { job, after, records: Vec::new() }
     }
