@@ -1,14 +1,15 @@
 //! Steps of orchestrations that run on other venues.
 //!
 //! What it does: invokes the operation there as any client would, looks at the job until it ends,
-//! and cancels it when the orchestration here does not want it any more. Beginning a step twice is
+//! pauses and resumes it with the orchestration here, and cancels it when that does not want it
+//! any more. Beginning a step twice is
 //! safe: the key that comes with it makes the second request the same as the first.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use catena_engine::federation::{Answer, Federation, RemoteCall, RemoteEnd, RemoteStart};
+use catena_engine::federation::{
+    Answer, Attempt, Federation, Hold, RemoteCall, RemoteEnd, RemoteStart,
+};
 use catena_engine::{Control, Failure, Repeat};
 use catena_job::{JobId, RecordId};
 use catena_value::{NoCells, Value};
@@ -26,6 +27,21 @@ pub(crate) struct OverHttp {
 impl OverHttp {
     pub(crate) fn new(outbound: Arc<Outbound>) -> Self {
         OverHttp { outbound }
+    }
+
+    fn attempt(
+        &self,
+        venue: String,
+        job: JobId,
+        action: &'static str,
+        control: Control,
+    ) -> Attempt {
+        let client = VenueClient::new(Arc::clone(&self.outbound), &venue);
+        Box::pin(async move {
+            if let Ok(client) = client {
+                client.control(&job.to_hex(), action, &control).await;
+            }
+        })
     }
 }
 
@@ -65,18 +81,16 @@ impl Federation for OverHttp {
         })
     }
 
-    fn cancel(
-        &self,
-        venue: String,
-        job: JobId,
-        control: Control,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let client = VenueClient::new(Arc::clone(&self.outbound), &venue);
-        Box::pin(async move {
-            if let Ok(client) = client {
-                client.cancel(&job.to_hex(), &control).await;
-            }
-        })
+    fn cancel(&self, venue: String, job: JobId, control: Control) -> Attempt {
+        self.attempt(venue, job, "cancel", control)
+    }
+
+    fn hold(&self, venue: String, job: JobId, hold: Hold, control: Control) -> Attempt {
+        let action = match hold {
+            Hold::Pause => "pause",
+            Hold::Resume => "resume",
+        };
+        self.attempt(venue, job, action, control)
     }
 }
 
@@ -94,9 +108,11 @@ async fn begin(client: &VenueClient, call: &RemoteCall) -> Result<RemoteStart, F
         delegations: &call.delegations,
         token: token.as_deref(),
     };
-    let job = client.invoke_with(invocation, &call.control).await?;
+    call.control.proceed().await;
+    // From here on there may be a job over there, and whoever gives it up must learn its ID.
+    let job = client.invoke_with(invocation, &call.free).await?;
     let id = job.id.parse().map_err(|_| malformed("its job has no usable ID"))?;
-    let record = first_record(client, &job, &call.control).await;
+    let record = first_record(client, &job, &call.free).await;
     Ok(RemoteStart { job: id, record, venue: did })
 }
 

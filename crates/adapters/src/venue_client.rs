@@ -20,7 +20,7 @@ use url::Url;
 
 use crate::fields::{Fields, invalid, text};
 use crate::limits::{
-    POLL_FAILURES_MAX, POLL_FIRST, POLL_GROWTH_HALVES, POLL_MAX, REMOTE_CANCEL_TIME,
+    POLL_FAILURES_MAX, POLL_FIRST, POLL_GROWTH_HALVES, POLL_MAX, REMOTE_CONTROL_TIME,
 };
 use crate::nested::ended;
 use crate::outbound::{Gate, Open, Outbound, Reach, Redirects, Request, Response, venue_url};
@@ -190,10 +190,10 @@ impl VenueClient {
         Ok(job)
     }
 
-    /// Cancels a job over there, as far as it can be reached.
-    pub(crate) async fn cancel(&self, id: &str, gate: &impl Gate) {
-        let mut request = self.request(Method::PUT, &["jobs", id, "cancel"]);
-        request.time = REMOTE_CANCEL_TIME;
+    /// Cancels, pauses or resumes a job over there, as far as it can be reached.
+    pub(crate) async fn control(&self, id: &str, action: &str, gate: &impl Gate) {
+        let mut request = self.request(Method::PUT, &["jobs", id, action]);
+        request.time = REMOTE_CONTROL_TIME;
         // Best effort: nobody waits for the answer.
         drop(self.outbound.send(request, gate).await);
     }
@@ -283,7 +283,7 @@ impl Drop for RemoteGuard {
     fn drop(&mut self) {
         let Some(id) = self.id.take().filter(|_| (self.means_cancel)()) else { return };
         let (client, gate) = (self.client.clone(), Open(self.env.clone()));
-        self.env.spawn(Box::pin(async move { client.cancel(&id, &gate).await }));
+        self.env.spawn(Box::pin(async move { client.control(&id, "cancel", &gate).await }));
     }
 }
 
