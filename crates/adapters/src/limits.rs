@@ -71,6 +71,10 @@ pub const POLL_MAX: Duration = Duration::from_secs(10);
 /// Looks that may fail in a row before the other venue is given up: half a minute of pauses.
 pub const POLL_FAILURES_MAX: u32 = 5;
 
+/// As long as this a token of this venue's is not the reason why another venue shows nothing: it
+/// holds for five minutes.
+pub const TOKEN_FRESH_MS: i64 = 60_000;
+
 /// How long a message that cancels, pauses or resumes a job of another venue may take.
 pub const REMOTE_CONTROL_TIME: Duration = Duration::from_secs(10);
 

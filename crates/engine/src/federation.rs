@@ -110,6 +110,19 @@ pub enum Hold {
     Resume,
 }
 
+/// A job on another venue, and who asks about it.
+#[derive(Debug, Clone)]
+pub struct Visit {
+    /// The venue, as the definition names it.
+    pub venue: String,
+    /// The job there.
+    pub job: JobId,
+    /// Who asks, where the job is this venue's own.
+    pub identity: Identity,
+    /// Pausing and sleeping.
+    pub control: Control,
+}
+
 /// Something that is tried; nobody hears whether it worked.
 pub type Attempt = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -119,11 +132,11 @@ pub trait Federation: Send + Sync + 'static {
     fn begin(&self, call: RemoteCall) -> Answer<RemoteStart>;
 
     /// Waits for a job there to end.
-    fn finish(&self, venue: String, job: JobId, control: Control) -> Answer<RemoteEnd>;
+    fn finish(&self, visit: Visit) -> Answer<RemoteEnd>;
 
     /// Cancels a job there, as far as it can be reached.
-    fn cancel(&self, venue: String, job: JobId, control: Control) -> Attempt;
+    fn cancel(&self, visit: Visit) -> Attempt;
 
     /// Pauses or resumes a job there, as far as it can be reached and lets itself be held.
-    fn hold(&self, venue: String, job: JobId, hold: Hold, control: Control) -> Attempt;
+    fn hold(&self, visit: Visit, hold: Hold) -> Attempt;
 }

@@ -10,7 +10,7 @@ use super::weaver::News;
 use crate::adapter::Failure;
 use crate::control::Control;
 use crate::engine::Engine;
-use crate::federation::{Answer, Federation, Hold, RemoteCall, RemoteEnd, RemoteStart};
+use crate::federation::{Answer, Federation, Hold, RemoteCall, RemoteEnd, RemoteStart, Visit};
 
 /// How long a beginning that nobody wants any more may take to say which job is to be cancelled.
 const BEGIN_GRACE: Duration = Duration::from_secs(60);
@@ -117,21 +117,24 @@ impl Engine {
         job: JobId,
         mut orders: Orders,
     ) -> Result<Option<RemoteEnd>, Failure> {
+        let identity = self.0.identity.clone();
+        let urgent = Visit { venue, job, identity, control: self.0.free.clone() };
         let tell = async |hold| {
             let _turn = orders.turn.lock().await;
-            federation.hold(venue.clone(), job, hold, self.0.free.clone()).await;
+            federation.hold(urgent.clone(), hold).await;
         };
         if let Some(hold) = orders.hold {
             tell(hold).await;
         }
-        let mut end = federation.finish(venue.clone(), job, orders.control.clone());
+        let control = orders.control.clone();
+        let mut end = federation.finish(Visit { control, ..urgent.clone() });
         loop {
             tokio::select! {
                 end = &mut end => return end.map(Some),
                 recalled = orders.recall.changed() => {
                     // A venue that stops gives nothing up: the next life goes on with it.
                     if recalled.is_err() && !self.is_stopping() {
-                        federation.cancel(venue, job, self.0.free.clone()).await;
+                        federation.cancel(urgent).await;
                     }
                     return Ok(None);
                 }

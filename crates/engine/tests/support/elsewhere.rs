@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_engine::federation::{
-    Answer, Attempt, Federation, Hold, RemoteCall, RemoteEnd, RemoteStart,
+    Answer, Attempt, Federation, Hold, RemoteCall, RemoteEnd, RemoteStart, Visit,
 };
-use catena_engine::{Adapter, Call, Control, Failure, Registration, Turn, Turning};
+use catena_engine::{Adapter, Call, Failure, Registration, Turn, Turning};
 use catena_job::{JobId, RecordId, Status};
 use catena_value::Value;
 use parking_lot::Mutex;
@@ -146,13 +146,13 @@ impl Federation for Road {
         })
     }
 
-    fn finish(&self, _venue: String, job: JobId, control: Control) -> Answer<RemoteEnd> {
+    fn finish(&self, visit: Visit) -> Answer<RemoteEnd> {
         let there = Arc::clone(&self.0);
         Box::pin(async move {
             let gone = || Failure::new("remote_not_found", "there is no such job");
-            let guest = there.job(job).ok_or_else(gone)?;
+            let guest = there.job(visit.job).ok_or_else(gone)?;
             let status = guest.work(&there.script).await;
-            control.proceed().await;
+            visit.control.proceed().await;
             let is_done = status == Status::Complete;
             Ok(RemoteEnd {
                 status,
@@ -163,11 +163,12 @@ impl Federation for Road {
         })
     }
 
-    fn cancel(&self, _venue: String, job: JobId, _control: Control) -> Attempt {
-        self.change(job, |from| !from.is_terminal(), Status::Cancelled)
+    fn cancel(&self, visit: Visit) -> Attempt {
+        self.change(visit.job, |from| !from.is_terminal(), Status::Cancelled)
     }
 
-    fn hold(&self, _venue: String, job: JobId, hold: Hold, _control: Control) -> Attempt {
+    fn hold(&self, visit: Visit, hold: Hold) -> Attempt {
+        let job = visit.job;
         match hold {
             Hold::Pause => self.change(job, |from| from == Status::Started, Status::Paused),
             Hold::Resume => self.change(job, |from| from == Status::Paused, Status::Started),
