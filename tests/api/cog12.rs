@@ -319,6 +319,12 @@ async fn what_this_venue_cannot_run_is_rejected_before_anything_runs() {
     assert_eq!(of_steps(&job, "status"), ["SKIPPED"; 4]);
     assert_eq!(target.count("/first"), 0, "no step ran");
     site.history(&id_of(&job)).await.verify();
+    // Every problem is told, within reason.
+    let many = vec![json!({"op": "test:nothing", "input": ["const", 1]}); 103];
+    let job = run(&site, json!(many), json!({}), json!({})).await;
+    let error = job["error"].as_str().unwrap();
+    assert_eq!(error.matches("/operation/steps/").count(), 100);
+    assert!(error.ends_with("; and 3 more"), "{error}");
 }
 
 /// Automatic Dependency Resolution and Scheduling: "A step with no step references has no
@@ -473,8 +479,12 @@ async fn orchestrations_nest_eight_deep_and_no_deeper() {
         operation = register(&site, &orchestration(json!([step]), json!([0]))).await;
         if depth >= 8 {
             let id = id_of(&site.invoke(&operation, json!(depth)).await);
+            let job = site.ended(&id).await;
             let expected = if depth == 8 { "COMPLETE" } else { "REJECTED" };
-            assert_eq!(site.ended(&id).await["status"], expected, "{depth} deep");
+            assert_eq!(job["status"], expected, "{depth} deep");
+            let told = "/operation/steps/0/op: orchestrations are nested deeper than 8";
+            let error = job["error"].as_str().unwrap_or_default();
+            assert_eq!(error.contains(told), depth > 8, "{error}");
         }
     }
 }

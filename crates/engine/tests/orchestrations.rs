@@ -174,6 +174,34 @@ fn pause_resume_and_cancel_reach_the_steps() {
 }
 
 #[test]
+fn a_step_that_ends_while_the_whole_is_paused_begins_nothing() {
+    World::new().live(async |engine| {
+        let steps = r#"[
+          {"op":"t:wait","input":{"ms":["const",100]}},
+          {"op":"t:wait","input":{"ms":["const",100],"after":[0]}}
+        ]"#;
+        let op = define(&engine, steps, r#"[1,"ms"]"#, "").await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        for step in 0..2 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let view = engine.pause(&alice(), id).await.unwrap();
+            // Somebody lets the step alone go on.
+            let child = children(&view)[step];
+            engine.resume(&alice(), child).await.unwrap();
+            assert_eq!(ended(&engine, child).await.status(), Status::Complete);
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let view = engine.job(&alice(), id).await.unwrap();
+            assert_eq!((view.status(), children(&view).len()), (Status::Paused, step + 1));
+            let view = engine.resume(&alice(), id).await.unwrap();
+            assert!(!view.status().is_terminal() || step == 1);
+        }
+        let view = ended(&engine, id).await;
+        assert_eq!((view.status(), member(&view, "output")), (Status::Complete, "100".into()));
+        tree_verified(&engine, id).await;
+    });
+}
+
+#[test]
 fn the_parents_timeout_covers_the_whole_run() {
     World::new().live(async |engine| {
         let steps = r#"[{"op":"t:wait","input":{"ms":["const",60000]}}]"#;
