@@ -122,6 +122,11 @@ fn a_cancel_at_every_step_in_turn_leaves_nothing_running() {
 }
 
 #[test]
+fn a_timeout_at_every_step_in_turn_leaves_nothing_running() {
+    every_step().for_each(|(case, at)| case.times_out_in(at));
+}
+
+#[test]
 fn a_pause_at_every_step_in_turn_stops_everything_and_costs_no_work() {
     every_step().for_each(|(case, at)| case.is_paused_in(at));
 }

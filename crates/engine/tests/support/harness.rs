@@ -79,9 +79,14 @@ impl Case {
     }
 
     async fn begin(&self, engine: &Engine) -> JobId {
+        self.begin_within(engine, None).await
+    }
+
+    async fn begin_within(&self, engine: &Engine, timeout: Option<Duration>) -> JobId {
         let (op, _) = engine.register(&alice(), &self.definition, None).await.unwrap();
         let mut asked = request(&op.to_string(), &self.input);
         asked.wait = Some(Duration::ZERO);
+        asked.timeout = timeout;
         engine.invoke(asked).await.unwrap().view.job.id()
     }
 
@@ -231,15 +236,32 @@ impl Case {
             let id = self.begin_until_in(&world, &engine, at).await;
             let view = engine.cancel(&alice(), id, None).await.unwrap();
             assert_eq!(view.status(), Status::Cancelled, "{}", self.name);
-            tokio::time::sleep(Duration::from_secs(100)).await;
-            self.assert_still(&world, &engine, "after a cancel");
-            let after = engine.job(&alice(), id).await.unwrap();
-            assert_eq!(after.job.head(), view.job.head(), "something followed the end");
-            assert_eq!(self.statuses(&world, &after)[at], "CANCELLED", "{}: {at}", self.name);
-            self.assert_stands(&world, &after, self.spans()[at].middle());
-            self.assert_seen(&world);
-            self.assert_tree(&world, &engine, id).await;
+            self.assert_given_up(&world, &engine, &view, at).await;
         });
+    }
+
+    /// Its time is up while a step runs: the same.
+    pub fn times_out_in(&self, at: usize) {
+        let world = self.world();
+        world.live(async |engine| {
+            let limit = Duration::from_millis(self.spans()[at].middle());
+            let id = self.begin_within(&engine, Some(limit)).await;
+            let view = ended(&engine, id).await;
+            assert_eq!(view.status(), Status::Timeout, "{}", self.name);
+            self.assert_given_up(&world, &engine, &view, at).await;
+        });
+    }
+
+    /// It ended from outside in the middle of a step, and everything ended with it.
+    async fn assert_given_up(&self, world: &World, engine: &Engine, end: &JobView, at: usize) {
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        self.assert_still(world, engine, "after its end");
+        let after = engine.job(&alice(), end.job.id()).await.unwrap();
+        assert_eq!(after.job.head(), end.job.head(), "something followed the end");
+        assert_eq!(self.statuses(world, &after)[at], "CANCELLED", "{}: {at}", self.name);
+        self.assert_stands(world, &after, self.spans()[at].middle());
+        self.assert_seen(world);
+        self.assert_tree(world, engine, end.job.id()).await;
     }
 
     /// It is paused while a step runs: everything stands still, and the pause costs no work.
