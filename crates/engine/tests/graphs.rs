@@ -21,26 +21,32 @@ impl Dice {
     }
 }
 
-/// A random graph of at most so many steps.
+/// A random graph of at most so many steps, all of them here.
 fn graph(seed: u64, steps_max: u64) -> Case {
+    drawn(seed, steps_max, |_| false)
+}
+
+/// A random graph of which some steps run at another venue.
+fn drawn(seed: u64, steps_max: u64, is_away: fn(usize) -> bool) -> Case {
     let mut dice = Dice(seed);
     let count = 1 + dice.below(steps_max) as usize;
     let shape = (0..count).map(|index| {
-        let drawn = if index == 0 { 0 } else { dice.below(4) };
-        let mut needs: Vec<usize> = (0..drawn).map(|_| dice.below(index as u64) as usize).collect();
+        let count = if index == 0 { 0 } else { dice.below(4) };
+        let mut needs: Vec<usize> = (0..count).map(|_| dice.below(index as u64) as usize).collect();
         needs.sort_unstable();
         needs.dedup();
         (40 * (1 + dice.below(10)), needs)
     });
-    case(&format!("graph {seed}"), &shape.collect::<Vec<_>>())
+    case(&format!("graph {seed}"), &shape.collect::<Vec<_>>(), is_away)
 }
 
 /// An orchestration of agents that pass on what they were given.
-fn case(name: &str, shape: &[(u64, Vec<usize>)]) -> Case {
+fn case(name: &str, shape: &[(u64, Vec<usize>)], is_away: fn(usize) -> bool) -> Case {
     let define = |index: usize, needs: &[usize]| {
         let sources: String = needs.iter().map(|need| format!(",[{need},\"output\"]")).collect();
+        let venue = if is_away(index) { r#""venue":"did:web:away.example","# } else { "" };
         format!(
-            r#"{{"op":"agent:request","input":{{"agentId":["const","{index}"],"needs":["array"{sources}]}}}}"#
+            r#"{{"op":"agent:request",{venue}"input":{{"agentId":["const","{index}"],"needs":["array"{sources}]}}}}"#
         )
     };
     let sees = |index: usize, needs: &[usize]| {
@@ -66,7 +72,7 @@ fn case(name: &str, shape: &[(u64, Vec<usize>)]) -> Case {
 }
 
 /// A chain with a fork: every kind of neighbourhood, few enough steps to try them all.
-fn sample() -> Case {
+fn sample(is_away: fn(usize) -> bool) -> Case {
     let shape = [
         (100, vec![]),
         (100, vec![0]),
@@ -75,15 +81,16 @@ fn sample() -> Case {
         (60, vec![]),
         (100, vec![3, 4]),
     ];
-    case("sample", &shape)
+    case(if is_away(2) { "sample, partly away" } else { "sample" }, &shape, is_away)
 }
 
 /// The examples, the sample, and graphs that are small enough for trouble at every step.
 fn cases() -> Vec<Case> {
     let mut cases = examples::all();
     assert_eq!(cases.len(), 5, "the examples of COG-12");
-    cases.push(sample());
-    cases.extend((200..203).map(|seed| graph(seed, 10)));
+    cases.extend([sample(|_| false), sample(|step| step % 3 == 2), sample(|step| step % 2 == 0)]);
+    cases.extend((200..202).map(|seed| graph(seed, 10)));
+    cases.push(drawn(203, 10, |step| step % 2 == 1));
     cases
 }
 

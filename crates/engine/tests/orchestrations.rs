@@ -418,6 +418,51 @@ fn a_step_that_is_given_up_while_it_is_being_begun_elsewhere_is_cancelled_there(
 }
 
 #[test]
+fn what_runs_elsewhere_when_a_step_fails_is_cancelled_or_left_too() {
+    for (policy, expected) in
+        [("", Status::Cancelled), (r#","onFailure":"leave""#, Status::Started)]
+    {
+        let world = far_away(0, 10_000);
+        world.live(async |engine| {
+            let steps = r#"[
+              {"op":"agent:request","venue":"https://other.example","input":{"agentId":["const","A"]}},
+              {"op":"t:breaks","input":{"ms":["const",100]}}
+            ]"#;
+            let op = define(&engine, steps, "[0]", policy).await;
+            let id = invoke(&engine, &op, "{}").await.job.id();
+            assert_eq!(ended(&engine, id).await.status(), Status::Failed);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let there: Vec<Status> = world.elsewhere.jobs().iter().map(|job| job.status()).collect();
+            assert_eq!(there, [expected], "{policy}");
+        });
+    }
+}
+
+#[test]
+fn an_end_elsewhere_that_is_told_differently_after_a_crash_is_not_believed() {
+    let world = far_away(0, 10);
+    let id = world.live(async |engine| {
+        let steps = r#"[
+          {"op":"agent:request","venue":"https://other.example","input":{"agentId":["const","A"]}},
+          {"op":"t:wait","input":{"ms":["const",1000],"after":[0]}},
+          {"op":"t:echo","input":["array",[0],[1]]}
+        ]"#;
+        let op = define(&engine, steps, "[2]", "").await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        id
+    });
+    world.elsewhere.jobs()[0].rewrite("another end");
+    world.live(async |engine| {
+        let view = ended(&engine, id).await;
+        assert_eq!(view.status(), Status::Failed);
+        let error = member(&view, "error");
+        assert!(error.contains("step 0 ended with another record than it did before"), "{error}");
+        tree_verified(&engine, id).await;
+    });
+}
+
+#[test]
 fn a_path_into_a_secret_fails_the_step_that_would_send_it_away() {
     let world = far_away(0, 10);
     world.live(async |engine| {

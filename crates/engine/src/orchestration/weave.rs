@@ -275,9 +275,16 @@ impl Weave {
                 self.starts.push(StepStart { step, job, record, venue: Some(venue) });
             }
             Tidings::Ended(end) => {
-                let is_recorded = parent.steps().get(&step).is_some_and(|step| step.end.is_some());
-                if !is_recorded {
-                    self.ends.push(StepEnd { step, status: end.status, record: end.record });
+                let told = StepEnd { step, status: end.status, record: end.record };
+                let recorded = parent.steps().get(&step).and_then(|step| step.end.as_ref());
+                if recorded.is_some_and(|recorded| *recorded != told) {
+                    let called = self.called(step);
+                    let text = format!("{called} ended with another record than it did before");
+                    self.failure = Some(Failure::new("step_changed", text));
+                    return;
+                }
+                if recorded.is_none() {
+                    self.ends.push(told);
                 }
                 self.end(step, end.status, end.output, end.error.as_deref().unwrap_or_default());
             }
@@ -296,7 +303,11 @@ impl Weave {
         if status == Status::Complete {
             self.outputs.insert(step, output.unwrap_or_default());
             let has_ended = |need: u32| self.outputs.contains_key(&need);
-            self.ready.extend(self.graph.next_steps(step, has_ended));
+            // One that needs what ran elsewhere may have begun in an earlier life: its end is
+            // asked for again.
+            let next = self.graph.next_steps(step, has_ended).into_iter();
+            let waits = |next: &u32| self.phases[*next as usize] == StepPhase::Waiting;
+            self.ready.extend(next.filter(waits));
         } else if self.failure.is_none() {
             let text = format!("{} ended as {status}: {error}", self.called(step));
             self.failure = Some(Failure::new("step_failed", text));

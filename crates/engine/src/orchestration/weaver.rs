@@ -427,8 +427,13 @@ impl Weaver {
                     if !view.status().is_terminal() {
                         self.send_out(engine, errands);
                     } else {
-                        if self.weave.cancels_on_failure() {
-                            engine.end_children(&view.job, "a step of the same job failed").await;
+                        match self.weave.cancels_on_failure() {
+                            true => {
+                                let reason = "a step of the same job failed";
+                                engine.end_children(&view.job, reason).await;
+                            }
+                            // Whoever comes back without the weaver's going leaves the job alone.
+                            false => drop(self.envoys.recall.send_replace(())),
                         }
                         return Ok(Next::Over);
                     }

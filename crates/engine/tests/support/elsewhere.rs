@@ -32,6 +32,8 @@ pub struct Guest {
     operation: String,
     input: Value,
     left: Mutex<Duration>,
+    /// What its records are made of.
+    story: Mutex<String>,
     pub status: watch::Sender<Status>,
 }
 
@@ -42,7 +44,12 @@ impl Guest {
 
     /// The record that such a job has when it stands like this.
     pub fn record(&self, status: Status) -> RecordId {
-        RecordId::new(Value::from(format!("{} {status}", self.key)).id())
+        RecordId::new(Value::from(format!("{} {status}", self.story.lock())).id())
+    }
+
+    /// Gives it a history that it had not.
+    pub fn rewrite(&self, story: &str) {
+        *self.story.lock() = story.to_owned();
     }
 
     /// Works until the job ends; time passes only while it is STARTED.
@@ -53,12 +60,11 @@ impl Guest {
             if now.is_terminal() {
                 return now;
             }
-            let (begun, left) = (tokio::time::Instant::now(), *self.left.lock());
+            let left = *self.left.lock();
+            let _shift = Shift { guest: self, begun: tokio::time::Instant::now() };
             tokio::select! {
                 () = tokio::time::sleep(left) => self.end(script),
-                _ = status.wait_for(|status| *status != Status::Started) => {
-                    *self.left.lock() = left.saturating_sub(begun.elapsed());
-                }
+                _ = status.wait_for(|status| *status != Status::Started) => {}
             }
         }
     }
@@ -72,6 +78,19 @@ impl Guest {
             script.finished.lock().push(self.step);
         }
         self.status.send_replace(ends);
+    }
+}
+
+/// Some time during which a job was worked on, whoever looked at it.
+struct Shift<'a> {
+    guest: &'a Guest,
+    begun: tokio::time::Instant,
+}
+
+impl Drop for Shift<'_> {
+    fn drop(&mut self) {
+        let mut left = self.guest.left.lock();
+        *left = left.saturating_sub(self.begun.elapsed());
     }
 }
 
@@ -110,6 +129,7 @@ impl Elsewhere {
             operation: call.operation.clone(),
             input: call.input.clone(),
             left: Mutex::new(self.script.time(step)),
+            story: Mutex::new(call.key.clone()),
             status: watch::Sender::new(Status::Started),
         });
         let id = JobId::from_bytes([u8::try_from(jobs.len() + 1).unwrap(); 16]);
