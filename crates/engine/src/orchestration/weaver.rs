@@ -427,14 +427,7 @@ impl Weaver {
                     if !view.status().is_terminal() {
                         self.send_out(engine, errands);
                     } else {
-                        match self.weave.cancels_on_failure() {
-                            true => {
-                                let reason = "a step of the same job failed";
-                                engine.end_children(&view.job, reason).await;
-                            }
-                            // Whoever comes back without the weaver's going leaves the job alone.
-                            false => drop(self.envoys.recall.send_replace(())),
-                        }
+                        self.let_go(engine, &view.job).await;
                         return Ok(Next::Over);
                     }
                 }
@@ -448,6 +441,16 @@ impl Weaver {
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    /// Ends what still runs of a job that has ended, or leaves it, as the definition says.
+    async fn let_go(&self, engine: &Engine, job: &Job) {
+        if self.weave.cancels_on_failure() {
+            engine.end_children(job, "a step of the same job failed").await;
+        } else {
+            // Those who are recalled leave the jobs elsewhere alone.
+            self.envoys.recall.send_replace(());
         }
     }
 
