@@ -63,8 +63,8 @@ fn echo(input: Json) -> Json {
     json!({"op": "test:echo", "input": input})
 }
 
-/// Required Fields: "operation.adapter … MUST be "orchestrator"", "operation.steps", "operation.result:
-/// object or array".
+/// Required Fields: `operation.adapter` "MUST be "orchestrator"", `operation.steps` is an "array",
+/// `operation.result` "object or array".
 #[tokio::test]
 async fn the_required_fields_are_required() {
     let site = Site::start().await;
@@ -85,7 +85,7 @@ async fn the_required_fields_are_required() {
     assert_eq!((&job["output"], job.get("steps")), (&json!(7), None));
 }
 
-/// Recommended Fields: "type SHOULD be "orchestration" for discoverability"; `name` and
+/// Recommended Fields: `type` "SHOULD be "orchestration" for discoverability"; `name` and
 /// `description` are kept. It is a recommendation: without them a definition is as good.
 #[tokio::test]
 async fn recommended_fields_are_kept_and_not_asked_for() {
@@ -215,7 +215,7 @@ async fn the_result_is_put_together_as_it_says() {
     assert_eq!(job["output"], expected);
 }
 
-/// "a path into an absent member fails": what is not there is named with its step and path, and a
+/// What the text leaves open: a path to what is not there fails the step, naming step and path; a
 /// member that is null is null.
 #[tokio::test]
 async fn what_is_absent_fails_the_step_and_what_is_null_is_null() {
@@ -527,7 +527,8 @@ async fn assembled_inputs_are_checked_before_a_step_begins() {
     assert_eq!(job["output"], 200);
 }
 
-/// Recommended Fields: "operation.input" and "operation.output: JSON Schema" are held to.
+/// Recommended Fields: "JSON Schema for orchestration input" and "JSON Schema for orchestration
+/// output" are held to.
 #[tokio::test]
 async fn declared_schemas_of_the_whole_are_held_to() {
     let site = Site::start().await;
