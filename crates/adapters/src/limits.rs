@@ -71,8 +71,12 @@ pub const POLL_MAX: Duration = Duration::from_secs(10);
 /// Looks that may fail in a row before the other venue is given up: half a minute of pauses.
 pub const POLL_FAILURES_MAX: u32 = 5;
 
-/// How long the message that cancels a job of another venue may take. Nobody waits for it.
-pub const REMOTE_CANCEL_TIME: Duration = Duration::from_secs(10);
+/// As long as this a token of this venue's is not the reason why another venue shows nothing: it
+/// holds for five minutes.
+pub const TOKEN_FRESH_MS: i64 = 60_000;
+
+/// How long a message that cancels, pauses or resumes a job of another venue may take.
+pub const REMOTE_CONTROL_TIME: Duration = Duration::from_secs(10);
 
 /// Tries to begin a step on a venue that does not answer.
 pub const REMOTE_BEGIN_TRIES_MAX: u32 = 5;

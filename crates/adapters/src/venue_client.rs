@@ -2,9 +2,9 @@
 //! client does.
 //!
 //! It goes out through [`crate::outbound`] and only to venues on the operator's list, which may
-//! then have any address and speak plain `http`. Requests are anonymous: the venue's own rights
-//! are never lent to a caller, and [`VenueClient::credentials`] is where a caller's delegations
-//! will be shown. Redirects are not followed.
+//! then have any address and speak plain `http`. Requests are anonymous, unless a caller's
+//! delegations are shown or the job is this venue's own: its rights are never lent to a caller.
+//! Redirects are not followed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use url::Url;
 
 use crate::fields::{Fields, invalid, text};
 use crate::limits::{
-    POLL_FAILURES_MAX, POLL_FIRST, POLL_GROWTH_HALVES, POLL_MAX, REMOTE_CANCEL_TIME,
+    POLL_FAILURES_MAX, POLL_FIRST, POLL_GROWTH_HALVES, POLL_MAX, REMOTE_CONTROL_TIME,
 };
 use crate::nested::ended;
 use crate::outbound::{Gate, Open, Outbound, Reach, Redirects, Request, Response, venue_url};
@@ -30,6 +30,17 @@ use crate::outbound::{Gate, Open, Outbound, Reach, Redirects, Request, Response,
 pub(crate) struct VenueClient {
     outbound: Arc<Outbound>,
     base: Url,
+    /// Who asks; nobody as a rule.
+    credentials: Option<HeaderValue>,
+}
+
+/// Whether a message about a job reached it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// It did, or nothing is known about it.
+    Perhaps,
+    /// The venue shows no such job to whoever asked.
+    Denied,
 }
 
 /// A job of another venue, as it was last seen.
@@ -78,8 +89,6 @@ pub(crate) struct Invocation<'a> {
     pub(crate) key: Option<&'a str>,
     /// What the caller may do there.
     pub(crate) delegations: &'a [String],
-    /// Who asks.
-    pub(crate) token: Option<&'a str>,
 }
 
 impl VenueClient {
@@ -89,7 +98,13 @@ impl VenueClient {
             Failure::new("invalid_url", format!("`venue` says no place: {reason}"))
         })?;
         outbound.permit_venue(&base)?;
-        Ok(VenueClient { outbound, base })
+        Ok(VenueClient { outbound, base, credentials: None })
+    }
+
+    /// The same client, which says with a token who asks.
+    pub(crate) fn known_by(&self, token: &str) -> Result<Self, Failure> {
+        let credentials = Some(header(&format!("Bearer {token}"))?);
+        Ok(VenueClient { credentials, ..self.clone() })
     }
 
     /// Makes a job of an operation over there.
@@ -99,8 +114,8 @@ impl VenueClient {
         input: Value,
         gate: &impl Gate,
     ) -> Result<RemoteJob, Failure> {
-        let nobody = Invocation { operation, input, key: None, delegations: &[], token: None };
-        self.invoke_with(nobody, gate).await
+        let bare = Invocation { operation, input, key: None, delegations: &[] };
+        self.invoke_with(bare, gate).await
     }
 
     /// Makes a job of an operation over there, with everything that can come along.
@@ -109,7 +124,7 @@ impl VenueClient {
         invocation: Invocation<'_>,
         gate: &impl Gate,
     ) -> Result<RemoteJob, Failure> {
-        let Invocation { operation, input, key, delegations, token } = invocation;
+        let Invocation { operation, input, key, delegations } = invocation;
         let mut members = vec![("operation", operation.into()), ("input", input)];
         if !delegations.is_empty() {
             let tokens = delegations.iter().map(|token| Value::from(token.as_str()));
@@ -119,14 +134,8 @@ impl VenueClient {
         let body = body.map_err(|error| invalid(format!("`input`: {error}")))?;
         let mut request = self.request(Method::POST, &["invoke"]);
         request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let text = |text: String| {
-            HeaderValue::try_from(text).map_err(|_| invalid("a header cannot be sent".to_owned()))
-        };
         if let Some(key) = key {
-            request.headers.insert("idempotency-key", text(key.to_owned())?);
-        }
-        if let Some(token) = token {
-            request.headers.insert(AUTHORIZATION, text(format!("Bearer {token}"))?);
+            request.headers.insert("idempotency-key", header(key)?);
         }
         request.body = Bytes::from(body);
         self.job_of(request, gate).await
@@ -190,17 +199,15 @@ impl VenueClient {
         Ok(job)
     }
 
-    /// Cancels a job over there, as far as it can be reached.
-    pub(crate) async fn cancel(&self, id: &str, gate: &impl Gate) {
-        let mut request = self.request(Method::PUT, &["jobs", id, "cancel"]);
-        request.time = REMOTE_CANCEL_TIME;
-        // Best effort: nobody waits for the answer.
-        drop(self.outbound.send(request, gate).await);
-    }
-
-    /// What to show as credentials: nothing, until delegations are carried over.
-    fn credentials(&self) -> Option<HeaderValue> {
-        None
+    /// Cancels, pauses or resumes a job over there, as far as it can be reached.
+    pub(crate) async fn control(&self, id: &str, action: &str, gate: &impl Gate) -> Reached {
+        let mut request = self.request(Method::PUT, &["jobs", id, action]);
+        request.time = REMOTE_CONTROL_TIME;
+        // Best effort: of the answer only this much matters.
+        match self.outbound.send(request, gate).await {
+            Ok(response) if is_denial(response.status) => Reached::Denied,
+            _ => Reached::Perhaps,
+        }
     }
 
     fn request(&self, method: Method, path: &[&str]) -> Request {
@@ -210,7 +217,7 @@ impl VenueClient {
         }
         let mut request = Request::new(method, url);
         request.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        request.headers.extend(self.credentials().map(|value| (AUTHORIZATION, value)));
+        request.headers.extend(self.credentials.clone().map(|value| (AUTHORIZATION, value)));
         request.redirects = Redirects::Return;
         request.reach = Reach::Listed;
         request
@@ -254,6 +261,20 @@ fn refusal(venue: &str, response: &Response, body: Option<Value>) -> Failure {
     }
 }
 
+fn header(text: &str) -> Result<HeaderValue, Failure> {
+    HeaderValue::try_from(text).map_err(|_| invalid("a header cannot be sent".to_owned()))
+}
+
+/// Whether an answer means that whoever asked is not the one who may.
+fn is_denial(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND)
+}
+
+/// Whether a failure means that.
+pub(crate) fn is_denied(failure: &Failure) -> bool {
+    matches!(failure.code.as_str(), "remote_forbidden" | "remote_not_found")
+}
+
 /// Cancels a job of another venue when it is dropped.
 pub(crate) struct RemoteGuard {
     client: VenueClient,
@@ -283,7 +304,9 @@ impl Drop for RemoteGuard {
     fn drop(&mut self) {
         let Some(id) = self.id.take().filter(|_| (self.means_cancel)()) else { return };
         let (client, gate) = (self.client.clone(), Open(self.env.clone()));
-        self.env.spawn(Box::pin(async move { client.cancel(&id, &gate).await }));
+        self.env.spawn(Box::pin(async move {
+            client.control(&id, "cancel", &gate).await;
+        }));
     }
 }
 

@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use catena_adapters::{Options, demo_assets};
+use catena_engine::follow::Reader;
 use catena_engine::request::{Invoke, JobView, Recording};
-use catena_engine::{Caller, Engine, Standing};
+use catena_engine::{
+    Adapter, Call, Caller, Engine, Failure, Pace, Registration, Standing, Turning,
+};
 use catena_job::{JobId, Status};
 use catena_server::config::Flags;
 use catena_server::{Config, Venue};
-use catena_value::{NoCells, Value, json};
+use catena_value::{Map, Value, json};
 
 async fn venue(folder: &tempfile::TempDir, allowed: &[String]) -> Venue {
     let mut flags = Flags::default();
@@ -18,29 +21,96 @@ async fn venue(folder: &tempfile::TempDir, allowed: &[String]) -> Venue {
     let config = Config::layered(&flags, &|_| None, None).unwrap();
     let allow_venues = allowed.iter().map(|venue| venue.parse().unwrap()).collect();
     let options = Options { allow_venues, ..Options::default() };
-    Venue::start(config, catena_adapters::all(options), demo_assets()).await.unwrap()
+    let mut adapters = catena_adapters::all(options);
+    adapters.push(std::sync::Arc::new(Agent));
+    Venue::start(config, adapters, demo_assets()).await.unwrap()
 }
 
 fn caller() -> Caller {
     Caller::known("did:key:alice")
 }
 
-async fn invoke(engine: &Engine, steps: &str, result: &str) -> JobView {
+/// Two venues, of which the first may send steps to the second.
+struct Pair {
+    here: Venue,
+    there: Venue,
+    url: String,
+    _folders: [tempfile::TempDir; 2],
+}
+
+impl Pair {
+    async fn start() -> Pair {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let there = venue(&folders[1], &[]).await;
+        let url = format!("http://{}", there.address());
+        let here = venue(&folders[0], std::slice::from_ref(&url)).await;
+        Pair { here, there, url, _folders: folders }
+    }
+
+    async fn stop(self) {
+        self.here.stop().await.unwrap();
+        self.there.stop().await.unwrap();
+    }
+
+    /// Invokes an orchestration of one step over there that never ends; the job here, and there.
+    async fn begun(&self, caller: &Caller) -> (JobId, JobId) {
+        let engine = self.here.engine();
+        let steps =
+            format!(r#"[{{"op":"test:never","venue":"{}","input":["const",{{}}]}}]"#, self.url);
+        let operation = define(engine, &steps, "[0]").await;
+        let mut asked = request(&operation, "null");
+        asked.caller = caller.clone();
+        asked.wait = None;
+        let id = engine.invoke(asked).await.unwrap().view.job.id();
+        let mut follow = engine.follow(Reader::Bearer, id, None).await.unwrap();
+        loop {
+            follow.next().await.unwrap().expect("the step begins");
+            let view = engine.job(caller, id).await.unwrap();
+            if let Some(step) = view.job.steps().get(&0) {
+                return (id, step.start.job);
+            }
+        }
+    }
+
+    /// Waits until a job over there stands like this.
+    async fn there_is(&self, job: JobId, status: Status) {
+        let mut follow = self.there.engine().follow(Reader::Bearer, job, None).await.unwrap();
+        while self.there(job).await.status() != status {
+            follow.next().await.unwrap().unwrap_or_else(|| panic!("it never was {status}"));
+        }
+    }
+
+    /// A job over there, as its operator sees it.
+    async fn there(&self, job: JobId) -> JobView {
+        let standing = Standing::Admin;
+        let operator = Caller { did: "operator".into(), standing, delegations: Vec::new() };
+        self.there.engine().job(&operator, job).await.unwrap()
+    }
+}
+
+async fn define(engine: &Engine, steps: &str, result: &str) -> String {
     let text = format!(
         r#"{{"operation":{{"adapter":"orchestrator","steps":{steps},"result":{result}}}}}"#
     );
-    let (id, _) = engine.register(&caller(), &text, None).await.unwrap();
-    let request = Invoke {
+    engine.register(&caller(), &text, None).await.unwrap().0.to_string()
+}
+
+fn request(operation: &str, input: &str) -> Invoke {
+    Invoke {
         caller: caller(),
-        operation: id.to_string(),
-        input: json::read(br#"{"x":1}"#).unwrap(),
+        operation: operation.to_owned(),
+        input: json::read(input.as_bytes()).unwrap(),
         wait: Some(Duration::from_secs(30)),
         timeout: None,
         tags: Vec::new(),
         recording: Recording::Durable,
         idempotency: None,
-    };
-    engine.invoke(request).await.unwrap().view
+    }
+}
+
+async fn invoke(engine: &Engine, steps: &str, result: &str) -> JobView {
+    let operation = define(engine, steps, result).await;
+    engine.invoke(request(&operation, r#"{"x":1}"#)).await.unwrap().view
 }
 
 fn text(view: &JobView, name: &str) -> String {
@@ -100,46 +170,97 @@ async fn what_fails_elsewhere_fails_here_and_says_where() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancel_here_reaches_the_job_there() {
-    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let remote = venue(&there, &[]).await;
-    let url = format!("http://{}", remote.address());
-    let local = venue(&here, std::slice::from_ref(&url)).await;
-    let steps = format!(r#"[{{"op":"test:never","venue":"{url}","input":["const",{{}}]}}]"#);
-    let text =
-        format!(r#"{{"operation":{{"adapter":"orchestrator","steps":{steps},"result":[0]}}}}"#);
-    let (operation, _) = local.engine().register(&caller(), &text, None).await.unwrap();
-    let request = Invoke {
-        caller: caller(),
-        operation: operation.to_string(),
-        input: Value::Nil,
-        wait: None,
-        timeout: None,
-        tags: Vec::new(),
-        recording: Recording::Durable,
-        idempotency: None,
-    };
-    let id = local.engine().invoke(request).await.unwrap().view.job.id();
-    let reader = catena_engine::follow::Reader::Bearer;
-    let mut follow = local.engine().follow(reader, id, None).await.unwrap();
-    let child: JobId = loop {
-        follow.next().await.unwrap().expect("the step begins");
-        let view = local.engine().job(&caller(), id).await.unwrap();
-        let steps = view.steps.unwrap();
-        let step = steps.as_vector().unwrap().get(0, &NoCells).unwrap().unwrap();
-        if let Some(id) = step.as_map().unwrap().get(&"id".into(), &NoCells).unwrap() {
-            break id.as_str().unwrap().parse().unwrap();
-        }
-    };
-    let mut there = remote.engine().follow(reader, child, None).await.unwrap();
-    local.engine().cancel(&caller(), id, None).await.unwrap();
-    let mut last = None;
-    while let Some(happening) = there.next().await.unwrap() {
-        if let catena_engine::follow::Happening::Record { job, .. } = happening {
-            last = Some(job.status());
-        }
+async fn pause_resume_and_cancel_here_reach_the_job_there() {
+    let pair = Pair::start().await;
+    let mut bearer = caller();
+    bearer.delegations = vec!["a-delegation".to_owned()];
+    for caller in [caller(), bearer] {
+        let (here, there) = pair.begun(&caller).await;
+        let engine = pair.here.engine();
+        pair.there_is(there, Status::Started).await;
+        let view = engine.pause(&caller, here).await.unwrap();
+        assert_eq!(view.status(), Status::Paused);
+        pair.there_is(there, Status::Paused).await;
+        engine.resume(&caller, here).await.unwrap();
+        pair.there_is(there, Status::Started).await;
+        engine.cancel(&caller, here, None).await.unwrap();
+        pair.there_is(there, Status::Cancelled).await;
     }
-    assert_eq!(last, Some(Status::Cancelled));
-    local.stop().await.unwrap();
-    remote.stop().await.unwrap();
+    pair.stop().await;
+}
+
+/// "authorised only by the UCANs the caller sent for it; without any it is sent anonymously".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_is_asked_for_anonymously_unless_delegations_came_along() {
+    let pair = Pair::start().await;
+    let steps = format!(
+        r#"[{{"op":"test:delay","venue":"{}","input":{{"delay":["const",5],"input":["const",3]}}}}]"#,
+        pair.url
+    );
+    let operation = define(pair.here.engine(), &steps, "[0]").await;
+    for (delegations, asker) in [
+        (vec![], format!("{}:public", pair.there.engine().did())),
+        (vec!["a-delegation".to_owned()], pair.here.engine().did().to_owned()),
+    ] {
+        let mut asked = request(&operation, "{}");
+        asked.caller.delegations = delegations;
+        let view = pair.here.engine().invoke(asked).await.unwrap().view;
+        assert_eq!(view.status(), Status::Complete, "{:?}", view.job.field("error"));
+        let step = &view.job.steps()[&0];
+        let held = pair.there(step.start.job).await;
+        assert_eq!(text(&held, "caller"), format!("\"{asker}\""));
+        assert_eq!(held.job.first_record(), step.start.record, "its true first record");
+        assert_eq!(held.job.head(), step.end.as_ref().unwrap().record);
+    }
+    pair.stop().await;
+}
+
+/// The Federated Pipeline of COG-12, with the URL of the other venue in place of its DID.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_federated_pipeline_of_the_specification_runs_on_two_venues() {
+    let pair = Pair::start().await;
+    let text_of_cog12 = include_str!("../../engine/tests/cog12/federated_pipeline.json");
+    let definition = text_of_cog12.replace("did:web:compliance.example.com", &pair.url);
+    let engine = pair.here.engine();
+    let (operation, _) = engine.register(&caller(), &definition, None).await.unwrap();
+    let asked = request(&operation.to_string(), r#"{"page":1}"#);
+    let view = engine.invoke(asked).await.unwrap().view;
+    assert_eq!(view.status(), Status::Complete, "{:?}", view.job.field("error"));
+    let expected = r#"{"scanned":"Scanner saw {\"page\":1}","validated":"Validator saw \"Scanner saw {\\\"page\\\":1}\""}"#;
+    let output = json::read(text(&view, "output").as_bytes()).unwrap();
+    assert_eq!(output, json::read(expected.as_bytes()).unwrap());
+    let venues: Vec<_> =
+        view.job.steps().values().map(|step| step.start.venue.as_deref()).collect();
+    assert_eq!(venues, [None, Some(pair.there.engine().did())]);
+    pair.stop().await;
+}
+
+/// Stands in for agents: says who was asked, and what.
+struct Agent;
+
+impl Adapter for Agent {
+    fn name(&self) -> &'static str {
+        "agent"
+    }
+
+    fn description(&self) -> &'static str {
+        "Stands in for agents."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        let metadata = r#"{"name":"Request","operation":{"adapter":"agent:request","pure":true}}"#;
+        let metadata = json::read(metadata.as_bytes()).unwrap();
+        vec![Registration { name: "request", pace: Pace::Instant, metadata }]
+    }
+
+    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+        let member = |name: &str| call.input.as_map().unwrap().field(name).cloned().unwrap();
+        let saw = json::to_string(&member("input")).unwrap();
+        let said = format!("{} saw {saw}", member("agentId").as_str().unwrap());
+        Ok([("output", Value::from(said))].into_iter().collect::<Map>().into())
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        Box::pin(async move { Agent.compute(&call).into() })
+    }
 }

@@ -244,6 +244,11 @@ fn plan_explains_an_orchestration() {
     let described = same_json(&catena(&["plan", "--json", "-"], ORCHESTRATION.as_bytes()).stdout);
     let waves = described.as_map().unwrap().field("waves").unwrap().clone();
     assert_eq!(waves, same_json("[[0,1],[2]]"));
+    let steps = described.as_map().unwrap().field("steps").unwrap().as_vector().unwrap().clone();
+    let sent =
+        |step: usize| steps.as_leaf().unwrap()[step].as_map().unwrap().field("sends").cloned();
+    let expected = same_json(r#"["the output of step 0 at `x`","the output of step 1"]"#);
+    assert_eq!((sent(0), sent(1), sent(2)), (None, None, Some(expected)));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use catena_value::Value;
 use tokio::sync::watch;
 
 use crate::env::Env;
+use crate::federation::Hold;
 use crate::progress::Progress;
 
 /// Whether a turn may go on.
@@ -51,6 +52,20 @@ impl Control {
         if gone || self.is_stopped() {
             // Nobody holds the reins any more: the turn is about to be dropped.
             std::future::pending::<()>().await;
+        }
+    }
+
+    /// Returns when the job is paused or resumed the next time.
+    pub(crate) async fn turned(&mut self) -> Hold {
+        loop {
+            if self.signal.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            match *self.signal.borrow_and_update() {
+                Signal::Go => return Hold::Resume,
+                Signal::Pause => return Hold::Pause,
+                Signal::Stop => {}
+            }
         }
     }
 

@@ -72,6 +72,9 @@ pub struct RemoteCall {
     pub identity: Identity,
     /// Pausing and sleeping.
     pub control: Control,
+    /// Sleeping only, for what must be finished once the request has left: whoever gives the step
+    /// up meanwhile must learn which job to cancel.
+    pub free: Control,
 }
 
 /// A job that began on another venue.
@@ -98,19 +101,42 @@ pub struct RemoteEnd {
     pub record: RecordId,
 }
 
+/// Whether a job on another venue is to stand still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// It is.
+    Pause,
+    /// Not any more.
+    Resume,
+}
+
+/// A job on another venue, and who asks about it.
+#[derive(Debug, Clone)]
+pub struct Visit {
+    /// The venue, as the definition names it.
+    pub venue: String,
+    /// The job there.
+    pub job: JobId,
+    /// Who asks, where the job is this venue's own.
+    pub identity: Identity,
+    /// Pausing and sleeping.
+    pub control: Control,
+}
+
+/// Something that is tried; nobody hears whether it worked.
+pub type Attempt = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Speaks to other venues.
 pub trait Federation: Send + Sync + 'static {
     /// Invokes an operation there.
     fn begin(&self, call: RemoteCall) -> Answer<RemoteStart>;
 
     /// Waits for a job there to end.
-    fn finish(&self, venue: String, job: JobId, control: Control) -> Answer<RemoteEnd>;
+    fn finish(&self, visit: Visit) -> Answer<RemoteEnd>;
 
     /// Cancels a job there, as far as it can be reached.
-    fn cancel(
-        &self,
-        venue: String,
-        job: JobId,
-        control: Control,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    fn cancel(&self, visit: Visit) -> Attempt;
+
+    /// Pauses or resumes a job there, as far as it can be reached and lets itself be held.
+    fn hold(&self, visit: Visit, hold: Hold) -> Attempt;
 }

@@ -1,14 +1,13 @@
-//! Orchestrations of every shape: random graphs, and trouble at every step in turn.
+//! Orchestrations of every shape: the examples of COG-12 and generated graphs through one harness,
+//! with trouble at every step in turn.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
+#[path = "cog12/examples.rs"]
+mod examples;
 mod support;
 
-use std::collections::HashSet;
-use std::time::Duration;
-
-use catena_engine::Engine;
-use catena_job::{JobId, Status};
-use catena_value::Value;
+use catena_job::Status;
+use support::harness::{Case, Mood, Step};
 use support::*;
 
 /// Numbers that are the same for the same seed.
@@ -22,267 +21,131 @@ impl Dice {
     }
 }
 
-/// A step of a random graph: how long it takes, what it needs, whether it breaks.
-#[derive(Debug, Clone)]
-struct Step {
-    ms: u64,
-    needs: Vec<usize>,
-    breaks: bool,
+/// A random graph of at most so many steps, all of them here.
+fn graph(seed: u64, steps_max: u64) -> Case {
+    drawn(seed, steps_max, |_| false)
 }
 
-fn graph(dice: &mut Dice, with_failures: bool) -> Vec<Step> {
-    let count = 1 + dice.below(60) as usize;
-    (0..count)
-        .map(|index| {
-            let mut needs = Vec::new();
-            for _ in 0..dice.below(4) {
-                if index > 0 {
-                    needs.push(dice.below(index as u64) as usize);
-                }
-            }
-            needs.sort_unstable();
-            needs.dedup();
-            let breaks = with_failures && dice.below(25) == 0;
-            Step { ms: 10 * dice.below(20), needs, breaks }
-        })
-        .collect()
+/// A random graph of which some steps run at another venue.
+fn drawn(seed: u64, steps_max: u64, is_away: fn(usize) -> bool) -> Case {
+    let mut dice = Dice(seed);
+    let count = 1 + dice.below(steps_max) as usize;
+    let shape = (0..count).map(|index| {
+        let count = if index == 0 { 0 } else { dice.below(4) };
+        let mut needs: Vec<usize> = (0..count).map(|_| dice.below(index as u64) as usize).collect();
+        needs.sort_unstable();
+        needs.dedup();
+        (40 * (1 + dice.below(10)), needs)
+    });
+    case(&format!("graph {seed}"), &shape.collect::<Vec<_>>(), is_away)
 }
 
-fn definition(steps: &[Step]) -> String {
-    let step = |step: &Step| {
-        let needs: Vec<String> = step.needs.iter().map(|need| format!("[{need},\"ms\"]")).collect();
-        let op = if step.breaks { "t:breaks" } else { "t:wait" };
-        let (ms, needs) = (step.ms, needs.join(","));
-        let needs = if needs.is_empty() { String::new() } else { format!(",{needs}") };
-        format!(r#"{{"op":"{op}","input":{{"ms":["const",{ms}],"needs":["array"{needs}]}}}}"#)
+/// An orchestration of agents that pass on what they were given.
+fn case(name: &str, shape: &[(u64, Vec<usize>)], is_away: fn(usize) -> bool) -> Case {
+    let define = |index: usize, needs: &[usize]| {
+        let sources: String = needs.iter().map(|need| format!(",[{need},\"output\"]")).collect();
+        let venue = if is_away(index) { r#""venue":"did:web:away.example","# } else { "" };
+        format!(
+            r#"{{"op":"agent:request",{venue}"input":{{"agentId":["const","{index}"],"needs":["array"{sources}]}}}}"#
+        )
     };
-    let steps: Vec<String> = steps.iter().map(step).collect();
-    let last = steps.len() - 1;
-    let steps = steps.join(",");
-    format!(
-        r#"{{"operation":{{"adapter":"orchestrator","steps":[{steps}],"result":[{last},"ms"]}}}}"#
-    )
-}
-
-/// When each step ends if nothing holds it up, and when the first one breaks.
-fn ends(steps: &[Step]) -> (Vec<u64>, Option<u64>) {
-    let mut ends: Vec<u64> = Vec::new();
-    for step in steps {
-        let begins = step.needs.iter().map(|need| ends[*need]).max().unwrap_or(0);
-        ends.push(begins + step.ms);
+    let sees = |index: usize, needs: &[usize]| {
+        let given: Vec<String> = needs.iter().map(|need| format!("\"from {need}\"")).collect();
+        value(&format!(r#"{{"agentId":"{index}","needs":[{}]}}"#, given.join(",")))
+    };
+    let mut defined = Vec::new();
+    let mut steps = Vec::new();
+    for (index, (ms, needs)) in shape.iter().enumerate() {
+        defined.push(define(index, needs));
+        steps.push(Step { ms: *ms, needs: needs.clone(), sees: sees(index, needs) });
     }
-    // A step behind one that breaks never begins.
-    let mut lost: HashSet<usize> = HashSet::new();
-    let mut first = None;
-    for (index, step) in steps.iter().enumerate() {
-        let is_behind = step.needs.iter().any(|need| lost.contains(need));
-        if step.breaks && !is_behind {
-            first = Some(first.map_or(ends[index], |at: u64| at.min(ends[index])));
-        }
-        if step.breaks || is_behind {
-            lost.insert(index);
-        }
+    let (last, defined) = (shape.len() - 1, defined.join(","));
+    Case {
+        name: name.to_owned(),
+        definition: format!(
+            r#"{{"operation":{{"adapter":"orchestrator","steps":[{defined}],"result":[{last},"output"]}}}}"#
+        ),
+        input: "{}".to_owned(),
+        steps,
+        output: format!("from {last}").into(),
     }
-    (ends, first)
-}
-
-async fn begin(engine: &Engine, steps: &[Step]) -> JobId {
-    let (op, _) = engine.register(&alice(), &definition(steps), None).await.unwrap();
-    let mut asked = request(&op.to_string(), "{}");
-    asked.wait = Some(Duration::ZERO);
-    engine.invoke(asked).await.unwrap().view.job.id()
-}
-
-/// What must hold of every run, however it ended: each step ran once, after all it needs, and the
-/// chains of the whole tree hold.
-async fn checked(engine: &Engine, id: JobId, steps: &[Step]) {
-    verified(engine, id).await;
-    let view = engine.job(&alice(), id).await.unwrap();
-    let mut seen = HashSet::new();
-    for (index, state) in view.job.steps() {
-        assert!(seen.insert(state.start.job), "step {index} shares its job");
-        let child = engine.job(&alice(), state.start.job).await.unwrap();
-        verified(engine, state.start.job).await;
-        for need in &steps[*index as usize].needs {
-            let needed = &view.job.steps()[&u32::try_from(*need).unwrap()];
-            let ended = needed.end.as_ref().expect("what it needs has ended");
-            assert_eq!(ended.status, Status::Complete);
-            assert!(
-                needed.ended_at.unwrap() <= child.job.created(),
-                "step {index} began too early"
-            );
-        }
-        if let Some(end) = &state.end {
-            assert_eq!((end.status, end.record), (child.status(), child.job.head()));
-        }
-    }
-}
-
-#[test]
-fn a_random_graph_takes_as_long_as_its_critical_path() {
-    for seed in 0..40 {
-        let steps = graph(&mut Dice(seed), false);
-        let expected = *ends(&steps).0.iter().max().unwrap();
-        World::new().live(async |engine| {
-            let begun = tokio::time::Instant::now();
-            let id = begin(&engine, &steps).await;
-            let view = ended(&engine, id).await;
-            assert_eq!(
-                view.status(),
-                Status::Complete,
-                "seed {seed}: {:?}",
-                view.job.field("error")
-            );
-            let took = u64::try_from(begun.elapsed().as_millis()).unwrap();
-            // Each wait may be rounded up by a millisecond.
-            let slack = 2 * steps.len() as u64 + 5;
-            assert!(
-                (expected..=expected + slack).contains(&took),
-                "seed {seed}: {took}, not {expected}"
-            );
-            checked(&engine, id, &steps).await;
-        });
-    }
-}
-
-#[test]
-fn a_random_graph_that_breaks_fails_when_its_first_step_breaks() {
-    let mut broken = 0;
-    for seed in 100..140 {
-        let steps = graph(&mut Dice(seed), true);
-        let (ends, first) = ends(&steps);
-        World::new().live(async |engine| {
-            let begun = tokio::time::Instant::now();
-            let id = begin(&engine, &steps).await;
-            let view = ended(&engine, id).await;
-            let took = u64::try_from(begun.elapsed().as_millis()).unwrap();
-            match first {
-                None => assert_eq!(view.status(), Status::Complete, "seed {seed}"),
-                Some(first) => {
-                    broken += 1;
-                    assert_eq!(view.status(), Status::Failed, "seed {seed}");
-                    let slack = 2 * steps.len() as u64 + 5;
-                    assert!((first..=first + slack).contains(&took), "seed {seed}: {took}");
-                    let error = view.job.field("error").and_then(Value::as_str).unwrap().to_owned();
-                    let index: usize =
-                        error.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap();
-                    assert!(steps[index].breaks && ends[index] <= first + slack, "{error}");
-                }
-            }
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            assert_eq!(engine.counters().running, 0, "seed {seed}: something runs on");
-            checked(&engine, id, &steps).await;
-        });
-    }
-    assert!(broken >= 10, "only {broken} graphs broke");
 }
 
 /// A chain with a fork: every kind of neighbourhood, few enough steps to try them all.
-fn sample() -> Vec<Step> {
-    let step = |ms, needs: &[usize]| Step { ms, needs: needs.to_vec(), breaks: false };
-    vec![
-        step(100, &[]),
-        step(100, &[0]),
-        step(150, &[0]),
-        step(100, &[1, 2]),
-        step(50, &[]),
-        step(100, &[3, 4]),
-    ]
+fn sample(is_away: fn(usize) -> bool) -> Case {
+    let shape = [
+        (100, vec![]),
+        (100, vec![0]),
+        (150, vec![0]),
+        (100, vec![1, 2]),
+        (60, vec![]),
+        (100, vec![3, 4]),
+    ];
+    case(if is_away(2) { "sample, partly away" } else { "sample" }, &shape, is_away)
+}
+
+/// The examples, the sample, and graphs that are small enough for trouble at every step.
+fn cases() -> Vec<Case> {
+    let mut cases = examples::all();
+    assert_eq!(cases.len(), 5, "the examples of COG-12");
+    cases.extend([sample(|_| false), sample(|step| step % 3 == 2), sample(|step| step % 2 == 0)]);
+    cases.extend((200..202).map(|seed| graph(seed, 10)));
+    cases.push(drawn(203, 10, |step| step % 2 == 1));
+    cases
+}
+
+/// Every case with every index of its steps.
+fn every_step() -> impl Iterator<Item = (Case, usize)> {
+    cases().into_iter().flat_map(|case| (0..case.steps.len()).map(move |at| (case.clone(), at)))
+}
+
+#[test]
+fn every_case_takes_as_long_as_its_critical_path() {
+    cases().iter().for_each(Case::runs);
+    (0..25).for_each(|seed| graph(seed, 60).runs());
 }
 
 #[test]
 fn a_failure_at_every_step_in_turn_fails_the_job_and_nothing_behind_it_runs() {
-    for at in 0..sample().len() {
-        let mut steps = sample();
-        steps[at].breaks = true;
-        World::new().live(async |engine| {
-            let id = begin(&engine, &steps).await;
-            let view = ended(&engine, id).await;
-            assert_eq!(view.status(), Status::Failed);
-            let error = member(&view, "error");
-            assert!(error.contains(&format!("step {at} ended as FAILED")), "{error}");
-            for (index, step) in steps.iter().enumerate() {
-                let began = view.job.steps().contains_key(&u32::try_from(index).unwrap());
-                assert!(!(began && step.needs.contains(&at)), "step {index} began behind {at}");
-            }
-            checked(&engine, id, &steps).await;
-        });
-    }
+    every_step().for_each(|(case, at)| case.fails(&[at]));
 }
 
-/// Moments inside every step of the sample.
-const MOMENTS: [u64; 8] = [10, 60, 110, 160, 210, 260, 310, 420];
-
 #[test]
-fn a_cancel_at_every_moment_leaves_nothing_running() {
-    for at in MOMENTS {
-        World::new().live(async |engine| {
-            let id = begin(&engine, &sample()).await;
-            tokio::time::sleep(Duration::from_millis(at)).await;
-            let view = engine.cancel(&alice(), id, None).await.unwrap();
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            assert_eq!(engine.counters().running, 0, "at {at} ms");
-            let after = engine.job(&alice(), id).await.unwrap();
-            assert_eq!(after.job.head(), view.job.head(), "at {at} ms: something followed the end");
-            checked(&engine, id, &sample()).await;
-        });
+fn a_random_graph_that_breaks_in_several_places_fails_when_the_first_breaks() {
+    for seed in 100..125 {
+        let case = graph(seed, 60);
+        let mut dice = Dice(seed);
+        let broken: Vec<usize> = (0..case.steps.len()).filter(|_| dice.below(10) == 0).collect();
+        match broken.is_empty() {
+            true => case.runs(),
+            false => case.fails(&broken),
+        }
     }
 }
 
 #[test]
-fn a_pause_at_every_moment_stops_everything_and_costs_no_work() {
-    for at in MOMENTS {
-        World::new().live(async |engine| {
-            let begun = tokio::time::Instant::now();
-            let id = begin(&engine, &sample()).await;
-            tokio::time::sleep(Duration::from_millis(at)).await;
-            engine.pause(&alice(), id).await.unwrap();
-            tokio::time::sleep(Duration::from_secs(1000)).await;
-            let started = engine.job(&alice(), id).await.unwrap().job.steps().len();
-            tokio::time::sleep(Duration::from_secs(1000)).await;
-            let view = engine.job(&alice(), id).await.unwrap();
-            assert_eq!((view.status(), view.job.steps().len()), (Status::Paused, started));
-            engine.resume(&alice(), id).await.unwrap();
-            let view = ended(&engine, id).await;
-            assert_eq!(
-                view.status(),
-                Status::Complete,
-                "at {at} ms: {:?}",
-                view.job.field("error")
-            );
-            let took = begun.elapsed().as_millis() - 2_000_000;
-            assert!((450..490).contains(&took), "paused at {at} ms it ran for {took} ms, not 450");
-            checked(&engine, id, &sample()).await;
-        });
-    }
+fn a_cancel_at_every_step_in_turn_leaves_nothing_running() {
+    every_step().for_each(|(case, at)| case.is_cancelled_in(at));
 }
 
 #[test]
-fn a_crash_at_every_moment_repeats_no_finished_step() {
-    for at in MOMENTS {
-        let world = World::new();
-        let (id, finished) = world.live(async |engine| {
-            let id = begin(&engine, &sample()).await;
-            tokio::time::sleep(Duration::from_millis(at)).await;
-            let view = engine.job(&alice(), id).await.unwrap();
-            let ended = view.job.steps().values().filter(|step| step.end.is_some());
-            (id, ended.cloned().collect::<Vec<_>>())
-        });
-        world.live(async |engine| {
-            let view = ended(&engine, id).await;
-            assert_eq!(
-                view.status(),
-                Status::Complete,
-                "at {at} ms: {:?}",
-                view.job.field("error")
-            );
-            for before in finished {
-                let now = &view.job.steps()[&before.start.step];
-                assert_eq!((&now.start, &now.end), (&before.start, &before.end), "at {at} ms");
-            }
-            checked(&engine, id, &sample()).await;
-        });
-    }
+fn a_timeout_at_every_step_in_turn_leaves_nothing_running() {
+    every_step().for_each(|(case, at)| case.times_out_in(at));
+}
+
+#[test]
+fn a_pause_at_every_step_in_turn_stops_everything_and_costs_no_work() {
+    every_step().for_each(|(case, at)| case.is_paused_in(at));
+}
+
+#[test]
+fn a_crash_at_every_step_in_turn_repeats_no_finished_step() {
+    every_step().for_each(|(case, at)| case.survives_a_crash_in(at, Mood::Running));
+}
+
+#[test]
+fn a_crash_of_a_paused_orchestration_at_every_step_in_turn_loses_nothing() {
+    every_step().for_each(|(case, at)| case.survives_a_crash_in(at, Mood::Paused));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use catena_engine::Engine;
 use catena_engine::request::JobView;
 use catena_job::{JobId, Status};
-use catena_value::{NoCells, Value, json};
+use support::harness::{of_steps, tree_verified};
 use support::*;
 
 /// Registers an orchestration and gives its reference.
@@ -20,38 +20,8 @@ async fn define(engine: &Engine, steps: &str, result: &str, more: &str) -> Strin
     id.to_string()
 }
 
-/// One member of each step of a job, as text; `-` when it has none.
-fn of_steps(view: &JobView, name: &str) -> Vec<String> {
-    let steps = view.steps.as_ref().unwrap().as_vector().unwrap().clone();
-    let member = |step: Value| {
-        let value = step.as_map().unwrap().get(&name.into(), &NoCells).unwrap();
-        match value {
-            None => "-".to_owned(),
-            Some(Value::String(text)) => text.as_str().unwrap().to_owned(),
-            Some(other) => json::to_string(&other).unwrap(),
-        }
-    };
-    steps.iter(&NoCells).map(|step| member(step.unwrap())).collect()
-}
-
 fn children(view: &JobView) -> Vec<JobId> {
     of_steps(view, "id").iter().filter_map(|id| id.parse().ok()).collect()
-}
-
-/// Checks the chains of a job and all its sub-jobs.
-async fn tree_verified(engine: &Engine, id: JobId) {
-    verified(engine, id).await;
-    let view = engine.job(&alice(), id).await.unwrap();
-    for (step, state) in view.job.steps() {
-        let child = engine.job(&alice(), state.start.job).await.unwrap();
-        let parent = child.job.parent().unwrap();
-        assert_eq!((parent.job, parent.step), (id, *step));
-        assert_eq!(child.job.first_record(), state.start.record);
-        if let Some(end) = &state.end {
-            assert_eq!((child.job.head(), child.status()), (end.record, end.status));
-        }
-        Box::pin(verified(engine, state.start.job)).await;
-    }
 }
 
 const FAN: &str = r#"[
@@ -200,6 +170,34 @@ fn pause_resume_and_cancel_reach_the_steps() {
         );
         engine.delete(&alice(), id).await.unwrap();
         assert!(engine.job(&alice(), child).await.is_err(), "the tree goes with its root");
+    });
+}
+
+#[test]
+fn a_step_that_ends_while_the_whole_is_paused_begins_nothing() {
+    World::new().live(async |engine| {
+        let steps = r#"[
+          {"op":"t:wait","input":{"ms":["const",100]}},
+          {"op":"t:wait","input":{"ms":["const",100],"after":[0]}}
+        ]"#;
+        let op = define(&engine, steps, r#"[1,"ms"]"#, "").await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        for step in 0..2 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let view = engine.pause(&alice(), id).await.unwrap();
+            // Somebody lets the step alone go on.
+            let child = children(&view)[step];
+            engine.resume(&alice(), child).await.unwrap();
+            assert_eq!(ended(&engine, child).await.status(), Status::Complete);
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let view = engine.job(&alice(), id).await.unwrap();
+            assert_eq!((view.status(), children(&view).len()), (Status::Paused, step + 1));
+            let view = engine.resume(&alice(), id).await.unwrap();
+            assert!(!view.status().is_terminal() || step == 1);
+        }
+        let view = ended(&engine, id).await;
+        assert_eq!((view.status(), member(&view, "output")), (Status::Complete, "100".into()));
+        tree_verified(&engine, id).await;
     });
 }
 
@@ -369,4 +367,142 @@ fn a_rerun_takes_over_what_came_before_and_says_so() {
         assert_eq!(member(&ended(&engine, whole).await, "output"), "[6,7,8]");
         tree_verified(&engine, whole).await;
     });
+}
+
+/// One step at another venue, and one here that needs it.
+const AWAY: &str = r#"[
+  {"op":"agent:request","venue":"https://other.example","input":{"agentId":["const","A"],"input":["input"]}},
+  {"op":"t:echo","input":{"said":[0,"output"]}}
+]"#;
+
+/// A world whose other venue takes this long to answer, and this long for its work.
+fn far_away(latency_ms: u64, work_ms: u64) -> World {
+    let world = World::new();
+    *world.elsewhere.latency.lock() = Duration::from_millis(latency_ms);
+    *world.script.times.lock() = vec![work_ms];
+    world
+}
+
+#[test]
+fn a_pause_while_a_step_is_being_begun_elsewhere_begins_it_once() {
+    // What takes 20 ms has ended before somebody who is sent again is answered.
+    for (resumed_at, work) in [60, 150, 500].into_iter().flat_map(|at| [(at, 20), (at, 300)]) {
+        let world = far_away(100, work);
+        world.live(async |engine| {
+            let op = define(&engine, AWAY, "[1]", "").await;
+            let id = invoke(&engine, &op, "{}").await.job.id();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            engine.pause(&alice(), id).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(resumed_at - 50)).await;
+            engine.resume(&alice(), id).await.unwrap();
+            let view = ended(&engine, id).await;
+            assert_eq!(view.status(), Status::Complete, "{:?}", view.job.field("error"));
+            assert_eq!(world.script.count(0), (1, 1), "resumed at {resumed_at}, {work} ms");
+            tree_verified(&engine, id).await;
+        });
+    }
+}
+
+#[test]
+fn a_step_that_is_given_up_while_it_is_being_begun_elsewhere_is_cancelled_there() {
+    let world = far_away(100, 1000);
+    world.live(async |engine| {
+        let op = define(&engine, AWAY, "[1]", "").await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        engine.cancel(&alice(), id, None).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let there: Vec<Status> = world.elsewhere.jobs().iter().map(|job| job.status()).collect();
+        assert_eq!(there, [Status::Cancelled]);
+    });
+}
+
+#[test]
+fn what_runs_elsewhere_when_a_step_fails_is_cancelled_or_left_too() {
+    for (policy, expected) in
+        [("", Status::Cancelled), (r#","onFailure":"leave""#, Status::Started)]
+    {
+        let world = far_away(0, 10_000);
+        world.live(async |engine| {
+            let steps = r#"[
+              {"op":"agent:request","venue":"https://other.example","input":{"agentId":["const","A"]}},
+              {"op":"t:breaks","input":{"ms":["const",100]}}
+            ]"#;
+            let op = define(&engine, steps, "[0]", policy).await;
+            let id = invoke(&engine, &op, "{}").await.job.id();
+            assert_eq!(ended(&engine, id).await.status(), Status::Failed);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let there: Vec<Status> = world.elsewhere.jobs().iter().map(|job| job.status()).collect();
+            assert_eq!(there, [expected], "{policy}");
+        });
+    }
+}
+
+#[test]
+fn an_end_elsewhere_that_is_told_differently_after_a_crash_is_not_believed() {
+    let world = far_away(0, 10);
+    let id = world.live(async |engine| {
+        let steps = r#"[
+          {"op":"agent:request","venue":"https://other.example","input":{"agentId":["const","A"]}},
+          {"op":"t:wait","input":{"ms":["const",1000],"after":[0]}},
+          {"op":"t:echo","input":["array",[0],[1]]}
+        ]"#;
+        let op = define(&engine, steps, "[2]", "").await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        id
+    });
+    world.elsewhere.jobs()[0].rewrite("another end");
+    world.live(async |engine| {
+        let view = ended(&engine, id).await;
+        assert_eq!(view.status(), Status::Failed);
+        let error = member(&view, "error");
+        assert!(error.contains("step 0 ended with another record than it did before"), "{error}");
+        tree_verified(&engine, id).await;
+    });
+}
+
+#[test]
+fn a_path_into_a_secret_fails_the_step_that_would_send_it_away() {
+    let world = far_away(0, 10);
+    world.live(async |engine| {
+        let steps = AWAY.replace(r#"["input"]"#, r#"["input","key","part"]"#);
+        let schema =
+            r#","input":{"type":"object","properties":{"key":{"type":"object","writeOnly":true}}}"#;
+        let op = define(&engine, &steps, "[1]", schema).await;
+        let id = invoke(&engine, &op, r#"{"key":{"part":"hush"}}"#).await.job.id();
+        let view = ended(&engine, id).await;
+        assert_eq!(view.status(), Status::Failed);
+        let error = member(&view, "error");
+        assert!(
+            error.contains("step 0 cannot begin: the input has nothing at `key/part`"),
+            "{error}"
+        );
+        // The secret itself is not sent either.
+        let steps = AWAY.replace(r#"["input"]"#, r#"["input","key"]"#);
+        let op = define(&engine, &steps, "[1]", schema).await;
+        let id = invoke(&engine, &op, r#"{"key":{"part":"hush"}}"#).await.job.id();
+        assert_eq!(ended(&engine, id).await.status(), Status::Complete);
+        let sent = world.elsewhere.calls.lock()[0].input.clone();
+        assert_eq!(sent, value(r#"{"agentId":"A","input":{"redacted":true}}"#));
+    });
+    assert!(!world.disk_contains("hush"));
+}
+
+#[test]
+fn delegations_go_to_the_other_venue_and_nowhere_else() {
+    let world = far_away(0, 10);
+    world.live(async |engine| {
+        let op = define(&engine, AWAY, "[1]", "").await;
+        let mut asked = request(&op, "{}");
+        asked.caller.delegations = vec!["may-do-it".to_owned()];
+        let id = engine.invoke(asked).await.unwrap().view.job.id();
+        assert_eq!(ended(&engine, id).await.status(), Status::Complete);
+        assert_eq!(world.elsewhere.calls.lock()[0].delegations, ["may-do-it"]);
+        // Without any, none are made up.
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        assert_eq!(ended(&engine, id).await.status(), Status::Complete);
+        assert!(world.elsewhere.calls.lock()[1].delegations.is_empty());
+    });
+    assert!(!world.disk_contains("may-do-it"), "delegations are not stored");
 }

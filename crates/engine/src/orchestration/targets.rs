@@ -14,14 +14,34 @@ use crate::error::{ResolveError, StoreTrouble};
 use crate::operation::Operation;
 use crate::submit::refusal;
 
-/// Problems that are told at once.
-const PROBLEMS_MAX: usize = 10;
+/// Problems that are told at once; of the others only their number.
+const PROBLEMS_MAX: usize = 100;
 
-/// Definitions that are looked at below one orchestration.
+/// Definitions that are looked at on one level below an orchestration.
 const DEFINITIONS_MAX: usize = 1_000;
 
 /// The operation of each step; none for one that runs elsewhere.
 pub(crate) type Targets = Vec<Option<Arc<Operation>>>;
+
+/// A definition below one of the steps of the whole.
+type Nested = (usize, Arc<Operation>);
+
+/// The orchestrations among some operations, each once: one that is reached again on a deeper level
+/// counts there.
+fn nested(level: Vec<Nested>) -> Vec<Nested> {
+    let mut seen: HashSet<ValueId> = HashSet::new();
+    let is_new =
+        |(_, operation): &Nested| operation.plan().is_some() && seen.insert(operation.id());
+    level.into_iter().filter(is_new).collect()
+}
+
+/// All problems in one text, which does not grow with them.
+fn told(mut problems: Vec<String>) -> String {
+    let more = problems.len().saturating_sub(PROBLEMS_MAX);
+    problems.truncate(PROBLEMS_MAX);
+    let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+    format!("invalid orchestration: {}{more}", problems.join("; "))
+}
 
 /// Nothing has run: only constants have values.
 struct Nothing;
@@ -45,34 +65,32 @@ impl Engine {
     ) -> Result<Result<Targets, String>, StoreTrouble> {
         let mut problems = Vec::new();
         let targets = self.resolve_steps(caller, plan, "", &mut problems).await?;
-        let mut seen: HashSet<ValueId> = HashSet::new();
-        let mut level: Vec<Arc<Operation>> = targets.iter().flatten().cloned().collect();
+        let level = targets.iter().enumerate();
+        let level = level.filter_map(|(step, target)| Some((step, Arc::clone(target.as_ref()?))));
+        let mut level = nested(level.collect());
         let mut depth = 1;
-        while problems.is_empty() {
-            level.retain(|operation| operation.plan().is_some() && seen.insert(operation.id()));
-            if level.is_empty() {
-                break;
-            }
+        while problems.is_empty() && !level.is_empty() {
             depth += 1;
-            if depth > NESTING_MAX || seen.len() > DEFINITIONS_MAX {
-                problems.push(format!("orchestrations are nested deeper than {NESTING_MAX}"));
+            if depth > NESTING_MAX || level.len() > DEFINITIONS_MAX {
+                let too_deep = |(step, _): &Nested| {
+                    let text = format!("orchestrations are nested deeper than {NESTING_MAX}");
+                    format!("/operation/steps/{step}/op: {text}")
+                };
+                problems.extend(level.iter().map(too_deep));
                 break;
             }
             let mut below = Vec::new();
-            for operation in &level {
+            for (step, operation) in &level {
                 let Some(plan) = operation.plan() else { continue };
                 let within = format!(" (within {})", operation.id_text());
                 let steps = self.resolve_steps(caller, plan, &within, &mut problems).await?;
-                below.extend(steps.into_iter().flatten());
+                below.extend(steps.into_iter().flatten().map(|operation| (*step, operation)));
             }
-            // One that is reached again on a deeper level counts there.
-            seen.clear();
-            level = below;
+            level = nested(below);
         }
-        problems.truncate(PROBLEMS_MAX);
         Ok(match problems.is_empty() {
             true => Ok(targets),
-            false => Err(format!("invalid orchestration: {}", problems.join("; "))),
+            false => Err(told(problems)),
         })
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use catena_job::chain::{AppendError, Change};
 use catena_job::note::{Note, Outcome, StepEnd, StepStart};
-use catena_job::plan::{Graph, OnFailure, Outputs, Plan};
+use catena_job::plan::{EvaluateError, Graph, OnFailure, Outputs, Plan, Step};
 use catena_job::record::Parent;
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Status};
@@ -177,6 +177,13 @@ impl Weave {
         }
     }
 
+    /// The same run, knowing nothing yet.
+    pub(crate) fn afresh(&self, engine: &Engine) -> Weave {
+        let (caller, input) = (self.caller.clone(), self.input.clone());
+        let (targets, budget) = (self.targets.clone(), Arc::clone(&self.budget));
+        Weave::new(engine, &self.operation, &self.plan, targets, caller, input, budget)
+    }
+
     /// Takes over what the parent's chain and its sub-jobs say.
     pub(crate) async fn catch_up(
         &mut self,
@@ -258,15 +265,26 @@ impl Weave {
             return;
         }
         match tidings {
+            // Somebody who was recalled meanwhile may still tell what is known, or an end whose
+            // beginning is not: whoever was sent instead tells both.
+            Tidings::Started(_) if self.phases[index] != StepPhase::Waiting => {}
+            Tidings::Ended(_) if self.phases[index] == StepPhase::Waiting => {}
             Tidings::Started(start) => {
                 self.phases[index] = StepPhase::Running(start.job);
                 let RemoteStart { job, record, venue } = start;
                 self.starts.push(StepStart { step, job, record, venue: Some(venue) });
             }
             Tidings::Ended(end) => {
-                let is_recorded = parent.steps().get(&step).is_some_and(|step| step.end.is_some());
-                if !is_recorded {
-                    self.ends.push(StepEnd { step, status: end.status, record: end.record });
+                let told = StepEnd { step, status: end.status, record: end.record };
+                let recorded = parent.steps().get(&step).and_then(|step| step.end.as_ref());
+                if recorded.is_some_and(|recorded| *recorded != told) {
+                    let called = self.called(step);
+                    let text = format!("{called} ended with another record than it did before");
+                    self.failure = Some(Failure::new("step_changed", text));
+                    return;
+                }
+                if recorded.is_none() {
+                    self.ends.push(told);
                 }
                 self.end(step, end.status, end.output, end.error.as_deref().unwrap_or_default());
             }
@@ -285,7 +303,11 @@ impl Weave {
         if status == Status::Complete {
             self.outputs.insert(step, output.unwrap_or_default());
             let has_ended = |need: u32| self.outputs.contains_key(&need);
-            self.ready.extend(self.graph.next_steps(step, has_ended));
+            // One that needs what ran elsewhere may have begun in an earlier life: its end is
+            // asked for again.
+            let next = self.graph.next_steps(step, has_ended).into_iter();
+            let waits = |next: &u32| self.phases[*next as usize] == StepPhase::Waiting;
+            self.ready.extend(next.filter(waits));
         } else if self.failure.is_none() {
             let text = format!("{} ended as {status}: {error}", self.called(step));
             self.failure = Some(Failure::new("step_failed", text));
@@ -365,8 +387,7 @@ impl Weave {
     ) -> Result<bool, StoreTrouble> {
         let plan = Arc::clone(&self.plan);
         let definition = &plan.steps[step as usize];
-        let cells = Arc::clone(&self.cells);
-        let input = match definition.input.evaluate(self, &*cells) {
+        let input = match self.input_of(definition) {
             Ok(input) => input,
             Err(error) => {
                 let text = format!("{} cannot begin: {error}", self.called(step));
@@ -374,10 +395,12 @@ impl Weave {
                 return Ok(true);
             }
         };
+        let input = input.fully_loaded(&*self.cells);
+        let input = input.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
         let Some(target) = self.targets.get(step as usize).cloned().flatten() else {
             let Ok(permit) = Arc::clone(&self.budget).try_acquire_owned() else { return Ok(false) };
             self.permits.insert(step, permit);
-            batch.errands.push((step, self.errand(engine, parent.id(), step)?));
+            batch.errands.push((step, self.errand(engine, parent.id(), step, input)));
             return Ok(true);
         };
         let is_instant = target.pace() == Pace::Instant;
@@ -385,8 +408,6 @@ impl Weave {
             let Ok(permit) = Arc::clone(&self.budget).try_acquire_owned() else { return Ok(false) };
             self.permits.insert(step, permit);
         }
-        let input = input.fully_loaded(&*cells);
-        let input = input.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
         // A clock that went back does not make a step begin before what it needs has ended.
         let (now, id) = (engine.now().max(parent.updated()), engine.new_id());
         let request = Invoke {
@@ -430,17 +451,21 @@ impl Weave {
         Ok(true)
     }
 
-    /// What to do about a step that runs elsewhere. Secrets stay here.
-    fn errand(&self, engine: &Engine, parent: JobId, step: u32) -> Result<Errand, StoreTrouble> {
-        let definition = &self.plan.steps[step as usize];
+    /// The input of a step. What runs elsewhere sees no secrets.
+    fn input_of(&self, definition: &Step) -> Result<Value, EvaluateError> {
+        if definition.venue.is_none() {
+            return definition.input.evaluate(self, &*self.cells);
+        }
         let secret = self.operation.input_schema().map_or(&[][..], |schema| schema.secret_paths());
         let open =
             WithoutSecrets { weave: self, input: sealed::part(&self.input, secret, "").open };
-        let damaged = |error: String| StoreTrouble::Damaged(error);
-        let input = definition.input.evaluate(&open, &*self.cells);
-        let input = input.map_err(|error| damaged(error.to_string()))?;
-        let input = input.fully_loaded(&*self.cells).map_err(|error| damaged(error.to_string()))?;
-        Ok(Errand::Begin(Box::new(RemoteCall {
+        definition.input.evaluate(&open, &*self.cells)
+    }
+
+    /// What to do about a step that runs elsewhere.
+    fn errand(&self, engine: &Engine, parent: JobId, step: u32, input: Value) -> Errand {
+        let definition = &self.plan.steps[step as usize];
+        Errand::Begin(Box::new(RemoteCall {
             venue: definition.venue.clone().unwrap_or_default(),
             operation: definition.op.clone(),
             input,
@@ -448,7 +473,8 @@ impl Weave {
             delegations: self.caller.delegations.clone(),
             identity: engine.0.identity.clone(),
             control: engine.0.free.clone(),
-        })))
+            free: engine.0.free.clone(),
+        }))
     }
 
     /// Makes a sub-job ready to run: STARTED when there is a place for it, else queued.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
 
-use super::remote::{Errand, Tidings};
+use super::remote::{Errand, Orders, Tidings};
 use super::weave::{Batch, Weave};
 use super::{CONCURRENT_MAX, targets::Targets};
 use crate::caller::{Caller, Standing};
@@ -20,6 +20,7 @@ use crate::control::Signal;
 use crate::engine::Engine;
 use crate::env::Task;
 use crate::error::{InvokeError, StoreTrouble};
+use crate::federation::Hold;
 use crate::idempotency::uncommitted;
 use crate::operation::Operation;
 use crate::progress::of_steps;
@@ -96,8 +97,17 @@ pub(crate) struct Weaver {
     run: Run,
     weave: Weave,
     hearing: Hearing,
-    /// Closes when the weaver goes, so that those it sent out come back.
-    here: watch::Sender<()>,
+    /// Those it sent to other venues.
+    envoys: Envoys,
+}
+
+/// Those who were sent to other venues.
+#[derive(Default)]
+struct Envoys {
+    /// Changes when others are sent in their place; closes when the weaver goes.
+    recall: watch::Sender<()>,
+    /// Per step: whose turn it is to pause or resume the job there.
+    turns: HashMap<u32, Arc<tokio::sync::Mutex<()>>>,
 }
 
 /// What an orchestration begins with.
@@ -153,7 +163,7 @@ impl Engine {
                 held,
                 slot: None,
             };
-            let weaver = Weaver { run, weave, hearing, here: watch::Sender::new(()) };
+            let mut weaver = Weaver { run, weave, hearing, envoys: Envoys::default() };
             weaver.send_out(self, errands);
             self.spawn(weaver.work(self.clone()));
         } else if weave.cancels_on_failure() {
@@ -214,8 +224,8 @@ impl Engine {
         let (caller, input) = (run.caller.clone(), run.input.clone());
         let mut weave = Weave::new(self, &run.operation, &plan, targets, caller, input, budget);
         weave.catch_up(self, &run.known_current()).await?;
-        let here = watch::Sender::new(());
-        Weaver { run, weave, hearing, here }.work(self.clone()).await;
+        let envoys = Envoys::default();
+        Weaver { run, weave, hearing, envoys }.work(self.clone()).await;
         Ok(())
     }
 
@@ -274,6 +284,15 @@ impl Engine {
     }
 }
 
+/// What a job elsewhere has to be told, given how its parent stands: nothing as long as that was
+/// never paused.
+fn hold_of(parent: &Job) -> Option<Hold> {
+    match parent.status() {
+        Status::Paused => Some(Hold::Pause),
+        _ => parent.field("paused").map(|_| Hold::Resume),
+    }
+}
+
 /// The sub-jobs of a job that have begun here and, as far as its chain says, not ended.
 fn open_children(job: &Job) -> Vec<JobId> {
     let is_open =
@@ -320,14 +339,19 @@ impl Weaver {
     }
 
     /// Sends somebody out for each step that runs elsewhere.
-    fn send_out(&self, engine: &Engine, errands: Vec<(u32, Errand)>) {
+    fn send_out(&mut self, engine: &Engine, errands: Vec<(u32, Errand)>) {
         let control = self.run.held.reins.control(&engine.0.env);
         for (step, mut errand) in errands {
             if let Errand::Begin(call) = &mut errand {
                 call.control = control.clone();
             }
-            let (job, gone) = (self.run.job.id(), self.here.subscribe());
-            engine.send_out(job, step, errand, control.clone(), gone);
+            let orders = Orders {
+                control: control.clone(),
+                recall: self.envoys.recall.subscribe(),
+                turn: Arc::clone(self.envoys.turns.entry(step).or_default()),
+                hold: hold_of(&self.run.job),
+            };
+            engine.send_out(self.run.job.id(), step, errand, orders);
         }
     }
 
@@ -354,8 +378,17 @@ impl Weaver {
         }
     }
 
+    /// Whether the job was resumed, but what we know of it is from before.
+    fn has_been_resumed(&self) -> bool {
+        let may_go = *self.run.held.reins.watch().borrow() == Signal::Go;
+        self.run.job.status() == Status::Paused && may_go
+    }
+
     /// Decides and commits, again and again, until there is nothing to decide.
     async fn advance(&mut self, engine: &Engine) -> Result<Next, StoreTrouble> {
+        if self.has_been_resumed() {
+            self.start_over(engine).await?;
+        }
         loop {
             let Some(next) = self.route(engine).await? else {
                 self.start_over(engine).await?;
@@ -395,9 +428,7 @@ impl Weaver {
                     if !view.status().is_terminal() {
                         self.send_out(engine, errands);
                     } else {
-                        if self.weave.cancels_on_failure() {
-                            engine.end_children(&view.job, "a step of the same job failed").await;
-                        }
+                        self.let_go(engine, &view.job).await;
                         return Ok(Next::Over);
                     }
                 }
@@ -411,6 +442,16 @@ impl Weaver {
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    /// Ends what still runs of a job that has ended, or leaves it, as the definition says.
+    async fn let_go(&self, engine: &Engine, job: &Job) {
+        if self.weave.cancels_on_failure() {
+            engine.end_children(job, "a step of the same job failed").await;
+        } else {
+            // Those who are recalled leave the jobs elsewhere alone.
+            self.envoys.recall.send_replace(());
         }
     }
 
@@ -457,15 +498,10 @@ impl Weaver {
         }
         self.run.job = Arc::unwrap_or_clone(current.job);
         self.run.cells = current.cells;
-        let Some(plan) = self.run.operation.plan().cloned() else { return Ok(Next::Over) };
-        let targets = engine.targets(&self.run.caller, &plan).await?.unwrap_or_default();
-        let budget = Arc::clone(&self.weave.budget);
-        let (caller, input) = (self.run.caller.clone(), self.run.input.clone());
-        let operation = &self.run.operation;
-        let mut weave = Weave::new(engine, operation, &plan, targets, caller, input, budget);
-        std::mem::swap(&mut self.weave, &mut weave);
+        // What the envoys told may be lost with the old weave: others are sent.
+        self.envoys.recall.send_replace(());
         // The places that the old one held are free for the new one.
-        drop(weave);
+        self.weave = self.weave.afresh(engine);
         self.weave.catch_up(engine, &self.run.known_current()).await?;
         Ok(Next::Listen)
     }

@@ -1,6 +1,10 @@
 //! A venue in memory, whose time stands still, with an adapter that does what tests ask for.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
+pub mod elsewhere;
+pub mod harness;
+pub mod script;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -19,6 +23,8 @@ use catena_store::embedded::EmbeddedStore;
 use catena_store::testing::stepped::SteppedStore;
 use catena_store::testing::{Disk, RealDisk, SimDisk};
 use catena_value::{Map, NoCells, Value, json};
+use elsewhere::{Elsewhere, Road};
+use script::{Script, stand_ins};
 
 /// What survives a life of the venue.
 pub struct World {
@@ -30,12 +36,19 @@ pub struct World {
     pub seed: u8,
     /// An operation that the venue has not got.
     pub without: Option<&'static str>,
+    /// What steps do that are run by stand-ins.
+    pub script: Arc<Script>,
+    /// Another venue.
+    pub elsewhere: Arc<Elsewhere>,
     lives: AtomicU32,
 }
 
 impl World {
     pub fn new() -> Self {
+        let script = Arc::<Script>::default();
         World {
+            elsewhere: Elsewhere::new(&script),
+            script,
             disk: Arc::new(SimDisk::new(7)),
             folder: tempfile::tempdir().unwrap(),
             effects: Arc::default(),
@@ -69,14 +82,19 @@ impl World {
             did: key.did(),
             key,
             limits: self.limits.clone(),
-            adapters: vec![Arc::new(Scripted {
-                effects: Arc::clone(&self.effects),
-                without: self.without,
-            })],
+            adapters: self.adapters(),
             assets: Vec::new(),
         })
         .await
         .unwrap()
+    }
+
+    fn adapters(&self) -> Vec<Arc<dyn Adapter>> {
+        let mut adapters = stand_ins(&self.script);
+        adapters.push(Arc::new(Road(Arc::clone(&self.elsewhere))));
+        let effects = Arc::clone(&self.effects);
+        adapters.push(Arc::new(Scripted { effects, without: self.without }));
+        adapters
     }
 
     /// The same, with a story that begins before recovery is done.
