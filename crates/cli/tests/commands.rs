@@ -142,7 +142,7 @@ fn chain() -> Vec<Record> {
         id: JobId::new(1_769_683_717_706, [9; 10]),
         venue: "did:key:z6MkVenue".into(),
         op: "test:echo".into(),
-        operation: Some("ab".repeat(32)),
+        operation: Some("ab".repeat(32).into()),
         input: Value::from("hello"),
         caller: "did:key:z6MkCaller".into(),
         parent: None,

@@ -34,7 +34,7 @@ impl Engine {
             return self.cancel_private(caller, id, &private, &error);
         }
         let (engine, caller) = (self.clone(), caller.clone());
-        self.surely(async move { engine.cancel_now(&caller, id, error).await }).await?
+        self.surely(async move { engine.cancel_now(&caller, id, error).await }).await
     }
 
     async fn cancel_now(

@@ -17,7 +17,7 @@ impl Engine {
     /// Forgets a job and its sub-jobs, after cancelling it if need be. What it produced stays.
     pub async fn delete(&self, caller: &Caller, id: JobId) -> Result<(), ControlError> {
         let (engine, caller) = (self.clone(), caller.clone());
-        self.surely(async move { engine.delete_now(&caller, id).await }).await?
+        self.surely(async move { engine.delete_now(&caller, id).await }).await
     }
 
     async fn delete_now(&self, caller: &Caller, id: JobId) -> Result<(), ControlError> {

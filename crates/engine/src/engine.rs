@@ -1,7 +1,9 @@
 //! The engine as a whole: what it is made of, how it starts and stops.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use catena_auth::{KeyPair, SealKey};
@@ -9,10 +11,11 @@ use catena_job::JobId;
 use catena_store::Store;
 use catena_store::blob::Blobs;
 use catena_value::Value;
-use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::adapter::Adapter;
 use crate::admission::Admission;
+use crate::caller::Did;
 use crate::catalogue::Catalogue;
 use crate::control::{Control, Signal};
 use crate::counts::{Alarms, Counts};
@@ -59,7 +62,7 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) blobs: Blobs,
     pub(crate) env: Arc<dyn Env>,
-    pub(crate) did: Arc<str>,
+    pub(crate) did: Did,
     pub(crate) seal_key: SealKey,
     /// How this venue names itself to others.
     pub(crate) identity: Identity,
@@ -277,14 +280,12 @@ impl Engine {
     }
 
     /// Does something to its end even when whoever asked for it goes away meanwhile: a change of a
-    /// job must not stay half done.
-    pub(crate) async fn surely<T: Send + 'static>(
+    /// job must not stay half done. Nothing begins before it is awaited.
+    pub(crate) fn surely<T: 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, StoreTrouble> {
-        let (tell, told) = oneshot::channel();
-        self.spawn(async move { drop(tell.send(work.await)) });
-        told.await.map_err(|_| StoreTrouble::Stopped("the work was dropped".to_owned()))
+    ) -> Surely<T> {
+        Surely { work: Some(Box::pin(work)), has_begun: false, engine: self.clone() }
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -296,5 +297,32 @@ impl Engine {
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "engine of {}", self.0.did)
+    }
+}
+
+/// Work that somebody waits for. When they stop waiting in the middle, it goes on by itself.
+pub(crate) struct Surely<T: 'static> {
+    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    has_begun: bool,
+    engine: Engine,
+}
+
+impl<T> Future for Surely<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        self.has_begun = true;
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let result = ready!(work.as_mut().poll(cx));
+        self.work = None;
+        Poll::Ready(result)
+    }
+}
+
+impl<T> Drop for Surely<T> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take().filter(|_| self.has_begun) {
+            self.engine.spawn(async move { drop(work.await) });
+        }
     }
 }

@@ -56,7 +56,7 @@ mod submit;
 pub mod waiting;
 
 pub use adapter::{Adapter, Call, Cause, Failure, Pace, Registration, Repeat, Turn, Turning};
-pub use caller::{Caller, Standing};
+pub use caller::{Caller, Did, Standing};
 pub use control::Control;
 pub use engine::{Engine, Setup};
 pub use limits::Limits;

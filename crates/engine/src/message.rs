@@ -43,7 +43,7 @@ impl Engine {
         key: Option<IdempotencyKey>,
     ) -> Result<Sent, SendError> {
         let (engine, caller) = (self.clone(), caller.clone());
-        self.surely(async move { engine.send_now(&caller, id, message, key).await }).await?
+        self.surely(async move { engine.send_now(&caller, id, message, key).await }).await
     }
 
     async fn send_now(

@@ -19,6 +19,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(24 * 3600);
 pub struct Operation {
     id: ValueId,
     id_text: String,
+    /// The same as records carry it.
+    id_value: Value,
     metadata: Value,
     reference: String,
     adapter: Arc<dyn Adapter>,
@@ -106,6 +108,7 @@ impl Operation {
         let id_text = id.to_string().trim_start_matches("0x").to_owned();
         let operation = Operation {
             id,
+            id_value: id_text.as_str().into(),
             id_text,
             metadata,
             reference,
@@ -141,6 +144,11 @@ impl Operation {
     /// The asset ID as 64 hex digits.
     pub fn id_text(&self) -> &str {
         &self.id_text
+    }
+
+    /// The same as records carry it.
+    pub(crate) fn id_value(&self) -> Value {
+        self.id_value.clone()
     }
 
     /// The metadata of its asset.

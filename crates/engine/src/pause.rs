@@ -29,7 +29,7 @@ impl Engine {
         may: impl Fn(Status) -> bool + Send + Sync + 'static,
     ) -> Result<JobView, ControlError> {
         let (engine, caller) = (self.clone(), caller.clone());
-        self.surely(async move { engine.pause_now(&caller, id, &may).await }).await?
+        self.surely(async move { engine.pause_now(&caller, id, &may).await }).await
     }
 
     async fn pause_now(

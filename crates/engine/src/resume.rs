@@ -45,7 +45,7 @@ impl Engine {
     /// Lets a paused job go on.
     pub async fn resume(&self, caller: &Caller, id: JobId) -> Result<JobView, ControlError> {
         let (engine, caller) = (self.clone(), caller.clone());
-        self.surely(async move { engine.resume_now(&caller, id).await }).await?
+        self.surely(async move { engine.resume_now(&caller, id).await }).await
     }
 
     async fn resume_now(&self, caller: &Caller, id: JobId) -> Result<JobView, ControlError> {

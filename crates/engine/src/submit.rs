@@ -120,7 +120,7 @@ impl Engine {
     pub(crate) fn admit(&self, caller: &Caller) -> Result<(), InvokeError> {
         let Some(rate) = self.0.limits.rate else { return Ok(()) };
         let now = self.0.env.monotonic();
-        self.0.admission.take(&caller.did, rate, now).map_err(InvokeError::TooFast)
+        self.0.admission.take(caller.did.text(), rate, now).map_err(InvokeError::TooFast)
     }
 
     /// The answer to a request that was made before.
@@ -185,7 +185,7 @@ impl Engine {
         let (engine, asked) = (self.clone(), request.clone());
         let beginning =
             async move { engine.begin_now(job, &asked, operation, claimed, rerun).await };
-        let view = self.surely(beginning).await??;
+        let view = self.surely(beginning).await?;
         Ok(self.wait_for(view, &mut watch, request.wait).await)
     }
 
@@ -289,11 +289,11 @@ impl Engine {
         }
         let opening = Opening {
             id: job,
-            venue: self.0.did.to_string(),
-            op: request.operation.clone(),
-            operation: Some(operation.id_text().to_owned()),
+            venue: self.0.did.value(),
+            op: request.operation.as_str().into(),
+            operation: Some(operation.id_value()),
             input: parted.open,
-            caller: request.caller.did.to_string(),
+            caller: request.caller.did.value(),
             parent: None::<Parent>,
             extra,
         };

@@ -151,11 +151,11 @@ mod tests {
     fn job(number: u8, op: &str) -> Job {
         let opening = Opening {
             id: JobId::from_bytes([number; 16]),
-            venue: "did:key:venue".to_owned(),
-            op: op.to_owned(),
+            venue: "did:key:venue".into(),
+            op: op.into(),
             operation: None,
             input: Value::Nil,
-            caller: "did:key:caller".to_owned(),
+            caller: "did:key:caller".into(),
             parent: None,
             extra: Vec::new(),
         };

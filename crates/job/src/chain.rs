@@ -143,16 +143,16 @@ fn or_null(id: &Option<RecordId>) -> String {
 pub struct Opening {
     /// Its ID.
     pub id: JobId,
-    /// The venue's DID.
-    pub venue: String,
+    /// The venue's DID. Texts are values here, since whoever makes many jobs has them as such.
+    pub venue: Value,
     /// The operation as the caller named it.
-    pub op: String,
+    pub op: Value,
     /// The asset ID of the definition that is used.
-    pub operation: Option<String>,
+    pub operation: Option<Value>,
     /// The input.
     pub input: Value,
     /// The caller's DID.
-    pub caller: String,
+    pub caller: Value,
     /// Where it hangs, when it is a step of another job.
     pub parent: Option<Parent>,
     /// Further members of the first record, such as `tags` and `timeoutMs`.
@@ -215,13 +215,13 @@ impl Job {
             (PREV, Value::Nil),
             (UPDATED, now.into()),
             ("id", opening.id.into()),
-            ("venue", opening.venue.into()),
-            ("op", opening.op.into()),
+            ("venue", opening.venue),
+            ("op", opening.op),
             ("input", opening.input),
-            ("caller", opening.caller.into()),
+            ("caller", opening.caller),
             ("created", now.into()),
         ]);
-        fields.extend(opening.operation.map(|operation| ("operation", operation.into())));
+        fields.extend(opening.operation.map(|operation| ("operation", operation)));
         fields.extend(opening.parent.map(|parent| ("parent", parent.to_value())));
         fields.extend(refusal.map(|error| ("error", error.into())));
         add_extra(&mut fields, opening.extra)?;

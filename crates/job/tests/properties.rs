@@ -19,7 +19,7 @@ fn opening(parent: Option<Parent>) -> Opening {
         id: JobId::new(1_769_683_717_706, [7; 10]),
         venue: "did:key:z6MkVenue".into(),
         op: "test:echo".into(),
-        operation: Some("cd".repeat(32)),
+        operation: Some("cd".repeat(32).into()),
         input: json::read(br#"{"text":"hello","n":[1,2.5,null]}"#).unwrap(),
         caller: "did:key:z6MkCaller".into(),
         parent,

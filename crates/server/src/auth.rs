@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, header};
 use catena_auth::limits::CLOCK_SKEW_SECONDS;
 use catena_auth::{Identity, KeyPair};
-use catena_engine::{Caller, Standing};
+use catena_engine::{Caller, Did, Standing};
 use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 
@@ -21,7 +21,7 @@ use crate::tokens::Revoked;
 /// What the venue knows about those who ask.
 pub(crate) struct Identities {
     venue: catena_auth::Venue,
-    anonymous: Arc<str>,
+    anonymous: Did,
     public_access: bool,
     admins: Vec<String>,
     revoked: Arc<Revoked>,
@@ -30,7 +30,7 @@ pub(crate) struct Identities {
 
 #[derive(Clone)]
 struct Known {
-    did: Arc<str>,
+    did: Did,
     standing: Standing,
     expires: Option<i64>,
     token_id: Option<Arc<str>>,
@@ -62,7 +62,7 @@ impl Identities {
     /// The identity that all share who show no token.
     pub(crate) fn anonymous(&self) -> Caller {
         Caller {
-            did: Arc::clone(&self.anonymous),
+            did: self.anonymous.clone(),
             standing: Standing::Anonymous,
             delegations: Vec::new(),
         }

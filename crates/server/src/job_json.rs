@@ -133,11 +133,11 @@ mod tests {
     fn opening(parent: Option<Parent>) -> Opening {
         Opening {
             id: JobId::from_bytes([7; 16]),
-            venue: "did:key:venue".to_owned(),
-            op: "test:echo".to_owned(),
-            operation: Some("0xab".to_owned()),
+            venue: "did:key:venue".into(),
+            op: "test:echo".into(),
+            operation: Some("0xab".into()),
             input: json::read(br#"{"text":"a \"quoted\" word"}"#).unwrap(),
-            caller: "did:key:caller".to_owned(),
+            caller: "did:key:caller".into(),
             parent,
             extra: vec![("tags", Value::Vector([Value::from("a")].into_iter().collect()))],
         }

@@ -4,8 +4,12 @@
 //! are fixed in width where they can be, numbers big-endian, so that their order is the order of
 //! what they mean.
 
+use std::cell::RefCell;
+use std::hash::BuildHasher as _;
+
 use catena_job::{JobId, Status};
 use catena_value::ValueId;
+use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 
 use crate::bytes::{put_run, put_time};
@@ -247,14 +251,53 @@ fn lists(job: JobId, summary: &Summary) -> Vec<([u8; 8], Row)> {
     }
     let owner = summary.owner.as_str();
     let id = Row::from(&job.as_bytes()[..]);
+    let scopes = Scopes::of(owner, &summary.op);
     let mut lists = Vec::with_capacity(3);
-    lists.push((owner_scope(owner), listed(job, summary).into()));
-    lists.push((op_scope(owner, &summary.op), id.clone()));
+    lists.push((scopes.owner, listed(job, summary, scopes.check).into()));
+    lists.push((scopes.op, id.clone()));
     if summary.status != Status::Complete {
         lists.push((status_scope(owner, summary.status), id.clone()));
     }
     lists.extend(summary.tags.iter().map(|tag| (tag_scope(owner, tag), id.clone())));
     lists
+}
+
+/// The scopes that every job of an owner and operation has.
+#[derive(Clone, Copy)]
+struct Scopes {
+    owner: [u8; 8],
+    check: [u8; 8],
+    op: [u8; 8],
+}
+
+/// Scopes, and of which owner and operation they are.
+type KnownScopes = Option<(String, String, Scopes)>;
+
+/// Places for known scopes on each thread.
+const KNOWN_SCOPES: usize = 256;
+
+thread_local! {
+    /// Jobs come in swarms of the same owners and operations: this saves hashing.
+    static SCOPES: RefCell<Vec<KnownScopes>> = RefCell::new(vec![None; KNOWN_SCOPES]);
+    static SCOPES_HASH: RandomState = RandomState::default();
+}
+
+impl Scopes {
+    fn of(owner: &str, op: &str) -> Self {
+        let place = SCOPES_HASH.with(|hash| hash.hash_one((owner, op))) as usize % KNOWN_SCOPES;
+        SCOPES.with_borrow_mut(|known| match &known[place] {
+            Some((its_owner, its_op, scopes)) if its_owner == owner && its_op == op => *scopes,
+            _ => {
+                let scopes = Scopes {
+                    owner: owner_scope(owner),
+                    check: owner_check(owner),
+                    op: op_scope(owner, op),
+                };
+                known[place] = Some((owner.to_owned(), op.to_owned(), scopes));
+                scopes
+            }
+        })
+    }
 }
 
 /// Every index row that a job has.
@@ -263,10 +306,10 @@ pub(crate) fn index_rows(job: JobId, order: u64, summary: &Summary) -> Vec<Index
 }
 
 /// What a list shows without reading the job.
-fn listed(job: JobId, summary: &Summary) -> Vec<u8> {
+fn listed(job: JobId, summary: &Summary, owner_check: [u8; 8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(48 + summary.op.len());
     value.extend_from_slice(job.as_bytes());
-    value.extend_from_slice(&owner_check(&summary.owner));
+    value.extend_from_slice(&owner_check);
     value.push(status_byte(summary.status));
     put_time(summary.created, &mut value);
     put_time(summary.updated, &mut value);

@@ -1,5 +1,6 @@
 //! Invoking and running: answers, waiting, idempotency keys, private jobs.
 
+use catena_tests::http::Connection;
 use catena_tests::site::{Site, id_of};
 use catena_tests::target::Target;
 use serde_json::{Value as Json, json};
@@ -284,4 +285,32 @@ async fn tags_find_jobs() {
     let found = site.get("/api/v1/jobs?tag=red").await.expect(200).json();
     assert_eq!(found["items"], json!([id.trim_start_matches("0x")]));
     assert_eq!(site.job(&id).await["tags"], json!(["red", "round"]));
+}
+
+/// A client that goes away in the middle leaves no job half begun: what was committed runs.
+#[tokio::test]
+async fn jobs_run_although_their_clients_left() {
+    let site = Site::start().await;
+    let body = r#"{"operation":"test:delay","input":{"delay":1}}"#;
+    let (host, length) = (site.address, body.len());
+    let request = format!(
+        "POST /api/v1/invoke HTTP/1.1\r\nhost: {host}\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    for _ in 0..50 {
+        let mut connection = Connection::open(site.address).await.unwrap();
+        connection.send_bytes(request.as_bytes()).await.unwrap();
+    }
+    let mut seen = 0;
+    loop {
+        let page = site.get("/api/v1/jobs").await.expect(200).json();
+        let jobs = page["items"].as_array().unwrap();
+        if seen > 0 && jobs.len() == seen {
+            break;
+        }
+        seen = jobs.len();
+        for job in jobs {
+            let ended = site.ended(job.as_str().unwrap()).await;
+            assert_eq!(ended["status"], "COMPLETE", "{ended}");
+        }
+    }
 }

@@ -280,7 +280,7 @@ impl Engine {
 
     /// The venue, when it acts on sub-jobs for their parent.
     fn itself(&self) -> Caller {
-        Caller { did: Arc::clone(&self.0.did), standing: Standing::Admin, delegations: Vec::new() }
+        Caller { did: self.0.did.clone(), standing: Standing::Admin, delegations: Vec::new() }
     }
 }
 

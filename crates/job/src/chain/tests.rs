@@ -7,7 +7,7 @@ fn opening() -> Opening {
         id: JobId::new(1_000, [1; 10]),
         venue: "did:key:venue".into(),
         op: "test:echo".into(),
-        operation: Some("ab".repeat(32)),
+        operation: Some("ab".repeat(32).into()),
         input: Value::from("in"),
         caller: "did:key:caller".into(),
         parent: None,

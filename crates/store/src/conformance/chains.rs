@@ -206,7 +206,7 @@ pub(super) async fn what_the_fold_reads_is_there_however_long_it_is(store: Subje
         |letter: char, length: usize| std::iter::repeat_n(letter, length).collect::<String>();
     let owner = format!("did:web:{}", text('o', 300));
     let mut long = opening(job_id(1), &owner, Value::from(text('i', 9_000)));
-    long.op = format!("o/{}", text('p', 900));
+    long.op = format!("o/{}", text('p', 900)).into();
     let tags: Vec<Value> = (0..9).map(|n| Value::from(text('t', 50 + n))).collect();
     long.extra = vec![
         ("tags", catena_value::Vector::from_items(tags).into()),

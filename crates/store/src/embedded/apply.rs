@@ -113,7 +113,11 @@ fn begin_job(tx: &mut Tx<'_>, begin: &mut ReadyBegin, named: &Named, order: &Ord
         None => return Err(Damaged("row of its own").into()),
     }
     tx.put(JOBS, *begin.job.as_bytes(), Arc::clone(&begin.row));
-    begin.facts.each(order, |table, key, value| tx.put(table, key, value));
+    begin.facts.each(order, |table, key, value| match table {
+        // Lists are for people; no commit looks at one.
+        LISTS => tx.put_unread(table, key, value),
+        _ => tx.put(table, key, value),
+    });
     Ok(order)
 }
 

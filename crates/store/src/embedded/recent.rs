@@ -117,11 +117,11 @@ mod tests {
     fn stored(id: JobId, refusal: Option<&str>) -> StoredJob {
         let opening = Opening {
             id,
-            venue: "did:key:venue".to_owned(),
-            op: "test:echo".to_owned(),
+            venue: "did:key:venue".into(),
+            op: "test:echo".into(),
             operation: None,
             input: Value::Nil,
-            caller: "did:key:caller".to_owned(),
+            caller: "did:key:caller".into(),
             parent: None,
             extra: Vec::new(),
         };

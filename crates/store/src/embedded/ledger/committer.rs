@@ -183,7 +183,7 @@ impl Committer {
     }
 
     fn run_batch(&mut self, refuse_writes: bool) -> Batch {
-        let mut batch = self.spare.take().unwrap_or_else(|| Batch::new(self.shared.table_slots()));
+        let mut batch = self.spare.take().unwrap_or_else(|| Batch::new(&self.shared));
         let (entries_max, bytes_max) =
             (self.shared.options.batch_entries_max, self.shared.options.batch_bytes_max);
         while batch.entries.len() < entries_max
@@ -309,8 +309,10 @@ impl Committer {
 }
 
 impl Batch {
-    fn new(slots: usize) -> Self {
-        Self { entries: Vec::new(), staged: Staged::new(slots) }
+    fn new(shared: &Shared) -> Self {
+        let stores_rows = shared.options.mode == Mode::Direct;
+        let staged = Staged::new(shared.table_slots(), stores_rows);
+        Self { entries: Vec::new(), staged }
     }
 
     fn run(&mut self, mut submission: Submission, shared: &Shared, refuse_writes: bool) {

@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::embedded::ledger::types::{Direction, Key, KeyRange, Slot};
@@ -18,7 +19,7 @@ const CHUNK: usize = 16;
 /// What one generation says about the keys of one table.
 #[derive(Debug, Default)]
 pub struct Rows {
-    slots: HashMap<Key, Slot>,
+    slots: HashMap<Key, Slot, RandomState>,
     order: Mutex<Order>,
 }
 

@@ -18,8 +18,19 @@ use crate::embedded::ledger::types::{
 pub(crate) struct Staged {
     rows: Generation,
     log: Vec<Write>,
-    undo: Vec<Option<Slot>>,
+    undo: Vec<Undo>,
     payload_bytes: usize,
+    /// Whether the rows must be complete, because they are what is stored.
+    stores_rows: bool,
+}
+
+/// How a write is taken back.
+#[derive(Debug)]
+enum Undo {
+    /// The row held this before.
+    Row(Option<Slot>),
+    /// It is in the log alone.
+    Unread,
 }
 
 /// Where an entry began.
@@ -30,8 +41,9 @@ pub(crate) struct Mark {
 }
 
 impl Staged {
-    pub fn new(slots: usize) -> Self {
-        Self { rows: Generation::new(slots), log: Vec::new(), undo: Vec::new(), payload_bytes: 0 }
+    pub fn new(slots: usize, stores_rows: bool) -> Self {
+        let (log, undo) = (Vec::new(), Vec::new());
+        Self { rows: Generation::new(slots), log, undo, payload_bytes: 0, stores_rows }
     }
 
     /// The writes so far, in order.
@@ -71,7 +83,7 @@ impl Staged {
     /// Takes back every write since `mark`, newest first.
     pub fn roll_back(&mut self, mark: Mark) {
         while self.log.len() > mark.writes {
-            if let (Some(write), Some(old)) = (self.log.pop(), self.undo.pop()) {
+            if let (Some(write), Some(Undo::Row(old))) = (self.log.pop(), self.undo.pop()) {
                 self.rows.restore(write.table, write.key, old);
             }
         }
@@ -80,7 +92,18 @@ impl Staged {
 
     fn write(&mut self, write: Write) {
         self.payload_bytes += entry_bytes(write.key.len(), &write.slot);
-        self.undo.push(self.rows.insert(write.table, write.key.clone(), write.slot.clone()));
+        let old = self.rows.insert(write.table, write.key.clone(), write.slot.clone());
+        self.undo.push(Undo::Row(old));
+        self.log.push(write);
+    }
+
+    /// The same for a row that nothing in this batch reads: it need not be found.
+    fn write_unread(&mut self, write: Write) {
+        if self.stores_rows {
+            return self.write(write);
+        }
+        self.payload_bytes += entry_bytes(write.key.len(), &write.slot);
+        self.undo.push(Undo::Unread);
         self.log.push(write);
     }
 }
@@ -120,6 +143,12 @@ impl<'a> Tx<'a> {
         self.write(Write { table, key: key.into(), slot: Slot::Put(value.into()) });
     }
 
+    /// Sets a row of a table that no work ever reads, such as an index for people.
+    pub fn put_unread(&mut self, table: TableId, key: impl Into<Key>, value: impl Into<Value>) {
+        let write = Write { table, key: key.into(), slot: Slot::Put(value.into()) };
+        self.write_with(write, Staged::write_unread);
+    }
+
     /// Removes a row, if it is there.
     pub fn delete(&mut self, table: TableId, key: impl Into<Key>) {
         self.write(Write { table, key: key.into(), slot: Slot::Deleted });
@@ -131,11 +160,15 @@ impl<'a> Tx<'a> {
     }
 
     fn write(&mut self, write: Write) {
+        self.write_with(write, Staged::write);
+    }
+
+    fn write_with(&mut self, write: Write, stage: impl FnOnce(&mut Staged, Write)) {
         if self.fault.is_some() {
             return;
         }
         match self.check(&write) {
-            Ok(()) => self.staged.write(write),
+            Ok(()) => stage(self.staged, write),
             Err(fault) => self.fault = Some(fault),
         }
     }
