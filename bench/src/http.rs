@@ -18,10 +18,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     options: Options,
     /// Seconds of each measurement.
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 1.0)]
     seconds: f64,
     /// How often everything is measured, alternating.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 9)]
     rounds: usize,
     /// Only this workload beside the no-op, for a profiler: submit_echo, submit_delay0, poll or
     /// poll_wide.

@@ -112,6 +112,6 @@ mod tests {
         let found = || (1..=5).filter(|first| lately.get(id(*first), |_| Some(())).is_some());
         assert_eq!(found().count(), 4);
         lately.put(id(5), 5, || true);
-        assert_eq!((found().count(), found().last()), (4, Some(5)));
+        assert_eq!((found().count(), found().next_back()), (4, Some(5)));
     }
 }
