@@ -143,8 +143,7 @@ impl Engine {
         refusal: &str,
         claimed: Option<Box<Claimed>>,
     ) -> Result<JobView, InvokeError> {
-        let job = self.new_id();
-        let (opening, _) = self.opening(job, request, operation)?;
+        let (opening, _) = self.opening(self.new_id(), request, operation)?;
         let draft = Draft::open(opening, self.now(), Some(refusal)).map_err(unopened)?;
         if request.recording == Recording::Private {
             return Ok(draft.into_parts().1);
@@ -161,9 +160,7 @@ impl Engine {
     ) -> Result<Draft, InvokeError> {
         let job = self.new_id();
         let now = self.now();
-        let (mut opening, _) = self.opening(job, request, &operation)?;
-        opening.extra.extend(rerun.as_ref().map(|rerun| rerun.members()).unwrap_or_default());
-        let mut draft = Draft::open(opening, now, None).map_err(unopened)?;
+        let (mut draft, _) = self.opened(job, request, &operation, rerun.as_deref(), now)?;
         draft.append(Change::new(Event::Begun, now)).map_err(unopened)?;
         let call = self.call(request, operation, Some(job));
         let change = outcome(compute(&call), self.now());
@@ -198,9 +195,7 @@ impl Engine {
         rerun: Option<Box<Rerun>>,
     ) -> Result<JobView, InvokeError> {
         let now = self.now();
-        let (mut opening, secret) = self.opening(job, request, &operation)?;
-        opening.extra.extend(rerun.as_ref().map(|rerun| rerun.members()).unwrap_or_default());
-        let mut draft = Draft::open(opening, now, None).map_err(unopened)?;
+        let (mut draft, secret) = self.opened(job, request, &operation, rerun.as_deref(), now)?;
         if let Some(secret) = secret {
             draft.with(sealed::keep(self, job, "input", &secret)?);
         }
@@ -264,6 +259,20 @@ impl Engine {
             drop(claimed);
             committed.map(|(view, _)| view).map_err(uncommitted)
         }
+    }
+
+    /// A new job that is PENDING, and its input if secrets were taken out of it.
+    fn opened(
+        &self,
+        job: JobId,
+        request: &Invoke,
+        operation: &Operation,
+        rerun: Option<&Rerun>,
+        now: i64,
+    ) -> Result<(Draft, Option<Value>), InvokeError> {
+        let (mut opening, secret) = self.opening(job, request, operation)?;
+        opening.extra.extend(rerun.map(Rerun::members).unwrap_or_default());
+        Ok((Draft::open(opening, now, None).map_err(unopened)?, secret))
     }
 
     /// What a new job is opened with, and its input if secrets were taken out of it.

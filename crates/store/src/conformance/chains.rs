@@ -158,6 +158,15 @@ pub(super) async fn a_deleted_job_leaves_nothing_behind(store: Subject) {
     let draft = echo(job_id(1), "did:a");
     let id = draft.job.id();
     store.commit(Effects::one(draft.effect())).await.unwrap();
+    // Whoever read it before, and again, does not see it any more either.
+    for _ in 0..2 {
+        assert_eq!(store.job(id).await.unwrap().unwrap().changes, 0);
+    }
+    let late = Effect::Progress { job: id, progress: Value::from(1) };
+    store.commit(Effects::one(late)).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(store.job(id).await.unwrap().unwrap().changes, 1, "what is beside is fresh");
+    }
     store.commit(Effects::one(Effect::Delete { job: id })).await.unwrap();
     assert!(store.job(id).await.unwrap().is_none());
     assert!(store.records(id, 0, 10).await.unwrap().is_none());
