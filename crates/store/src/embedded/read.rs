@@ -140,7 +140,7 @@ impl EmbeddedStore {
         };
         let (changes, queue_depth) = (beside.changes, beside.queued);
         let stored = StoredJob { job, order, changes, queue_depth, progress, lease, cells };
-        if !is_known {
+        if !is_known && self.recent.is_asked_again(id) {
             self.recent.keep(id, row, &stored, epoch);
         }
         Ok(Some(stored))

@@ -45,12 +45,18 @@ enum Kept {
 
 pub(super) struct Recent {
     jobs: Lately<Kept>,
+    /// The random parts of IDs that were asked for lately, in places by the same.
+    asked: Box<[AtomicU64]>,
     epoch: AtomicU64,
 }
 
 impl Default for Recent {
     fn default() -> Self {
-        Recent { jobs: Lately::new(JOBS), epoch: AtomicU64::new(0) }
+        Recent {
+            jobs: Lately::new(JOBS),
+            asked: (0..JOBS).map(|_| AtomicU64::new(0)).collect(),
+            epoch: AtomicU64::new(0),
+        }
     }
 }
 
@@ -69,6 +75,15 @@ impl Recent {
             Kept::OfRow(of, made) if of == row => Some(made.clone()),
             _ => None,
         })
+    }
+
+    /// Whether a job was asked for before, not long ago. One that is read once, as the steps of an
+    /// orchestration are, would only drive out those that are read again and again.
+    pub(super) fn is_asked_again(&self, id: JobId) -> bool {
+        let [_, _, _, _, _, _, _, _, random @ ..] = *id.as_bytes();
+        let random = u64::from_be_bytes(random);
+        let place = &self.asked[random as usize % JOBS];
+        place.swap(random, Ordering::Relaxed) == random
     }
 
     /// Where the commits stand that could change an ended job: to be asked before it is read.
@@ -162,6 +177,15 @@ mod tests {
         assert!(recent.ended(job).is_none());
         recent.keep(job, [1].into(), &stored(job, Some("no")), before);
         assert!(recent.ended(job).is_none(), "it was read before it was deleted");
+    }
+
+    #[test]
+    fn a_job_is_worth_keeping_when_it_is_asked_for_again() {
+        let recent = Recent::default();
+        let (one, other) = (id(1, 1), id(2, 1));
+        assert!(!recent.is_asked_again(one));
+        assert!(!recent.is_asked_again(other));
+        assert!(recent.is_asked_again(one) && recent.is_asked_again(other));
     }
 
     #[test]
