@@ -1,5 +1,8 @@
 //! Driving a workload from many writers, and what it cost.
 
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -87,4 +90,28 @@ pub(crate) fn resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Lets this program, in a process of its own, fill a folder with jobs, and ends it with SIGKILL as
+/// soon as it says so. What it said, and how many seconds it took.
+pub(crate) fn filled_and_killed(
+    command: &str,
+    folder: &Path,
+    jobs: usize,
+) -> Result<(String, f64), Fault> {
+    let started = Instant::now();
+    let mut child = Command::new(std::env::current_exe()?)
+        .args([command, "--fill", "--jobs", &jobs.to_string(), "--folder"])
+        .arg(folder)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let stdout = child.stdout.take().ok_or("the child has no output")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    child.kill()?;
+    child.wait()?;
+    match line.starts_with("filled") {
+        true => Ok((line.trim().to_owned(), started.elapsed().as_secs_f64())),
+        false => Err("the child did not fill the store".into()),
+    }
 }

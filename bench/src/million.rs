@@ -4,7 +4,6 @@
 //! that is measured is one after a crash.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use catena_job::state::Event;
@@ -14,7 +13,7 @@ use catena_store::{Effects, Filter, ListQuery, Order, Store};
 use tokio::runtime::Runtime;
 
 use crate::Fault;
-use crate::measure::resident_kb;
+use crate::measure::{filled_and_killed, resident_kb};
 
 /// Fill a store with finished jobs, kill the process, open it again, and compare costs.
 #[derive(clap::Args)]
@@ -60,20 +59,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
 }
 
 fn fill_and_kill(folder: &Path, jobs: u64) -> Result<(), Fault> {
-    let started = Instant::now();
-    let mut child = Command::new(std::env::current_exe()?)
-        .args(["store-million", "--fill", "--jobs", &jobs.to_string(), "--folder"])
-        .arg(folder)
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let stdout = child.stdout.take().ok_or("the child has no output")?;
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)?;
-    child.kill()?;
-    child.wait()?;
-    let seconds = started.elapsed().as_secs_f64();
-    println!("{jobs} jobs in {seconds:.1} s, then killed: {}", line.trim());
-    if line.starts_with("filled") { Ok(()) } else { Err("the child did not fill the store".into()) }
+    let (said, seconds) = filled_and_killed("store-million", folder, jobs as usize)?;
+    println!("{jobs} jobs in {seconds:.1} s, then killed: {said}");
+    Ok(())
 }
 
 fn fill_and_wait(folder: &Path, jobs: u64) -> Result<(), Fault> {

@@ -5,13 +5,12 @@
 //! running then, the other half waited on the queue.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catena_auth::KeyPair;
 use catena_engine::env::SystemEnv;
-use catena_engine::request::{Invoke, Recording};
+use catena_engine::request::Invoke;
 use catena_engine::{
     Adapter, Call, Caller, Engine, Failure, Limits, Pace, Registration, Setup, Turn, Turning,
 };
@@ -21,7 +20,7 @@ use catena_value::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::Fault;
-use crate::measure::resident_kb;
+use crate::measure::{filled_and_killed, resident_kb};
 
 /// Fill a store with live jobs, kill the process, start an engine on it, and measure recovery.
 #[derive(clap::Args)]
@@ -55,21 +54,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
 }
 
 fn fill_and_kill(folder: &Path, jobs: usize) -> Result<(), Fault> {
-    let started = Instant::now();
-    let mut child = Command::new(std::env::current_exe()?)
-        .args(["recovery", "--fill", "--jobs", &jobs.to_string(), "--folder"])
-        .arg(folder)
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let stdout = child.stdout.take().ok_or("the child has no output")?;
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)?;
-    child.kill()?;
-    child.wait()?;
-    if line.trim() != "filled" {
-        return Err("the child did not fill the store".into());
-    }
-    println!("{jobs} live jobs in {:.1} s, then SIGKILL", started.elapsed().as_secs_f64());
+    let (_, seconds) = filled_and_killed("recovery", folder, jobs)?;
+    println!("{jobs} live jobs in {seconds:.1} s, then SIGKILL");
     Ok(())
 }
 
@@ -180,16 +166,9 @@ async fn start(folder: &Path, limits: Limits) -> Result<Engine, Fault> {
 
 fn request(operation: &str) -> Invoke {
     let input = json::read(br#"{"text":"hello","n":1}"#).unwrap_or_default();
-    Invoke {
-        caller: Caller::known("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"),
-        operation: operation.to_owned(),
-        input,
-        wait: (operation == "bench:brief").then_some(Duration::from_secs(60)),
-        timeout: None,
-        tags: Vec::new(),
-        recording: Recording::Durable,
-        idempotency: None,
-    }
+    let caller = Caller::known("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK");
+    let wait = (operation == "bench:brief").then_some(Duration::from_secs(60));
+    Invoke { wait, ..Invoke::new(caller, operation, input) }
 }
 
 /// `bench:echo` is instant, `bench:brief` runs and ends at once, `bench:wait` does not end.

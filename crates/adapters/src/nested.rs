@@ -3,7 +3,7 @@
 //! It becomes a job of its own. When the one that waits for it is cancelled, so is it.
 
 use catena_engine::limits::WAIT_MAX;
-use catena_engine::request::{Invoke, JobView, Recording};
+use catena_engine::request::{Invoke, JobView};
 use catena_engine::{Call, Caller, Engine, Failure};
 use catena_job::{Job, JobId, Status};
 use catena_value::{CellSource, Value};
@@ -18,16 +18,7 @@ pub(crate) async fn invoke(
     input: Value,
 ) -> Result<JobView, Failure> {
     call.control.proceed().await;
-    let request = Invoke {
-        caller: call.caller.clone(),
-        operation,
-        input,
-        wait: None,
-        timeout: None,
-        tags: Vec::new(),
-        recording: Recording::Durable,
-        idempotency: None,
-    };
+    let request = Invoke::new(call.caller.clone(), operation, input);
     call.engine.invoke(request).await.map(|invoked| invoked.view).map_err(of_invoke)
 }
 

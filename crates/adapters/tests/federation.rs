@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use catena_adapters::{Options, demo_assets};
 use catena_engine::follow::Reader;
-use catena_engine::request::{Invoke, JobView, Recording};
+use catena_engine::request::{Invoke, JobView};
 use catena_engine::{
     Adapter, Call, Caller, Engine, Failure, Pace, Registration, Standing, Turning,
 };
@@ -96,16 +96,9 @@ async fn define(engine: &Engine, steps: &str, result: &str) -> String {
 }
 
 fn request(operation: &str, input: &str) -> Invoke {
-    Invoke {
-        caller: caller(),
-        operation: operation.to_owned(),
-        input: json::read(input.as_bytes()).unwrap(),
-        wait: Some(Duration::from_secs(30)),
-        timeout: None,
-        tags: Vec::new(),
-        recording: Recording::Durable,
-        idempotency: None,
-    }
+    let input = json::read(input.as_bytes()).unwrap();
+    let wait = Some(Duration::from_secs(30));
+    Invoke { wait, ..Invoke::new(caller(), operation, input) }
 }
 
 async fn invoke(engine: &Engine, steps: &str, result: &str) -> JobView {

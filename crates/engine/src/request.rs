@@ -30,6 +30,22 @@ pub struct Invoke {
     pub idempotency: Option<IdempotencyKey>,
 }
 
+impl Invoke {
+    /// A request for a durable job, with everything else as it is by default.
+    pub fn new(caller: Caller, operation: impl Into<String>, input: Value) -> Self {
+        Invoke {
+            caller,
+            operation: operation.into(),
+            input,
+            wait: None,
+            timeout: None,
+            tags: Vec::new(),
+            recording: Recording::Durable,
+            idempotency: None,
+        }
+    }
+}
+
 /// Whether a job is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recording {

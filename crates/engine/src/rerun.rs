@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::{ControlError, InvokeError, ResolveError, StoreTrouble};
 use crate::operation::Operation;
 use crate::pause::may_control;
-use crate::request::{IdempotencyKey, Invoke, Invoked, Recording};
+use crate::request::{IdempotencyKey, Invoke, Invoked};
 
 /// A step whose output is taken over.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,15 +104,11 @@ impl Engine {
             Err(error) => return Err(InvokeError::from(error).into()),
         };
         let reused = self.reusable(&current, &operation, from.unwrap_or(0)).await?;
+        let input = current.member("input")?.unwrap_or_default();
         let request = Invoke {
-            caller: caller.clone(),
-            operation: current.text("op").to_owned(),
-            input: current.member("input")?.unwrap_or_default(),
-            wait: None,
-            timeout: None,
             tags: tags(&current),
-            recording: Recording::Durable,
             idempotency: key,
+            ..Invoke::new(caller.clone(), current.text("op"), input)
         };
         let rerun = Rerun { job: id, head: current.job.head(), reused };
         Ok(self.invoke_again(request, operation, rerun).await?)

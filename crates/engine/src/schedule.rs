@@ -14,7 +14,7 @@ use catena_value::{Map, NoCells, Value};
 use crate::caller::{Caller, Standing};
 use crate::engine::Engine;
 use crate::error::{InvokeError, KeyTrouble, StoreTrouble};
-use crate::request::{IdempotencyKey, Invoke, Recording};
+use crate::request::{IdempotencyKey, Invoke};
 
 /// Schedules of one caller.
 const SCHEDULES_MAX: usize = 1_000;
@@ -242,18 +242,14 @@ impl Engine {
         let Scheduled { handle, operation, input, time, cron } = &entry.scheduled;
         let invoked = self
             .invoke(Invoke {
-                caller: entry.caller(),
-                operation: operation.clone(),
-                input: input.clone(),
                 wait: Some(Duration::ZERO),
-                timeout: None,
                 tags: vec!["scheduled".to_owned()],
-                recording: Recording::Durable,
                 idempotency: Some(IdempotencyKey {
                     endpoint: "schedule",
                     key: format!("{handle}-{time}"),
                     body_digest: [0; 32],
                 }),
+                ..Invoke::new(entry.caller(), operation.as_str(), input.clone())
             })
             .await?;
         let next = cron.as_deref().and_then(|cron| next_time(cron, self.now()).ok());

@@ -27,7 +27,7 @@ use crate::engine::Engine;
 use crate::error::StoreTrouble;
 use crate::federation::{RemoteCall, RemoteStart};
 use crate::operation::Operation;
-use crate::request::{Invoke, JobView, Recording};
+use crate::request::{Invoke, JobView};
 use crate::rerun::Reused;
 use crate::run::{Run, unwritten};
 use crate::sealed;
@@ -410,16 +410,7 @@ impl Weave {
         }
         // A clock that went back does not make a step begin before what it needs has ended.
         let (now, id) = (engine.now().max(parent.updated()), engine.new_id());
-        let request = Invoke {
-            caller: self.caller.clone(),
-            operation: definition.op.clone(),
-            input,
-            wait: None,
-            timeout: None,
-            tags: Vec::new(),
-            recording: Recording::Durable,
-            idempotency: None,
-        };
+        let request = Invoke::new(self.caller.clone(), definition.op.as_str(), input);
         let opened = engine.opening(id, &request, &target);
         let (mut opening, secret) =
             opened.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;

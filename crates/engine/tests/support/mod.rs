@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use catena_auth::KeyPair;
 use catena_engine::env::PausedEnv;
-use catena_engine::request::{Invoke, JobView, Recording};
+use catena_engine::request::{Invoke, JobView};
 use catena_engine::{
     Adapter, Call, Caller, Cause, Engine, Failure, Limits, Pace, Registration, Setup, Turn, Turning,
 };
@@ -137,16 +137,7 @@ pub fn value(text: &str) -> Value {
 
 /// A request of Alice's.
 pub fn request(operation: &str, input: &str) -> Invoke {
-    Invoke {
-        caller: alice(),
-        operation: operation.to_owned(),
-        input: value(input),
-        wait: None,
-        timeout: None,
-        tags: Vec::new(),
-        recording: Recording::Durable,
-        idempotency: None,
-    }
+    Invoke::new(alice(), operation, value(input))
 }
 
 /// Invokes, and gives the job as it was answered.

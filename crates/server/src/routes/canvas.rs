@@ -7,7 +7,7 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::error::ControlError;
 use catena_engine::recovery::{RecoverySummary, SkippedJob};
-use catena_engine::request::{Invoke, JobView, Recording};
+use catena_engine::request::{Invoke, JobView};
 use catena_engine::select::Selection;
 use catena_engine::waiting::{Depths, Health};
 use catena_job::vocabulary::{Action, CanvasStatus, State, WaitingFor};
@@ -17,7 +17,7 @@ use catena_store::embedded::ledger::CounterSnapshot;
 use catena_value::{Map, Value, json};
 
 use super::health::store_state;
-use super::invoke::mark_replay;
+use super::invoke::{MAKING_ERRORS, mark_replay};
 use super::{Access, IDEMPOTENCY, JSON, LIMIT, OFFSET, ROUTE, Route, Taken, query, reply};
 use crate::answer;
 use crate::call::{Call, read_json};
@@ -69,17 +69,7 @@ pub(super) const ROUTES: &[Route] = &[
             is_required: true,
         }),
         replies: &[reply(202, "The job, as it stands.", JOB)],
-        errors: &[
-            Code::BadRequest,
-            Code::InvalidJson,
-            Code::OperationNotFound,
-            Code::Forbidden,
-            Code::KeyInFlight,
-            Code::BodyTooLarge,
-            Code::KeyReused,
-            Code::RateLimited,
-            Code::TooManyJobs,
-        ],
+        errors: MAKING_ERRORS,
         handler: |call| Box::pin(create(call)),
         ..ROUTE
     },
@@ -213,16 +203,7 @@ async fn create(mut call: Call) -> ApiResult<Response> {
     let body = call.read_body().await?;
     let idempotency = call.idempotency("canvas", &[], &body)?;
     let (operation, input) = wanted(&read_json(&body)?)?;
-    let request = Invoke {
-        caller: call.caller.clone(),
-        operation,
-        input,
-        wait: None,
-        timeout: None,
-        tags: Vec::new(),
-        recording: Recording::Durable,
-        idempotency,
-    };
+    let request = Invoke { idempotency, ..Invoke::new(call.caller.clone(), operation, input) };
     let engine = &call.door.engine;
     let invoked = engine.invoke(request).await?;
     let location = format!("/canvas/v1/jobs/{}", invoked.view.job.id().to_hex());

@@ -18,6 +18,20 @@ use crate::limits::DELEGATIONS_MAX;
 
 const INVOCATION: &str = r##"{"$ref":"#/components/schemas/Invocation"}"##;
 
+/// What can be wrong with a request that makes a job.
+pub(super) const MAKING_ERRORS: &[Code] = &[
+    Code::BadRequest,
+    Code::InvalidJson,
+    Code::OperationNotFound,
+    Code::Forbidden,
+    Code::KeyInFlight,
+    Code::BodyTooLarge,
+    Code::KeyReused,
+    Code::RateLimited,
+    Code::TooManyJobs,
+    Code::TooManyKeys,
+];
+
 pub(super) const ROUTES: &[Route] = &[
     Route {
         method: Method::POST,
@@ -45,17 +59,7 @@ pub(super) const ROUTES: &[Route] = &[
             reply(200, "`wait` was asked for and the job is COMPLETE.", JOB),
             reply(201, "The job, as it stands.", JOB),
         ],
-        errors: &[
-            Code::BadRequest,
-            Code::InvalidJson,
-            Code::OperationNotFound,
-            Code::Forbidden,
-            Code::KeyInFlight,
-            Code::BodyTooLarge,
-            Code::KeyReused,
-            Code::RateLimited,
-            Code::TooManyJobs,
-        ],
+        errors: MAKING_ERRORS,
         handler: |call| Box::pin(invoke(call)),
         ..ROUTE
     },
