@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use catena_api::client::{Follow, Update};
+use catena_api::wire::Standing;
 use catena_value::Value;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -182,6 +183,10 @@ impl Show for Progress {
         let (status, reason) = (printable(&status_of(job)).into_owned(), reason_of(job));
         let is_news = status != self.status || reason != self.reason;
         (self.status, self.reason) = (status, reason);
+        if Standing::of(&self.status).is_terminal() {
+            // How far it was says nothing more about a job that has ended.
+            self.percent = None;
+        }
         match self.form {
             Form::Lines if is_news => write(&format!("{}\n", self.line(usize::MAX))),
             Form::Live { is_colourful } => self.draw(is_colourful),
