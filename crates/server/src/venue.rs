@@ -292,3 +292,28 @@ fn raise_descriptor_limit() {
         Err(error) => tracing::warn!(%error, "could not raise the descriptor limit"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use catena_store::testing::jobs::{echo, job_id};
+    use catena_store::testing::{SimDisk, SimOp};
+    use catena_store::{CommitError, Effects, Store as _};
+
+    #[tokio::test]
+    async fn a_sync_that_failed_is_noticed_and_the_reason_told() {
+        let disk = Arc::new(SimDisk::new(1));
+        let store = EmbeddedStore::open_on(disk.clone(), EmbeddedStore::options()).unwrap();
+        let commit = |number| store.commit(Effects::one(echo(job_id(number), "did:a").effect()));
+        commit(1).await.unwrap();
+        let is_still_good = tokio::time::timeout(HEALTH_CHECK * 2, store_failure(&store)).await;
+        assert!(is_still_good.is_err());
+        disk.fail(SimOp::Sync, "journal", 0, io::ErrorKind::Other);
+        let refused = commit(2).await.unwrap_err();
+        assert!(matches!(refused, CommitError::Stopped { .. }), "{refused}");
+        // This is what the venue stops serving for.
+        let reason = store_failure(&store).await;
+        assert!(reason.contains("could not sync"), "{reason}");
+        assert!(matches!(commit(3).await, Err(CommitError::Stopped { .. })));
+    }
+}

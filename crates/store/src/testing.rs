@@ -7,7 +7,7 @@ pub mod stepped;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-pub use crate::embedded::ledger::testing::sim_disk::SimDisk;
+pub use crate::embedded::ledger::testing::sim_disk::{SimDisk, SimOp};
 pub use crate::embedded::ledger::{Disk, Faults, RealDisk};
 
 use crate::embedded::EmbeddedStore;
