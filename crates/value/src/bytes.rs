@@ -49,6 +49,9 @@ impl InlineBytes {
     }
 }
 
+/// Longest run that lies in its node: the text of an ID with its prefix fits.
+const IN_NODE_BYTES: usize = 70;
+
 /// A flat run or a tree of runs.
 pub(crate) struct BytesNode {
     tag: u8,
@@ -58,8 +61,18 @@ pub(crate) struct BytesNode {
 }
 
 enum Body {
+    /// As many bytes as the node's length says.
+    InNode([u8; IN_NODE_BYTES]),
     Flat(Box<[u8]>),
     Tree(Vec<Child<BytesNode>>),
+}
+
+impl Body {
+    fn in_node(bytes: &[u8]) -> Option<Self> {
+        let mut place = [0; IN_NODE_BYTES];
+        place.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Body::InNode(place))
+    }
 }
 
 /// Bytes per child of a tree over `len` bytes.
@@ -81,7 +94,8 @@ impl BytesNode {
     pub(crate) fn new(tag: u8, bytes: &[u8]) -> Self {
         let len = bytes.len() as u64;
         if bytes.len() <= CHUNK_BYTES {
-            return BytesNode { tag, len, memo: Memo::default(), body: Body::Flat(bytes.into()) };
+            let body = Body::in_node(bytes).unwrap_or_else(|| Body::Flat(bytes.into()));
+            return BytesNode { tag, len, memo: Memo::default(), body };
         }
         let children = bytes
             .chunks(child_bytes(len) as usize)
@@ -110,6 +124,7 @@ impl BytesNode {
 
     fn flat(&self) -> Option<&[u8]> {
         match &self.body {
+            Body::InNode(bytes) => Some(&bytes[..self.len as usize]),
             Body::Flat(bytes) => Some(bytes),
             Body::Tree(_) => None,
         }
@@ -123,13 +138,11 @@ impl BytesNode {
         cells: &dyn CellSource,
         out: &mut Vec<u8>,
     ) -> Result<(), LoadError> {
-        let children = match &self.body {
-            Body::Flat(bytes) => {
-                out.extend_from_slice(&bytes[from as usize..to as usize]);
-                return Ok(());
-            }
-            Body::Tree(children) => children,
-        };
+        if let Some(bytes) = self.flat() {
+            out.extend_from_slice(&bytes[from as usize..to as usize]);
+            return Ok(());
+        }
+        let Body::Tree(children) = &self.body else { return Ok(()) };
         let size = child_bytes(self.len);
         for i in from / size..to.div_ceil(size) {
             let start = i * size;
@@ -147,6 +160,7 @@ impl BytesNode {
             return Arc::clone(self);
         }
         let body = match &self.body {
+            Body::InNode(bytes) => Body::InNode(*bytes),
             Body::Flat(bytes) => Body::Flat(bytes.clone()),
             Body::Tree(children) => Body::Tree(children.clone()),
         };
@@ -189,6 +203,7 @@ impl Node for BytesNode {
         out.push(self.tag);
         write_count(self.len, out);
         match &self.body {
+            Body::InNode(bytes) => out.extend_from_slice(&bytes[..self.len as usize]),
             Body::Flat(bytes) => out.extend_from_slice(bytes),
             Body::Tree(children) => children.iter().for_each(|child| write_child(child, out)),
         }
@@ -241,7 +256,7 @@ impl Text {
     /// A string cell with bytes that are there already: they are not copied when they are few
     /// enough to stay in one piece.
     fn from_vec(bytes: Vec<u8>) -> Self {
-        if bytes.len() <= INLINE_BYTES || bytes.len() > CHUNK_BYTES {
+        if bytes.len() <= IN_NODE_BYTES || bytes.len() > CHUNK_BYTES {
             return Text::from_bytes(&bytes);
         }
         let (len, body) = (bytes.len() as u64, Body::Flat(bytes.into_boxed_slice()));

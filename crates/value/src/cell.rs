@@ -36,6 +36,11 @@ impl Memo {
         self.slot.get().map(|slot| &**slot)
     }
 
+    /// Whether the node is known to be written inside its parent.
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.slot().is_some_and(|slot| slot.first() != Some(&REF_TAG))
+    }
+
     pub(crate) fn keep_slot(&self, slot: &[u8]) {
         // Losing a race is harmless: both sides computed the same bytes.
         let _ = self.slot.set(slot.into());

@@ -175,6 +175,9 @@ pub struct Survey {
 /// Like [`new_cells`], and also tells what the value relies on without holding it.
 pub fn survey(value: &Value, mut is_held: impl FnMut(&ValueId) -> bool) -> Survey {
     let found = Survey::default();
+    if value.is_plainly_one_cell() {
+        return found;
+    }
     let mut walk = Walk { seen: HashSet::new(), found, is_held: &mut is_held };
     value.visit_children(&mut |child| walk.visit(child));
     walk.found
@@ -287,6 +290,7 @@ pub(crate) fn count_encoding() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Map, Vector};
 
     #[test]
     fn counts_are_written_in_the_fewest_groups() {
@@ -306,5 +310,23 @@ mod tests {
             write_count(count, &mut out);
             assert_eq!(crate::id::hex(&out), expected, "{count}");
         }
+    }
+
+    #[test]
+    fn a_survey_finds_branches_wherever_they_hang() {
+        let long = Value::from("x".repeat(200));
+        let map = |value: &Value| Value::from(Map::from_iter([("key", value.clone())]));
+        let vector = |value: &Value| Value::from(Vector::from_items([value.clone()]));
+        for value in [map(&long), vector(&long), map(&map(&long)), vector(&map(&vector(&long)))] {
+            let before = new_cells(&value, |_| false);
+            value.id();
+            let after = new_cells(&value, |_| false);
+            assert_eq!(before, after);
+            assert_eq!(after.iter().map(|cell| cell.id).collect::<Vec<_>>(), [long.id()]);
+        }
+        let unloaded = map(&Value::Unloaded(long.id().into()));
+        unloaded.id();
+        assert_eq!(survey(&map(&unloaded), |_| false).unloaded, [long.id()]);
+        assert!(new_cells(&map(&vector(&1.into())), |_| false).is_empty());
     }
 }

@@ -87,6 +87,12 @@ impl Map {
     pub(crate) fn id(&self) -> ValueId {
         node_id(&*self.0)
     }
+
+    pub(crate) fn is_plainly_one_cell(&self) -> bool {
+        let is_embedded =
+            |entry: &MapEntry| entry.key.is_plainly_embedded() && entry.value.is_plainly_embedded();
+        self.0.as_leaf().is_some_and(|entries| entries.iter().all(is_embedded))
+    }
 }
 
 impl Default for Map {

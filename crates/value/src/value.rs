@@ -229,6 +229,25 @@ impl Value {
         }
     }
 
+    /// Whether a short look shows that nothing below the root is a branch. Says no in doubt.
+    pub(crate) fn is_plainly_one_cell(&self) -> bool {
+        match self {
+            Value::Map(map) => map.is_plainly_one_cell(),
+            Value::Vector(vector) => vector.is_plainly_one_cell(),
+            other => other.is_short() == Some(true),
+        }
+    }
+
+    /// Whether a short look shows that it is embedded, and all below it.
+    pub(crate) fn is_plainly_embedded(&self) -> bool {
+        let memo = match self {
+            Value::Map(map) => map.0.memo(),
+            Value::Vector(vector) => vector.0.memo(),
+            other => return other.is_short() == Some(true),
+        };
+        memo.is_embedded() && self.is_plainly_one_cell()
+    }
+
     /// Appends what stands for this value in a child slot.
     pub(crate) fn write_slot(&self, out: &mut Vec<u8>) {
         match self {

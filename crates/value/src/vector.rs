@@ -461,6 +461,13 @@ impl Vector {
     pub(crate) fn id(&self) -> ValueId {
         node_id(&*self.0)
     }
+
+    pub(crate) fn is_plainly_one_cell(&self) -> bool {
+        match &self.0.body {
+            Body::Leaf { items, prefix: None } => items.iter().all(Value::is_plainly_embedded),
+            _ => false,
+        }
+    }
 }
 
 impl Default for Vector {
