@@ -13,7 +13,7 @@ pub use steps::StepState;
 
 use std::collections::BTreeMap;
 
-use catena_value::{Map, Value};
+use catena_value::{Map, MapBuilder, Value};
 
 use crate::ids::{JobId, RecordId};
 use crate::limits::{HISTORY_RECORDS_MAX, HISTORY_RECORDS_RESERVED};
@@ -209,7 +209,7 @@ impl Job {
         refusal: Option<&str>,
     ) -> Result<(Job, Record), AppendError> {
         let status = if refusal.is_some() { Status::Rejected } else { Status::Pending };
-        let mut fields = Vec::with_capacity(FIRST_FIELDS_USUAL + opening.extra.len());
+        let mut fields = MapBuilder::with_capacity(FIRST_FIELDS_USUAL + opening.extra.len());
         fields.extend([
             (STATUS, Value::from(status)),
             (PREV, Value::Nil),
@@ -223,9 +223,9 @@ impl Job {
         ]);
         fields.extend(opening.operation.map(|operation| ("operation", operation)));
         fields.extend(opening.parent.map(|parent| ("parent", parent.to_value())));
-        fields.extend(refusal.map(|error| ("error", error.into())));
+        fields.extend(refusal.map(|error| ("error", error)));
         add_extra(&mut fields, opening.extra)?;
-        let record = Record::made(fields.into_iter().collect(), status, None, now, None)?;
+        let record = Record::made(fields.build(), status, None, now, None)?;
         let job = Job::first(&record)?;
         Ok((job, record))
     }
@@ -315,34 +315,33 @@ impl Job {
         let status = apply(self.status, &change.event)?;
         self.check_room(&change.event, status)?;
         let now = change.now.max(self.updated);
-        let mut fields = Vec::with_capacity(FIELDS_USUAL + change.extra.len());
+        let mut fields = MapBuilder::with_capacity(FIELDS_USUAL + change.extra.len());
         fields.extend([
             (STATUS, Value::from(status)),
             (PREV, Value::from(self.head)),
             (UPDATED, Value::from(now)),
         ]);
-        fields.extend(change.by.map(|by| ("by", by.into())));
+        fields.extend(change.by.map(|by| ("by", by)));
         fields.extend(change.trigger.map(|trigger| ("trigger", trigger)));
         let mut note = None;
         match change.event {
-            Event::Finished { output } => fields.push(("output", output)),
+            Event::Finished { output } => fields.push("output", output),
             Event::Refused { error }
             | Event::Erred { error }
             | Event::Cancelled { error }
-            | Event::Expired { error } => fields.push(("error", error.into())),
+            | Event::Expired { error } => fields.push("error", error),
             Event::AskedForInput(ask) | Event::AskedForAuth(ask) => {
-                fields.extend(ask.message.map(|message| ("message", message.into())));
+                fields.extend(ask.message.map(|message| ("message", message)));
                 fields.extend(ask.output.map(|output| ("output", output)));
             }
             Event::Noted(noted) => {
-                fields.push((NOTE, noted.to_value()));
+                fields.push(NOTE, noted.to_value());
                 note = Some(noted);
             }
             Event::Begun | Event::Paused | Event::Resumed | Event::Answered => {}
         }
         add_extra(&mut fields, change.extra)?;
-        let record =
-            Record::made(fields.into_iter().collect(), status, Some(self.head), now, note)?;
+        let record = Record::made(fields.build(), status, Some(self.head), now, note)?;
         self.follow(&record)?;
         Ok(record)
     }
@@ -569,15 +568,12 @@ impl Job {
 }
 
 /// Adds members that the caller names, unless the record has them by itself.
-fn add_extra(
-    fields: &mut Vec<(&'static str, Value)>,
-    extra: Vec<(&'static str, Value)>,
-) -> Result<(), BadField> {
+fn add_extra(fields: &mut MapBuilder, extra: Vec<(&'static str, Value)>) -> Result<(), BadField> {
     for (name, value) in extra {
-        if fields.iter().any(|(own, _)| *own == name) || OF_AN_ANNOTATION.contains(&name) {
+        if fields.has(name) || OF_AN_ANNOTATION.contains(&name) {
             return Err(wrong(name, "left to the record itself"));
         }
-        fields.push((name, value));
+        fields.push(name, value);
     }
     Ok(())
 }

@@ -199,7 +199,7 @@ pub(crate) type IndexRow = (TableId, Key, Row);
 #[derive(Debug, Clone)]
 pub(crate) struct IndexFacts {
     job: JobId,
-    lists: Vec<([u8; 8], Row)>,
+    lists: Option<Lists>,
     execution: Option<[u8; 8]>,
     is_live: bool,
     deadline: Option<i64>,
@@ -211,7 +211,7 @@ impl IndexFacts {
         let is_live = summary.is_live();
         IndexFacts {
             job,
-            lists: lists(job, summary),
+            lists: Lists::of(job, summary),
             execution: key.map(|key| execution_scope(&summary.owner, key)),
             is_live,
             deadline: summary.deadline.filter(|_| is_live),
@@ -221,8 +221,11 @@ impl IndexFacts {
     /// Gives every index row of the job.
     pub(crate) fn each(&self, order: u64, mut give: impl FnMut(TableId, Key, Row)) {
         let id = *self.job.as_bytes();
-        for (scope, value) in &self.lists {
-            give(LISTS, Key::from(ordered(*scope, order)), value.clone());
+        if let Some(lists) = &self.lists {
+            give(LISTS, Key::from(ordered(lists.owner, order)), lists.shown.clone());
+            for scope in [lists.op].iter().chain(&lists.others) {
+                give(LISTS, Key::from(ordered(*scope, order)), Row::from(id));
+            }
         }
         if self.is_live {
             give(LIVE, Key::from(id), Row::from([]));
@@ -237,29 +240,42 @@ impl IndexFacts {
 
     /// Every index row of the job.
     pub(crate) fn rows(&self, order: u64) -> Vec<IndexRow> {
-        let mut rows = Vec::with_capacity(self.lists.len() + 3);
+        let mut rows = Vec::new();
         self.each(order, |table, key, value| rows.push((table, key, value)));
         rows
     }
 }
 
-/// The lists a job is on. Sub-jobs are found through their parents; lists show what callers asked
-/// for. Nearly every job ends up COMPLETE, so the owner's own list serves as the list of those.
-fn lists(job: JobId, summary: &Summary) -> Vec<([u8; 8], Row)> {
-    if summary.parent.is_some() {
-        return Vec::new();
+/// The lists a job is on, by their scopes.
+#[derive(Debug, Clone)]
+struct Lists {
+    owner: [u8; 8],
+    /// What the owner's list shows; the others hold the job's ID alone.
+    shown: Row,
+    op: [u8; 8],
+    others: Vec<[u8; 8]>,
+}
+
+impl Lists {
+    /// Sub-jobs are on none: they are found through their parents, and lists show what callers
+    /// asked for. Nearly every job ends up COMPLETE, so the owner's own list serves as the list of
+    /// those.
+    fn of(job: JobId, summary: &Summary) -> Option<Self> {
+        if summary.parent.is_some() {
+            return None;
+        }
+        let owner = summary.owner.as_str();
+        let scopes = Scopes::of(owner, &summary.op);
+        let status =
+            (summary.status != Status::Complete).then(|| status_scope(owner, summary.status));
+        let tags = summary.tags.iter().map(|tag| tag_scope(owner, tag));
+        Some(Lists {
+            owner: scopes.owner,
+            shown: shown(job, summary, scopes.check),
+            op: scopes.op,
+            others: status.into_iter().chain(tags).collect(),
+        })
     }
-    let owner = summary.owner.as_str();
-    let id = Row::from(&job.as_bytes()[..]);
-    let scopes = Scopes::of(owner, &summary.op);
-    let mut lists = Vec::with_capacity(3);
-    lists.push((scopes.owner, listed(job, summary, scopes.check).into()));
-    lists.push((scopes.op, id.clone()));
-    if summary.status != Status::Complete {
-        lists.push((status_scope(owner, summary.status), id.clone()));
-    }
-    lists.extend(summary.tags.iter().map(|tag| (tag_scope(owner, tag), id.clone())));
-    lists
 }
 
 /// The scopes that every job of an owner and operation has.
@@ -306,7 +322,7 @@ pub(crate) fn index_rows(job: JobId, order: u64, summary: &Summary) -> Vec<Index
 }
 
 /// What a list shows without reading the job.
-fn listed(job: JobId, summary: &Summary, owner_check: [u8; 8]) -> Vec<u8> {
+fn shown(job: JobId, summary: &Summary, owner_check: [u8; 8]) -> Row {
     let mut value = Vec::with_capacity(48 + summary.op.len());
     value.extend_from_slice(job.as_bytes());
     value.extend_from_slice(&owner_check);
@@ -314,7 +330,7 @@ fn listed(job: JobId, summary: &Summary, owner_check: [u8; 8]) -> Vec<u8> {
     put_time(summary.created, &mut value);
     put_time(summary.updated, &mut value);
     put_run(summary.op.as_bytes(), &mut value);
-    value
+    value.into()
 }
 
 /// Tells owners apart whose scopes collide.

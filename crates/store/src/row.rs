@@ -13,7 +13,7 @@ use catena_job::record::{Parent, is_skeleton};
 use catena_job::{Job, JobId, Record, RecordId};
 use catena_value::{
     CellSource, Encoded, LoadError, Map, NoCells, Value, ValueId, branches, decode, decode_branch,
-    decode_slot, encode_into, encode_slot,
+    decode_slot, encode_slot,
 };
 
 use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
@@ -25,6 +25,9 @@ const VERSION: u8 = 1;
 
 /// Room for everything before the entries of an ordinary row.
 const HEADER_BYTES: usize = 192;
+
+/// Room for an ordinary record.
+const RECORD_BYTES: usize = 320;
 
 /// Cells that live in a job's rows.
 pub(crate) type LocalCells = HashMap<ValueId, Box<[u8]>>;
@@ -75,6 +78,15 @@ pub(crate) struct JobRow {
     open: Entries,
 }
 
+/// The row of a new job.
+pub(crate) struct NewRow {
+    pub(crate) bytes: Vec<u8>,
+    /// Cells of its records that are stored for everybody.
+    pub(crate) shared: Vec<Encoded>,
+    /// Cells they refer to without bringing them.
+    pub(crate) needed: Vec<ValueId>,
+}
+
 /// Records that leave the row.
 pub(crate) struct Sealed {
     /// The index of the first of them.
@@ -88,16 +100,24 @@ impl JobRow {
         JobRow { head, order, count: 0, summary, fold: None, open: Entries::default() }
     }
 
-    /// The whole row of a new job but for its place in the order, when its records fit it.
-    pub(crate) fn of_new(job: &Job, summary: &Summary, entries: &Entries) -> Option<Vec<u8>> {
-        if !entries.fit_a_row() {
-            return None;
-        }
-        let count = entries.records;
-        let mut row = Vec::with_capacity(HEADER_BYTES + entries.bytes.len());
+    /// The row of a new job but for its place in the order, with the records packed behind its
+    /// header; only the records when they do not fit a row.
+    pub(crate) fn of_new(
+        job: &Job,
+        summary: &Summary,
+        records: &[Record],
+    ) -> Result<NewRow, PackedRecords> {
+        let count = records.len() as u64;
+        let mut row = Vec::with_capacity(HEADER_BYTES + RECORD_BYTES * records.len());
         write_header(job.head(), 0, count, count, summary, None, &mut row);
-        row.extend_from_slice(&entries.bytes);
-        Some(row)
+        let header_bytes = row.len();
+        let mut packed = pack_behind(row, records);
+        if count > ROW_RECORDS_MAX || packed.entries.bytes.len() - header_bytes > ROW_BYTES_MAX {
+            packed.entries.bytes.drain(..header_bytes);
+            return Err(packed);
+        }
+        let PackedRecords { entries, shared, needed } = packed;
+        Ok(NewRow { bytes: entries.bytes, shared, needed })
     }
 
     /// Adds records. `job` is the fold after them; what must move to a chunk is returned.
@@ -456,7 +476,6 @@ fn small(fields: &mut Fields<'_>, what: &'static str) -> Result<u32, Damaged> {
 }
 
 /// New records as bytes, and the cells of theirs that are stored for everybody.
-#[derive(Default)]
 pub(crate) struct PackedRecords {
     pub(crate) entries: Entries,
     pub(crate) shared: Vec<Encoded>,
@@ -481,12 +500,15 @@ fn cells_of(record: &Record, skeleton: bool) -> HashSet<ValueId> {
 /// Encodes records. What a record brings along stays in the row while it is short; more is stored
 /// once for everybody.
 pub(crate) fn pack(records: &[Record]) -> PackedRecords {
-    let mut packed = PackedRecords::default();
-    let mut encoding = Vec::with_capacity(512);
-    packed.entries.bytes.reserve(256 * records.len());
+    pack_behind(Vec::with_capacity(RECORD_BYTES * records.len()), records)
+}
+
+/// The same behind what is there already.
+fn pack_behind(bytes: Vec<u8>, records: &[Record]) -> PackedRecords {
+    let entries = Entries { bytes, records: 0 };
+    let mut packed = PackedRecords { entries, shared: Vec::new(), needed: Vec::new() };
     for record in records {
-        let value = record.to_value();
-        let survey = catena_value::survey(&value, |_| false);
+        let survey = catena_value::survey(&record.to_value(), |_| false);
         let size: usize = survey.cells.iter().map(|cell| cell.bytes.len()).sum();
         if size <= LOCAL_CELL_BYTES_MAX {
             survey.cells.iter().for_each(|cell| packed.entries.push(CELL, &cell.bytes));
@@ -502,9 +524,7 @@ pub(crate) fn pack(records: &[Record]) -> PackedRecords {
             }
         }
         packed.needed.extend(survey.unloaded);
-        encoding.clear();
-        encode_into(&value, &mut encoding);
-        packed.entries.push(RECORD, &encoding);
+        packed.entries.push(RECORD, &record.encoding());
     }
     packed
 }

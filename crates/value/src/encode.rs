@@ -316,7 +316,7 @@ mod tests {
     fn a_survey_finds_branches_wherever_they_hang() {
         let long = Value::from("x".repeat(200));
         let map = |value: &Value| Value::from(Map::from_iter([("key", value.clone())]));
-        let vector = |value: &Value| Value::from(Vector::from_items([value.clone()]));
+        let vector = |value: &Value| Value::from(Vector::from_items(vec![value.clone()]));
         for value in [map(&long), vector(&long), map(&map(&long)), vector(&map(&vector(&long)))] {
             let before = new_cells(&value, |_| false);
             value.id();

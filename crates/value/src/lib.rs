@@ -45,7 +45,7 @@ pub use encode::{
 pub use id::{IdText, ParseIdError, ValueId};
 pub use index::{Index, IndexError, IndexIter};
 pub use integer::{Integer, IntegerError};
-pub use map::{Map, MapIter};
+pub use map::{Map, MapBuilder, MapIter};
 pub use message::{MessageError, decode_message, encode_message};
 pub use set::{Set, SetIter};
 pub use value::{Character, Coded, Double, Extension, Name, Record, Signed, Syntax, Value};

@@ -109,6 +109,38 @@ impl<K: Into<Value>, V: Into<Value>> FromIterator<(K, V)> for Map {
     }
 }
 
+/// A map in the making. Of equal keys the last wins.
+#[derive(Default)]
+pub struct MapBuilder(Vec<MapEntry>);
+
+impl MapBuilder {
+    /// An empty one with room for so many entries.
+    pub fn with_capacity(entries: usize) -> Self {
+        MapBuilder(Vec::with_capacity(entries))
+    }
+
+    /// Adds an entry.
+    pub fn push(&mut self, key: impl Into<Value>, value: impl Into<Value>) {
+        self.0.push(MapEntry::new(key.into(), value.into()));
+    }
+
+    /// Whether there is a value under a string key.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|entry| entry.is_named(name))
+    }
+
+    /// The map.
+    pub fn build(self) -> Map {
+        Map::from_entries(self.0)
+    }
+}
+
+impl<K: Into<Value>, V: Into<Value>> Extend<(K, V)> for MapBuilder {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        entries.into_iter().for_each(|(key, value)| self.push(key, value));
+    }
+}
+
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_leaf() {

@@ -9,7 +9,7 @@ use crate::bytes::{put_run, put_time};
 use crate::effects::{CommitError, Effect, Effects};
 use crate::keys::IndexFacts;
 use crate::limits::AHEAD_BYTES;
-use crate::row::{JobRow, PackedRecords, pack};
+use crate::row::{JobRow, NewRow, PackedRecords, pack};
 use crate::store::{Idempotency, Message, RootKey};
 use crate::summary::Summary;
 
@@ -102,7 +102,7 @@ impl Ready {
 pub(super) struct ReadyBegin {
     pub(super) job: JobId,
     pub(super) fence: Option<u64>,
-    pub(super) row: Arc<[u8]>,
+    pub(super) row: Arc<Vec<u8>>,
     pub(super) facts: IndexFacts,
     pub(super) shared: Vec<Encoded>,
     pub(super) needed: Vec<ValueId>,
@@ -126,7 +126,7 @@ pub(super) struct ReadyRoot {
 }
 
 pub(super) fn prepare(effects: Effects) -> Result<Prepared, CommitError> {
-    let mut prepared = Prepared { ahead: Vec::new(), effects: Vec::new() };
+    let mut prepared = Prepared { ahead: Vec::new(), effects: Vec::with_capacity(effects.0.len()) };
     for effect in effects.0 {
         let mut ready = ready(effect)?;
         let cells = match &mut ready {
@@ -171,16 +171,19 @@ fn ready(effect: Effect) -> Result<Ready, CommitError> {
             if job.due().is_some() {
                 return Err(damaged("a held outcome must be in the commit that resumes its job"));
             }
-            let (summary, packed) = (Summary::of(&job), pack(&records));
+            let summary = Summary::of(&job);
             let facts = IndexFacts::of(job.id(), &summary);
-            if after.is_none()
-                && let Some(row) = JobRow::of_new(&job, &summary, &packed.entries)
-            {
-                let PackedRecords { shared, needed, .. } = packed;
-                let (job, row) = (job.id(), row.into());
-                let begin = ReadyBegin { job, fence, row, facts, shared, needed };
-                return Ok(Ready::Begin(Box::new(begin)));
-            }
+            let packed = match after {
+                Some(_) => pack(&records),
+                None => match JobRow::of_new(&job, &summary, &records) {
+                    Ok(NewRow { bytes, shared, needed }) => {
+                        let (job, row) = (job.id(), Arc::new(bytes));
+                        let begin = ReadyBegin { job, fence, row, facts, shared, needed };
+                        return Ok(Ready::Begin(Box::new(begin)));
+                    }
+                    Err(packed) => packed,
+                },
+            };
             let append = ReadyAppend { job, after, fence, summary, facts, packed };
             Ready::Append(Box::new(append))
         }

@@ -263,7 +263,7 @@ impl Committer {
         if self.shared.options.mode == Mode::Direct {
             return;
         }
-        let mut writes = batch.staged.take_log();
+        let writes = batch.staged.log_mut();
         gather(|visit| {
             writes.iter_mut().filter_map(|write| write.slot.value_mut()).for_each(visit);
         });

@@ -88,9 +88,9 @@ impl Generation {
         self.tables[usize::from(table.0)].sorted()
     }
 
-    /// Takes over writes, in order: a later one for the same row wins.
-    pub fn absorb(&mut self, writes: Vec<Write>) {
-        for write in writes {
+    /// Takes over writes, in order: a later one for the same row wins. The list is left empty.
+    pub fn absorb(&mut self, writes: &mut Vec<Write>) {
+        for write in writes.drain(..) {
             self.insert(write.table, write.key, write.slot);
         }
     }

@@ -1,14 +1,17 @@
 //! The rows of one table in memory: found by hashing, put in order only for those who ask.
 //!
 //! Every write goes through here on the committer's thread, and nearly all are never read in order before they are flushed.
-//! So a write costs one hash insert, and its key waits in a list. A range puts the waiting keys in order first: a table
-//! that is scanned often pays for order little by little, one that is only flushed pays once, on the flusher's thread.
+//! So a write is put behind the one before it, and only its place is hashed: that table is small enough for the
+//! processor's cache where one of whole rows is not. A range puts the keys that came since the last one in order first: a
+//! table that is scanned often pays for order little by little, one that is only flushed pays once, on the flusher's
+//! thread.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use foldhash::fast::RandomState;
+use indexmap::IndexMap;
+use indexmap::map::Entry;
 use parking_lot::Mutex;
 
 use crate::embedded::ledger::types::{Direction, Key, KeyRange, Slot};
@@ -19,15 +22,17 @@ const CHUNK: usize = 16;
 /// What one generation says about the keys of one table.
 #[derive(Debug, Default)]
 pub struct Rows {
-    slots: HashMap<Key, Slot, RandomState>,
+    /// In the order in which the keys came.
+    slots: IndexMap<Key, Slot, RandomState>,
     order: Mutex<Order>,
 }
 
-/// The keys in order. May hold keys that have no slot any more; lacks none that has one.
+/// The keys in order, as far as somebody wanted to know.
 #[derive(Debug, Clone, Default)]
 struct Order {
     ordered: BTreeSet<Key>,
-    waiting: Vec<Key>,
+    /// So many of the first slots have their keys in it.
+    settled: usize,
 }
 
 impl Clone for Rows {
@@ -42,21 +47,21 @@ impl Rows {
         match self.slots.entry(key) {
             Entry::Occupied(mut held) => Some(held.insert(slot)),
             Entry::Vacant(place) => {
-                self.order.get_mut().waiting.push(place.key().clone());
                 place.insert(slot);
                 None
             }
         }
     }
 
-    /// Forgets a key, and returns what it held.
+    /// Forgets a key, and returns what it held. The order has to be found again afterwards.
     pub fn remove(&mut self, key: &[u8]) -> Option<Slot> {
-        self.slots.remove(key)
+        self.order.get_mut().clear();
+        self.slots.swap_remove(key)
     }
 
     /// Forgets everything but keeps the memory.
     pub fn clear(&mut self) {
-        if !self.slots.is_empty() || !self.order.get_mut().is_empty() {
+        if !self.slots.is_empty() {
             self.slots.clear();
             self.order.get_mut().clear();
         }
@@ -87,7 +92,7 @@ impl Rows {
             return Vec::new();
         }
         let mut order = self.order.lock();
-        order.settle();
+        order.settle(&self.slots);
         let keys = order.ordered.range::<[u8], _>(range.as_bytes());
         match direction {
             Direction::Forward => keys.take(CHUNK).cloned().collect(),
@@ -97,17 +102,14 @@ impl Rows {
 }
 
 impl Order {
-    fn is_empty(&self) -> bool {
-        self.ordered.is_empty() && self.waiting.is_empty()
-    }
-
     fn clear(&mut self) {
         self.ordered.clear();
-        self.waiting.clear();
+        self.settled = 0;
     }
 
-    fn settle(&mut self) {
-        self.ordered.extend(self.waiting.drain(..));
+    fn settle(&mut self, slots: &IndexMap<Key, Slot, RandomState>) {
+        self.ordered.extend(slots.keys().skip(self.settled).cloned());
+        self.settled = slots.len();
     }
 }
 

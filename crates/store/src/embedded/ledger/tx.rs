@@ -59,9 +59,9 @@ impl Staged {
         &self.rows
     }
 
-    /// Takes the writes out.
-    pub fn take_log(&mut self) -> Vec<Write> {
-        std::mem::take(&mut self.log)
+    /// The writes, for whoever takes them out.
+    pub fn log_mut(&mut self) -> &mut Vec<Write> {
+        &mut self.log
     }
 
     /// Forgets everything but keeps its memory for the next batch.

@@ -79,6 +79,15 @@ impl From<Arc<[u8]>> for Value {
     }
 }
 
+impl From<Arc<Vec<u8>>> for Value {
+    fn from(whole: Arc<Vec<u8>>) -> Self {
+        match u32::try_from(whole.len()) {
+            Ok(len) => Value(Repr::Part { whole, start: 0, len }),
+            Err(_) => Value(Repr::Own(whole.as_slice().into())),
+        }
+    }
+}
+
 impl From<&[u8]> for Value {
     fn from(value: &[u8]) -> Self {
         Value::inline(value).unwrap_or_else(|| Value(Repr::Own(value.into())))
@@ -93,7 +102,7 @@ impl<const N: usize> From<[u8; N]> for Value {
 
 impl From<Vec<u8>> for Value {
     fn from(value: Vec<u8>) -> Self {
-        Value::inline(&value).unwrap_or_else(|| Value(Repr::Own(value.into())))
+        Value::inline(&value).unwrap_or_else(|| Arc::new(value).into())
     }
 }
 
@@ -136,10 +145,11 @@ mod tests {
 
     #[test]
     fn gathering_gives_back_what_the_writer_allocated() {
-        let row: Arc<[u8]> = vec![7; 600].into();
+        let row = Arc::new(vec![7; 600]);
         let mut values = [Value::from(Arc::clone(&row))];
         gather(|visit| values.iter_mut().for_each(visit));
         assert_eq!(Arc::strong_count(&row), 1);
+        assert_eq!(*values[0], **row);
     }
 
     #[test]
