@@ -1,5 +1,6 @@
 //! The least that a durable log can do: gather what is queued, write it into a file that was
-//! filled with zeros before, sync once, answer. No index, nothing kept in memory.
+//! filled with zeros before, sync once, answer. No index, nothing kept in memory. It writes past
+//! the system's cache where the store does.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use catena_store::embedded::ledger::{BlockBuffer, Uncached as _, UncachedFile};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use tokio::sync::oneshot;
 
@@ -24,11 +26,11 @@ pub(crate) struct BareLog {
 }
 
 impl BareLog {
-    pub(crate) fn start(folder: &Path) -> Result<Self, Fault> {
+    pub(crate) fn start(folder: &Path, cached: bool) -> Result<Self, Fault> {
         std::fs::create_dir_all(folder)?;
         let path = folder.join("log");
         let mut file =
-            OpenOptions::new().create(true).truncate(true).read(true).write(true).open(path)?;
+            OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&path)?;
         for _ in 0..LOG_BYTES >> 20 {
             file.write_all(&vec![0; 1 << 20])?;
         }
@@ -36,7 +38,9 @@ impl BareLog {
         let (queue, queued) = bounded(8_192);
         let syncs = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&syncs);
-        std::thread::spawn(move || run(&queued, &file, &counter));
+        let uncached = if cached { None } else { UncachedFile::open(&path) };
+        let log = Log { file, uncached, syncs: counter };
+        std::thread::spawn(move || log.run(&queued));
         Ok(BareLog { queue, syncs })
     }
 
@@ -47,26 +51,43 @@ impl BareLog {
     }
 }
 
-fn run(queued: &Receiver<Entry>, file: &File, syncs: &AtomicU64) {
-    let (mut offset, mut frame) = (0, Vec::new());
-    while let Ok(first) = queued.recv() {
-        frame.clear();
-        let mut answers = Vec::new();
-        let mut next = Some(first);
-        while let Some((bytes, answer)) = next {
-            frame.extend_from_slice(&bytes);
-            answers.push(answer);
-            next = queued.try_recv().ok();
+struct Log {
+    file: File,
+    uncached: Option<UncachedFile>,
+    syncs: Arc<AtomicU64>,
+}
+
+impl Log {
+    fn run(&self, queued: &Receiver<Entry>) {
+        let (mut offset, mut frame, mut gathered) = (0, BlockBuffer::default(), Vec::new());
+        while let Ok(first) = queued.recv() {
+            gathered.push(first);
+            gathered.extend(queued.try_iter());
+            let bytes: usize = gathered.iter().map(|(bytes, _)| bytes.len()).sum();
+            let bytes = bytes.next_multiple_of(BLOCK_BYTES);
+            let place = frame.begin(bytes);
+            let start = place.len();
+            gathered.iter().for_each(|(bytes, _)| place.extend_from_slice(bytes));
+            place.resize(start + bytes, 0);
+            if offset + bytes as u64 > LOG_BYTES {
+                offset = 0;
+            }
+            let durable = self.write(frame.bytes(), offset).is_ok();
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+            offset += bytes as u64;
+            for (_, answer) in gathered.drain(..) {
+                let _ = answer.send(durable);
+            }
         }
-        frame.resize(frame.len().next_multiple_of(BLOCK_BYTES), 0);
-        if offset + frame.len() as u64 > LOG_BYTES {
-            offset = 0;
+    }
+
+    fn write(&self, frame: &[u8], offset: u64) -> std::io::Result<()> {
+        if let Some(uncached) = &self.uncached
+            && uncached.write_durably(offset, frame)?
+        {
+            return Ok(());
         }
-        let durable = file.write_all_at(&frame, offset).and_then(|()| file.sync_data()).is_ok();
-        syncs.fetch_add(1, Ordering::Relaxed);
-        offset += frame.len() as u64;
-        for answer in answers {
-            let _ = answer.send(durable);
-        }
+        self.file.write_all_at(frame, offset)?;
+        self.file.sync_data()
     }
 }

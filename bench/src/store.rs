@@ -34,6 +34,12 @@ pub(crate) struct Args {
     /// Milliseconds after which what is in memory is moved to the index; the default when not given.
     #[arg(long)]
     flush_ms: Option<u64>,
+    /// Mebibytes of the index's page cache; the default when not given.
+    #[arg(long)]
+    cache_mib: Option<usize>,
+    /// Write through the system's cache and sync, store and bare log alike.
+    #[arg(long)]
+    cached: bool,
     /// Only the first workload, for a profiler.
     #[arg(long)]
     one_commit_only: bool,
@@ -51,8 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
     let bench = Bench {
         runtime,
-        store: Arc::new(open(&folder.join("store"), args.flush_ms)?),
-        bare: Arc::new(BareLog::start(&folder.join("bare"))?),
+        store: Arc::new(open(&folder.join("store"), args)?),
+        bare: Arc::new(BareLog::start(&folder.join("bare"), args.cached)?),
         numbers: Arc::new(AtomicU64::new(1)),
         args,
     };
@@ -83,11 +89,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-fn open(folder: &Path, flush_ms: Option<u64>) -> Result<EmbeddedStore, Fault> {
+fn open(folder: &Path, args: &Args) -> Result<EmbeddedStore, Fault> {
     let mut options = EmbeddedStore::options();
-    if let Some(ms) = flush_ms {
+    if let Some(ms) = args.flush_ms {
         options.flush_interval = Duration::from_millis(ms);
     }
+    if let Some(mib) = args.cache_mib {
+        options.index_cache_bytes = mib << 20;
+    }
+    options.uncached_journal = !args.cached;
     Ok(EmbeddedStore::open_on(Arc::new(RealDisk::new(folder)?), options)?)
 }
 

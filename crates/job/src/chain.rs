@@ -49,9 +49,9 @@ pub struct Job {
     has_started: bool,
     attempt: u32,
     /// An outcome that arrived while the job is paused.
-    held: Option<Outcome>,
+    held: Option<Box<Outcome>>,
     /// A held outcome whose record must come next, because the job was resumed.
-    due: Option<Outcome>,
+    due: Option<Box<Outcome>>,
     steps: Steps,
     /// The resolved members, without those above that are kept apart.
     fields: Vec<(Value, Value)>,
@@ -405,7 +405,7 @@ impl Job {
             Event::Noted(Note::Attempt { attempt, .. } | Note::Recovered { attempt, .. }) => {
                 self.attempt = attempt.unwrap_or(self.attempt + 1);
             }
-            Event::Noted(Note::Held(outcome)) => self.held = outcome,
+            Event::Noted(Note::Held(outcome)) => self.held = outcome.map(Box::new),
             Event::Noted(Note::Message) => {}
             Event::Resumed => self.due = self.held.take(),
             _ => self.held = None,
@@ -447,7 +447,7 @@ impl Job {
             updated: self.updated,
             has_started: self.has_started,
             attempt: self.attempt,
-            held: self.held.clone(),
+            held: self.held.as_deref().cloned(),
             steps: self.steps.by_index().values().cloned().collect(),
             fields: self.fields.clone(),
         }
@@ -468,7 +468,7 @@ impl Job {
             updated: parts.updated,
             has_started: parts.has_started,
             attempt: parts.attempt,
-            held: parts.held,
+            held: parts.held.map(Box::new),
             due: None,
             steps: Steps::from_states(parts.steps),
             fields: parts.fields,
@@ -532,12 +532,12 @@ impl Job {
 
     /// The outcome that waits for a resume.
     pub fn held(&self) -> Option<&Outcome> {
-        self.held.as_ref()
+        self.held.as_deref()
     }
 
     /// The outcome that must be appended next, in the same commit as the resume.
     pub fn due(&self) -> Option<&Outcome> {
-        self.due.as_ref()
+        self.due.as_deref()
     }
 
     /// What the chain says about its steps.

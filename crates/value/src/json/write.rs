@@ -210,8 +210,11 @@ impl Writer<'_> {
     fn quoted(&mut self, plain: &str) {
         self.text.push('"');
         let mut done = 0;
-        for (at, byte) in plain.bytes().enumerate() {
-            if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+        // Nearly no text has anything to escape, and looking at many bytes at once shows it.
+        let is_plain = plain.as_bytes().chunks(LOOK_BYTES).all(|bytes| !has_special(bytes));
+        let bytes = if is_plain { &[] } else { plain.as_bytes() };
+        for (at, &byte) in bytes.iter().enumerate() {
+            if !is_special(byte) {
                 continue;
             }
             self.text.push_str(&plain[done..at]);
@@ -230,6 +233,18 @@ impl Writer<'_> {
         self.text.push_str(&plain[done..]);
         self.text.push('"');
     }
+}
+
+/// Bytes that are looked at together.
+const LOOK_BYTES: usize = 32;
+
+fn is_special(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// Whether any byte must be escaped. Looks at all of them, so that the compiler can do it in parallel.
+fn has_special(bytes: &[u8]) -> bool {
+    bytes.iter().fold(false, |found, byte| found | is_special(*byte))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::io::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::embedded::ledger::Uncached;
 use crate::embedded::ledger::disk::{Disk, DiskFile, LockAttempt};
 
 /// Which sync is only claimed.
@@ -45,6 +46,11 @@ impl<D: Disk> Disk for ForgetfulDisk<D> {
 
     fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         self.disk.create(name).map(|file| self.file(file))
+    }
+
+    /// Blobs are not written so, and what skips syncs has none to offer.
+    fn open_uncached(&self, _name: &str) -> Option<Box<dyn Uncached>> {
+        None
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {

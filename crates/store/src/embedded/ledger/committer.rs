@@ -92,8 +92,7 @@ impl Committer {
         observer: Option<Box<dyn Observer>>,
     ) -> Self {
         let (disk, pool) = (shared.disk.clone(), shared.pool.clone());
-        let journal =
-            JournalWriter::new(disk, pool, shared.counters.clone(), shared.options.faults);
+        let journal = JournalWriter::new(disk, pool, shared.counters.clone(), &shared.options);
         let next_sequence = shared.overlay.read().sequence + 1;
         let ahead = VecDeque::new();
         let (stopping, spare) = (false, None);

@@ -12,12 +12,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::embedded::ledger::uncached::{Uncached, UncachedFile};
+
 /// One folder of files.
 pub trait Disk: Debug + Send + Sync + 'static {
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Creates a file, empty, replacing an older one of that name.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens a file that exists for writes past the system's cache; nothing where that cannot be done.
+    fn open_uncached(&self, name: &str) -> Option<Box<dyn Uncached>>;
     /// Gives a file a new name, replacing an older one of that name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
@@ -104,6 +108,11 @@ impl Disk for RealDisk {
             .truncate(true)
             .open(self.path(name))?;
         Ok(Arc::new(RealFile { file }))
+    }
+
+    fn open_uncached(&self, name: &str) -> Option<Box<dyn Uncached>> {
+        let file = UncachedFile::open(&self.path(name))?;
+        Some(Box::new(file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

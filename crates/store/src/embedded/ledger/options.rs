@@ -38,6 +38,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Empty segments kept ready by the flusher. Default: 3.
     pub spare_segments: usize,
+    /// Whether frames are written past the system's cache, where the file system can do that. Default: yes.
+    pub uncached_journal: bool,
     /// Segments that may exist at all; bounds the journal's disk use and the time of a restart. Default: 16.
     pub segments_max: usize,
     /// Overlay bytes that start a flush. Default: 16 MiB.
@@ -132,6 +134,7 @@ impl Options {
             flush_bytes: 16 * MIB,
             flush_interval: Duration::from_millis(250),
             overlay_bytes_max: 64 * MIB,
+            uncached_journal: true,
             index_cache_bytes: 256 * MIB,
             generation_seed: None,
             faults: Faults::default(),

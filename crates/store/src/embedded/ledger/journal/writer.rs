@@ -1,6 +1,6 @@
 //! The writing end of the journal, owned by the committer.
 //!
-//! One frame, one write, one sync. A new segment's header block lies directly in front of its first frame, so both go out
+//! One frame, one write, one sync, and where the file system can do it both in one call past its cache. A new segment's header block lies directly in front of its first frame, so both go out
 //! in the same write and are covered by the same sync. After any error the writer must not be used again: what the disk
 //! holds is then unknown until a restart reads it.
 
@@ -14,7 +14,9 @@ use super::segment::{Segment, SegmentHeader, encode_header};
 use crate::embedded::ledger::counters::Counters;
 use crate::embedded::ledger::disk::Disk;
 use crate::embedded::ledger::faults::Faults;
+use crate::embedded::ledger::options::Options;
 use crate::embedded::ledger::types::Write;
+use crate::embedded::ledger::uncached::{BlockBuffer, Uncached};
 
 /// Why a frame is not durable.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +66,8 @@ pub enum Creation {
 #[derive(Debug)]
 struct Current {
     segment: Segment,
+    /// The same file, past the system's cache.
+    uncached: Option<Box<dyn Uncached>>,
     generation: u64,
     offset: u64,
     last_sequence: u64,
@@ -77,7 +81,9 @@ pub struct JournalWriter {
     counters: Arc<Counters>,
     faults: Faults,
     current: Option<Current>,
-    buffer: Vec<u8>,
+    buffer: BlockBuffer,
+    /// Whether to write past the system's cache: until the file system refuses.
+    goes_uncached: bool,
 }
 
 impl JournalWriter {
@@ -86,9 +92,11 @@ impl JournalWriter {
         disk: Arc<dyn Disk>,
         pool: Arc<Pool>,
         counters: Arc<Counters>,
-        faults: Faults,
+        options: &Options,
     ) -> Self {
-        Self { disk, pool, counters, faults, current: None, buffer: Vec::new() }
+        let (faults, goes_uncached) = (options.faults, options.uncached_journal);
+        let buffer = BlockBuffer::default();
+        Self { disk, pool, counters, faults, current: None, buffer, goes_uncached }
     }
 
     /// Makes sure that a frame of `frame_bytes` can be written, making a segment here and now if no spare is ready and
@@ -118,34 +126,50 @@ impl JournalWriter {
         let payload_bytes =
             writes.iter().map(|write| frame::entry_bytes(write.key.len(), &write.slot)).sum();
         let mut current = self.take_current(sequence, frame::padded_bytes(payload_bytes))?;
-        let start = current.offset;
-        self.buffer.clear();
-        if start == 0 {
+        let frame_bytes = frame::padded_bytes(payload_bytes) as usize;
+        let buffer = self.buffer.begin(BLOCK_BYTES + frame_bytes);
+        if current.offset == 0 {
             let header = SegmentHeader { generation: current.generation, first_sequence: sequence };
-            self.buffer.extend_from_slice(&encode_header(header));
+            buffer.extend_from_slice(&encode_header(header));
         }
-        frame::encode(&mut self.buffer, self.faults.seed(current.generation), sequence, writes);
-        self.write_and_sync(&current, sequence)?;
-        current.offset += self.buffer.len() as u64;
+        frame::encode(buffer, self.faults.seed(current.generation), sequence, writes);
+        self.write_and_sync(&mut current, sequence)?;
+        let written = self.buffer.bytes().len() as u64;
+        current.offset += written;
         current.last_sequence = sequence;
         self.current = Some(current);
-        Counters::add(&self.counters.journal_bytes, self.buffer.len() as u64);
+        Counters::add(&self.counters.journal_bytes, written);
         Counters::add(&self.counters.payload_bytes, payload_bytes as u64);
         Ok(())
     }
 
-    fn write_and_sync(&self, current: &Current, sequence: u64) -> Result<(), AppendError> {
+    fn write_and_sync(&mut self, current: &mut Current, sequence: u64) -> Result<(), AppendError> {
         let offset = current.offset;
-        let fail = |action| {
-            let segment = current.segment.name.clone();
-            move |source| AppendError::Io { action, sequence, segment, offset, source }
-        };
-        current.segment.file.write_at(offset, &self.buffer).map_err(fail("write"))?;
+        let segment = current.segment.name.clone();
+        let fail = |action, source| AppendError::Io { action, sequence, segment, offset, source };
+        let data = self.buffer.bytes();
+        let started = Instant::now();
+        if let Some(file) = &current.uncached {
+            match file.write_durably(offset, data) {
+                Ok(true) => {
+                    self.counters.add_sync(started.elapsed());
+                    return Ok(());
+                }
+                Ok(false) => (current.uncached, self.goes_uncached) = (None, false),
+                Err(source) => return Err(fail("write and sync", source)),
+            }
+        }
+        let file = &current.segment.file;
+        if let Err(source) = file.write_at(offset, data) {
+            return Err(fail("write", source));
+        }
         if self.faults.journal_sync_skipped() {
             return Ok(());
         }
         let started = Instant::now();
-        current.segment.file.sync_data().map_err(fail("sync"))?;
+        if let Err(source) = file.sync_data() {
+            return Err(fail("sync", source));
+        }
         self.counters.add_sync(started.elapsed());
         Ok(())
     }
@@ -157,7 +181,9 @@ impl JournalWriter {
         self.seal();
         let (segment, generation) = self.pool.take().ok_or(AppendError::NoSegment { sequence })?;
         Counters::add(&self.counters.rotations, 1);
-        let current = Current { segment, generation, offset: 0, last_sequence: sequence };
+        let may = self.goes_uncached && !self.faults.journal_sync_skipped();
+        let uncached = may.then(|| self.disk.open_uncached(&segment.name)).flatten();
+        let current = Current { segment, uncached, generation, offset: 0, last_sequence: sequence };
         if !current.has_room(frame_bytes) {
             return Err(AppendError::TooLarge {
                 sequence,

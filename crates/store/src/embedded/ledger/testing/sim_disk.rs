@@ -13,6 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::rng::Rng;
 use crate::embedded::ledger::disk::{Disk, DiskFile, LockAttempt};
+use crate::embedded::ledger::uncached::Uncached;
 
 /// The unit a disk writes whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
@@ -413,6 +414,18 @@ impl Disk for SimDisk {
         Ok(Arc::new(SimFile { disk: self.clone(), file }))
     }
 
+    /// By the number in the name: one file takes the write, one cannot be opened so, one refuses it.
+    fn open_uncached(&self, name: &str) -> Option<Box<dyn Uncached>> {
+        let file = *self.state.lock().names.get(name)?;
+        let file = SimFile { disk: self.clone(), file };
+        let digits = name.bytes().filter(u8::is_ascii_digit);
+        match digits.fold(0, |number, digit| (number * 10 + u32::from(digit - b'0')) % 3) {
+            0 => Some(Box::new(SimUncached { file, refuses: false })),
+            1 => None,
+            _ => Some(Box::new(SimUncached { file, refuses: true })),
+        }
+    }
+
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         let mut state = self.state.lock();
         let fate = state.begin(SimOp::Names, from)?;
@@ -527,6 +540,24 @@ impl DiskFile for SimFile {
     fn len(&self) -> Result<u64> {
         let state = self.disk.state.lock();
         if state.dead { Err(dead()) } else { Ok(state.files[self.file].contents.len() as u64) }
+    }
+}
+
+#[derive(Debug)]
+struct SimUncached {
+    file: SimFile,
+    refuses: bool,
+}
+
+impl Uncached for SimUncached {
+    /// A write and a sync, between which the disk can die. One that is refused may have written something.
+    fn write_durably(&self, offset: u64, data: &[u8]) -> Result<bool> {
+        let written = if self.refuses { data.len() / 2 } else { data.len() };
+        self.file.write_at(offset, &data[..written])?;
+        if self.refuses {
+            return Ok(false);
+        }
+        self.file.sync_data().map(|()| true)
     }
 }
 

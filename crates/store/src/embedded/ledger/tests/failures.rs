@@ -56,7 +56,7 @@ fn the_reason_names_the_frame_and_where_it_was_to_go() {
     };
     assert_eq!(
         &*reason,
-        "could not sync frame 2 in segment journal-000000.seg at offset 8192: simulated failure"
+        "could not write and sync frame 2 in segment journal-000000.seg at offset 8192: simulated failure"
     );
 }
 
