@@ -66,7 +66,7 @@ impl Site {
 
     /// The same venue, asked by the holder of a key.
     pub async fn caller(&self, seed: u8) -> Client {
-        let did = self.get("/api/v1/status").await.json()["did"].as_str().unwrap().to_owned();
+        let did = self.get("/.well-known/did.json").await.json()["id"].as_str().unwrap().to_owned();
         let key = KeyPair::from_seed(&[seed; 32]);
         let token = token(&key, &[("aud", did.as_str().into())]);
         Client { address: self.address, authorization: Some(format!("Bearer {token}")) }

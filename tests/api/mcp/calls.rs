@@ -1,5 +1,6 @@
 //! Calls: jobs, their outputs, their errors, their questions.
 
+use catena_tests::PATIENCE;
 use catena_tests::mcp::{STATELESS, Speaker, WITH_HANDSHAKE, last_message};
 use catena_tests::site::Site;
 use serde_json::{Value as Json, json};
@@ -10,6 +11,16 @@ fn text(result: &Json) -> &str {
 
 fn job(result: &Json) -> String {
     result["_meta"]["catena/job"].as_str().unwrap().to_owned()
+}
+
+/// Returns when something holds.
+async fn until(holds: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !holds().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
 }
 
 #[tokio::test]
@@ -197,7 +208,7 @@ async fn closing_a_stateless_call_cancels_its_job_and_closing_an_older_one_does_
     let site = Site::start().await;
     let streams = async || {
         let text = site.get("/metrics").await.expect(200).text().to_owned();
-        let line = text.lines().find(|line| line.starts_with("catena_sse_streams ")).unwrap();
+        let line = text.lines().find(|line| line.starts_with("catena_sse_clients ")).unwrap();
         line.rsplit(' ').next().unwrap().to_owned()
     };
     let params = json!({"name": "test_progress", "arguments": {"totalItems": 1000, "itemMs": 100},
@@ -207,9 +218,7 @@ async fn closing_a_stateless_call_cancels_its_job_and_closing_an_older_one_does_
     let client = Speaker::new(&site, STATELESS);
     let left = client.job_of("test:progress").await;
     drop(events);
-    while streams().await != "0" {
-        tokio::task::yield_now().await;
-    }
+    until(async || streams().await == "0").await;
     assert_eq!(site.job(&left).await["status"], "STARTED");
     site.control(&left, "delete").await.expect(200);
 
@@ -220,31 +229,24 @@ async fn closing_a_stateless_call_cancels_its_job_and_closing_an_older_one_does_
     let ended = site.ended(&taken_back).await;
     assert_eq!(ended["status"], "CANCELLED");
     assert!(ended["error"].as_str().unwrap().contains("closed the call"), "{ended}");
-    while streams().await != "0" {
-        tokio::task::yield_now().await;
-    }
+    until(async || streams().await == "0").await;
 }
 
 #[tokio::test]
 async fn a_venue_that_stops_answers_who_waits_and_the_job_goes_on_after_that() {
     let site = Site::start().await;
-    for (revision, operation) in [("2025-06-18", "test_never"), (STATELESS, "test_delay")] {
-        let client = Speaker::new(&site, revision);
-        drop(client.begin(operation, json!({"delay": 3_600_000})).await);
+    let mut waiting = Vec::new();
+    for revision in ["2025-06-18", STATELESS] {
+        waiting.push(Speaker::new(&site, revision).begin("test_never", json!({})).await);
     }
-    let old = Speaker::new(&site, "2025-06-18");
-    let never = old.job_of("test:never").await;
-    let mut waiting = Speaker::new(&site, STATELESS).begin("test_never", json!({})).await;
-    while site.job_count().await < 3 {
-        tokio::task::yield_now().await;
-    }
+    until(async || site.job_count().await == 2).await;
     let site = site.restarted().await;
-    let answer = last_message(waiting.reply().await.unwrap())["result"].clone();
-    assert_eq!(answer["isError"], true);
-    assert!(text(&answer).contains("It goes on"), "{answer}");
-    for id in [never, job(&answer)] {
-        let status = site.job(&id).await["status"].clone();
-        assert!(status == "STARTED" || status == "PENDING", "{id} is {status}");
+    for mut connection in waiting {
+        let answer = last_message(connection.reply().await.unwrap())["result"].clone();
+        assert_eq!(answer["isError"], true);
+        assert!(text(&answer).contains("It goes on"), "{answer}");
+        let status = site.job(&job(&answer)).await["status"].clone();
+        assert!(status == "STARTED" || status == "PENDING", "{answer} is {status}");
     }
 }
 
