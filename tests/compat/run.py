@@ -146,7 +146,8 @@ def main() -> None:
 def mcp_clients(binary: pathlib.Path, steps: harness.Steps) -> None:
     """Runs the official MCP clients."""
     for requirements, tests, count in MCP_CLIENTS:
-        python = harness.environment(requirements.removesuffix(".txt"), HERE / requirements)
+        folder = requirements.removesuffix(".txt").replace("requirements", "compat")
+        python = harness.environment(folder, HERE / requirements)
         wanted = next(line for line in (HERE / requirements).read_text().splitlines() if line.startswith("mcp=="))
         with harness.venue(binary) as venue:
             pytest(python, HERE, ["-o", "asyncio_mode=auto", tests], {"CATENA_URL": venue.url}, count)

@@ -75,6 +75,12 @@ pub const MCP_TASK_AFTER: Duration = Duration::from_secs(1);
 /// MCP: how often a client should ask for a task, in milliseconds.
 pub const MCP_POLL_MS: i64 = 1_000;
 
+/// MCP: tasks that one stream of changes may follow.
+pub const MCP_LISTEN_TASKS_MAX: usize = 64;
+
+/// MCP: how long a stream of changes lives; whoever wants more asks again.
+pub const MCP_LISTEN_MAX: Duration = Duration::from_secs(3600);
+
 /// MCP: bytes of an output that is also given as text. A model has no use for more, and it would
 /// travel twice.
 pub const MCP_TEXT_BYTES_MAX: usize = 256 * 1024;

@@ -7,7 +7,7 @@ use catena_tests::site::Site;
 use serde_json::{Value as Json, json};
 
 /// Routes that clients rely on.
-const ROUTES: [&str; 27] = [
+const ROUTES: [&str; 30] = [
     "GET /api/v1/status",
     "POST /api/v1/invoke",
     "POST /api/v1/run",
@@ -31,6 +31,9 @@ const ROUTES: [&str; 27] = [
     "GET /.well-known/did.json",
     "GET /a/{id}/did.json",
     "GET /u/{id}/did.json",
+    "GET /.well-known/mcp",
+    "GET /.well-known/mcp.json",
+    "POST /mcp",
     "GET /livez",
     "GET /readyz",
     "GET /metrics",

@@ -1,5 +1,6 @@
 //! Jobs as tasks, in the words of both generations.
 
+use catena_tests::events::Events;
 use catena_tests::mcp::{STATELESS, Speaker};
 use catena_tests::site::Site;
 use serde_json::{Value as Json, json};
@@ -205,4 +206,46 @@ async fn tasks_survive_a_restart() {
     site.until(&chat, "COMPLETE").await;
     old.result("tasks/cancel", json!({"taskId": never})).await;
     assert_eq!(site.job(&never).await["status"], "CANCELLED");
+}
+
+#[tokio::test]
+async fn changes_of_tasks_are_told_as_they_come() {
+    let site = Site::start().await;
+    let caller = site.caller(1).await;
+    let client = Speaker::able(&caller, extension());
+    let own = caller.invoked("test:chat", json!({}), "INPUT_REQUIRED").await;
+    let foreign = site.invoked("test:chat", json!({}), "INPUT_REQUIRED").await;
+    let wanted = json!({"notifications": {"taskIds": [own, foreign], "toolsListChanged": true}});
+    let request = client.message("subscriptions/listen", wanted.clone());
+    let mut events = Events::open(site.address, &request).await;
+    let mut next = async || events.next().await.unwrap().data;
+    let stream = json!({"io.modelcontextprotocol/subscriptionId": 1});
+    let first = next().await;
+    assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(first["params"], json!({"notifications": {"taskIds": [own]}, "_meta": stream}));
+    let standing = next().await;
+    assert_eq!(standing["method"], "notifications/tasks");
+    assert_eq!(standing["params"]["status"], "input_required");
+    assert_eq!(standing["params"]["_meta"], stream);
+    caller.send(&own, &json!({"content": "done"})).await.expect(202);
+    let ended = loop {
+        let message = next().await;
+        if message["params"]["status"] != "working" {
+            break message;
+        }
+    };
+    assert_eq!(ended["params"]["status"], "completed");
+    assert_eq!(ended["params"]["result"]["structuredContent"]["message"], "done");
+    let result = next().await;
+    assert_eq!((&result["id"], &result["result"]["resultType"]), (&json!(1), &json!("complete")));
+    assert_eq!(result["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1);
+    assert!(events.next().await.is_none());
+
+    let plain = Speaker::new(&caller, STATELESS);
+    let (status, code, _) = plain.refusal("subscriptions/listen", wanted).await;
+    assert_eq!((status, code), (400, -32021));
+    for bad in [json!({}), json!({"notifications": {"taskIds": "x"}})] {
+        let (status, code, _) = client.refusal("subscriptions/listen", bad).await;
+        assert_eq!((status, code), (400, -32602));
+    }
 }

@@ -7,12 +7,13 @@
 //!
 //! Modules, in reading order: `message` (JSON-RPC), `revision` (what a client speaks and can do),
 //! `about` (who the venue is), `tools` (operations as tools), `calls` (a tool is called), `outcome`
-//! (a job as the result of a call), `input` (a job that asks), `tasks` (jobs as tasks), `stream` (an
-//! answer that takes a while).
+//! (a job as the result of a call), `input` (a job that asks), `tasks` (jobs as tasks), `listen`
+//! (changes as they come), `stream` (an answer that takes a while).
 
 mod about;
 mod calls;
 mod input;
+mod listen;
 mod message;
 mod outcome;
 mod revision;
@@ -88,7 +89,13 @@ async fn one(call: Call, message: Result<Message, Refusal>) -> ApiResult<Respons
         Ok(client) => client,
         Err(refusal) => return Ok(refusal.for_request(&request).rendered(None).into_response()),
     };
-    let key = calls::key(&call, &request)?;
+    let key = match calls::key(&call, &request) {
+        Ok(key) => key,
+        Err(error) => {
+            let refusal = Refusal::from(error).for_request(&request);
+            return Ok(refusal.rendered(Some(client.revision)).into_response());
+        }
+    };
     let accepts_stream = sse::check_accept(&call.head.headers).is_ok();
     let (notes, told) = Notes::of(&request, accepts_stream);
     let patience = Patience::of(&notes);
@@ -166,6 +173,7 @@ async fn dispatch(asked: Asked, request: &Request) -> Answered {
             "tasks/get" => tasks::get(&asked, params).await,
             "tasks/update" => tasks::update(&asked, params).await,
             "tasks/cancel" => tasks::cancel(&asked, params).await,
+            "subscriptions/listen" => listen::listen(asked, request).await,
             other => Err(Refusal::no_method(other)),
         };
     }

@@ -59,7 +59,6 @@ pub(super) const ROUTES: &[Route] = &[
             reply(409, "From 2026-07-28 on: as the code in `data` says.", REFUSED),
             reply(422, "From 2026-07-28 on: as the code in `data` says.", REFUSED),
             reply(429, "From 2026-07-28 on: too much; nothing happened.", REFUSED),
-            reply(504, "From 2026-07-28 on: as the code in `data` says.", REFUSED),
         ],
         errors: &[Code::BodyTooLarge],
         handler: |call| Box::pin(mcp::post(call)),

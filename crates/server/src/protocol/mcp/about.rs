@@ -59,7 +59,7 @@ fn capabilities(revision: Revision) -> Value {
     let mut members = vec![("tools", object([("listChanged", false.into())]))];
     if revision.is_stateless() {
         members.push(("extensions", object([(TASKS, nothing())])));
-    } else if revision.has_tasks() {
+    } else if revision.asks_for_tasks() {
         let requests = object([("tools", object([("call", nothing())]))]);
         let tasks = [("list", nothing()), ("cancel", nothing()), ("requests", requests)];
         members.push(("tasks", object(tasks)));

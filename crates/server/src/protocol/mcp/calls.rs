@@ -43,14 +43,14 @@ pub(super) async fn call(mut asked: Asked, params: &Map) -> Answered {
         return go_on(asked, &tool, state, params).await;
     }
     let request = invocation(&mut asked, &tool, params)?;
-    let is_task = asked.client.revision.has_tasks() && map(params, "task")?.is_some();
+    let is_task = asked.client.revision.asks_for_tasks() && map(params, "task")?.is_some();
     if tool.operation.is_read_only() && !is_task {
         let request = Invoke { wait: Some(WAIT_MAX), ..request };
         return outcome::of_run(&tool, asked.door.engine.run(request).await);
     }
     let invoked = asked.door.engine.invoke(request).await?;
     let made = Seen::from(invoked.view);
-    if is_task && !asked.client.revision.is_stateless() {
+    if is_task {
         return Ok(tasks::made(&asked, &made));
     }
     let hold = match invoked.is_replay {
@@ -146,7 +146,11 @@ pub(super) async fn settled(
         Ok(waited) => waited?,
         Err(_) => tracing::debug!(job = %id, "a call stopped waiting for its job"),
     }
-    Ok(last)
+    // Nothing is said of a job that was deleted meanwhile.
+    match is_settled(&last, known) {
+        true => Ok(last),
+        false => Ok(engine.job(&asked.caller, id).await?.into()),
+    }
 }
 
 async fn wait(

@@ -149,3 +149,77 @@ pub(super) async fn give(
         _ => Err(bad("has an `action` that is none of accept, decline, cancel")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::mcp::revision::Revision;
+    use catena_job::state::{Ask, Event};
+    use catena_job::{Change, Job, JobId, Opening};
+    use catena_value::{NoCells, json};
+
+    fn value(text: &str) -> Value {
+        json::read(text.as_bytes()).unwrap()
+    }
+
+    /// A job that asks, with this output.
+    fn seen(asks: fn(Ask) -> Event, output: Option<&str>) -> Seen {
+        let opening = Opening {
+            id: JobId::from_bytes([7; 16]),
+            venue: "did:key:venue".into(),
+            op: "test:chat".into(),
+            operation: None,
+            input: Value::Nil,
+            caller: "did:key:caller".into(),
+            parent: None,
+            extra: Vec::new(),
+        };
+        let (mut job, _) = Job::open(opening, 1, None).unwrap();
+        job.append(Change::new(Event::Begun, 2)).unwrap();
+        let ask = Ask { message: Some("Well?".to_owned()), output: output.map(value) };
+        job.append(Change::new(asks(ask), 3)).unwrap();
+        Seen { job, cells: None }
+    }
+
+    fn client(has_forms: bool, has_pages: bool) -> Client {
+        Client { has_forms, has_pages, ..Client::silent(Revision::NEWEST) }
+    }
+
+    fn params(client: Client, seen: &Seen) -> Option<Value> {
+        question(&client, seen).map(|question| question.params)
+    }
+
+    fn get(params: &Value, name: &str) -> Value {
+        params.as_map().unwrap().get(&name.into(), &NoCells).unwrap().unwrap_or_default()
+    }
+
+    #[test]
+    fn only_what_a_client_can_ask_is_asked() {
+        let input = seen(Event::AskedForInput, None);
+        assert!(params(client(true, false), &input).is_some());
+        assert!(params(client(false, true), &input).is_none());
+        let page = r#"{"url":"https://login.example/a"}"#;
+        let auth = seen(Event::AskedForAuth, Some(page));
+        assert!(params(client(true, false), &auth).is_none(), "no form asks for credentials");
+        let asked = params(client(true, true), &auth).unwrap();
+        assert_eq!(get(&asked, "mode"), "url".into());
+        assert_eq!(get(&asked, "url"), "https://login.example/a".into());
+        for output in [None, Some(r#"{"url":"javascript:alert(1)"}"#), Some(r#"{"url":5}"#)] {
+            let auth = seen(Event::AskedForAuth, output);
+            assert!(params(client(true, true), &auth).is_none(), "{output:?}");
+        }
+    }
+
+    #[test]
+    fn a_form_is_the_jobs_own_or_one_field() {
+        let plain = params(client(true, false), &seen(Event::AskedForInput, None)).unwrap();
+        assert_eq!(get(&plain, "message"), "Well?".into());
+        assert_eq!(get(&plain, "requestedSchema"), any_text());
+        let own = r#"{"requestedSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}"#;
+        let asked = params(client(true, false), &seen(Event::AskedForInput, Some(own))).unwrap();
+        assert_eq!(get(&asked, "requestedSchema"), get(&value(own), "requestedSchema"));
+        let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(MCP_QUESTION_BYTES_MAX));
+        let asked = params(client(true, false), &seen(Event::AskedForInput, Some(&long))).unwrap();
+        assert_eq!(get(&asked, "message"), "Well?".into());
+    }
+}

@@ -94,6 +94,11 @@ impl Revision {
         self >= Revision::V2025_11_25
     }
 
+    /// Whether a call says itself that it wants to be a task.
+    pub(super) fn asks_for_tasks(self) -> bool {
+        self.has_tasks() && !self.is_stateless()
+    }
+
     /// The revision that the header names; without one, that of clients which send none.
     pub(super) fn of_header(headers: &HeaderMap) -> Result<Revision, Refusal> {
         match header(headers, &VERSION)? {

@@ -13,12 +13,14 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::response::Response;
 use catena_job::progress::Figures;
-use catena_value::{Value, json};
+use catena_value::{CellSource, Value, json};
 use futures_util::stream::unfold;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::message::{Rendered, Request};
 use crate::door::Door;
+use crate::error::ApiResult;
+use crate::job_json;
 use crate::limits::{HEARTBEAT, MCP_PROGRESS_AFTER, MCP_STREAM_AFTER};
 use crate::metrics::Streaming;
 use crate::sse;
@@ -32,7 +34,9 @@ pub(super) type Answering = Pin<Box<dyn Future<Output = Rendered> + Send>>;
 
 /// What a client is told before it has its answer.
 pub(super) struct Notes {
-    told: Option<(Sender<String>, Value)>,
+    sender: Option<Sender<String>>,
+    /// Under which name it wants to hear of progress.
+    token: Option<Value>,
     /// How far it was when it was last told: it never goes back.
     last: i64,
 }
@@ -44,28 +48,44 @@ pub(super) struct Patience(Duration);
 impl Patience {
     /// Whoever wants to hear of progress wants to hear of it as it comes.
     pub(super) fn of(notes: &Notes) -> Patience {
-        Patience(if notes.told.is_some() { MCP_PROGRESS_AFTER } else { MCP_STREAM_AFTER })
+        Patience(if notes.can_be_sent() { MCP_PROGRESS_AFTER } else { MCP_STREAM_AFTER })
     }
 }
 
 impl Notes {
     /// Nobody wants to know.
     pub(super) fn none() -> Notes {
-        Notes { told: None, last: -1 }
+        Notes { sender: None, token: None, last: -1 }
     }
 
-    /// Notes for a request that asks for progress, if they can be sent.
+    /// Notes for a request that asks for some, if they can be sent.
     pub(super) fn of(request: &Request, can_be_sent: bool) -> (Notes, Option<Receiver<String>>) {
         let token = request.meta().and_then(|meta| meta.field("progressToken"));
         let token = token.filter(|token| token.as_str().is_some() || token.as_i64().is_some());
-        let Some(token) = token.filter(|_| can_be_sent) else { return (Notes::none(), None) };
+        let are_wanted = token.is_some() || request.method == "subscriptions/listen";
+        if !are_wanted || !can_be_sent {
+            return (Notes::none(), None);
+        }
         let (sender, told) = channel(NOTES_WAITING_MAX);
-        (Notes { told: Some((sender, token.clone())), last: -1 }, Some(told))
+        (Notes { sender: Some(sender), token: token.cloned(), last: -1 }, Some(told))
+    }
+
+    /// Whether somebody hears them.
+    pub(super) fn can_be_sent(&self) -> bool {
+        self.sender.is_some()
+    }
+
+    /// Sends a note when there is room for it. One to nobody goes nowhere.
+    pub(super) async fn send(&self, note: String) {
+        if let Some(sender) = &self.sender {
+            // A client that is gone has taken the stream with it.
+            let _ = sender.send(note).await;
+        }
     }
 
     /// Tells how far a job is.
     pub(super) fn tell(&mut self, progress: &Value) {
-        let Some((sender, token)) = &self.told else { return };
+        let (Some(sender), Some(token)) = (&self.sender, &self.token) else { return };
         let Some((done, total)) = measure(progress).filter(|(done, _)| *done > self.last) else {
             return;
         };
@@ -75,14 +95,25 @@ impl Notes {
             ("progress", done.into()),
             ("total", total.into()),
         ]);
-        let note = object([
-            ("jsonrpc", "2.0".into()),
-            ("method", "notifications/progress".into()),
-            ("params", params),
-        ]);
+        let note = note("notifications/progress", params);
         // A client that does not keep up gets the next one.
         let _ = sender.try_send(json::to_string(&note).unwrap_or_default());
     }
+}
+
+/// A note as text, with large parts that are somewhere else.
+pub(super) fn note_text(
+    method: &'static str,
+    params: Value,
+    cells: &dyn CellSource,
+) -> ApiResult<String> {
+    let mut text = String::new();
+    job_json::write_value(&note(method, params), cells, &mut text)?;
+    Ok(text)
+}
+
+fn note(method: &'static str, params: Value) -> Value {
+    object([("jsonrpc", "2.0".into()), ("method", method.into()), ("params", params)])
 }
 
 /// How much is done, of how much: bytes before items, as at the other doors.
@@ -183,7 +214,7 @@ mod tests {
         assert_eq!(measure(&value(r#"{"totalItems":0}"#)), None);
         let (notes, told) =
             Notes::of(&Request { id: 1.into(), method: String::new(), params: Map::new() }, true);
-        assert!(notes.told.is_none() && told.is_none());
+        assert!(!notes.can_be_sent() && told.is_none());
     }
 
     #[tokio::test]

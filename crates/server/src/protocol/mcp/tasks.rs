@@ -57,23 +57,29 @@ pub(super) fn made(asked: &Asked, seen: &Seen) -> Answer {
 /// Where a task stands. In the extension this carries the result, too, or what is asked for.
 pub(super) async fn get(asked: &Asked, params: &Map) -> Answered {
     let seen = seen(asked, named(asked, params)?).await?;
-    let mut members = task(asked.client.revision, &seen);
+    let members = detailed(asked, &seen)?;
+    Ok(Answer::from(object(members)).with_cells(seen.cells))
+}
+
+/// A task with all that its revision tells about one.
+pub(super) fn detailed(asked: &Asked, seen: &Seen) -> Result<Vec<(&'static str, Value)>, Refusal> {
+    let mut members = task(asked.client.revision, seen);
     if !asked.client.revision.is_stateless() {
-        return Ok(object(members).into());
+        return Ok(members);
     }
     match status(asked.client.revision, seen.job.status()) {
         TaskStatus::Completed => {
             let tool = seen.tool(&asked.door.mcp_tools);
-            members.push(("result", outcome::of_job(asked, tool, &seen)?.into_value()));
+            members.push(("result", outcome::of_job(asked, tool, seen)?.into_value()));
         }
         TaskStatus::InputRequired => {
-            let question = input::question(&asked.client, &seen);
+            let question = input::question(&asked.client, seen);
             let requests = question.map(|question| question.as_requests());
             members.push(("inputRequests", requests.unwrap_or_else(|| object::<&str>([]))));
         }
         TaskStatus::Working | TaskStatus::Failed | TaskStatus::Cancelled => {}
     }
-    Ok(Answer::from(object(members)).with_cells(seen.cells))
+    Ok(members)
 }
 
 /// The result of a task, when it has one.

@@ -78,7 +78,7 @@ impl Tools {
     fn add(&mut self, operation: Arc<Operation>) {
         let own = operation.member("toolName");
         let own = own.as_ref().and_then(Value::as_str).unwrap_or(operation.adapter());
-        let name = self.free_name(&plain(own));
+        let name = free_name(&plain(own), |name| self.by_name.contains_key(name));
         let tool = Arc::new(Tool {
             name: name.clone(),
             input: Shape::of_input(operation.member("input")),
@@ -87,18 +87,6 @@ impl Tools {
         });
         self.by_operation.insert(operation.id_text().to_owned(), Arc::clone(&tool));
         self.by_name.insert(name, tool);
-    }
-
-    /// A name that no other tool has.
-    fn free_name(&self, wanted: &str) -> String {
-        let is_free = |name: &String| !self.by_name.contains_key(name);
-        let numbered = |number: usize| {
-            let end = format!("_{number}");
-            let begin: String = wanted.chars().take(MCP_TOOL_NAME_BYTES_MAX - end.len()).collect();
-            begin + &end
-        };
-        let names = std::iter::once(wanted.to_owned()).chain((2..).map(numbered));
-        names.into_iter().find(is_free).unwrap_or_default()
     }
 
     /// The tool with this name.
@@ -124,6 +112,17 @@ fn plain(name: &str) -> String {
     let letters = name.chars().map(|letter| if is_plain(letter) { letter } else { '_' });
     let plain: String = letters.take(MCP_TOOL_NAME_BYTES_MAX).collect();
     if plain.is_empty() { "_".to_owned() } else { plain }
+}
+
+/// A name that no other tool has.
+fn free_name(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let numbered = |number: usize| {
+        let end = format!("_{number}");
+        let begin: String = wanted.chars().take(MCP_TOOL_NAME_BYTES_MAX - end.len()).collect();
+        begin + &end
+    };
+    let mut names = std::iter::once(wanted.to_owned()).chain((2..).map(numbered));
+    names.find(|name| !is_taken(name)).unwrap_or_default()
 }
 
 impl Shape {
@@ -235,7 +234,7 @@ impl Tool {
         members.extend(text("name").map(|title| ("title", title)));
         members.extend(text("description").map(|about| ("description", about)));
         members.extend(self.output.schema().cloned().map(|schema| ("outputSchema", schema)));
-        if revision.has_tasks() && !revision.is_stateless() {
+        if revision.asks_for_tasks() {
             members.push(("execution", object([("taskSupport", "optional".into())])));
         }
         object(members)
@@ -312,6 +311,15 @@ mod tests {
         assert_eq!(plain("ä b.c"), "__b_c");
         assert_eq!(plain(""), "_");
         assert_eq!(plain(&"x".repeat(100)).len(), 64);
+    }
+
+    #[test]
+    fn two_tools_never_have_one_name() {
+        let taken = ["a_b".to_owned(), "a_b_2".to_owned(), "x".repeat(64)];
+        let free = |name: &str| free_name(name, |name| taken.iter().any(|taken| taken == name));
+        assert_eq!(free("a"), "a");
+        assert_eq!(free("a_b"), "a_b_3");
+        assert_eq!(free(&"x".repeat(64)), format!("{}_2", "x".repeat(62)));
     }
 
     #[test]
