@@ -164,7 +164,12 @@ async fn next(mut state: State) -> Option<(Piece, State)> {
         Some(note) = note => Bytes::from(sse::message(&note)),
         rendered = answering => {
             state.answering = None;
-            Bytes::from(sse::message(&rendered.text))
+            // What was told last may still be here.
+            let mut rest = String::new();
+            while let Some(note) = state.told.as_mut().and_then(|told| told.try_recv().ok()) {
+                rest.push_str(&sse::message(&note));
+            }
+            Bytes::from(rest + &sse::message(&rendered.text))
         }
         () = tokio::time::sleep(HEARTBEAT) => Bytes::from_static(sse::BEAT),
     };
@@ -220,17 +225,20 @@ mod tests {
     #[tokio::test]
     async fn notes_come_before_the_answer_and_the_answer_is_last() {
         let (mut notes, told) = notes(7.into());
-        let answering: Answering = Box::pin(async {
+        notes.tell(&value(r#"{"processedItems":1,"totalItems":4}"#));
+        let answering: Answering = Box::pin(async move {
+            notes.tell(&value(r#"{"processedItems":4,"totalItems":4}"#));
             Rendered { status: StatusCode::OK, text: "{}".to_owned(), cause: None }
         });
         let metrics = Arc::new(crate::metrics::Metrics::new(crate::routes::all()));
-        notes.tell(&value(r#"{"processedItems":1,"totalItems":4}"#));
         let state =
             State { answering: Some(answering), told: Some(told), _counted: metrics.streaming() };
         let (first, state) = next(state).await.unwrap();
         assert!(first.unwrap().starts_with(b"event: message\ndata: {"));
         let (last, state) = next(state).await.unwrap();
-        assert_eq!(last.unwrap(), "event: message\ndata: {}\n\n");
+        let last = String::from_utf8(last.unwrap().to_vec()).unwrap();
+        assert!(last.starts_with("event: message\ndata: {\"jsonrpc\""), "{last}");
+        assert!(last.ends_with("\n\nevent: message\ndata: {}\n\n"), "{last}");
         assert!(next(state).await.is_none());
     }
 }
