@@ -150,6 +150,11 @@ async def test_whoever_cannot_ask_is_told_what_to_do(mode: str):
     await until(job_of(result), "COMPLETE")
 
 
+async def test_a_stream_of_changes_is_acknowledged():
+    async with connected() as client, client.listen(tools_list_changed=True) as changes:
+        assert changes.honored.tools_list_changed is None, "the list of tools changes with a restart only"
+
+
 class Task(types.Result):
     """What a call gives that takes long."""
 

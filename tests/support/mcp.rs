@@ -127,6 +127,6 @@ pub fn last_message(reply: Reply) -> Json {
     if reply.header("content-type") != Some("text/event-stream") {
         return reply.json();
     }
-    let data = reply.text().lines().filter_map(|line| line.strip_prefix("data: "));
-    serde_json::from_str(data.last().unwrap()).unwrap()
+    let mut data = reply.text().lines().filter_map(|line| line.strip_prefix("data: "));
+    serde_json::from_str(data.next_back().unwrap()).unwrap()
 }
