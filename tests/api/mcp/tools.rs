@@ -1,9 +1,12 @@
 //! Operations as tools.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use catena_engine::{Adapter, Call, Failure, Pace, Registration, Turn, Turning};
 use catena_tests::mcp::{STATELESS, Speaker};
 use catena_tests::site::Site;
+use catena_value::{Value, json as value_json};
 use serde_json::{Value as Json, json};
 
 fn names(result: &Json) -> Vec<String> {
@@ -93,4 +96,75 @@ async fn an_operator_may_show_less() {
     let none = Site::with(|flags| flags.mcp_tools = Some(String::new())).await;
     let none = Speaker::new(&none, STATELESS).result("tools/list", json!({})).await;
     assert_eq!(none["tools"], json!([]));
+}
+
+/// Operations whose inputs and outputs are no objects, and whose names need care.
+struct Odd;
+
+impl Adapter for Odd {
+    fn name(&self) -> &'static str {
+        "odd"
+    }
+
+    fn description(&self) -> &'static str {
+        "Operations that are unlike tools."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        let registration = |name: &'static str, operation: Json| {
+            let metadata = json!({"name": name, "description": name, "operation": operation});
+            let metadata = value_json::read(metadata.to_string().as_bytes()).unwrap();
+            Registration { name, metadata, pace: Pace::Instant }
+        };
+        let text = json!({"type": "string"});
+        let texts =
+            json!({"type": "array", "items": {"$ref": "#/$defs/text"}, "$defs": {"text": text}});
+        vec![
+            registration(
+                "one",
+                json!({"adapter": "odd:one", "toolName": "my tool!",
+                "input": text, "output": texts}),
+            ),
+            registration(
+                "two",
+                json!({"adapter": "odd:two", "toolName": "my tool?",
+                "input": {"type": ["object", "null"], "properties": {"ucans": {}}}}),
+            ),
+        ]
+    }
+
+    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+        Ok(match call.operation.name() {
+            "one" => Value::Vector([call.input.clone()].into_iter().collect()),
+            _ => call.input.clone(),
+        })
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        let done = self.compute(&call);
+        Box::pin(async move { done.map_or_else(Turn::Failed, Turn::Complete) })
+    }
+}
+
+#[tokio::test]
+async fn operations_that_are_unlike_tools_are_tools_all_the_same() {
+    let site = Site::with_adapters(|_| {}, vec![Arc::new(Odd)]).await;
+    let client = Speaker::new(&site, "2025-06-18");
+    let result = client.result("tools/list", json!({})).await;
+    let one = tool(&result, "my_tool_");
+    assert_eq!(
+        one["inputSchema"],
+        json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]})
+    );
+    assert_eq!(one["outputSchema"]["properties"]["result"]["type"], "array");
+    let answer = client.call("my_tool_", json!({"input": "a"})).await;
+    assert_eq!(answer["structuredContent"], json!({"result": ["a"]}));
+    assert_eq!(answer["content"][0]["text"], r#"["a"]"#);
+    let refused = client.call("my_tool_", json!({"input": 5})).await;
+    assert_eq!(refused["_meta"]["catena/status"], "REJECTED");
+
+    let two = tool(&result, "my_tool__2");
+    assert_eq!(two["inputSchema"]["type"], "object");
+    let answer = client.call("my_tool__2", json!({"ucans": 5})).await;
+    assert_eq!(answer["structuredContent"], json!({"ucans": 5}), "a member of its own");
 }
