@@ -2,7 +2,7 @@
 //!
 //! Modules, in reading order: [`http`] (a client that hides nothing), [`events`] (event streams),
 //! [`chain`] (a history, checked from its JSON alone), [`site`] (a venue in this process and
-//! somebody who asks it), [`process`] (a venue in a process of its own, which can be killed),
+//! somebody who asks it), [`mcp`] (somebody who speaks MCP), [`process`] (a venue in a process of its own, which can be killed),
 //! [`target`] (a server that counts what reaches it), [`crash`] (kill, restart, compare).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
@@ -16,6 +16,8 @@ pub mod crash;
 pub mod events;
 #[path = "support/http.rs"]
 pub mod http;
+#[path = "support/mcp.rs"]
+pub mod mcp;
 #[path = "support/process.rs"]
 pub mod process;
 #[path = "support/site.rs"]

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the published Python SDK against a venue: its own integration tests and examples, then ours.
+"""Runs published clients, unchanged, against a venue: the Python SDK of Covia, then the official clients of MCP.
 
     python3 tests/compat/run.py --binary target/debug/catena
 
 The SDK comes from the package index by name (covia 0.9.11), its tests and examples from the source
-distribution of the same version, whose digest is pinned. Nothing of it is kept in this tree.
+distribution of the same version, whose digest is pinned. Nothing of it is kept in this tree. The MCP
+clients come by name, too: the newest, and one of the generation before.
 """
 
 from __future__ import annotations
@@ -49,8 +50,15 @@ EXAMPLES = {
     "manage_assets.py": "Downloaded:",
     "error_handling.py": "API error 422: something went wrong",
     "async_demo.py": "operations available:",
+    "discovery.py": "MCP version:  2026-07-28",
 }
-EXAMPLES_LEFT_OUT = {"discovery.py": "it asks for /.well-known/mcp, which comes with a later issue"}
+EXAMPLES_LEFT_OUT: dict[str, str] = {}
+
+# Requirements, tests, and how many they are.
+MCP_CLIENTS = [
+    ("requirements-mcp.txt", "test_mcp.py", 17),
+    ("requirements-mcp-old.txt", "test_mcp_old.py", 8),
+]
 
 
 def source(python: pathlib.Path) -> pathlib.Path:
@@ -132,6 +140,20 @@ def main() -> None:
         if problems:
             raise SystemExit("the venue logged errors:\n" + "".join(problems))
     steps.say(f"covia {VERSION} works: {INTEGRATION_TESTS} of its tests, {len(EXAMPLES)} examples, {OUR_TESTS} of ours")
+    mcp_clients(binary, steps)
+
+
+def mcp_clients(binary: pathlib.Path, steps: harness.Steps) -> None:
+    """Runs the official MCP clients."""
+    for requirements, tests, count in MCP_CLIENTS:
+        folder = requirements.removesuffix(".txt").replace("requirements", "compat")
+        python = harness.environment(folder, HERE / requirements)
+        wanted = next(line for line in (HERE / requirements).read_text().splitlines() if line.startswith("mcp=="))
+        with harness.venue(binary) as venue:
+            pytest(python, HERE, ["-o", "asyncio_mode=auto", tests], {"CATENA_URL": venue.url}, count)
+            if problems := venue.problems():
+                raise SystemExit("the venue logged errors:\n" + "".join(problems))
+        steps.say(f"{wanted} works: {count} tests")
 
 
 if __name__ == "__main__":

@@ -43,8 +43,23 @@ def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | No
     return query
 
 
+def map_message(body: dict[str, Any]) -> dict[str, Any]:
+    """A message of MCP, half of the time one that is understood, with parameters that lead somewhere."""
+    method = pick(body, KNOWN["methods"])
+    if method is None:
+        return body
+    params = body.get("params") if isinstance(body.get("params"), dict) else {}
+    if pick([body, "name"], KNOWN["tools"]):
+        params["name"] = pick([body, "name"], KNOWN["tools"])
+    if pick([body, "task"], KNOWN["jobs"]):
+        params["taskId"] = pick([body, "task"], KNOWN["jobs"])
+    return {**body, "method": method, "params": params}
+
+
 @schemathesis.hook
 def map_body(context: Any, body: Any) -> Any:
+    if isinstance(body, dict) and context.operation.path == "/mcp":
+        return map_message(body)
     if not isinstance(body, dict) or context.operation.path not in ("/api/v1/invoke", "/api/v1/run"):
         return body
     if isinstance(body.get("wait"), int) and body["wait"] > WAIT_MS_MAX or body.get("wait") is True:

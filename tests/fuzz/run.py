@@ -45,6 +45,8 @@ OPERATIONS = [
     "v/ops/schema/validate",
     "v/ops/auth/whoami",
 ]
+# Methods of MCP whose answers come at once.
+METHODS = ["initialize", "ping", "tools/list", "tools/call", "tasks/get", "tasks/list", "tasks/cancel", "server/discover"]
 CONFIG = """
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "3xx", "4xx", 504]
@@ -71,6 +73,8 @@ def known_things(api: str) -> dict[str, list[str]]:
         "refs": assets + names,
         "name": names + ["test", "json"],
         "operations": OPERATIONS,
+        "methods": METHODS,
+        "tools": ["test_echo", "test_error", "test_random", "json_merge", "auth_whoami", "test_chat", "test_pause"],
         "interactive": ["test:chat", "test:auth", "test:pause", "test:never"],
     }
 

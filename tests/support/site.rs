@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use catena_adapters::Options;
 use catena_auth::KeyPair;
 use catena_auth::jwt::Token;
+use catena_engine::Adapter;
 use catena_server::Venue;
 use catena_server::config::{Config, Flags};
 use catena_value::{Map, Value};
@@ -37,6 +39,14 @@ impl Site {
 
     /// A venue with these settings beyond the defaults.
     pub async fn with(change: impl FnOnce(&mut Flags)) -> Site {
+        Site::with_adapters(change, Vec::new()).await
+    }
+
+    /// The same with adapters beyond those that every venue has. A restart leaves them out.
+    pub async fn with_adapters(
+        change: impl FnOnce(&mut Flags),
+        more: Vec<Arc<dyn Adapter>>,
+    ) -> Site {
         let folder = tempfile::tempdir().unwrap();
         let mut flags = Flags {
             listen: Some("127.0.0.1:0".to_owned()),
@@ -45,14 +55,15 @@ impl Site {
             ..Flags::default()
         };
         change(&mut flags);
-        Site::open(folder, flags).await
+        Site::open(folder, flags, more).await
     }
 
-    async fn open(folder: TempDir, flags: Flags) -> Site {
+    async fn open(folder: TempDir, flags: Flags, more: Vec<Arc<dyn Adapter>>) -> Site {
         let config = Config::layered(&flags, &|_| None, None).unwrap();
         let hosts: Vec<String> = config.allow_hosts.iter().cloned().collect();
         let options = Options::parse(hosts.iter().map(String::as_str), []).unwrap();
-        let adapters = catena_adapters::all(options);
+        let mut adapters = catena_adapters::all(options);
+        adapters.extend(more);
         let venue = Venue::start(config, adapters, catena_adapters::demo_assets()).await.unwrap();
         let anyone = Client { address: venue.address(), authorization: None };
         Site { venue: Some(venue), folder, flags, anyone }
@@ -61,12 +72,12 @@ impl Site {
     /// Stops the venue and starts it again in the same folder.
     pub async fn restarted(mut self) -> Site {
         self.venue.take().unwrap().stop().await.unwrap();
-        Site::open(self.folder, self.flags).await
+        Site::open(self.folder, self.flags, Vec::new()).await
     }
 
     /// The same venue, asked by the holder of a key.
     pub async fn caller(&self, seed: u8) -> Client {
-        let did = self.get("/api/v1/status").await.json()["did"].as_str().unwrap().to_owned();
+        let did = self.get("/.well-known/did.json").await.json()["id"].as_str().unwrap().to_owned();
         let key = KeyPair::from_seed(&[seed; 32]);
         let token = token(&key, &[("aud", did.as_str().into())]);
         Client { address: self.address, authorization: Some(format!("Bearer {token}")) }

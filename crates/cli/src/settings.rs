@@ -11,12 +11,13 @@ use crate::exit::Exit;
 use crate::output::Failure;
 
 /// Lists, which may be said once per entry, and the name of one entry.
-const LISTS: [(&str, &str); 5] = [
+const LISTS: [(&str, &str); 6] = [
     ("allow_hosts", "allow-host"),
     ("allow_venues", "allow-venue"),
     ("cors_origins", "cors-origin"),
     ("hostnames", "hostname"),
     ("admins", "admin"),
+    ("mcp.tools", "mcp-tool"),
 ];
 
 /// What the command line says about the venue.

@@ -7,7 +7,7 @@
 //!
 //! Modules, in reading order: [`ids`], [`state`] (statuses, events, the table), [`note`]
 //! (annotations), [`record`], [`chain`] (the fold, appending, merging), [`history`] (the document
-//! that carries a chain), [`verify`], [`vocabulary`] (three ways to name a state), [`plan`] (orchestrations as data),
+//! that carries a chain), [`verify`], [`vocabulary`] (ways to name a state), [`plan`] (orchestrations as data),
 //! [`progress`] (how far a job is), [`limits`].
 //!
 //! This crate never reads a clock, a file, a socket or a random number: they are arguments.

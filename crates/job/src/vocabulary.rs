@@ -1,14 +1,16 @@
-//! Three ways to name where a job stands: grid, contract and canvas.
+//! Ways to name where a job stands: grid, contract, canvas, and the tasks of MCP.
 //!
-//! The chain holds grid statuses and nothing else. The other two are functions of the status, of
+//! The chain holds grid statuses and nothing else. The others are functions of the status, of
 //! where the job is in the queue, and of whether it ever started; they translate, they never
 //! store. Each is total: every combination has an answer, also those that should not occur.
 
 mod canvas;
 mod contract;
+mod task;
 
 pub use canvas::{Action, CanvasStatus, WaitingFor};
 pub use contract::ContractStatus;
+pub use task::{Fault, TaskStatus};
 
 use crate::state::Status;
 
@@ -55,6 +57,11 @@ impl State {
         canvas::translate(self.status, self.phase)
     }
 
+    /// The word for it as an MCP task.
+    pub fn task(self, fault: Fault) -> TaskStatus {
+        task::translate(self.status, fault)
+    }
+
     /// What the canvas door lets people do with it now.
     pub fn canvas_actions(self) -> &'static [Action] {
         canvas::actions(self)
@@ -79,9 +86,11 @@ mod tests {
                     let state = State { status, phase, has_started };
                     let waiting = state.waiting_for().map_or("", |waiting| waiting.as_str());
                     table += &format!(
-                        "{status} {phase:?} {has_started}: {} {} {waiting}\n",
+                        "{status} {phase:?} {has_started}: {} {} {} {} {waiting}\n",
                         state.contract().as_str(),
                         state.canvas().as_str(),
+                        state.task(Fault::Failed).as_str(),
+                        state.task(Fault::Completed).as_str(),
                     );
                 }
             }
@@ -128,6 +137,12 @@ mod tests {
                     assert_eq!(state.canvas().is_terminal(), status.is_terminal());
                     let waits = matches!(status, Status::InputRequired | Status::AuthRequired);
                     assert_eq!(state.waiting_for().is_some(), waits);
+                    for fault in Fault::ALL {
+                        let task = state.task(fault);
+                        assert_eq!(task.is_terminal(), status.is_terminal());
+                        assert_eq!(task == TaskStatus::InputRequired, waits);
+                        assert_eq!(task == TaskStatus::Cancelled, status == Status::Cancelled);
+                    }
                 }
             }
         }

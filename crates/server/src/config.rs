@@ -244,6 +244,8 @@ settings! {
         "Whether anybody may read /metrics: on, off (admins only), or auto (as public_access).";
     bench: bool, "bench", "false",
         "Whether to mount POST /bench/noop, which does nothing, to compare others with.";
+    mcp_tools: List, "mcp.tools", "*",
+        "Operations that are shown as MCP tools: adapters (json), operations (json:merge), or * for all.";
     log_format: LogFormat, "log.format", "text",
         "Log lines for people (text) or machines (json).";
     log_level: String, "log.level", "info",

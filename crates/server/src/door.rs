@@ -26,6 +26,7 @@ use crate::error::{ApiError, ApiResult, Code};
 use crate::limits::REQUEST_ID_BYTES_MAX;
 use crate::metrics::Metrics;
 use crate::origin::{Mark, Origins};
+use crate::protocol::mcp::Tools;
 use crate::rendered::Answers;
 use crate::routes::{self, Access, Mount, Mounted, Route};
 
@@ -52,6 +53,8 @@ pub(crate) struct Door {
     pub(crate) sse_by_job_id: bool,
     /// Whether anybody may read metrics.
     pub(crate) has_public_metrics: bool,
+    /// Operations as MCP tools.
+    pub(crate) mcp_tools: Tools,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
     /// The same for people.

@@ -104,6 +104,16 @@ impl ApiError {
         self.0.code
     }
 
+    /// What it says, in a few words.
+    pub fn text(&self) -> &str {
+        &self.0.error
+    }
+
+    /// What one can do.
+    pub fn what_to_do(&self) -> &str {
+        &self.0.hint
+    }
+
     /// Its body.
     pub fn to_value(&self) -> Value {
         let inner = &*self.0;
@@ -116,13 +126,18 @@ impl ApiError {
         members.into_iter().collect::<Map>().into()
     }
 
+    /// Sets the headers that come with it.
+    pub(crate) fn put_headers(&self, response: &mut Response) {
+        for (name, value) in &self.0.headers {
+            response.headers_mut().append(name, value.clone());
+        }
+    }
+
     /// The answer.
     pub fn into_response(self) -> Response {
         let body = json::to_string(&self.to_value()).unwrap_or_else(|_| "{}".to_owned());
         let mut response = answer::json(self.0.status, body);
-        for (name, value) in self.0.headers {
-            response.headers_mut().append(name, value);
-        }
+        self.put_headers(&mut response);
         if self.0.status == StatusCode::UNAUTHORIZED {
             let challenge = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);

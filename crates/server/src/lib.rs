@@ -7,8 +7,8 @@
 //!
 //! Modules, in reading order: [`config`], [`venue`] (start and stop), `listen` (connections),
 //! `door`, `origin`, `auth`, [`tokens`], [`key`], `call` (a request as handlers see it), `routes`,
-//! `job_json`, `canvas_json`, `sse`, [`error`], `answer`, `openapi` and `page` (the table for programs and
-//! people), `metrics`, [`log`], [`limits`].
+//! `protocol` (doors that speak somebody else's language), `job_json`, `canvas_json`, `sse`, [`error`], `answer`, `openapi` and `page` (the table for programs and
+//! people), `values`, `metrics`, [`log`], [`limits`].
 //!
 //! Nothing here changes a job: that is the engine's business alone. Only [`config`] reads the
 //! environment.
@@ -32,9 +32,11 @@ mod metrics;
 mod openapi;
 mod origin;
 mod page;
+mod protocol;
 mod rendered;
 mod routes;
 mod sse;
+mod values;
 
 pub use config::Config;
 pub use venue::{Venue, VenueError, serve};

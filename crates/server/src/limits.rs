@@ -51,6 +51,43 @@ pub const HEALTH_CHECK: Duration = Duration::from_millis(250);
 /// How long a venue whose store failed says so on `/readyz` before the process ends.
 pub const FAILURE_NOTICE: Duration = Duration::from_secs(1);
 
+/// MCP: messages in one batch, each of which may wait for a job.
+pub const MCP_BATCH_MAX: usize = 64;
+
+/// MCP: tools or tasks on one page.
+pub const MCP_PAGE_MAX: usize = 200;
+
+/// MCP: bytes of a tool's name, as the strictest clients have it.
+pub const MCP_TOOL_NAME_BYTES_MAX: usize = 64;
+
+/// MCP: how long a client may keep the list of tools, in milliseconds. It changes with a restart.
+pub const MCP_LIST_TTL_MS: i64 = 300_000;
+
+/// MCP: how long a call waits before its answer becomes an event stream: most are done by then.
+pub const MCP_STREAM_AFTER: Duration = Duration::from_secs(1);
+
+/// MCP: the same for a call that asks for progress: instant operations are done by then.
+pub const MCP_PROGRESS_AFTER: Duration = Duration::from_millis(50);
+
+/// MCP: how long a call waits that may be answered with a task.
+pub const MCP_TASK_AFTER: Duration = Duration::from_secs(1);
+
+/// MCP: how often a client should ask for a task, in milliseconds.
+pub const MCP_POLL_MS: i64 = 1_000;
+
+/// MCP: tasks that one stream of changes may follow.
+pub const MCP_LISTEN_TASKS_MAX: usize = 64;
+
+/// MCP: how long a stream of changes lives; whoever wants more asks again.
+pub const MCP_LISTEN_MAX: Duration = Duration::from_secs(3600);
+
+/// MCP: bytes of an output that is also given as text. A model has no use for more, and it would
+/// travel twice.
+pub const MCP_TEXT_BYTES_MAX: usize = 256 * 1024;
+
+/// MCP: bytes of what a job has said so far that a user is shown with its question.
+pub const MCP_QUESTION_BYTES_MAX: usize = 4 * 1024;
+
 /// Bytes of a configuration file.
 pub const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use catena_value::{Map, Value, Vector, json};
+use catena_value::{Value, json};
 
 use crate::error::Code;
-use crate::routes::{Place, Route};
+use crate::routes::{Place, Reply, Route};
+use crate::values::{list, object};
 
 /// The shapes that several routes share.
 const SCHEMAS: &[(&str, &str)] = &[
@@ -102,6 +103,20 @@ const SCHEMAS: &[(&str, &str)] = &[
           "processedItems":{"type":"integer"},"totalItems":{"type":"integer"},"outputStats":{"type":["object","null"]},
           "ratePerSecond":{"type":"number","description":"Bytes or items, whichever progress is derived from."},
           "remainingMs":{"type":"integer"},"updatedAt":{"type":"integer"}}}"##,
+    ),
+    (
+        "RpcMessage",
+        r#"{"type":"object","required":["jsonrpc","method"],
+        "properties":{"jsonrpc":{"const":"2.0"},"id":{"type":["string","integer"]},"method":{"type":"string"},
+          "params":{"type":"object"}}}"#,
+    ),
+    (
+        "RpcError",
+        r#"{"type":"object","required":["jsonrpc","error"],
+        "properties":{"jsonrpc":{"const":"2.0"},"id":{"type":["string","integer","null"]},
+          "error":{"type":"object","required":["code","message"],
+            "properties":{"code":{"type":"integer"},"message":{"type":"string"},
+              "data":{"type":"object","description":"What is told at the other doors, with code and hint."}}}}}"#,
     ),
     (
         "Queued",
@@ -276,11 +291,22 @@ fn responses(route: &Route) -> Value {
     }
     by_status.insert("default".to_owned(), error_response("Any other error."));
     for reply in route.replies {
-        let mut members = vec![("description", Value::from(reply.about))];
-        members.extend(reply.body.map(|(media, text)| ("content", content(media, schema(text)))));
-        by_status.insert(reply.status.to_string(), object(members));
+        let of_status = route.replies.iter().filter(|other| other.status == reply.status);
+        by_status.insert(reply.status.to_string(), response(reply, of_status));
     }
     object(by_status)
+}
+
+/// A reply, with the bodies of all replies of its status: they differ in their types.
+fn response<'a>(reply: &Reply, of_status: impl Iterator<Item = &'a Reply>) -> Value {
+    let bodies = of_status.filter_map(|reply| reply.body);
+    let bodies: Vec<(&str, Value)> =
+        bodies.map(|(media, text)| (media, object([("schema", schema(text))]))).collect();
+    let mut members = vec![("description", Value::from(reply.about))];
+    if !bodies.is_empty() {
+        members.push(("content", object(bodies)));
+    }
+    object(members)
 }
 
 fn error_response(about: &str) -> Value {
@@ -295,14 +321,6 @@ fn content(media: &str, schema: Value) -> Value {
 /// A schema of this file or of the table; a test reads them all.
 fn schema(text: &str) -> Value {
     json::read(text.as_bytes()).unwrap_or(Value::Nil)
-}
-
-fn object<K: Into<Value>>(members: impl IntoIterator<Item = (K, Value)>) -> Value {
-    members.into_iter().collect::<Map>().into()
-}
-
-fn list(items: impl IntoIterator<Item = Value>) -> Value {
-    Value::Vector(items.into_iter().collect::<Vector>())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::error::{ApiError, ApiResult, Code};
 const ALLOW_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE, OPTIONS");
 const ALLOW_HEADERS: HeaderValue = HeaderValue::from_static(
     "content-type, authorization, x-covia-user, idempotency-key, prefer, if-none-match, \
-     last-event-id, x-request-id",
+     last-event-id, x-request-id, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id",
 );
 const EXPOSE_HEADERS: HeaderValue = HeaderValue::from_static(
     "location, etag, retry-after, ratelimit, ratelimit-policy, idempotent-replayed, \

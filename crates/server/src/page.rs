@@ -16,7 +16,8 @@ pub(crate) fn front(name: &str, did: &str, url: &str) -> String {
     let body = format!(
         "<h1>{name}</h1><p>A Catena venue: it runs jobs and keeps a proof of what happened.</p>\
          <table><tr><th>DID</th><td><code>{did}</code></td></tr>\
-         <tr><th>API</th><td><code>{url}/api/v1</code></td></tr></table>\
+         <tr><th>API</th><td><code>{url}/api/v1</code></td></tr>\
+         <tr><th>MCP</th><td><code>{url}/mcp</code></td></tr></table>\
          <nav><p><a href=\"/docs\">Interface</a> <a href=\"/openapi.json\">OpenAPI</a> \
          <a href=\"/api/v1/status\">Status</a> <a href=\"/api/v1/operations\">Operations</a> \
          <a href=\"/.well-known/did.json\">DID document</a> <a href=\"/readyz?verbose\">Health</a></p></nav>\

@@ -12,6 +12,7 @@ mod health;
 mod identity;
 mod invoke;
 mod jobs;
+mod mcp;
 mod operations;
 
 use std::future::Future;
@@ -27,6 +28,8 @@ use axum::routing::{MethodFilter, on};
 use crate::call::Call;
 use crate::door::Door;
 use crate::error::{ApiResult, Code};
+
+pub(crate) use identity::{VERSION, base_url};
 
 /// A request that is being answered.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = ApiResult<Response>> + Send>>;
@@ -165,6 +168,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> + Clone {
         invoke::ROUTES,
         jobs::ROUTES,
         canvas::ROUTES,
+        mcp::ROUTES,
         operations::ROUTES,
         assets::ROUTES,
         identity::ROUTES,

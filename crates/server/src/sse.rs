@@ -35,7 +35,7 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const RETRY_MS: u32 = 1_000;
 
 /// A comment line, which keeps the connection from being taken for dead.
-const BEAT: &[u8] = b": alive\n";
+pub(crate) const BEAT: &[u8] = b": alive\n";
 
 type Happened = Result<Option<Happening>, StoreTrouble>;
 type Next = Pin<Box<dyn Future<Output = (Follow, Happened)> + Send>>;
@@ -49,8 +49,12 @@ pub(crate) enum Progress {
 
 /// The answer that follows a job.
 pub(crate) fn response(follow: Follow, progress: Progress, counted: Streaming) -> Response {
-    let body = Body::new(Events::new(follow, progress, counted));
-    let mut response = answer::with_type(StatusCode::OK, EVENT_STREAM, body);
+    with_body(StatusCode::OK, Body::new(Events::new(follow, progress, counted)))
+}
+
+/// An answer that is an event stream.
+pub(crate) fn with_body(status: StatusCode, body: Body) -> Response {
+    let mut response = answer::with_type(status, EVENT_STREAM, body);
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Some proxies hold back what they are not told to pass on.
@@ -170,6 +174,11 @@ impl HttpBody for Events {
     fn is_end_stream(&self) -> bool {
         self.next.is_none()
     }
+}
+
+/// A frame with a message, which is JSON.
+pub(crate) fn message(data: &str) -> String {
+    frame("message", None, data, None)
 }
 
 fn record_frame(index: u64, job: &str, retry: Option<u32>) -> String {

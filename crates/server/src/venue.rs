@@ -25,6 +25,7 @@ use crate::limits::{FAILURE_NOTICE, HEALTH_CHECK, RECOVERY_AHEAD};
 use crate::listen::Connections;
 use crate::metrics::Metrics;
 use crate::origin::Origins;
+use crate::protocol::mcp::Tools;
 use crate::rendered::Answers;
 use crate::routes::{self, Route};
 use crate::tokens::Revoked;
@@ -229,6 +230,7 @@ fn door(
     let mut random = [0; 4];
     env.random(&mut random);
     Arc::new(Door {
+        mcp_tools: Tools::of(&engine, &config.mcp_tools),
         engine,
         store,
         identities,

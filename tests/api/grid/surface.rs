@@ -7,7 +7,7 @@ use catena_tests::site::Site;
 use serde_json::{Value as Json, json};
 
 /// Routes that clients rely on.
-const ROUTES: [&str; 27] = [
+const ROUTES: [&str; 30] = [
     "GET /api/v1/status",
     "POST /api/v1/invoke",
     "POST /api/v1/run",
@@ -31,6 +31,9 @@ const ROUTES: [&str; 27] = [
     "GET /.well-known/did.json",
     "GET /a/{id}/did.json",
     "GET /u/{id}/did.json",
+    "GET /.well-known/mcp",
+    "GET /.well-known/mcp.json",
+    "POST /mcp",
     "GET /livez",
     "GET /readyz",
     "GET /metrics",
@@ -169,7 +172,11 @@ async fn answers_are_those_of_the_document() {
             let is_known = responses.contains_key(&status) || responses.contains_key("default");
             assert!(is_known, "{method} {path} answered {status}: {}", reply.text());
             if reply.status() >= 400 {
-                let error: Json = reply.json();
+                let mut error: Json = reply.json();
+                // JSON-RPC has its own form, and carries ours in it.
+                if error["jsonrpc"] == "2.0" {
+                    error = error["error"]["data"].take();
+                }
                 assert!(error["error"].is_string() && error["code"].is_string(), "{error}");
             }
         }

@@ -95,7 +95,7 @@ async fn status(call: Call) -> ApiResult<Response> {
 }
 
 /// Where the venue is reached: as the operator said, else as the client reached it.
-pub(super) fn base_url(call: &Call) -> String {
+pub(crate) fn base_url(call: &Call) -> String {
     match &call.door.public_url {
         Some(url) => url.clone(),
         None => {

@@ -76,6 +76,8 @@ fn every_documented_row_of_the_covia_api_is_there() {
         ("GET", "/.well-known/did.json"),
         ("GET", "/a/{id}/did.json"),
         ("GET", "/u/{id}/did.json"),
+        ("GET", "/.well-known/mcp"),
+        ("POST", "/mcp"),
         ("GET", "/openapi"),
     ] {
         let found = all().any(|route| route.method.as_str() == method && route.path == path);

@@ -1,0 +1,3 @@
+//! Doors that speak a protocol of somebody else's: each in its own words, all on the same engine.
+
+pub(crate) mod mcp;
