@@ -248,7 +248,7 @@ fn texts(body: &Map, name: &str, most: usize) -> ApiResult<Vec<String>> {
     if items.len() > most as u64 {
         return Err(ApiError::bad_request(format!("`{name}` has more than {most} entries")));
     }
-    let text = |item: Result<Value, _>| item.ok().and_then(|item| item.as_str().map(str::to_owned));
+    let text = |item: Result<Value, _>| Some(item.ok()?.to_text()?.into_owned());
     items.iter(&NoCells).map(|item| text(item).ok_or_else(bad)).collect()
 }
 
