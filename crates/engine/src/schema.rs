@@ -263,15 +263,13 @@ mod tests {
             .collect();
         defs.push(r#""d40":{"type":"integer"}"#.to_owned());
         let schema = format!(r##"{{"$defs":{{{}}},"$ref":"#/$defs/d0"}}"##, defs.join(","));
-        for instance in ["1", r#""x""#] {
-            assert_eq!(problems(&schema, instance), ["checking it takes more than 5000000 steps"]);
-        }
+        assert_eq!(problems(&schema, "1"), ["checking it takes more than 2000000 steps"]);
         let chain: Vec<_> = (0..5_000).map(|n| format!(r#""d{n}":{}"#, twice(n + 1))).collect();
         let schema = format!(
             r##"{{"$defs":{{{},"d5000":true}},"$ref":"#/$defs/d0"}}"##,
             chain.join(",")
         );
-        assert_eq!(problems(&schema, "1"), ["checking it takes more than 5000000 steps"]);
+        assert_eq!(problems(&schema, "1"), ["checking it takes more than 2000000 steps"]);
     }
 
     #[test]

@@ -405,7 +405,8 @@ impl Engine {
         let text = |name: &str| Some(view.job.field(name)?.to_text()?.into_owned());
         let error = text("error").unwrap_or_else(|| format!("the job is {}", view.status()));
         let code = text("errorCode");
-        Err(RunError::Ended(Box::new(NoOutput { job, status: view.status(), error, code })))
+        let (status, is_replay) = (view.status(), invoked.is_replay);
+        Err(RunError::Ended(Box::new(NoOutput { job, status, error, code, is_replay })))
     }
 
     /// Carries out an operation that changes nothing.
@@ -420,7 +421,8 @@ impl Engine {
         }
         self.admit(&request.caller)?;
         let ended = |status, error, code| {
-            RunError::Ended(Box::new(NoOutput { job: None, status, error, code }))
+            let is_replay = false;
+            RunError::Ended(Box::new(NoOutput { job: None, status, error, code, is_replay }))
         };
         if let Some(refusal) = refusal(&operation, &request.input) {
             return Err(ended(Status::Rejected, refusal, None));
@@ -542,6 +544,9 @@ fn check_request(request: &Invoke) -> Result<(), InvokeError> {
     }
     if request.timeout.is_some_and(|timeout| timeout.is_zero() || timeout > TIMEOUT_MAX) {
         return invalid(format!("`timeoutMs` is from 1 to {}", TIMEOUT_MAX.as_millis()));
+    }
+    if request.recording == Recording::Private && request.idempotency.is_some() {
+        return invalid("a private job is forgotten, so it takes no idempotency key".to_owned());
     }
     let key = request.idempotency.as_ref().map(|key| key.key.len());
     if key.is_some_and(|len| len == 0 || len > IDEMPOTENCY_KEY_BYTES_MAX) {

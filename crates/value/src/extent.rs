@@ -11,7 +11,7 @@ use crate::value::Value;
 /// How much a value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes, about as many as its JSON has.
+    /// Bytes, about as many as its shortest JSON has.
     pub bytes: u64,
     /// Containers within each other.
     pub depth: usize,
@@ -31,8 +31,11 @@ pub enum ExtentError {
     Load(#[from] LoadError),
 }
 
-/// Bytes of anything that is no text and no container.
-const SCALAR_BYTES: u64 = 8;
+/// Bytes of a number that has no shorter text.
+const NUMBER_BYTES: u64 = 3;
+
+/// Bytes of anything else that is no text and no container.
+const WORD_BYTES: u64 = 4;
 
 impl Extent {
     /// How many bytes a value has, if it is no more than this.
@@ -76,7 +79,12 @@ impl Walk<'_> {
                 let loaded = self.cells.load(id)?;
                 self.value(&loaded, depth)
             }
-            _ => self.add(SCALAR_BYTES),
+            Value::Integer(number) => {
+                let digits = number.as_i64().map(|number| number.unsigned_abs().checked_ilog10());
+                self.add(digits.map_or(NUMBER_BYTES, |digits| 1 + u64::from(digits.unwrap_or(0))))
+            }
+            Value::Double(_) => self.add(NUMBER_BYTES),
+            _ => self.add(WORD_BYTES),
         }
     }
 
@@ -111,6 +119,15 @@ mod tests {
         let text = r#"{"name":"a text of some length","list":[12345678,87654321,true]}"#;
         let bytes = measured(&json::read(text.as_bytes()).unwrap(), 1_000, 8).unwrap();
         assert!(bytes.abs_diff(text.len() as u64) < 10, "{bytes} of {}", text.len());
+    }
+
+    #[test]
+    fn a_value_is_never_much_more_than_the_text_it_was_read_from() {
+        for item in ["1", "0", "-7", "true", "null", "1.0", "[]", "{}", r#""""#] {
+            let text = format!("[{}]", vec![item; 1_000].join(","));
+            let bytes = measured(&json::read(text.as_bytes()).unwrap(), 100_000, 8).unwrap();
+            assert!(bytes <= text.len() as u64 + 2, "{bytes} of {} of {item}", text.len());
+        }
     }
 
     #[test]

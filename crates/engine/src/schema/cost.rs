@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::document::{Document, For};
 
 /// Schemas that may be applied to parts of one value.
-pub(super) const STEPS_MAX: u64 = 5_000_000;
+pub(super) const STEPS_MAX: u64 = 2_000_000;
 
 /// How deep a check may go: schemas within schemas, references included.
 const DEPTH_MAX: usize = 512;

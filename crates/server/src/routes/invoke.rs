@@ -93,7 +93,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
 ];
 
-const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 async fn invoke(mut call: Call) -> ApiResult<Response> {
@@ -134,7 +134,7 @@ async fn run(mut call: Call) -> ApiResult<Response> {
 }
 
 /// Where a job is read.
-pub(super) fn location(job: JobId) -> String {
+pub(crate) fn location(job: JobId) -> String {
     const FOLDER: &str = "/api/v1/jobs/";
     let text = job.text();
     let hex = &text.as_str()[2..];
