@@ -607,7 +607,8 @@ async fn a_step_with_a_venue_runs_there() {
 async fn what_steps_put_together_is_bounded() {
     let site = Site::start().await;
     let text = "x".repeat(3_000_000);
-    let six_times = json!(["concat", ["input"], ["input"], ["input"], ["input"], ["input"], ["input"]]);
+    let six_times =
+        json!(["concat", ["input"], ["input"], ["input"], ["input"], ["input"], ["input"]]);
     let job = run(&site, json!([echo(six_times)]), json!([0]), json!(text)).await;
     assert_eq!((&job["status"], &job["errorCode"]), (&json!("FAILED"), &json!("step_input")));
     let told = "step 0 cannot begin: what is put together has more than 16777216 bytes";

@@ -152,7 +152,9 @@ fn refused(exit: Exit, code: &'static str, refusal: &catena_api::client::Refusal
     let problems = refusal.body.as_ref().and_then(|body| body.as_map()?.field("problems"));
     let message = match (&refusal.detail, problems) {
         (Some(detail), _) => format!("{}: {detail}", refusal.error),
-        (None, Some(problems)) => format!("{}:{}", not_acceptable(&refusal.error), listed(problems)),
+        (None, Some(problems)) => {
+            format!("{}:{}", not_acceptable(&refusal.error), listed(problems))
+        }
         (None, None) => refusal.error.clone(),
     };
     let failure = match &refusal.code {

@@ -81,7 +81,9 @@ impl Schema {
                 let errors = self.compiled.iter_errors(&value).take(limit);
                 errors.map(|error| self.violation(&error)).collect()
             }
-            false => self.compiled.validate(&value).err().iter().map(|e| self.violation(e)).collect(),
+            false => {
+                self.compiled.validate(&value).err().iter().map(|e| self.violation(e)).collect()
+            }
         }
     }
 
@@ -217,7 +219,10 @@ mod tests {
                 format!(r#"{{"properties":{{{key}}},"oneOf":[{{"required":["a"]}}]}}"#),
                 r#"{"key":"54321"}"#,
             ),
-            (r#"{"properties":{"a/b":{"type":"array","writeOnly":true}}}"#.into(), r#"{"a/b":54321}"#),
+            (
+                r#"{"properties":{"a/b":{"type":"array","writeOnly":true}}}"#.into(),
+                r#"{"a/b":54321}"#,
+            ),
         ] {
             let found = problems(&schema, instance);
             assert_eq!(found.len(), 1, "{schema}");
@@ -258,17 +263,14 @@ mod tests {
     #[test]
     fn a_check_that_would_take_too_long_is_not_begun() {
         let twice = |next: usize| format!(r##"{{"$ref":"#/$defs/d{next}"}}"##);
-        let mut defs: Vec<_> = (0..40)
-            .map(|n| format!(r#""d{n}":{{"allOf":[{0},{0}]}}"#, twice(n + 1)))
-            .collect();
+        let mut defs: Vec<_> =
+            (0..40).map(|n| format!(r#""d{n}":{{"allOf":[{0},{0}]}}"#, twice(n + 1))).collect();
         defs.push(r#""d40":{"type":"integer"}"#.to_owned());
         let schema = format!(r##"{{"$defs":{{{}}},"$ref":"#/$defs/d0"}}"##, defs.join(","));
         assert_eq!(problems(&schema, "1"), ["checking it takes more than 2000000 steps"]);
         let chain: Vec<_> = (0..5_000).map(|n| format!(r#""d{n}":{}"#, twice(n + 1))).collect();
-        let schema = format!(
-            r##"{{"$defs":{{{},"d5000":true}},"$ref":"#/$defs/d0"}}"##,
-            chain.join(",")
-        );
+        let schema =
+            format!(r##"{{"$defs":{{{},"d5000":true}},"$ref":"#/$defs/d0"}}"##, chain.join(","));
         assert_eq!(problems(&schema, "1"), ["checking it takes more than 2000000 steps"]);
     }
 
@@ -276,7 +278,10 @@ mod tests {
     fn a_definition_that_leads_back_to_itself_costs_little() {
         let schema = r##"{"properties":{"next":{"$ref":"#"},"n":{"type":"integer"}}}"##;
         assert!(problems(schema, r#"{"next":{"next":{"n":1}}}"#).is_empty());
-        assert_eq!(problems(schema, r#"{"next":{"n":"x"}}"#), [r#""x" is not of type "integer" at /next/n"#]);
+        assert_eq!(
+            problems(schema, r#"{"next":{"n":"x"}}"#),
+            [r#""x" is not of type "integer" at /next/n"#]
+        );
     }
 
     #[test]

@@ -122,7 +122,10 @@ async fn a_schema_that_takes_for_ever_is_not_applied() {
     assert_eq!(job["output"]["errors"], json!([{"path": "", "message": told}]), "{job}");
     let operation = json!({"adapter": "test:echo", "input": endless()});
     let job = site.invoke(&register(&site, operation).await, json!(1)).await;
-    assert_eq!((&job["status"], &job["error"]), (&json!("REJECTED"), &json!(format!("invalid input: {told}"))));
+    assert_eq!(
+        (&job["status"], &job["error"]),
+        (&json!("REJECTED"), &json!(format!("invalid input: {told}")))
+    );
 }
 
 #[tokio::test]
