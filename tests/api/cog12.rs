@@ -681,3 +681,21 @@ async fn a_secret_that_is_passed_on_to_a_step_stays_one() {
     assert_eq!(site.job(&innermost).await["input"], json!({"deep": gone}));
     site.control(&id, "cancel").await.expect(200);
 }
+
+/// COG-9: "Messages left at the end are discarded", also when it is an orchestration that nobody
+/// asked anything.
+#[tokio::test]
+async fn an_orchestration_ends_although_messages_wait_for_it() {
+    let site = Site::start().await;
+    let steps = json!([{"op": "test:pause", "input": ["const", 5]}, echo(json!([0]))]);
+    let id = id_of(&begin(&site, steps, json!([1]), json!({})).await);
+    let step = site.until_that(&id, |job| job["steps"][0]["status"] == "PAUSED").await;
+    for content in ["one", "two"] {
+        site.send(&id, &json!({ "content": content })).await.expect(202);
+    }
+    site.control(step["steps"][0]["id"].as_str().unwrap(), "resume").await.expect(200);
+    let job = site.ended(&id).await;
+    assert_eq!((&job["status"], &job["output"]), (&json!("COMPLETE"), &json!(5)), "{job}");
+    assert_eq!(job["discarded"], 2, "{job}");
+    site.history(&id).await.verify();
+}

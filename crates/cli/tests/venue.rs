@@ -301,3 +301,19 @@ fn wrong_arguments_are_json_when_json_is_asked_for() {
     let ran = catena(folder.path(), &["--help", "--json"], &[], b"");
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
 }
+
+#[test]
+fn a_store_with_orchestrations_checks() {
+    let venue = venue();
+    let metadata = br#"{"name":"Two","operation":{"adapter":"orchestrator","steps":[
+        {"op":"test:echo","input":["input"]},{"op":"test:echo","input":[0]}],"result":[1]}}"#;
+    let added = venue.catena_with(&["ops", "add", "-"], &[], metadata);
+    assert_eq!(venue.catena(&["run", added.stdout.trim(), "-i", "5"]).code, 0);
+    let long = format!(r#"{{"message":"{}"}}"#, "x".repeat(9_000));
+    assert_eq!(venue.catena(&["run", "test:error", "-i", &long]).code, 1);
+    let data = venue.data();
+    let folder = venue.stop();
+    let checked = catena(folder.path(), &["store", "check", "--data", &data], &[], b"");
+    assert_eq!(checked.code, 0, "{}", checked.stderr);
+    assert!(checked.stdout.ends_with("problems: 0\n"), "{}", checked.stdout);
+}
