@@ -699,3 +699,21 @@ async fn an_orchestration_ends_although_messages_wait_for_it() {
     assert_eq!(job["discarded"], 2, "{job}");
     site.history(&id).await.verify();
 }
+
+/// Step Failure: "The error message SHOULD identify the failed step by index", and says why,
+/// however long that is.
+#[tokio::test]
+async fn a_failure_tells_a_long_cause() {
+    let site = Site::start().await;
+    let long = "x".repeat(5_000);
+    let slow = json!({"delay": ["const", 1], "operation": ["const", "test:error"],
+        "input": {"message": ["input"]}});
+    for step in [
+        json!({"op": "test:error", "input": {"message": ["input"]}}),
+        json!({"op": "test:delay", "input": slow}),
+    ] {
+        let job = run(&site, json!([step]), json!([0]), json!(long)).await;
+        let error = job["error"].as_str().unwrap();
+        assert!(error.starts_with("step 0 ended as FAILED: x") && error.contains(&long), "{error}");
+    }
+}

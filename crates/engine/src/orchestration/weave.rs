@@ -240,7 +240,8 @@ impl Weave {
         let status = job.status();
         match status {
             Status::InputRequired | Status::AuthRequired => {
-                let message = job.field("message").and_then(Value::as_str).map(str::to_owned);
+                let message = job.field("message").and_then(Value::to_text);
+                let message = message.map(|message| message.into_owned());
                 self.phases[index] = StepPhase::Asking(job.id(), status, message);
                 // Whoever waits for people takes no place of those who work.
                 self.permits.remove(&step);
@@ -252,13 +253,13 @@ impl Weave {
                 if !is_recorded {
                     self.ends.push(StepEnd { step, status, record: job.head() });
                 }
-                let error = job.field("error").and_then(Value::as_str).unwrap_or_default();
+                let error = job.field("error").and_then(Value::to_text).unwrap_or_default();
                 let output = job.field("output").cloned().map(|output| match view.cells {
                     // A part that is not loaded here may lie in the sub-job's own rows.
                     Some(_) => output.fully_loaded(view.cells()).unwrap_or(output),
                     None => output,
                 });
-                self.end(step, status, output, error);
+                self.end(step, status, output, &error);
             }
         }
     }
