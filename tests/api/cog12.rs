@@ -600,3 +600,120 @@ async fn a_step_with_a_venue_runs_there() {
     let remote = there.job(step["id"].as_str().unwrap()).await;
     assert_eq!((&remote["input"], &remote["head"]), (&json!({"v": 4}), &step["head"]));
 }
+
+/// Resource Limits: "Orchestrations can amplify resource consumption". What steps put together is
+/// bounded as what a request may send is, so that everything that is kept can also be read.
+#[tokio::test]
+async fn what_steps_put_together_is_bounded() {
+    let site = Site::start().await;
+    let text = "x".repeat(3_000_000);
+    let six_times =
+        json!(["concat", ["input"], ["input"], ["input"], ["input"], ["input"], ["input"]]);
+    let job = run(&site, json!([echo(six_times)]), json!([0]), json!(text)).await;
+    assert_eq!((&job["status"], &job["errorCode"]), (&json!("FAILED"), &json!("step_input")));
+    let told = "step 0 cannot begin: what is put together has more than 16777216 bytes";
+    assert_eq!(job["error"], told);
+
+    // A schema of steps that double what they are given never gets far.
+    let mut steps = vec![echo(json!(["input"]))];
+    steps.extend((0..60).map(|step| echo(json!(["concat", [step], [step]]))));
+    let job = run(&site, json!(steps), json!(["const", 1]), json!("x".repeat(100_000))).await;
+    assert_eq!(job["status"], "FAILED");
+
+    let deep = |source: Json| (0..110).fold(source, |inner, _| json!({ "a": inner }));
+    let steps = json!([echo(deep(json!(["input"]))), echo(deep(json!([0])))]);
+    let operation = register(&site, &orchestration(steps, json!([1]))).await;
+    let invocation = json!({"operation": operation, "input": 1});
+    let reply = site.post("/api/v1/invoke", &invocation).await.expect(201);
+    let told = "step 1 cannot begin: what is put together nests deeper than 136 arrays and objects";
+    assert!(reply.text().contains(told), "{}", reply.text());
+    let location = reply.header("location").unwrap();
+    site.get(location).await.expect(200);
+    site.get(&format!("{location}/history")).await.expect(200);
+}
+
+/// Composition: "Each leaf value in the map is resolved independently." However long its name is.
+#[tokio::test]
+async fn a_member_keeps_its_name_however_long_it_is() {
+    let site = Site::start().await;
+    let (one, two) = ("k".repeat(5_000), "j".repeat(5_000));
+    let input = json!({one.clone(): ["const", 1], two.clone(): ["const", 2]});
+    let job = run(&site, json!([echo(input)]), json!([0]), json!({})).await;
+    assert_eq!(job["output"], json!({one: 1, two: 2}));
+}
+
+/// Federated Trust and COG-8, Job Data Sensitivity: "Redact or encrypt sensitive fields in stored
+/// job records." What is secret in the input of the whole is secret in those of its steps.
+#[tokio::test]
+async fn a_secret_that_is_passed_on_to_a_step_stays_one() {
+    let site = Site::start().await;
+    let key = json!({"type": "string", "writeOnly": true});
+    let inner = orchestration(
+        json!([{"op": "test:never", "input": {"deep": ["input", "login", "key"]}}]),
+        json!(["const", 1]),
+    );
+    let inner = register(&site, &inner).await;
+    let steps = json!([
+        {"op": "test:never", "input": {
+            "x": {"y": ["input", "key"]},
+            "header": ["concat", ["const", "Bearer "], ["input", "key"]],
+            "open": ["input", "name"],
+            "list": ["array", ["input", "name"], ["input", "key"]]
+        }},
+        {"op": "test:never", "input": ["input"]},
+        {"op": inner, "input": {"login": ["input"]}}
+    ]);
+    let mut metadata = orchestration(steps, json!(["const", 1]));
+    metadata["operation"]["input"] = json!({"properties": {"key": key}});
+    let operation = register(&site, &metadata).await;
+    let id = id_of(&site.invoke(&operation, json!({"key": "s3cret", "name": "Ada"})).await);
+    let job = site.until_that(&id, |job| job["steps"][2]["id"].is_string()).await;
+    let of_step = |number: usize| job["steps"][number]["id"].as_str().unwrap().to_owned();
+    let inner = site.until_that(&of_step(2), |job| job["steps"][0]["id"].is_string()).await;
+    let innermost = inner["steps"][0]["id"].as_str().unwrap().to_owned();
+    for job in [id.clone(), of_step(0), of_step(1), of_step(2), innermost.clone()] {
+        let history = site.get(&format!("/api/v1/jobs/{job}/history")).await.expect(200);
+        assert!(!history.text().contains("s3cret"), "{}", history.text());
+    }
+    let gone = json!({"redacted": true});
+    let shown = json!({"x": {"y": gone}, "header": gone, "open": "Ada", "list": ["Ada", gone]});
+    assert_eq!(site.job(&of_step(0)).await["input"], shown);
+    assert_eq!(site.job(&innermost).await["input"], json!({"deep": gone}));
+    site.control(&id, "cancel").await.expect(200);
+}
+
+/// COG-9: "Messages left at the end are discarded", also when it is an orchestration that nobody
+/// asked anything.
+#[tokio::test]
+async fn an_orchestration_ends_although_messages_wait_for_it() {
+    let site = Site::start().await;
+    let steps = json!([{"op": "test:pause", "input": ["const", 5]}, echo(json!([0]))]);
+    let id = id_of(&begin(&site, steps, json!([1]), json!({})).await);
+    let step = site.until_that(&id, |job| job["steps"][0]["status"] == "PAUSED").await;
+    for content in ["one", "two"] {
+        site.send(&id, &json!({ "content": content })).await.expect(202);
+    }
+    site.control(step["steps"][0]["id"].as_str().unwrap(), "resume").await.expect(200);
+    let job = site.ended(&id).await;
+    assert_eq!((&job["status"], &job["output"]), (&json!("COMPLETE"), &json!(5)), "{job}");
+    assert_eq!(job["discarded"], 2, "{job}");
+    site.history(&id).await.verify();
+}
+
+/// Step Failure: "The error message SHOULD identify the failed step by index", and says why,
+/// however long that is.
+#[tokio::test]
+async fn a_failure_tells_a_long_cause() {
+    let site = Site::start().await;
+    let long = "x".repeat(5_000);
+    let slow = json!({"delay": ["const", 1], "operation": ["const", "test:error"],
+        "input": {"message": ["input"]}});
+    for step in [
+        json!({"op": "test:error", "input": {"message": ["input"]}}),
+        json!({"op": "test:delay", "input": slow}),
+    ] {
+        let job = run(&site, json!([step]), json!([0]), json!(long)).await;
+        let error = job["error"].as_str().unwrap();
+        assert!(error.starts_with("step 0 ended as FAILED: x") && error.contains(&long), "{error}");
+    }
+}

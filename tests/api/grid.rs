@@ -7,5 +7,7 @@ mod access;
 mod invoke;
 #[path = "grid/jobs.rs"]
 mod jobs;
+#[path = "grid/operations.rs"]
+mod operations;
 #[path = "grid/surface.rs"]
 mod surface;

@@ -33,6 +33,9 @@ pub enum TokenError {
     /// Another algorithm.
     #[error("the token is not signed with EdDSA")]
     Algorithm,
+    /// A header that asks for an extension.
+    #[error("the token asks for an extension (`crit`) that is not known here")]
+    Critical,
 }
 
 impl Token {
@@ -47,6 +50,10 @@ impl Token {
             return Err(TokenError::Parts);
         }
         let header = part(header, "header")?;
+        // Whoever made the token asks that what `crit` names is understood; nothing is.
+        if header.field("crit").is_some() {
+            return Err(TokenError::Critical);
+        }
         if header.field("alg").and_then(Value::as_str) != Some("EdDSA") {
             return Err(TokenError::Algorithm);
         }
@@ -142,6 +149,9 @@ mod tests {
             let other = format!("{}.{rest}", to_base64url(header.as_bytes()));
             assert_eq!(Token::parse(&other).unwrap_err(), TokenError::Algorithm, "{header}");
         }
+        let critical = to_base64url(br#"{"alg":"EdDSA","crit":["exp"]}"#);
+        let refused = Token::parse(&format!("{critical}.{rest}"));
+        assert_eq!(refused.unwrap_err(), TokenError::Critical);
     }
 
     #[test]

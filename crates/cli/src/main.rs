@@ -18,7 +18,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use output::Output;
+use exit::Exit;
+use output::{Failure, Output};
 
 /// A durable, verifiable job engine.
 #[derive(Parser)]
@@ -65,7 +66,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
     let is_plain = cli.no_color.is_some_and(|value| !value.is_empty());
     let mut output = Output::new(cli.json, is_plain);
     let done = match cli.command {
@@ -85,6 +89,21 @@ fn main() -> ExitCode {
         Command::Verify(args) => commands::verify::run(&args, &mut output),
     };
     output.finish(&done)
+}
+
+/// Says what is wrong with the arguments, or what was asked about them. Whether JSON is wanted is not
+/// known when they cannot be understood, so it is looked for.
+fn misused(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    if !error.use_stderr() || !wants_json {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let message = text.split("\n\n").next().unwrap_or(text).trim_end();
+    let failure = Failure::new(Exit::Invalid, "usage", message);
+    let hint = "`catena --help`, and `--help` after a command, say what there is.";
+    Output::new(true, true).finish(&Err(failure.hint(hint)))
 }
 
 #[cfg(test)]

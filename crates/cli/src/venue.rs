@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use catena_api::{Client, ClientError, Credentials, VenueUrl};
 use catena_auth::KeyPair;
+use catena_value::{NoCells, Value};
 
 use crate::exit::Exit;
 use crate::output::Failure;
@@ -148,15 +149,40 @@ impl From<ClientError> for Failure {
 }
 
 fn refused(exit: Exit, code: &'static str, refusal: &catena_api::client::Refusal) -> Failure {
-    let message = match &refusal.detail {
-        Some(detail) => format!("{}: {detail}", refusal.error),
-        None => refusal.error.clone(),
+    let problems = refusal.body.as_ref().and_then(|body| body.as_map()?.field("problems"));
+    let message = match (&refusal.detail, problems) {
+        (Some(detail), _) => format!("{}: {detail}", refusal.error),
+        (None, Some(problems)) => {
+            format!("{}:{}", not_acceptable(&refusal.error), listed(problems))
+        }
+        (None, None) => refusal.error.clone(),
     };
     let failure = match &refusal.code {
         Some(code) => Failure::new(exit, code.clone(), message),
         None => Failure::new(exit, code, message),
     };
-    failure.with("status", i64::from(refusal.status)).with("venue", refusal.venue.as_str())
+    let failure =
+        failure.with("status", i64::from(refusal.status)).with("venue", refusal.venue.as_str());
+    match problems {
+        Some(problems) => failure.with("problems", problems.clone()),
+        None => failure,
+    }
+}
+
+/// An error without its first problem, when all of them are listed.
+fn not_acceptable(error: &str) -> &str {
+    error.split_once(": ").map_or(error, |(what, _)| what)
+}
+
+/// Every problem and its place, each on a line of its own.
+fn listed(problems: &Value) -> String {
+    let problems = problems.as_vector().map(|problems| problems.iter(&NoCells).flatten());
+    let line = |problem: Value| {
+        let text = |name: &str| Some(problem.as_map()?.field(name)?.to_text()?.into_owned());
+        let (path, problem) = (text("path"), text("problem"));
+        format!("\n  {}: {}", path.unwrap_or_default(), problem.unwrap_or_default())
+    };
+    problems.into_iter().flatten().map(line).collect()
 }
 
 /// What one can do about an error, in terms of this program.

@@ -265,3 +265,55 @@ fn shells_get_their_completions() {
     }
     assert_eq!(catena(folder.path(), &["completions", "csh"], &[], b"").code, 2);
 }
+
+#[test]
+fn every_problem_of_a_definition_is_told() {
+    let venue = venue();
+    let metadata = br#"{"operation":{"adapter":"orchestrator","steps":[{"op":"test:echo","input":5}],"result":[3]}}"#;
+    let ran = venue.catena_with(&["ops", "add", "-"], &[], metadata);
+    let expected = "error: the metadata is not acceptable:\n  \
+        /operation/steps/0/input: is not a source (a literal is written as [\"const\", 5])\n  \
+        /operation/result/0: the result refers to step 3; there are 1\n";
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
+    let ran = venue.catena_with(&["ops", "add", "-", "--json"], &[], metadata);
+    assert_eq!(member(&ran.stderr, "code"), "asset_invalid".into());
+    assert_eq!(member(&ran.stderr, "problems").as_vector().unwrap().len(), 2);
+}
+
+#[test]
+fn wrong_arguments_are_json_when_json_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [
+        &["jobs", "get", "zz", "--json"][..],
+        &["--json", "nonsense"],
+        &["jobs", "ls", "--status", "gone", "--json"],
+        &["id", "--json"],
+    ] {
+        let ran = catena(folder.path(), args, &[], b"");
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{args:?}");
+        assert_eq!(member(&ran.stderr, "code"), "usage".into(), "{}", ran.stderr);
+        assert!(!member(&ran.stderr, "error").as_str().unwrap().is_empty());
+    }
+    // What stands after `--` is no flag.
+    let ran = catena(folder.path(), &["jobs", "get", "zz", "--", "--json"], &[], b"");
+    assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
+    let ran = catena(folder.path(), &["--help", "--json"], &[], b"");
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn a_store_with_orchestrations_checks() {
+    let venue = venue();
+    let metadata = br#"{"name":"Two","operation":{"adapter":"orchestrator","steps":[
+        {"op":"test:echo","input":["input"]},{"op":"test:echo","input":[0]}],"result":[1]}}"#;
+    let added = venue.catena_with(&["ops", "add", "-"], &[], metadata);
+    assert_eq!(venue.catena(&["run", added.stdout.trim(), "-i", "5"]).code, 0);
+    let long = format!(r#"{{"message":"{}"}}"#, "x".repeat(9_000));
+    assert_eq!(venue.catena(&["run", "test:error", "-i", &long]).code, 1);
+    let data = venue.data();
+    let folder = venue.stop();
+    let checked = catena(folder.path(), &["store", "check", "--data", &data], &[], b"");
+    assert_eq!(checked.code, 0, "{}", checked.stderr);
+    assert!(checked.stdout.ends_with("problems: 0\n"), "{}", checked.stdout);
+}

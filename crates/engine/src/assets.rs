@@ -303,6 +303,10 @@ impl Engine {
             let Some(last) = names.last() else { break };
             after = Some(last.clone());
             for hex in &names {
+                // The list of an owner has all kinds.
+                if query.own && !self.is_of_kind(hex, query.kind).await? {
+                    continue;
+                }
                 if (query.offset..end).contains(&total) {
                     page.extend(self.listed_asset(hex).await?);
                 }
@@ -310,6 +314,13 @@ impl Engine {
             }
         }
         Ok((page, total))
+    }
+
+    async fn is_of_kind(&self, hex: &str, kind: Option<AssetKind>) -> Result<bool, StoreTrouble> {
+        let Some(kind) = kind else { return Ok(true) };
+        let Some(text) = self.asset_text(hex).await? else { return Ok(false) };
+        let metadata = json::read(text.as_bytes()).unwrap_or_default();
+        Ok(AssetKind::of(&metadata) == kind)
     }
 
     async fn listed_asset(&self, hex: &str) -> Result<Option<ListedAsset>, StoreTrouble> {

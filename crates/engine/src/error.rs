@@ -172,6 +172,8 @@ pub struct NoOutput {
     pub error: String,
     /// A word for the failure, when the adapter gave one.
     pub code: Option<String>,
+    /// Whether an earlier request with the same key made the job.
+    pub is_replay: bool,
 }
 
 /// Why a job could not be read.

@@ -27,6 +27,7 @@ use crate::orchestration::weaver::News;
 use crate::request::{IdempotencyKey, Sent};
 use crate::run::{Run, unwritten};
 use crate::running::Held;
+use crate::schema::Place;
 use crate::sealed;
 use crate::submit::{deadline, offer};
 
@@ -120,11 +121,11 @@ impl Engine {
     /// The sender's ID of a message, or a new one.
     fn message_id(&self, body: &Map) -> Result<String, SendError> {
         let given = body.get(&"messageId".into(), &NoCells).ok().flatten();
-        match given.as_ref().and_then(Value::as_str) {
+        match given.as_ref().and_then(Value::to_text) {
             Some(id) if id.is_empty() || id.len() > MESSAGE_ID_BYTES_MAX => Err(
                 SendError::Invalid(format!("`messageId` has 1 to {MESSAGE_ID_BYTES_MAX} bytes")),
             ),
-            Some(id) => Ok(id.to_owned()),
+            Some(id) => Ok(id.into_owned()),
             None => Ok(self.new_id().to_uuid()),
         }
     }
@@ -134,7 +135,7 @@ impl Engine {
     fn envelope(&self, id: JobId, caller: &Caller, body: Map) -> Result<Value, StoreTrouble> {
         let mut members = vec![("from", Value::from(&*caller.did))];
         let body = Value::from(body);
-        let parted = sealed::part(&body, &[vec![CREDENTIALS.to_owned()]], "/received");
+        let parted = sealed::part(&body, &[vec![Place::At(CREDENTIALS.to_owned())]], "/received");
         if !parted.places.is_empty() {
             let at = Path::from_segments([CREDENTIALS.to_owned()]);
             let secret = at.ok().and_then(|at| at.get(&body, &NoCells).ok()?).unwrap_or_default();
@@ -321,7 +322,7 @@ impl Letter {
         let (trigger, open) = shown(message);
         let sealed =
             message.body.as_map().and_then(|map| map.get(&"sealed".into(), &NoCells).ok()?);
-        let sealed = sealed.as_ref().and_then(Value::as_str).map(str::to_owned);
+        let sealed = sealed.as_ref().and_then(|sealed| Some(sealed.to_text()?.into_owned()));
         let secret = sealed.as_ref().and_then(|sealed| sealed::open(engine, job, sealed));
         let whole = with_credentials(open.clone(), secret);
         Letter { trigger, open, sealed, whole }
@@ -374,8 +375,8 @@ pub(crate) fn resealed(
     body: Value,
 ) -> Result<Value, StoreTrouble> {
     let sealed = body.as_map().and_then(|map| map.get(&"sealed".into(), &NoCells).ok()?);
-    let Some(sealed) = sealed.as_ref().and_then(Value::as_str) else { return Ok(body) };
-    let secret = sealed::open(engine, from, sealed).unwrap_or_default();
+    let Some(sealed) = sealed.as_ref().and_then(Value::to_text) else { return Ok(body) };
+    let secret = sealed::open(engine, from, &sealed).unwrap_or_default();
     let sealed = Value::from(sealed::seal(engine, to, &secret)?);
     let map = body.as_map().cloned().unwrap_or_default();
     let map = map.insert("sealed".into(), sealed, &NoCells);

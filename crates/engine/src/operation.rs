@@ -7,7 +7,7 @@ use catena_job::plan::{Graph, Plan};
 use catena_value::{NoCells, Value, ValueId};
 
 use crate::adapter::{Adapter, Pace};
-use crate::schema::Schema;
+use crate::schema::{Schema, Secret};
 
 /// Most tries that `operation.retry` may ask for.
 const ATTEMPTS_MAX: i64 = 100;
@@ -100,6 +100,8 @@ impl Operation {
             | flag(&metadata, "readOnly", &mut problems);
         let recovery = recovery(&metadata, is_repeatable, &mut problems);
         let retry = retry(&metadata, &mut problems);
+        // Another try is another record and a wait before it.
+        let pace = if retry.is_some() { Pace::Running } else { pace };
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -210,6 +212,11 @@ impl Operation {
 
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    /// The places in its input that are secret.
+    pub(crate) fn secrets(&self) -> &[Secret] {
+        self.input.as_ref().map_or(&[], |schema| schema.secrets())
     }
 
     pub(crate) fn retry(&self) -> Option<&Retry> {

@@ -82,7 +82,7 @@ impl Engine {
         operation: Arc<Operation>,
     ) -> Result<JobView, InvokeError> {
         let (id, now) = (self.new_id(), self.now());
-        let (opening, _) = self.opening(id, request, &operation)?;
+        let (opening, _) = self.opening(id, request, &operation, &[])?;
         let trouble = |error| InvokeError::Store(unwritten(error));
         let mut draft = Draft::open(opening, now, None).map_err(trouble)?;
         draft.append(Change::new(Event::Begun, now)).map_err(trouble)?;

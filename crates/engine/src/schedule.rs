@@ -164,8 +164,7 @@ impl Engine {
         if let Some(refusal) = crate::submit::refusal(&resolved, &input) {
             return Err(InvokeError::Invalid(refusal));
         }
-        let secret = resolved.input_schema().map_or(&[][..], |schema| schema.secret_paths());
-        if !crate::sealed::part(&input, secret, "").places.is_empty() {
+        if !crate::sealed::part(&input, resolved.secrets(), "").places.is_empty() {
             let text = "an input with secret fields cannot be scheduled".to_owned();
             return Err(InvokeError::Invalid(text));
         }

@@ -2,16 +2,31 @@
 //!
 //! Schemas are read without a network: a reference that leads out of the schema is an error when
 //! it is compiled. Numbers are compared as doubles where they do not fit 64 bits.
+//!
+//! Modules: `document` (what stands where in a schema), `secret` (what it marks `writeOnly`), `cost`
+//! (what a check costs).
+
+mod cost;
+mod document;
+mod secret;
 
 use catena_value::{NoCells, Value};
 
-/// How deep fields marked `writeOnly` are looked for.
-const SECRET_DEPTH_MAX: usize = 8;
+use document::Document;
+pub use secret::{Place, Secret};
+
+/// Steps of a check whose violations are all told. Of a longer one only the first is: each that is
+/// found takes memory, however few are told.
+const TOLD_STEPS_MAX: u64 = 100_000;
+
+/// Bytes of what is told about one violation.
+const PROBLEM_BYTES_MAX: usize = 2_000;
 
 /// A schema that values can be checked against.
 pub struct Schema {
     compiled: jsonschema::Validator,
-    secret: Vec<Vec<String>>,
+    document: Document,
+    secret: Vec<Secret>,
 }
 
 impl std::fmt::Debug for Schema {
@@ -43,58 +58,51 @@ impl Schema {
     pub fn compile(schema: &Value) -> Result<Schema, String> {
         let as_json = to_serde(schema)?;
         let compiled = jsonschema::validator_for(&as_json).map_err(|error| error.to_string())?;
-        let mut secret = Vec::new();
-        find_secret(&as_json, &mut Vec::new(), &mut secret);
-        Ok(Schema { compiled, secret })
+        let document = Document::new(as_json)?;
+        let secret = secret::secrets(&document)?;
+        Ok(Schema { compiled, document, secret })
     }
 
     /// Every violation, at most so many. The values of secret fields are not repeated.
     pub fn violations(&self, value: &Value, limit: usize) -> Vec<Violation> {
+        let whole = |problem: String| vec![Violation { place: String::new(), problem }];
         let value = match to_serde(value) {
             Ok(value) => value,
-            Err(problem) => return vec![Violation { place: String::new(), problem }],
+            Err(problem) => return whole(problem),
+        };
+        let Some(steps) = cost::steps(&self.document, &value) else {
+            return whole(format!("checking it takes more than {} steps", cost::STEPS_MAX));
         };
         if self.compiled.is_valid(&value) {
             return Vec::new();
         }
-        let violation = |error: jsonschema::ValidationError<'_>| {
-            let place = error.instance_path().to_string();
-            let problem = match self.is_secret(&place) {
-                true => "the value of a secret field does not match the schema".to_owned(),
-                false => error.to_string(),
-            };
-            Violation { place, problem }
-        };
-        self.compiled.iter_errors(&value).take(limit).map(violation).collect()
-    }
-
-    /// The paths of fields that are marked `writeOnly`.
-    pub fn secret_paths(&self) -> &[Vec<String>] {
-        &self.secret
-    }
-
-    fn is_secret(&self, place: &str) -> bool {
-        self.secret.iter().any(|path| {
-            place.strip_prefix('/').is_some_and(|place| {
-                let path = path.join("/");
-                place == path || place.starts_with(&format!("{path}/"))
-            })
-        })
-    }
-}
-
-fn find_secret(schema: &serde_json::Value, at: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
-    let Some(properties) = schema.get("properties").and_then(|value| value.as_object()) else {
-        return;
-    };
-    for (name, property) in properties {
-        at.push(name.clone());
-        if property.get("writeOnly") == Some(&serde_json::Value::Bool(true)) {
-            found.push(at.clone());
-        } else if at.len() < SECRET_DEPTH_MAX {
-            find_secret(property, at, found);
+        match steps <= TOLD_STEPS_MAX {
+            true => {
+                let errors = self.compiled.iter_errors(&value).take(limit);
+                errors.map(|error| self.violation(&error)).collect()
+            }
+            false => {
+                self.compiled.validate(&value).err().iter().map(|e| self.violation(e)).collect()
+            }
         }
-        at.pop();
+    }
+
+    /// What is told about an error. It repeats nothing of a value that may have secrets in it.
+    fn violation(&self, error: &jsonschema::ValidationError<'_>) -> Violation {
+        let mut problem = match self.secret.is_empty() {
+            true => error.to_string(),
+            false => error.masked().to_string(),
+        };
+        if problem.len() > PROBLEM_BYTES_MAX {
+            problem.truncate(problem.floor_char_boundary(PROBLEM_BYTES_MAX));
+            problem.push('…');
+        }
+        Violation { place: error.instance_path().to_string(), problem }
+    }
+
+    /// The places that are marked `writeOnly`.
+    pub fn secrets(&self) -> &[Secret] {
+        &self.secret
     }
 }
 
@@ -130,10 +138,10 @@ pub fn to_serde(value: &Value) -> Result<serde_json::Value, String> {
             let mut object = serde_json::Map::new();
             for entry in map.iter(&NoCells) {
                 let (key, value) = entry.map_err(load)?;
-                let Some(key) = key.as_str() else {
-                    return Err("a member's name is not text, or too long".to_owned());
+                let Some(key) = key.to_text() else {
+                    return Err("a member's name is not text".to_owned());
                 };
-                object.insert(key.to_owned(), to_serde(&value)?);
+                object.insert(key.into_owned(), to_serde(&value)?);
             }
             object.into()
         }
@@ -190,20 +198,104 @@ mod tests {
         assert_eq!(problems(schema, "[]"), [r#"[] is not of type "object""#]);
     }
 
+    /// The places that a schema marks, written as paths.
+    fn secrets(schema: &str) -> Vec<String> {
+        let schema = Schema::compile(&value(schema)).unwrap();
+        let step = |place: &Place| match place {
+            Place::At(name) => name.clone(),
+            Place::Each => "*".to_owned(),
+        };
+        let path = |secret: &Secret| secret.iter().map(step).collect::<Vec<_>>().join("/");
+        schema.secrets().iter().map(path).collect()
+    }
+
     #[test]
     fn the_value_of_a_secret_field_is_not_repeated() {
+        let key = r#""key":{"type":"string","writeOnly":true}"#;
+        for (schema, instance) in [
+            (format!(r#"{{"properties":{{{key}}}}}"#), r#"{"key":54321}"#),
+            (format!(r#"{{"type":"array","properties":{{{key}}}}}"#), r#"{"key":"54321"}"#),
+            (
+                format!(r#"{{"properties":{{{key}}},"oneOf":[{{"required":["a"]}}]}}"#),
+                r#"{"key":"54321"}"#,
+            ),
+            (
+                r#"{"properties":{"a/b":{"type":"array","writeOnly":true}}}"#.into(),
+                r#"{"a/b":54321}"#,
+            ),
+        ] {
+            let found = problems(&schema, instance);
+            assert_eq!(found.len(), 1, "{schema}");
+            assert!(!found[0].contains("54321"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_found_wherever_a_schema_can_mark_it() {
+        let secret = r#"{"writeOnly":true}"#;
+        for (schema, expected) in [
+            (secret.to_owned(), vec![""]),
+            (r#"{"properties":{"a":{"properties":{"k":S}}}}"#.into(), vec!["a/k"]),
+            (r##"{"properties":{"a":{"$ref":"#/$defs/s"}},"$defs":{"s":S}}"##.into(), vec!["a"]),
+            (
+                r##"{"properties":{"a":{"$ref":"#s"}},"$defs":{"s":{"$anchor":"s","writeOnly":true}}}"##.into(),
+                vec!["a"],
+            ),
+            (r#"{"allOf":[{"anyOf":[{"properties":{"k":S}}]}]}"#.into(), vec!["k"]),
+            (r#"{"if":true,"then":{"properties":{"k":S}}}"#.into(), vec!["k"]),
+            (r#"{"properties":{"l":{"items":S}}}"#.into(), vec!["l/*"]),
+            (r#"{"prefixItems":[true,S]}"#.into(), vec!["1"]),
+            (r#"{"additionalProperties":S}"#.into(), vec!["*"]),
+            (r#"{"const":S,"default":S}"#.into(), vec![]),
+        ] {
+            assert_eq!(secrets(&schema.replace('S', secret)), expected, "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_can_have_a_secret_too_deep_to_tell_is_secret_as_a_whole() {
+        let schema = r##"{"properties":{"next":{"$ref":"#"},"key":{"writeOnly":true}}}"##;
+        let found = secrets(schema);
+        assert!(found.contains(&"next/next/key".to_owned()), "{found:?}");
+        assert!(found.contains(&vec!["next"; 16].join("/")), "{found:?}");
+    }
+
+    #[test]
+    fn a_check_that_would_take_too_long_is_not_begun() {
+        let twice = |next: usize| format!(r##"{{"$ref":"#/$defs/d{next}"}}"##);
+        let mut defs: Vec<_> =
+            (0..40).map(|n| format!(r#""d{n}":{{"allOf":[{0},{0}]}}"#, twice(n + 1))).collect();
+        defs.push(r#""d40":{"type":"integer"}"#.to_owned());
+        let schema = format!(r##"{{"$defs":{{{}}},"$ref":"#/$defs/d0"}}"##, defs.join(","));
+        assert_eq!(problems(&schema, "1"), ["checking it takes more than 2000000 steps"]);
+        let chain: Vec<_> = (0..5_000).map(|n| format!(r#""d{n}":{}"#, twice(n + 1))).collect();
         let schema =
-            r#"{"properties":{"a":{"properties":{"key":{"type":"string","writeOnly":true}}}}}"#;
-        let found = problems(schema, r#"{"a":{"key":12345}}"#);
-        assert_eq!(found, ["the value of a secret field does not match the schema at /a/key"]);
-        let schema = Schema::compile(&value(schema)).unwrap();
-        assert_eq!(schema.secret_paths(), [["a".to_owned(), "key".to_owned()]]);
+            format!(r##"{{"$defs":{{{},"d5000":true}},"$ref":"#/$defs/d0"}}"##, chain.join(","));
+        assert_eq!(problems(&schema, "1"), ["checking it takes more than 2000000 steps"]);
+    }
+
+    #[test]
+    fn a_definition_that_leads_back_to_itself_costs_little() {
+        let schema = r##"{"properties":{"next":{"$ref":"#"},"n":{"type":"integer"}}}"##;
+        assert!(problems(schema, r#"{"next":{"next":{"n":1}}}"#).is_empty());
+        assert_eq!(
+            problems(schema, r#"{"next":{"n":"x"}}"#),
+            [r#""x" is not of type "integer" at /next/n"#]
+        );
+    }
+
+    #[test]
+    fn what_is_told_about_a_violation_is_short() {
+        let long = format!(r#""{}""#, "x".repeat(100_000));
+        let found = problems(r#"{"type":"integer"}"#, &long);
+        assert!(found[0].len() < 2_010 && found[0].ends_with('…'), "{}", found[0].len());
     }
 
     #[test]
     fn what_is_no_schema_is_refused() {
         assert!(Schema::compile(&value(r#"{"type":"objekt"}"#)).is_err());
         assert!(Schema::compile(&value(r#"{"$ref":"https://example.invalid/x"}"#)).is_err());
+        assert!(Schema::compile(&value(r##"{"$ref":"#/$defs/none"}"##)).is_err());
     }
 
     #[test]

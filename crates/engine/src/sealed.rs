@@ -5,13 +5,17 @@
 //! `redacted`. So that recovery can still run the job they are kept here, encrypted, and erased in
 //! the commit that ends it.
 
+use catena_job::plan::Source;
 use catena_job::{Job, JobId};
 use catena_store::{Effect, RootKey, RootSpace};
-use catena_value::path::Path;
 use catena_value::{Map, NoCells, Value, Vector, json};
 
 use crate::engine::Engine;
 use crate::error::StoreTrouble;
+use crate::schema::{Place, Secret};
+
+/// Where the input of a job stands in its record, as a JSON pointer.
+pub(crate) const INPUT: &str = "/input";
 
 /// The purpose of the key that seals.
 pub(crate) const PURPOSE: &str = "job secrets";
@@ -33,21 +37,110 @@ pub(crate) struct Parted {
     pub(crate) places: Vec<Value>,
 }
 
-/// Takes the secrets at these paths out of a value.
-pub(crate) fn part(value: &Value, secret: &[Vec<String>], under: &str) -> Parted {
+/// Takes the secrets at these places out of a value.
+pub(crate) fn part(value: &Value, secrets: &[Secret], under: &str) -> Parted {
     let mut parted = Parted { open: value.clone(), places: Vec::new() };
-    for path in secret {
-        let Ok(at) = Path::from_segments(path.iter().cloned()) else { continue };
-        let is_there = matches!(at.get(&parted.open, &NoCells), Ok(Some(_)));
-        if !is_there {
-            continue;
-        }
-        if let Ok(open) = at.set(&parted.open, &redacted(), &NoCells) {
+    for secret in secrets {
+        if let Some(open) = hide(&parted.open, secret, under, &mut parted.places) {
             parted.open = open;
-            parted.places.push(format!("{under}/{}", path.join("/")).into());
         }
     }
     parted
+}
+
+/// A value with what is at a place hidden; nothing when there is nothing at it.
+fn hide(value: &Value, secret: &[Place], at: &str, places: &mut Vec<Value>) -> Option<Value> {
+    let Some((first, rest)) = secret.split_first() else {
+        let place = Value::from(at);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+        return Some(redacted());
+    };
+    let is_meant = |name: &str| match first {
+        Place::At(own) => own == name,
+        Place::Each => true,
+    };
+    let mut has_hidden = false;
+    let mut hidden = |name: &str, held: &Value| {
+        let below = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+        let hidden = is_meant(name).then(|| hide(held, rest, &below, places)).flatten();
+        has_hidden |= hidden.is_some();
+        hidden.unwrap_or_else(|| held.clone())
+    };
+    let open: Value = match value {
+        Value::Map(members) => {
+            let entries = members.iter(&NoCells).flatten();
+            let hide_entry = |(key, held): (Value, Value)| {
+                let open = hidden(&key.to_text().unwrap_or_default(), &held);
+                (key, open)
+            };
+            entries.map(hide_entry).collect::<Map>().into()
+        }
+        Value::Vector(items) => {
+            let items = items.iter(&NoCells).flatten().enumerate();
+            let open = items.map(|(number, held)| hidden(&number.to_string(), &held)).collect();
+            Vector::from_items(open).into()
+        }
+        _ => return None,
+    };
+    has_hidden.then_some(open)
+}
+
+/// The places of secrets in the input of a job.
+pub(crate) fn input_secrets(job: &Job) -> Vec<Secret> {
+    let below = |place: &Value| {
+        let place = place.to_text()?.into_owned();
+        let names = place.strip_prefix(INPUT)?.split('/').skip(1);
+        let name = |name: &str| Place::At(name.replace("~1", "/").replace("~0", "~"));
+        Some(names.map(name).collect())
+    };
+    job.field("redacted").and_then(Value::as_vector).map_or_else(Vec::new, |places| {
+        places.iter(&NoCells).flatten().filter_map(|place| below(&place)).collect()
+    })
+}
+
+/// Where in the input of a step secrets of the whole's input come to stand.
+pub(crate) fn passed_on(source: &Source, secrets: &[Secret]) -> Vec<Secret> {
+    let mut found = Vec::new();
+    if !secrets.is_empty() {
+        pass_on(source, secrets, &mut Vec::new(), &mut found);
+    }
+    found
+}
+
+fn pass_on(source: &Source, secrets: &[Secret], at: &mut Secret, found: &mut Vec<Secret>) {
+    let below = |name: String, part: &Source, at: &mut Secret, found: &mut Vec<Secret>| {
+        at.push(Place::At(name));
+        pass_on(part, secrets, at, found);
+        at.pop();
+    };
+    match source {
+        Source::Const(_) | Source::Step { .. } => {}
+        Source::Input(path) => {
+            let path: Vec<_> = path.segments().iter().cloned().map(Place::At).collect();
+            for secret in secrets {
+                if let Some(rest) = secret.strip_prefix(path.as_slice()) {
+                    found.push([at.as_slice(), rest].concat());
+                } else if path.starts_with(secret) {
+                    found.push(at.clone());
+                }
+            }
+        }
+        // A text that a secret is a part of is one.
+        Source::Concat(parts) => {
+            let mut within = Vec::new();
+            parts.iter().for_each(|part| pass_on(part, secrets, &mut Vec::new(), &mut within));
+            found.extend((!within.is_empty()).then(|| at.clone()));
+        }
+        Source::Array(parts) => {
+            let parts = parts.iter().enumerate();
+            parts.for_each(|(number, part)| below(number.to_string(), part, at, found));
+        }
+        Source::Object(members) => {
+            members.iter().for_each(|(name, part)| below(name.clone(), part, at, found));
+        }
+    }
 }
 
 /// Seals a value for a job.
@@ -112,9 +205,7 @@ pub(crate) async fn find(
 
 /// Whether the input of a job had secrets taken out.
 pub(crate) fn has_secret_input(job: &Job) -> bool {
-    let places = job.field("redacted").and_then(Value::as_vector).and_then(Vector::as_leaf);
-    let is_of_input = |place: &Value| place.as_str().is_some_and(|at| at.starts_with("/input"));
-    places.is_some_and(|places| places.iter().any(is_of_input))
+    !input_secrets(job).is_empty()
 }
 
 /// The effect that erases all secrets of a job, when it has some.
@@ -125,8 +216,12 @@ pub(crate) async fn erase(engine: &Engine, job: JobId) -> Option<Effect> {
 
 /// The places of a record's `redacted`, with those that are added.
 pub(crate) fn places(held: Option<&Value>, more: Vec<Value>) -> Value {
-    let held = held.and_then(Value::as_vector).and_then(Vector::as_leaf).unwrap_or(&[]);
-    let mut all: Vec<Value> = held.to_vec();
-    all.extend(more.into_iter().filter(|place| !held.contains(place)));
+    let held = held.and_then(Value::as_vector).map(|held| held.iter(&NoCells).flatten());
+    let mut all: Vec<Value> = held.into_iter().flatten().collect();
+    for place in more {
+        if !all.contains(&place) {
+            all.push(place);
+        }
+    }
     Vector::from_items(all).into()
 }

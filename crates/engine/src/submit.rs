@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::chain::{AppendError, Change, Opening};
+use catena_job::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX};
 use catena_job::record::Parent;
 use catena_job::state::Event;
 use catena_job::{JobId, Status};
 use catena_store::Effect;
-use catena_value::{Value, Vector};
+use catena_value::{Extent, NoCells, Value, Vector};
 
 use crate::adapter::{Call, Cause, Failure, Pace};
 use crate::caller::Caller;
@@ -30,6 +31,7 @@ use crate::orchestration::weaver::Begun;
 use crate::request::{Invoke, Invoked, JobView, Ran, Recording};
 use crate::rerun::Rerun;
 use crate::run::Run;
+use crate::schema::Secret;
 use crate::sealed;
 
 /// Violations of a schema that are told at once.
@@ -143,7 +145,7 @@ impl Engine {
         refusal: &str,
         claimed: Option<Box<Claimed>>,
     ) -> Result<JobView, InvokeError> {
-        let (opening, _) = self.opening(self.new_id(), request, operation)?;
+        let (opening, _) = self.opening(self.new_id(), request, operation, &[])?;
         let draft = Draft::open(opening, self.now(), Some(refusal)).map_err(unopened)?;
         if request.recording == Recording::Private {
             return Ok(draft.into_parts().1);
@@ -270,17 +272,19 @@ impl Engine {
         rerun: Option<&Rerun>,
         now: i64,
     ) -> Result<(Draft, Option<Value>), InvokeError> {
-        let (mut opening, secret) = self.opening(job, request, operation)?;
+        let (mut opening, secret) = self.opening(job, request, operation, &[])?;
         opening.extra.extend(rerun.map(Rerun::members).unwrap_or_default());
         Ok((Draft::open(opening, now, None).map_err(unopened)?, secret))
     }
 
-    /// What a new job is opened with, and its input if secrets were taken out of it.
+    /// What a new job is opened with, and its input if secrets were taken out of it. Secret is what
+    /// its operation marks, and what was secret where its input comes from.
     pub(crate) fn opening(
         &self,
         job: JobId,
         request: &Invoke,
         operation: &Operation,
+        passed_on: &[Secret],
     ) -> Result<(Opening, Option<Value>), InvokeError> {
         let mut extra = Vec::new();
         if !request.tags.is_empty() {
@@ -290,8 +294,8 @@ impl Engine {
         if let Some(timeout) = request.timeout {
             extra.push(("timeoutMs", milliseconds(timeout).into()));
         }
-        let secret = operation.input_schema().map_or(&[][..], |schema| schema.secret_paths());
-        let parted = sealed::part(&request.input, secret, "/input");
+        let secrets = [operation.secrets(), passed_on].concat();
+        let parted = sealed::part(&request.input, &secrets, sealed::INPUT);
         let has_secret = !parted.places.is_empty();
         if has_secret {
             extra.push(("redacted", sealed::places(None, parted.places)));
@@ -398,10 +402,11 @@ impl Engine {
             let output = view.job.field("output").cloned().unwrap_or_default();
             return Ok(Ran { output, cells: view.cells, job, is_replay: invoked.is_replay });
         }
-        let text = |name: &str| view.job.field(name).and_then(Value::as_str).map(str::to_owned);
+        let text = |name: &str| Some(view.job.field(name)?.to_text()?.into_owned());
         let error = text("error").unwrap_or_else(|| format!("the job is {}", view.status()));
         let code = text("errorCode");
-        Err(RunError::Ended(Box::new(NoOutput { job, status: view.status(), error, code })))
+        let (status, is_replay) = (view.status(), invoked.is_replay);
+        Err(RunError::Ended(Box::new(NoOutput { job, status, error, code, is_replay })))
     }
 
     /// Carries out an operation that changes nothing.
@@ -416,7 +421,8 @@ impl Engine {
         }
         self.admit(&request.caller)?;
         let ended = |status, error, code| {
-            RunError::Ended(Box::new(NoOutput { job: None, status, error, code }))
+            let is_replay = false;
+            RunError::Ended(Box::new(NoOutput { job: None, status, error, code, is_replay }))
         };
         if let Some(refusal) = refusal(&operation, &request.input) {
             return Err(ended(Status::Rejected, refusal, None));
@@ -477,8 +483,12 @@ pub(crate) fn broken(adapter: &str) -> Failure {
     Failure::new("adapter_broken", format!("the {adapter} adapter broke down; this is a bug"))
 }
 
-/// Whether an output is what the operation promised.
+/// Whether an output is what the operation promised, and no more than a value may be.
 pub(crate) fn check_output(operation: &Operation, output: &Value) -> Result<(), Failure> {
+    let most = Extent { bytes: VALUE_BYTES_MAX, depth: VALUE_DEPTH_MAX };
+    most.measure(output, &NoCells).map_err(|error| {
+        Failure::new("output_too_large", format!("the output cannot be kept: it {error}"))
+    })?;
     let Some(schema) = operation.output_schema() else { return Ok(()) };
     let violations = schema.violations(output, VIOLATIONS_MAX);
     match violations.is_empty() {
@@ -534,6 +544,9 @@ fn check_request(request: &Invoke) -> Result<(), InvokeError> {
     }
     if request.timeout.is_some_and(|timeout| timeout.is_zero() || timeout > TIMEOUT_MAX) {
         return invalid(format!("`timeoutMs` is from 1 to {}", TIMEOUT_MAX.as_millis()));
+    }
+    if request.recording == Recording::Private && request.idempotency.is_some() {
+        return invalid("a private job is forgotten, so it takes no idempotency key".to_owned());
     }
     let key = request.idempotency.as_ref().map(|key| key.key.len());
     if key.is_some_and(|len| len == 0 || len > IDEMPOTENCY_KEY_BYTES_MAX) {

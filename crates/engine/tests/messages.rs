@@ -157,3 +157,14 @@ fn credentials_reach_the_adapter_and_never_the_chain() {
     });
     assert!(!world.disk_contains("very secret words"));
 }
+
+#[test]
+fn credentials_may_be_longer_than_one_cell() {
+    World::new().live(async |engine| {
+        let id = invoke(&engine, "t:auth", "{}").await.job.id();
+        let long = "x".repeat(10_000);
+        say(&engine, id, &format!(r#"{{"type":"auth/complete","credentials":"{long}"}}"#)).await;
+        let view = ended(&engine, id).await;
+        assert_eq!((view.status(), member(&view, "output")), (Status::Complete, "10000".into()));
+    });
+}

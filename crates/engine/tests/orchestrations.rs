@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use catena_engine::Engine;
 use catena_engine::request::JobView;
+use catena_job::state::Event;
 use catena_job::{JobId, Status};
 use support::harness::{of_steps, tree_verified};
 use support::*;
@@ -505,4 +506,71 @@ fn delegations_go_to_the_other_venue_and_nowhere_else() {
         assert!(world.elsewhere.calls.lock()[1].delegations.is_empty());
     });
     assert!(!world.disk_contains("may-do-it"), "delegations are not stored");
+}
+
+/// Steps that wait, that ask, that run, and that are paused.
+const OPEN: &str = r#"[
+  {"op":"t:wait","input":{"ms":["const",10000]}},
+  {"op":"t:chat","input":["const",{}]},
+  {"op":"t:pause","input":["const",{}]}
+]"#;
+
+#[test]
+fn a_step_does_not_outlive_its_job_when_the_venue_stops_in_between() {
+    for event in [
+        Event::Cancelled { error: "Job cancelled".to_owned() },
+        Event::Expired { error: "too long".to_owned() },
+    ] {
+        let world = World::new();
+        let (id, steps) = world.live(async |engine| {
+            let op = define(&engine, OPEN, "[0]", "").await;
+            let id = invoke(&engine, &op, "{}").await.job.id();
+            let view = standing(&engine, id, Status::InputRequired).await;
+            (id, children(&view))
+        });
+        assert_eq!(steps.len(), 3);
+        world.append(id, event);
+        world.live(async |engine| {
+            for step in &steps {
+                let view = ended(&engine, *step).await;
+                assert_eq!(view.status(), Status::Cancelled);
+                assert!(member(&view, "error").contains("the job that it is a step of is"));
+            }
+            tree_verified(&engine, id).await;
+        });
+    }
+}
+
+#[test]
+fn a_step_that_its_job_leaves_outlives_it() {
+    let world = World::new();
+    let (id, steps) = world.live(async |engine| {
+        let op = define(&engine, OPEN, "[0]", r#","onFailure":"leave""#).await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        let view = standing(&engine, id, Status::InputRequired).await;
+        (id, children(&view))
+    });
+    world.append(id, Event::Answered);
+    world.append(id, Event::Erred { error: "a step failed".to_owned() });
+    world.live(async |engine| {
+        assert_eq!(ended(&engine, steps[0]).await.status(), Status::Complete);
+        for step in &steps[1..] {
+            assert!(!engine.job(&alice(), *step).await.unwrap().status().is_terminal());
+        }
+    });
+}
+
+#[test]
+fn an_orchestration_ends_although_messages_wait_for_it() {
+    World::new().live(async |engine| {
+        let steps = r#"[{"op":"t:wait","input":{"ms":["const",100]}},{"op":"t:echo","input":[0]}]"#;
+        let op = define(&engine, steps, "[1]", "").await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        for _ in 0..3 {
+            engine.send(&alice(), id, value("1"), None).await.unwrap();
+        }
+        let view = ended(&engine, id).await;
+        assert_eq!((view.status(), member(&view, "discarded")), (Status::Complete, "3".into()));
+        tree_verified(&engine, id).await;
+    });
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use catena_engine::schedule::When;
 use catena_job::Status;
+use catena_job::state::Event;
 use support::*;
 
 #[test]
@@ -314,4 +315,22 @@ fn a_schedule_survives_and_what_was_missed_is_caught_up_once() {
         assert!(engine.unschedule(&alice(), handle).await.unwrap());
         assert!(engine.scheduled(&alice()).await.unwrap().is_empty());
     });
+}
+
+#[test]
+fn each_turn_of_a_conversation_has_its_own_tries() {
+    let world = World::new();
+    let id = world.live(async |engine| {
+        let id = invoke(&engine, "t:chat", "{}").await.job.id();
+        standing(&engine, id, Status::InputRequired).await;
+        id
+    });
+    // The venue stops during five turns, one after the other.
+    for _ in 0..5 {
+        world.append(id, Event::Answered);
+        world.live(async |engine| {
+            standing(&engine, id, Status::InputRequired).await;
+            verified(&engine, id).await;
+        });
+    }
 }

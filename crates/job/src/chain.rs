@@ -408,6 +408,11 @@ impl Job {
             Event::Noted(Note::Held(outcome)) => self.held = outcome.map(Box::new),
             Event::Noted(Note::Message) => {}
             Event::Resumed => self.due = self.held.take(),
+            // Another turn, with tries of its own.
+            Event::Answered => {
+                self.attempt = 1;
+                self.held = None;
+            }
             _ => self.held = None,
         }
         if record.note().is_none() {

@@ -13,7 +13,7 @@ mod source;
 
 pub use graph::Graph;
 pub use parse::Problem;
-pub use source::{EvaluateError, Outputs, Source};
+pub use source::{EvaluateError, Evaluated, Outputs, Source};
 
 use catena_value::Value;
 

@@ -33,8 +33,12 @@ pub const DISCARD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long that may take.
 pub const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Connections at a time, so that descriptors for the store are left over.
+/// Connections at a time. Fewer when the process may not have so many descriptors.
 pub const CONNECTIONS_MAX: usize = 50_000;
+
+/// Descriptors that are kept for the store and for requests that leave, if there are twice as many:
+/// at least these, and a quarter of all.
+pub const DESCRIPTORS_KEPT_MIN: usize = 64;
 
 /// Bytes of a request id that a client may choose; longer ones are replaced.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;

@@ -16,7 +16,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use crate::limits::{CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, HEAD_TIME_MAX};
+use rustix::process::Resource;
+
+use crate::limits::{
+    CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, DESCRIPTORS_KEPT_MIN, HEAD_TIME_MAX,
+};
 
 /// How long to wait after a connection could not be accepted, which means that descriptors or
 /// memory are short.
@@ -38,13 +42,17 @@ enum Phase {
 pub(crate) struct Connections {
     phase: watch::Sender<Phase>,
     open: Arc<Semaphore>,
+    /// How many there may be.
+    most: usize,
 }
 
 impl Connections {
     pub(crate) fn new() -> Self {
+        let most = connections_max(rustix::process::getrlimit(Resource::Nofile).current);
         Connections {
             phase: watch::Sender::new(Phase::Open),
-            open: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            open: Arc::new(Semaphore::new(most)),
+            most,
         }
     }
 
@@ -97,11 +105,21 @@ impl Connections {
     /// Waits until all connections have ended, and ends those that have not after a time. Whether
     /// all ended by themselves.
     pub(crate) async fn ended(&self, within: Duration) -> bool {
-        let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
+        let all = u32::try_from(self.most).unwrap_or(u32::MAX);
         let ended = tokio::time::timeout(within, self.open.acquire_many(all)).await;
         self.phase.send_replace(Phase::Over);
         matches!(ended, Ok(Ok(_)))
     }
+}
+
+/// Connections that there may be when the process may have so many descriptors. A part of these is
+/// kept for what the venue opens itself: a store that cannot open a file stops.
+fn connections_max(descriptors: Option<u64>) -> usize {
+    let Some(descriptors) = descriptors.and_then(|most| usize::try_from(most).ok()) else {
+        return CONNECTIONS_MAX;
+    };
+    let kept = (descriptors / 4).max(DESCRIPTORS_KEPT_MIN).min(descriptors / 2);
+    (descriptors - kept).min(CONNECTIONS_MAX)
 }
 
 async fn serve_one(
@@ -160,6 +178,19 @@ mod tests {
     async fn ask(client: &mut TcpStream, path: &str) {
         let text = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
         client.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    #[test]
+    fn descriptors_are_left_for_the_store() {
+        for (descriptors, connections) in [
+            (None, 50_000),
+            (Some(1 << 20), 50_000),
+            (Some(1_024), 768),
+            (Some(200), 136),
+            (Some(60), 30),
+        ] {
+            assert_eq!(connections_max(descriptors), connections, "{descriptors:?}");
+        }
     }
 
     #[tokio::test]

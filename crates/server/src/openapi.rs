@@ -284,7 +284,8 @@ fn responses(route: &Route) -> Value {
     let mut by_status: BTreeMap<String, Value> = BTreeMap::new();
     let mut errors: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for code in route.errors {
-        errors.entry(code.status().as_u16().to_string()).or_default().push(code.as_str());
+        let status = route.status_of(*code).as_u16().to_string();
+        errors.entry(status).or_default().push(code.as_str());
     }
     for (status, codes) in errors {
         by_status.insert(status, error_response(&format!("`{}`", codes.join("`, `"))));

@@ -45,7 +45,9 @@ impl Origins {
             return Ok(());
         }
         let host = text(headers, &header::HOST).unwrap_or_default();
-        if !self.is_own_host(host) {
+        // Of two names it is not known which one was meant.
+        let is_one = headers.get_all(header::HOST).iter().nth(1).is_none();
+        if !is_one || !self.is_own_host(host) {
             let error = format!("this venue does not answer to the host {host:?}");
             return Err(ApiError::new(Code::ForeignHost, error));
         }
@@ -195,6 +197,14 @@ mod tests {
         }
         check("127.0.0.1:80", "localhost", None, None);
         check("127.0.0.1:8787", "192.168.1.5:8787", None, Some(Code::ForeignHost));
+    }
+
+    #[test]
+    fn a_request_with_two_names_is_refused() {
+        let mut two = headers("localhost:8787", None);
+        two.append(header::HOST, HeaderValue::from_static("evil.example"));
+        let refused = origins("127.0.0.1:8787").check(&two);
+        assert_eq!(refused.err().map(|error| error.code()), Some(Code::ForeignHost));
     }
 
     #[test]

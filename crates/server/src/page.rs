@@ -71,7 +71,8 @@ fn describe(route: &Route, body: &mut String) {
         row(&reply.status.to_string(), reply.about, body);
     }
     for code in route.errors {
-        row(&format!("{} {}", code.status().as_u16(), code.as_str()), code.about(), body);
+        let status = route.status_of(*code).as_u16();
+        row(&format!("{status} {}", code.as_str()), code.about(), body);
     }
     body.push_str("</table>");
 }

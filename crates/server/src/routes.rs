@@ -10,7 +10,7 @@ mod canvas;
 mod documents;
 mod health;
 mod identity;
-mod invoke;
+pub(crate) mod invoke;
 mod jobs;
 mod mcp;
 mod operations;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 
@@ -53,6 +53,17 @@ pub(crate) struct Route {
     /// What can go wrong beyond what can go wrong everywhere.
     pub(crate) errors: &'static [Code],
     pub(crate) handler: fn(Call) -> Answering,
+}
+
+impl Route {
+    /// The status of an error of this route. A reference in a body that leads nowhere makes the
+    /// request wrong; one in the path is a thing that does not exist.
+    pub(crate) fn status_of(&self, code: Code) -> StatusCode {
+        match (code, &self.body) {
+            (Code::OperationNotFound, Some(_)) => StatusCode::BAD_REQUEST,
+            (code, _) => code.status(),
+        }
+    }
 }
 
 /// Who may use a route.

@@ -250,7 +250,7 @@ pub(crate) fn read_chunk(chunk: &[u8]) -> Result<(Vec<Record>, LocalCells), Dama
 }
 
 /// The cells that stand beside records, as a source.
-struct Beside<'a>(&'a LocalCells);
+pub(crate) struct Beside<'a>(pub(crate) &'a LocalCells);
 
 impl CellSource for Beside<'_> {
     fn load(&self, id: &ValueId) -> Result<Value, LoadError> {

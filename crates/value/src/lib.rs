@@ -10,7 +10,7 @@
 //!
 //! Modules, in reading order: [`limits`], [`id`](ValueId), [`value`](Value), `cell` (what tree
 //! nodes have in common), `bytes`, `vector`, `hashed` (the tree under `map` and `set`), `index`, `encode`,
-//! `decode`, `message`, [`json`], [`path`].
+//! `decode`, `message`, [`json`], [`path`], [`extent`](Extent).
 //!
 //! This crate never reads a clock, a file, a socket or a random number, and never panics on input.
 
@@ -22,6 +22,7 @@ mod bytes;
 mod cell;
 mod decode;
 mod encode;
+mod extent;
 mod hashed;
 mod id;
 mod index;
@@ -42,6 +43,7 @@ pub use encode::encoded_cells;
 pub use encode::{
     Encoded, Survey, branches, encode, encode_into, encode_slot, is_embedded, new_cells, survey,
 };
+pub use extent::{Extent, ExtentError};
 pub use id::{IdText, ParseIdError, ValueId};
 pub use index::{Index, IndexError, IndexIter};
 pub use integer::{Integer, IntegerError};

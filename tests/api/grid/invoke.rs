@@ -314,3 +314,45 @@ async fn jobs_run_although_their_clients_left() {
         }
     }
 }
+
+#[tokio::test]
+async fn texts_may_be_longer_than_one_cell() {
+    let site = Site::start().await;
+    let long = "x".repeat(5_000);
+    let body = json!({"operation": "test:echo", "ucans": [long.clone()]});
+    site.post("/api/v1/invoke", &body).await.expect(201);
+    let body = json!({"operation": "test:error", "input": {"message": long.clone()}});
+    let error = site.post("/api/v1/run", &body).await.expect_error(422, "job_failed");
+    assert_eq!(error["error"], json!(long));
+    let id = id_of(&site.invoke("test:never", json!({})).await);
+    let long_id = json!({"messageId": long.clone()});
+    site.send(&id, &long_id).await.expect_error(400, "bad_request");
+    let request = site.request("PUT", &format!("/api/v1/jobs/{id}/cancel"));
+    let reply = site.ask(request.json(&json!({"reason": long}))).await;
+    let error = reply.expect_error(400, "bad_request");
+    assert_eq!(error["error"], "a reason has at most 4096 bytes");
+}
+
+#[tokio::test]
+async fn a_run_that_failed_is_replayed_like_any_other() {
+    let site = Site::start().await;
+    let body = json!({"operation": "test:error", "input": {"message": "x"}});
+    let run = || site.request("POST", "/api/v1/run").header("idempotency-key", "k").json(&body);
+    let first = site.ask(run()).await.expect(422);
+    assert_eq!(first.header("idempotent-replayed"), None);
+    let again = site.ask(run()).await.expect(422);
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(again.header("location"), first.header("location"));
+    assert!(first.header("location").is_some());
+    assert_eq!(again.json()["job"], first.json()["job"]);
+}
+
+#[tokio::test]
+async fn a_private_job_takes_no_idempotency_key() {
+    let site = Site::start().await;
+    let body = json!({"operation": "test:echo", "private": true});
+    for path in ["/api/v1/invoke", "/api/v1/run"] {
+        let request = site.request("POST", path).header("idempotency-key", "k").json(&body);
+        site.ask(request).await.expect_error(400, "bad_request");
+    }
+}

@@ -156,6 +156,24 @@ async fn the_openapi_document_lists_every_route() {
     }
 }
 
+/// A reference that leads nowhere is 400 in a body and 404 in a path, in the documents too.
+#[tokio::test]
+async fn the_documents_have_the_status_of_each_route() {
+    let site = Site::start().await;
+    let document = site.get("/openapi.json").await.expect(200).json();
+    let has = |path: &str, method: &str, status: &str| {
+        let response = &document["paths"][path][method]["responses"][status];
+        response["description"].as_str().unwrap_or_default().contains("operation_not_found")
+    };
+    for path in ["/api/v1/invoke", "/api/v1/run", "/canvas/v1/jobs"] {
+        assert!(has(path, "post", "400") && !has(path, "post", "404"), "{path}");
+    }
+    assert!(has("/api/v1/operations/{name}", "get", "404"));
+    let page = site.get("/docs").await.expect(200);
+    let of_invoke = page.text().split("<h3>").find(|part| part.contains("/api/v1/invoke")).unwrap();
+    assert!(of_invoke.contains("400 operation_not_found"), "{of_invoke}");
+}
+
 /// What a route answers to a plain request is one of the answers that the document has for it.
 #[tokio::test]
 async fn answers_are_those_of_the_document() {
@@ -248,4 +266,17 @@ async fn a_venue_stops_while_jobs_run() {
     assert_eq!(site.job(&never).await["status"], "STARTED", "it is left to recovery");
     assert_eq!(site.job(&paused).await["status"], "PAUSED");
     site.history(&never).await.verify();
+}
+
+#[tokio::test]
+async fn filters_of_assets_are_all_applied() {
+    let site = Site::start().await;
+    site.post("/api/v1/assets", &json!({"name": "data"})).await.expect(201);
+    let operation = json!({"name": "operation", "operation": {"adapter": "test:echo"}});
+    site.post("/api/v1/assets", &operation).await.expect(201);
+    for kind in ["data", "operation"] {
+        let page = site.get(&format!("/api/v1/assets?scope=own&kind={kind}")).await.expect(200);
+        let page = page.json();
+        assert_eq!((&page["total"], &page["items"][0]["name"]), (&json!(1), &json!(kind)));
+    }
 }

@@ -13,15 +13,16 @@ use std::time::Duration;
 
 use catena_job::chain::Change;
 use catena_job::note::Note;
+use catena_job::plan::OnFailure;
 use catena_job::state::Event;
-use catena_job::{JobId, Status};
+use catena_job::{Job, JobId, Status};
 use catena_store::CommitError;
 use futures_util::StreamExt as _;
 
 use crate::adapter::{Cause, Failure};
 use crate::change::{Changed, Current, Draft, waits_for_message};
 use crate::engine::Engine;
-use crate::error::{ResolveError, StoreTrouble};
+use crate::error::{ControlError, ResolveError, StoreTrouble};
 use crate::operation::{Operation, Recovery};
 use crate::recovery::{RecoverySummary, SKIPPED_NAMED_MAX, SkippedJob};
 use crate::run::{Run, TurnState, paused, unwritten};
@@ -127,6 +128,13 @@ async fn attempt(engine: &Engine, id: JobId) -> Result<Done, StoreTrouble> {
     if !engine.0.leftover.contains(id) || engine.0.running.get(id).is_some() {
         return Ok(Done::Left);
     }
+    if let Some(reason) = orphaned(engine, &current.job).await? {
+        tracing::info!(job = %id, reason, "a step outlived the job that it was a step of");
+        return match engine.cancel(&engine.itself(), id, Some(reason)).await {
+            Err(ControlError::Store(trouble)) => Err(trouble),
+            _ => Ok(Done::Left),
+        };
+    }
     match current.job.status() {
         Status::Pending | Status::Started => {}
         status => {
@@ -149,6 +157,26 @@ async fn attempt(engine: &Engine, id: JobId) -> Result<Done, StoreTrouble> {
         return fail(engine, current, incomplete(&reason)).await;
     }
     decide(engine, current, &operation).await
+}
+
+/// Why a step must not go on, when the venue stopped after its job had ended and before it had ended
+/// the step.
+async fn orphaned(engine: &Engine, job: &Job) -> Result<Option<String>, StoreTrouble> {
+    let Some(parent) = job.parent() else { return Ok(None) };
+    let Some(whole) = engine.current(parent.job).await? else {
+        return Ok(Some("the job that it is a step of is gone".to_owned()));
+    };
+    let status = whole.job.status();
+    if !status.is_terminal() {
+        return Ok(None);
+    }
+    let operation = engine.operation_of(&whole.job).await.ok();
+    let plan = operation.as_ref().and_then(|operation| operation.plan());
+    let is_left = plan.is_some_and(|plan| plan.on_failure == OnFailure::Leave);
+    match status == Status::Failed && is_left {
+        true => Ok(None),
+        false => Ok(Some(format!("the job that it is a step of is {status}"))),
+    }
 }
 
 /// Leaves a job as it is and says why.

@@ -118,7 +118,7 @@ impl Engine {
             // A source that needs nothing has its value already.
             if let Ok(input) = step.input.evaluate(&Nothing, &NoCells)
                 && is_constant(&step.input)
-                && let Some(refused) = refusal(&operation, &input)
+                && let Some(refused) = refusal(&operation, &input.value)
             {
                 problems.push(format!("/operation/steps/{index}/input{within}: {refused}"));
             }

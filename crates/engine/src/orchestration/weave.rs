@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catena_job::chain::{AppendError, Change};
+use catena_job::limits::ASSEMBLED_BYTES_MAX;
 use catena_job::note::{Note, Outcome, StepEnd, StepStart};
 use catena_job::plan::{EvaluateError, Graph, OnFailure, Outputs, Plan, Step};
 use catena_job::record::Parent;
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Status};
 use catena_store::Effect;
-use catena_value::{CellSource, Value};
+use catena_value::{CellSource, ExtentError, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::remote::{Errand, Tidings};
@@ -30,6 +31,7 @@ use crate::operation::Operation;
 use crate::request::{Invoke, JobView};
 use crate::rerun::Reused;
 use crate::run::{Run, unwritten};
+use crate::schema::Secret;
 use crate::sealed;
 use crate::submit::{check_output, compute, deadline, offer, outcome, refusal};
 
@@ -73,6 +75,8 @@ pub(crate) struct Weave {
     /// How many more sub-jobs of this root may run.
     pub(crate) budget: Arc<Semaphore>,
     permits: BTreeMap<u32, OwnedSemaphorePermit>,
+    /// Bytes of inputs that were put together so far.
+    assembled: u64,
     cells: Arc<dyn CellSource + Send + Sync>,
 }
 
@@ -167,6 +171,7 @@ impl Weave {
             caller,
             input,
             outputs: BTreeMap::new(),
+            assembled: 0,
             starts: Vec::new(),
             ends: Vec::new(),
             errands: Vec::new(),
@@ -235,7 +240,8 @@ impl Weave {
         let status = job.status();
         match status {
             Status::InputRequired | Status::AuthRequired => {
-                let message = job.field("message").and_then(Value::as_str).map(str::to_owned);
+                let message = job.field("message").and_then(Value::to_text);
+                let message = message.map(|message| message.into_owned());
                 self.phases[index] = StepPhase::Asking(job.id(), status, message);
                 // Whoever waits for people takes no place of those who work.
                 self.permits.remove(&step);
@@ -247,13 +253,13 @@ impl Weave {
                 if !is_recorded {
                     self.ends.push(StepEnd { step, status, record: job.head() });
                 }
-                let error = job.field("error").and_then(Value::as_str).unwrap_or_default();
+                let error = job.field("error").and_then(Value::to_text).unwrap_or_default();
                 let output = job.field("output").cloned().map(|output| match view.cells {
                     // A part that is not loaded here may lie in the sub-job's own rows.
                     Some(_) => output.fully_loaded(view.cells()).unwrap_or(output),
                     None => output,
                 });
-                self.end(step, status, output, error);
+                self.end(step, status, output, &error);
             }
         }
     }
@@ -387,7 +393,16 @@ impl Weave {
     ) -> Result<bool, StoreTrouble> {
         let plan = Arc::clone(&self.plan);
         let definition = &plan.steps[step as usize];
-        let input = match self.input_of(definition) {
+        let target = self.targets.get(step as usize).cloned().flatten();
+        let is_instant = target.as_ref().is_some_and(|target| target.pace() == Pace::Instant);
+        let only_waits = target.as_ref().is_some_and(|target| target.plan().is_some());
+        let mut permit = None;
+        if !is_instant && !only_waits {
+            let Ok(place) = Arc::clone(&self.budget).try_acquire_owned() else { return Ok(false) };
+            permit = Some(place);
+        }
+        let secrets = sealed::input_secrets(parent);
+        let input = match self.input_of(definition, &secrets) {
             Ok(input) => input,
             Err(error) => {
                 let text = format!("{} cannot begin: {error}", self.called(step));
@@ -395,23 +410,18 @@ impl Weave {
                 return Ok(true);
             }
         };
+        self.permits.extend(permit.map(|permit| (step, permit)));
         let input = input.fully_loaded(&*self.cells);
         let input = input.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
-        let Some(target) = self.targets.get(step as usize).cloned().flatten() else {
-            let Ok(permit) = Arc::clone(&self.budget).try_acquire_owned() else { return Ok(false) };
-            self.permits.insert(step, permit);
+        let Some(target) = target else {
             batch.errands.push((step, self.errand(engine, parent.id(), step, input)));
             return Ok(true);
         };
-        let is_instant = target.pace() == Pace::Instant;
-        if !is_instant && target.plan().is_none() {
-            let Ok(permit) = Arc::clone(&self.budget).try_acquire_owned() else { return Ok(false) };
-            self.permits.insert(step, permit);
-        }
         // A clock that went back does not make a step begin before what it needs has ended.
         let (now, id) = (engine.now().max(parent.updated()), engine.new_id());
         let request = Invoke::new(self.caller.clone(), definition.op.as_str(), input);
-        let opened = engine.opening(id, &request, &target);
+        let passed_on = sealed::passed_on(&definition.input, &secrets);
+        let opened = engine.opening(id, &request, &target, &passed_on);
         let (mut opening, secret) =
             opened.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
         opening.parent = Some(Parent { job: parent.id(), step });
@@ -443,14 +453,20 @@ impl Weave {
     }
 
     /// The input of a step. What runs elsewhere sees no secrets.
-    fn input_of(&self, definition: &Step) -> Result<Value, EvaluateError> {
-        if definition.venue.is_none() {
-            return definition.input.evaluate(self, &*self.cells);
+    fn input_of(&mut self, definition: &Step, secrets: &[Secret]) -> Result<Value, EvaluateError> {
+        let evaluated = match definition.venue.is_none() {
+            true => definition.input.evaluate(self, &*self.cells)?,
+            false => {
+                let input = sealed::part(&self.input, secrets, "").open;
+                let open = WithoutSecrets { weave: self, input };
+                definition.input.evaluate(&open, &*self.cells)?
+            }
+        };
+        self.assembled = self.assembled.saturating_add(evaluated.bytes);
+        match self.assembled <= ASSEMBLED_BYTES_MAX {
+            true => Ok(evaluated.value),
+            false => Err(EvaluateError::TooMuch(ExtentError::Bytes(ASSEMBLED_BYTES_MAX))),
         }
-        let secret = self.operation.input_schema().map_or(&[][..], |schema| schema.secret_paths());
-        let open =
-            WithoutSecrets { weave: self, input: sealed::part(&self.input, secret, "").open };
-        definition.input.evaluate(&open, &*self.cells)
     }
 
     /// What to do about a step that runs elsewhere.
@@ -564,7 +580,7 @@ impl Weave {
         let output = result.map_err(|error| {
             Failure::new("result_input", format!("the result cannot be put together: {error}"))
         })?;
-        let output = output.fully_loaded(&*cells);
+        let output = output.value.fully_loaded(&*cells);
         let output = output.map_err(|error| Failure::new("damaged", error.to_string()))?;
         check_output(&self.operation, &output)?;
         Ok(output)

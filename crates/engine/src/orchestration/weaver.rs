@@ -99,6 +99,8 @@ pub(crate) struct Weaver {
     hearing: Hearing,
     /// Those it sent to other venues.
     envoys: Envoys,
+    /// Messages that wait for the whole, as far as is known: its end counts and drops them.
+    waiting: u32,
 }
 
 /// Those who were sent to other venues.
@@ -163,7 +165,8 @@ impl Engine {
                 held,
                 slot: None,
             };
-            let mut weaver = Weaver { run, weave, hearing, envoys: Envoys::default() };
+            let envoys = Envoys::default();
+            let mut weaver = Weaver { run, weave, hearing, envoys, waiting: 0 };
             weaver.send_out(self, errands);
             self.spawn(weaver.work(self.clone()));
         } else if weave.cancels_on_failure() {
@@ -225,7 +228,7 @@ impl Engine {
         let mut weave = Weave::new(self, &run.operation, &plan, targets, caller, input, budget);
         weave.catch_up(self, &run.known_current()).await?;
         let envoys = Envoys::default();
-        Weaver { run, weave, hearing, envoys }.work(self.clone()).await;
+        Weaver { run, weave, hearing, envoys, waiting: 0 }.work(self.clone()).await;
         Ok(())
     }
 
@@ -279,7 +282,7 @@ impl Engine {
     }
 
     /// The venue, when it acts on sub-jobs for their parent.
-    fn itself(&self) -> Caller {
+    pub(crate) fn itself(&self) -> Caller {
         Caller { did: self.0.did.clone(), standing: Standing::Admin, delegations: Vec::new() }
     }
 }
@@ -410,6 +413,7 @@ impl Weaver {
             }
             let mut current = Current::known(self.run.job.clone());
             current.cells = self.run.cells.clone();
+            current.queue_depth = self.waiting;
             let mut draft = current.draft();
             draft.fenced(self.run.held.reins.fence);
             let mut batch = self.weave.advance(engine, &mut draft)?;
@@ -432,9 +436,12 @@ impl Weaver {
                         return Ok(Next::Over);
                     }
                 }
-                Err(CommitError::HeadMoved { found: None, .. } | CommitError::NoSuchJob { .. }) => {
-                    return Ok(Next::Over);
-                }
+                // It is gone, has ended, or is another's by now.
+                Err(
+                    CommitError::HeadMoved { found: None, .. }
+                    | CommitError::NoSuchJob { .. }
+                    | CommitError::Fenced { .. },
+                ) => return Ok(Next::Over),
                 Err(CommitError::HeadMoved { .. } | CommitError::QueueMoved { .. }) => {
                     if let Next::Over = self.start_over(engine).await? {
                         return Ok(Next::Over);
@@ -476,6 +483,7 @@ impl Weaver {
         match engine.commit(draft).await {
             Ok((view, _)) => {
                 self.run.job = (*view.job).clone();
+                self.waiting = self.waiting.saturating_sub(1);
                 engine.spawn(engine.wake(child, None));
                 Ok(Some(Next::Listen))
             }
@@ -498,6 +506,7 @@ impl Weaver {
         }
         self.run.job = Arc::unwrap_or_clone(current.job);
         self.run.cells = current.cells;
+        self.waiting = current.queue_depth;
         // What the envoys told may be lost with the old weave: others are sent.
         self.envoys.recall.send_replace(());
         // The places that the old one held are free for the new one.

@@ -15,13 +15,15 @@ use catena_engine::request::{Invoke, JobView};
 use catena_engine::{
     Adapter, Call, Caller, Cause, Engine, Failure, Limits, Pace, Registration, Setup, Turn, Turning,
 };
-use catena_job::state::Ask;
+use catena_job::state::{Ask, Event};
 use catena_job::verify::{Expected, verify};
 use catena_job::{JobId, Status};
 use catena_store::blob::{Blobs, LocalBlobs, Options};
 use catena_store::embedded::EmbeddedStore;
+use catena_store::testing::jobs::Draft;
 use catena_store::testing::stepped::SteppedStore;
 use catena_store::testing::{Disk, RealDisk, SimDisk};
+use catena_store::{Effects, Store as _};
 use catena_value::{Map, NoCells, Value, json};
 use elsewhere::{Elsewhere, Road};
 use script::{Script, stand_ins};
@@ -100,6 +102,18 @@ impl World {
     /// The same, with a story that begins before recovery is done.
     pub fn live_at_once<T>(&self, story: impl AsyncFnOnce(Engine) -> T) -> T {
         runtime().block_on(async { story(self.start().await).await })
+    }
+
+    /// Appends to the chain of a job between two lives, as a venue leaves it that was killed just then.
+    pub fn append(&self, job: JobId, event: Event) {
+        let disk = Arc::clone(&self.disk);
+        let store =
+            SteppedStore(EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap());
+        runtime().block_on(async {
+            let mut draft = Draft::of(store.job(job).await.unwrap().unwrap().job);
+            assert!(draft.change(event), "the change is not allowed");
+            store.commit(Effects::one(draft.effect())).await.unwrap();
+        });
     }
 
     /// Whether these words stand anywhere on the disk.
@@ -302,7 +316,7 @@ async fn turn(call: Call, effects: &AtomicU32) -> Turn {
         ("pause", _) => Turn::Complete(call.input),
         ("auth", Cause::Message(message)) => {
             let secret = message.as_map().and_then(|map| map.field("credentials")).cloned();
-            let len = secret.as_ref().and_then(Value::as_str).map_or(0, str::len);
+            let len = secret.as_ref().and_then(Value::to_text).map_or(0, |text| text.len());
             Turn::Complete(Value::from(i64::try_from(len).unwrap()))
         }
         ("auth", _) => Turn::NeedsAuth(Ask::default()),

@@ -152,9 +152,9 @@ impl Parser {
             Value::Map(map) => {
                 let mut members = Vec::new();
                 for (key, member) in map.fields() {
-                    let name = key.as_str().unwrap_or_default();
-                    let source = self.source(member, &below(pointer, name), limit, who);
-                    members.push(source.map(|source| (name.to_owned(), source)));
+                    let name = key.to_text().unwrap_or_default();
+                    let source = self.source(member, &below(pointer, &name), limit, who);
+                    members.push(source.map(|source| (name.into_owned(), source)));
                 }
                 let members: Option<Vec<_>> = members.into_iter().collect();
                 members.map(Source::Object)

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use catena_value::path::{Path, PathError};
-use catena_value::{CellSource, LoadError, Map, Value, Vector, json};
+use catena_value::{CellSource, Extent, ExtentError, LoadError, Map, Value, Vector, json};
+
+use crate::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX};
 
 /// A source of a value.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,9 +51,33 @@ pub enum EvaluateError {
     /// A step whose output is needed has none.
     #[error("step {0} has no output yet")]
     NotFinished(u32),
+    /// What was put together is more than a value may be.
+    #[error("what is put together {0}")]
+    TooMuch(ExtentError),
     /// A part of a value could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+}
+
+impl From<ExtentError> for EvaluateError {
+    fn from(error: ExtentError) -> Self {
+        match error {
+            ExtentError::Load(error) => EvaluateError::Load(error),
+            error => EvaluateError::TooMuch(error),
+        }
+    }
+}
+
+/// How much a source may give.
+const MOST: Extent = Extent { bytes: VALUE_BYTES_MAX, depth: VALUE_DEPTH_MAX };
+
+/// What a source gave.
+#[derive(Debug, Clone)]
+pub struct Evaluated {
+    /// The value.
+    pub value: Value,
+    /// Bytes that were put together for it. What is only passed on was there before.
+    pub bytes: u64,
 }
 
 fn of_step(step: &Option<u32>) -> String {
@@ -83,11 +109,29 @@ impl Source {
         }
     }
 
-    /// The value it gives.
+    /// The value it gives, which is no larger and no deeper than a value may be.
     pub fn evaluate(
         &self,
         from: &dyn Outputs,
         cells: &dyn CellSource,
+    ) -> Result<Evaluated, EvaluateError> {
+        let value = self.assemble(from, cells, &mut { MOST.bytes })?;
+        let bytes = match self {
+            // A place in something that was checked when it was made.
+            Source::Input(_) | Source::Const(_) | Source::Step { .. } => 0,
+            Source::Concat(_) | Source::Array(_) | Source::Object(_) => {
+                MOST.measure(&value, cells)?
+            }
+        };
+        Ok(Evaluated { value, bytes })
+    }
+
+    /// The value, with no more than so many bytes of new text in it.
+    fn assemble(
+        &self,
+        from: &dyn Outputs,
+        cells: &dyn CellSource,
+        left: &mut u64,
     ) -> Result<Value, EvaluateError> {
         match self {
             Source::Const(value) => Ok(value.clone()),
@@ -96,16 +140,16 @@ impl Source {
                 let output = from.output(*index).ok_or(EvaluateError::NotFinished(*index))?;
                 reach(output, Some(*index), path, cells)
             }
-            Source::Concat(parts) => concat(parts, from, cells),
+            Source::Concat(parts) => concat(parts, from, cells, left),
             Source::Array(parts) => {
                 let items: Result<Vec<_>, _> =
-                    parts.iter().map(|part| part.evaluate(from, cells)).collect();
+                    parts.iter().map(|part| part.assemble(from, cells, left)).collect();
                 Ok(Vector::from_items(items?).into())
             }
             Source::Object(members) => {
                 let mut values = Vec::with_capacity(members.len());
                 for (name, source) in members {
-                    values.push((name.as_str(), source.evaluate(from, cells)?));
+                    values.push((name.as_str(), source.assemble(from, cells, left)?));
                 }
                 Ok(values.into_iter().collect::<Map>().into())
             }
@@ -131,13 +175,16 @@ fn concat(
     parts: &[Source],
     from: &dyn Outputs,
     cells: &dyn CellSource,
+    left: &mut u64,
 ) -> Result<Value, EvaluateError> {
     let mut text = String::new();
     for (part, source) in parts.iter().enumerate() {
-        let value = source.evaluate(from, cells)?;
+        let value = source.assemble(from, cells, left)?;
         match &value {
             Value::Nil => {}
             Value::String(own) => {
+                let most = || EvaluateError::TooMuch(ExtentError::Bytes(MOST.bytes));
+                *left = left.checked_sub(own.len()).ok_or_else(most)?;
                 text += &String::from_utf8_lossy(&own.to_bytes(cells)?);
             }
             Value::Integer(_) | Value::Double(_) | Value::Bool(_) => {

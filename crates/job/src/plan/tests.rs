@@ -43,7 +43,38 @@ fn evaluate(source: &str) -> Result<Value, String> {
         input: value(r#"{"name":"Ada","config":{"model":"m","none":null},"list":[1,2]}"#),
         outputs: [(0, value(r#"{"output":{"n":7}}"#))].into(),
     };
-    plan.result.evaluate(&given, &NoCells).map_err(|error| error.to_string())
+    let evaluated = plan.result.evaluate(&given, &NoCells);
+    evaluated.map(|evaluated| evaluated.value).map_err(|error| error.to_string())
+}
+
+/// What a source gives of an input.
+fn of_input(source: &str, input: Value) -> Result<Value, String> {
+    let plan = Plan::parse(&metadata(r#"[{"op":"a","input":{}}]"#, source)).unwrap();
+    let evaluated = plan.result.evaluate(&Given { input, outputs: [].into() }, &NoCells);
+    evaluated.map(|evaluated| evaluated.value).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_member_keeps_its_name_however_long_it_is() {
+    let (one, two) = ("k".repeat(5_000), "j".repeat(5_000));
+    let source = format!(r#"{{"{one}":["const",1],"{two}":["const",2]}}"#);
+    assert_eq!(evaluate(&source), Ok(value(&format!(r#"{{"{one}":1,"{two}":2}}"#))));
+}
+
+#[test]
+fn sources_put_together_no_more_than_a_value_may_be() {
+    let large = Value::from("x".repeat(6_000_000));
+    let told = Err("what is put together has more than 16777216 bytes".to_owned());
+    assert!(of_input(r#"["concat",["input"],["input"]]"#, large.clone()).is_ok());
+    assert_eq!(of_input(r#"["concat",["input"],["input"],["input"]]"#, large.clone()), told);
+    assert_eq!(of_input(r#"["array",["input"],["input"],["input"]]"#, large.clone()), told);
+    let twice = r#"["array",["concat",["input"]],["concat",["input"],["input"]]]"#;
+    assert_eq!(of_input(twice, large), told);
+    let deep = value(&format!("{}1{}", "[".repeat(128), "]".repeat(128)));
+    let wrapped = |times| format!("{}[\"input\"]{}", "{\"a\":".repeat(times), "}".repeat(times));
+    assert!(of_input(&wrapped(8), deep.clone()).is_ok());
+    let told = "what is put together nests deeper than 136 arrays and objects".to_owned();
+    assert_eq!(of_input(&wrapped(9), deep), Err(told));
 }
 
 #[test]

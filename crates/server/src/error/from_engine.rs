@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderName, StatusCode};
+use axum::http::{HeaderName, StatusCode, header};
 use catena_engine::error::{
     AssetError, ControlError, InvokeError, JobError, KeyTrouble, NoOutput, ResolveError, RunError,
     SendError, StoreTrouble, TooFast,
@@ -12,6 +12,7 @@ use catena_job::Status;
 use catena_value::{Map, Value};
 
 use super::{ApiError, Code};
+use crate::routes::invoke::{IDEMPOTENT_REPLAYED, location};
 
 /// When to come again after the venue had too much to do.
 const BUSY: Duration = Duration::from_secs(1);
@@ -132,6 +133,12 @@ fn no_output(ended: NoOutput) -> ApiError {
         ApiError::new(code, ended.error).member("job", job).member("status", ended.status);
     if let Some(code) = ended.code {
         error = error.member("errorCode", code);
+    }
+    if let Some(job) = ended.job {
+        error = error.header(header::LOCATION, location(job));
+    }
+    if ended.is_replay {
+        error = error.header(IDEMPOTENT_REPLAYED, "true");
     }
     error
 }

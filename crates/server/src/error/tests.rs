@@ -99,7 +99,13 @@ fn a_run_without_output_names_its_job_and_has_the_pinned_status() {
         (Status::Started, 504),
         (Status::InputRequired, 504),
     ] {
-        let ended = NoOutput { job: Some(job()), status, error: "text".to_owned(), code: None };
+        let ended = NoOutput {
+            job: Some(job()),
+            status,
+            error: "text".to_owned(),
+            code: None,
+            is_replay: false,
+        };
         let error = ApiError::from(RunError::Ended(Box::new(ended)));
         assert_eq!(error.status().as_u16(), expected, "{status}");
         assert_eq!(member(&error, "job"), job().into());

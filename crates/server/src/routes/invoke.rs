@@ -93,7 +93,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
 ];
 
-const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 async fn invoke(mut call: Call) -> ApiResult<Response> {
@@ -134,7 +134,7 @@ async fn run(mut call: Call) -> ApiResult<Response> {
 }
 
 /// Where a job is read.
-pub(super) fn location(job: JobId) -> String {
+pub(crate) fn location(job: JobId) -> String {
     const FOLDER: &str = "/api/v1/jobs/";
     let text = job.text();
     let hex = &text.as_str()[2..];
@@ -248,7 +248,7 @@ fn texts(body: &Map, name: &str, most: usize) -> ApiResult<Vec<String>> {
     if items.len() > most as u64 {
         return Err(ApiError::bad_request(format!("`{name}` has more than {most} entries")));
     }
-    let text = |item: Result<Value, _>| item.ok().and_then(|item| item.as_str().map(str::to_owned));
+    let text = |item: Result<Value, _>| Some(item.ok()?.to_text()?.into_owned());
     items.iter(&NoCells).map(|item| text(item).ok_or_else(bad)).collect()
 }
 

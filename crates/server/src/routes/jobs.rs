@@ -362,7 +362,7 @@ fn reason(body: Option<&Value>) -> ApiResult<Option<String>> {
         None | Some(Value::Nil) => Ok(None),
         Some(Value::Map(members)) => match members.field("reason") {
             None | Some(Value::Nil) => Ok(None),
-            Some(reason) => reason.as_str().map(|text| Some(text.to_owned())).ok_or_else(bad),
+            Some(reason) => Ok(Some(reason.to_text().ok_or_else(bad)?.into_owned())),
         },
         Some(_) => Err(ApiError::bad_request("the body must be an object")),
     }

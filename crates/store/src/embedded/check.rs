@@ -16,7 +16,7 @@ use crate::effects::CommitError;
 use crate::embedded::ledger::{Direction, KeyRange, TableId, Tx, View};
 use crate::keys::{self, *};
 use crate::limits::REBUILD_BATCH;
-use crate::row::{JobRow, LocalCells, read_chunk};
+use crate::row::{Beside, JobRow, LocalCells, read_chunk};
 use crate::store::{ReadError, TimerKind};
 use crate::summary::Summary;
 
@@ -282,7 +282,7 @@ fn check_records(
         check_held(view, &branches(&record.to_value()), &cells, &id, report)?;
         let entry = catena_job::history::Entry {
             id: record.id().to_string(),
-            record: fresh(&record),
+            record: fresh(&record, &cells),
             is_signed: false,
         };
         if let Err(fault) = verifier.push(entry) {
@@ -292,12 +292,14 @@ fn check_records(
     Ok(())
 }
 
-/// The record's map without anything remembered about its encoding.
-fn fresh(record: &Record) -> catena_value::Map {
-    match decode(&catena_value::encode(&record.to_value())) {
-        Ok(catena_value::Value::Map(map)) => map,
-        _ => record.fields().clone(),
-    }
+/// The record's map without anything remembered about its encoding. What the fold reads may stand in
+/// cells beside it and is read from these again.
+fn fresh(record: &Record, cells: &LocalCells) -> catena_value::Map {
+    let read = match decode(&catena_value::encode(&record.to_value())) {
+        Ok(catena_value::Value::Map(map)) => Record::from_stored(map, record.id(), &Beside(cells)),
+        _ => return record.fields().clone(),
+    };
+    read.map_or_else(|_| record.fields().clone(), |read| read.fields().clone())
 }
 
 /// Whether the row says what the chain says.
