@@ -184,6 +184,11 @@ impl Draft {
         self.after.is_none()
     }
 
+    /// Whether only something beside the chain is to be stored.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.records.is_empty()
+    }
+
     /// Whether nothing is to be stored.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.records.is_empty() && self.more.is_empty()
@@ -221,7 +226,7 @@ impl Draft {
 }
 
 /// Cuts a text that is too long for a record.
-fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     if text.len() <= ERROR_BYTES_MAX {
         return text.to_owned();
     }

@@ -82,6 +82,11 @@ impl Engine {
         }
         let body = as_map(message);
         let message_id = self.message_id(&body)?;
+        if body.field(CREDENTIALS).is_some()
+            && let Some((asking, venue)) = self.asks_from_elsewhere(&current).await?
+        {
+            return Err(SendError::CredentialsStay { job: id, asking, venue });
+        }
         let body = self.envelope(id, caller, body)?;
         let message = Message { number: 0, id: message_id.clone(), body };
         let mut effects = vec![Effect::Send { job: id, message }];

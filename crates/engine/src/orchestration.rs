@@ -6,8 +6,12 @@
 //! the records of parent and children together.
 //!
 //! Modules: `weave` (the state of one run, and what follows from it), `weaver` (the task that runs
-//! it), `targets` (what is checked before anything runs), `remote` (steps on other venues), `steps` (what people see).
+//! it), `targets` (what is checked before anything runs), `remote` (those who are sent to other
+//! venues), `elsewhere` (what is known of the jobs there), `letters` (messages to steps there),
+//! `steps` (what people see).
 
+pub(crate) mod elsewhere;
+pub(crate) mod letters;
 pub(crate) mod remote;
 pub(crate) mod steps;
 pub(crate) mod targets;

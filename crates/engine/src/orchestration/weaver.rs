@@ -11,11 +11,12 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
 
-use super::remote::{Errand, Orders, Tidings};
+use super::letters::Letter;
+use super::remote::{Errand, Orders, Post, Tidings};
 use super::weave::{Batch, Weave};
 use super::{CONCURRENT_MAX, targets::Targets};
 use crate::caller::{Caller, Standing};
-use crate::change::{Current, Draft};
+use crate::change::{Current, Draft, waits_for_message};
 use crate::control::Signal;
 use crate::engine::Engine;
 use crate::env::Task;
@@ -94,20 +95,31 @@ impl Drop for Hearing {
 
 /// An orchestration that is under way.
 pub(crate) struct Weaver {
-    run: Run,
-    weave: Weave,
+    pub(super) run: Run,
+    pub(super) weave: Weave,
     hearing: Hearing,
     /// Those it sent to other venues.
-    envoys: Envoys,
+    pub(super) envoys: Envoys,
+    /// The message that is on its way to one.
+    pub(super) letter: Option<Letter>,
+    /// Whether the weave may not be what is stored, because a commit failed.
+    is_stale: bool,
 }
 
 /// Those who were sent to other venues.
 #[derive(Default)]
-struct Envoys {
+pub(super) struct Envoys {
     /// Changes when others are sent in their place; closes when the weaver goes.
     recall: watch::Sender<()>,
-    /// Per step: whose turn it is to pause or resume the job there.
-    turns: HashMap<u32, Arc<tokio::sync::Mutex<()>>>,
+    /// Per step: what all who are sent for it share.
+    posts: HashMap<u32, Arc<Post>>,
+}
+
+impl Envoys {
+    /// What all who are sent for a step share.
+    pub(super) fn post(&mut self, step: u32) -> Arc<Post> {
+        Arc::clone(self.posts.entry(step).or_default())
+    }
 }
 
 /// What an orchestration begins with.
@@ -121,7 +133,7 @@ pub(crate) struct Begun<'a> {
 }
 
 /// Whether a weaver has more to do.
-enum Next {
+pub(super) enum Next {
     Listen,
     Over,
 }
@@ -146,7 +158,13 @@ impl Engine {
         let hearing = Hearing::new(self, job, Arc::clone(&budget));
         let (caller, input) = (request.caller.clone(), request.input.clone());
         let mut weave = Weave::new(self, &operation, &plan, targets, caller, input, budget);
-        reused.iter().cloned().for_each(|reused| weave.reuse(reused));
+        for reused in reused.iter().cloned() {
+            // The other run may be deleted before this one has ended.
+            if let Some(known) = &reused.away {
+                draft.with(known.keep(job, reused.step, None));
+            }
+            weave.reuse(reused);
+        }
         let mut batch = weave.advance(self, &mut draft)?;
         let errands = std::mem::take(&mut batch.errands);
         let committed = self.commit_batch(draft, batch, &request.caller).await;
@@ -163,7 +181,7 @@ impl Engine {
                 held,
                 slot: None,
             };
-            let mut weaver = Weaver { run, weave, hearing, envoys: Envoys::default() };
+            let mut weaver = Weaver::new(run, weave, hearing);
             weaver.send_out(self, errands);
             self.spawn(weaver.work(self.clone()));
         } else if weave.cancels_on_failure() {
@@ -180,6 +198,7 @@ impl Engine {
         caller: &Caller,
     ) -> Result<JobView, CommitError> {
         let is_new = parent.is_new();
+        let is_beside = parent.is_beside();
         let (mut effects, view) = parent.into_parts();
         let mut children = Vec::with_capacity(batch.children.len());
         for child in batch.children {
@@ -191,7 +210,10 @@ impl Engine {
         for child in &children {
             self.is_durable(child, true);
         }
-        self.is_durable(&view, is_new);
+        match is_beside {
+            true => self.0.hub.announce_beside(view.job.id()),
+            false => self.is_durable(&view, is_new),
+        }
         let mut views: HashMap<JobId, JobView> =
             children.into_iter().map(|child| (child.job.id(), child)).collect();
         for job in &batch.queued {
@@ -224,8 +246,7 @@ impl Engine {
         let (caller, input) = (run.caller.clone(), run.input.clone());
         let mut weave = Weave::new(self, &run.operation, &plan, targets, caller, input, budget);
         weave.catch_up(self, &run.known_current()).await?;
-        let envoys = Envoys::default();
-        Weaver { run, weave, hearing, envoys }.work(self.clone()).await;
+        Weaver::new(run, weave, hearing).work(self.clone()).await;
         Ok(())
     }
 
@@ -284,12 +305,11 @@ impl Engine {
     }
 }
 
-/// What a job elsewhere has to be told, given how its parent stands: nothing as long as that was
-/// never paused.
-fn hold_of(parent: &Job) -> Option<Hold> {
+/// What a job elsewhere has to be told, given how its parent stands.
+fn hold_of(parent: &Job) -> Hold {
     match parent.status() {
-        Status::Paused => Some(Hold::Pause),
-        _ => parent.field("paused").map(|_| Hold::Resume),
+        Status::Paused => Hold::Pause,
+        _ => Hold::Resume,
     }
 }
 
@@ -301,6 +321,11 @@ fn open_children(job: &Job) -> Vec<JobId> {
 }
 
 impl Weaver {
+    fn new(run: Run, weave: Weave, hearing: Hearing) -> Weaver {
+        let envoys = Envoys::default();
+        Weaver { run, weave, hearing, envoys, letter: None, is_stale: false }
+    }
+
     /// Works until the orchestration ends or is stopped.
     async fn work(mut self, engine: Engine) {
         let reins = Arc::clone(&self.run.held.reins);
@@ -328,12 +353,12 @@ impl Weaver {
                 biased;
                 () = &mut stopped => return,
                 () = &mut limit => return self.time_is_up(&engine).await,
-                news = self.hearing.news.recv() => self.hear(news),
+                news = self.hearing.news.recv() => self.hear(&engine, news),
                 // Resumed: what waited may begin.
                 _ = signal.changed() => {}
             }
             while let Ok(news) = self.hearing.news.try_recv() {
-                self.hear(Some(news));
+                self.hear(&engine, Some(news));
             }
         }
     }
@@ -348,14 +373,14 @@ impl Weaver {
             let orders = Orders {
                 control: control.clone(),
                 recall: self.envoys.recall.subscribe(),
-                turn: Arc::clone(self.envoys.turns.entry(step).or_default()),
+                post: self.envoys.post(step),
                 hold: hold_of(&self.run.job),
             };
             engine.send_out(self.run.job.id(), step, errand, orders);
         }
     }
 
-    fn hear(&mut self, news: Option<News>) {
+    fn hear(&mut self, engine: &Engine, news: Option<News>) {
         match news {
             Some(News::Child(view)) => {
                 if let Some(parent) = view.job.parent() {
@@ -364,7 +389,9 @@ impl Weaver {
                 }
             }
             Some(News::Remote(step, tidings)) => {
-                self.weave.learn_remote(&self.run.job, step, tidings);
+                if let Some(tidings) = self.hear_of_letter(step, tidings) {
+                    self.weave.learn_remote(&self.run.job, step, tidings, engine.now());
+                }
             }
             Some(News::Message) | None => {}
         }
@@ -386,7 +413,7 @@ impl Weaver {
 
     /// Decides and commits, again and again, until there is nothing to decide.
     async fn advance(&mut self, engine: &Engine) -> Result<Next, StoreTrouble> {
-        if self.has_been_resumed() {
+        if self.has_been_resumed() || std::mem::take(&mut self.is_stale) {
             self.start_over(engine).await?;
         }
         loop {
@@ -408,9 +435,7 @@ impl Weaver {
             if !self.weave.has_news() && !should_ask && !should_go_on {
                 return Ok(Next::Listen);
             }
-            let mut current = Current::known(self.run.job.clone());
-            current.cells = self.run.cells.clone();
-            let mut draft = current.draft();
+            let mut draft = self.current().draft();
             draft.fenced(self.run.held.reins.fence);
             let mut batch = self.weave.advance(engine, &mut draft)?;
             let errands = std::mem::take(&mut batch.errands);
@@ -435,12 +460,20 @@ impl Weaver {
                 Err(CommitError::HeadMoved { found: None, .. } | CommitError::NoSuchJob { .. }) => {
                     return Ok(Next::Over);
                 }
-                Err(CommitError::HeadMoved { .. } | CommitError::QueueMoved { .. }) => {
+                Err(
+                    CommitError::HeadMoved { .. }
+                    | CommitError::QueueMoved { .. }
+                    | CommitError::RootMoved { .. },
+                ) => {
                     if let Next::Over = self.start_over(engine).await? {
                         return Ok(Next::Over);
                     }
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    // What was decided is lost with the commit.
+                    self.is_stale = true;
+                    return Err(error.into());
+                }
             }
         }
     }
@@ -459,16 +492,21 @@ impl Weaver {
     /// job is no longer what we know.
     async fn route(&mut self, engine: &Engine) -> Result<Option<Next>, StoreTrouble> {
         let status = self.run.job.status();
-        let asks = matches!(status, Status::InputRequired | Status::AuthRequired);
-        if !asks || self.weave.asking().is_none() {
-            return Ok(Some(Next::Listen));
+        if let Some(settled) = self.settle(engine).await? {
+            return Ok(settled.then_some(Next::Listen));
         }
+        let Some((_, asking)) = self.weave.asking().filter(|_| waits_for_message(status)) else {
+            return Ok(Some(Next::Listen));
+        };
+        let is_away = asking.is_away;
         let id = self.run.job.id();
         let Some(message) = engine.0.store.messages(id, 1).await?.into_iter().next() else {
             return Ok(Some(Next::Listen));
         };
-        let mut current = Current::known(self.run.job.clone());
-        current.cells = self.run.cells.clone();
+        if is_away {
+            return self.route_away(engine, message).await;
+        }
+        let current = self.current();
         let Some((mut draft, child)) = self.weave.route(engine, &current, message)? else {
             return Ok(Some(Next::Listen));
         };
@@ -487,6 +525,13 @@ impl Weaver {
             ) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The whole, as far as the weaver knows.
+    pub(super) fn current(&self) -> Current {
+        let mut current = Current::known(self.run.job.clone());
+        current.cells = self.run.cells.clone();
+        current
     }
 
     /// Somebody else changed the job: the weave is made anew from what is stored.
