@@ -295,13 +295,26 @@ impl Engine {
         mut draft: Draft,
     ) -> impl Future<Output = Result<(JobView, Receipt), CommitError>> + use<'_> {
         let ends = draft.job.status().is_terminal();
-        if ends && !draft.is_new() && draft.job.field("redacted").is_some() {
+        if ends && !draft.is_new() && sealed::has_secrets(&draft.job) {
             return Either::Left(Box::pin(async move {
-                draft.more.extend(sealed::erase(self, draft.job.id()).await);
+                self.erase_secrets(&mut draft).await;
                 self.hand_in(draft).await
             }));
         }
         Either::Right(self.hand_in(draft))
+    }
+
+    /// Erases what is kept sealed of a job, in the commit that ends it.
+    pub(crate) async fn erase_secrets(&self, draft: &mut Draft) {
+        let job = draft.job.id();
+        if !draft.job.status().is_terminal() || !sealed::has_secrets(&draft.job) {
+            return;
+        }
+        match draft.is_new() {
+            // It ended as it began: there was no need to keep them.
+            true => draft.more.retain(|effect| !sealed::is_kept(job, effect)),
+            false => draft.more.extend(sealed::erase(self, job).await),
+        }
     }
 
     fn hand_in(

@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use catena_auth::{KeyPair, Token};
 use catena_job::{JobId, RecordId, Status};
-use catena_value::{Map, Value};
+use catena_value::{Map, NoCells, Value};
 
 use crate::adapter::Failure;
+use crate::caller::Caller;
 use crate::control::Control;
+use crate::engine::Engine;
 use crate::env::Env;
 
 /// How long a token for another venue holds: as long as those of the published SDKs.
@@ -51,6 +53,25 @@ impl Identity {
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "identity of {}", self.key.did())
+    }
+}
+
+impl Engine {
+    /// The delegations of a caller that are for this venue to show to others: those that name it as
+    /// their audience. The rest are somebody else's and go nowhere.
+    pub(crate) fn delegated(&self, caller: &Caller) -> Vec<String> {
+        let is_for_us = |text: &&String| {
+            let Ok(token) = Token::parse(text) else { return false };
+            match token.claims().field("aud") {
+                Some(Value::Vector(names)) => {
+                    let mut names = names.iter(&NoCells).flatten();
+                    names.any(|name| name.as_str() == Some(&*self.0.did))
+                }
+                Some(name) => name.as_str() == Some(&*self.0.did),
+                None => false,
+            }
+        };
+        caller.delegations.iter().filter(is_for_us).cloned().collect()
     }
 }
 

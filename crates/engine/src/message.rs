@@ -279,7 +279,7 @@ impl Engine {
     /// A job's input, with the values of its secret fields.
     pub(crate) async fn input_of(&self, current: &Current) -> Result<Value, StoreTrouble> {
         if sealed::has_secret_input(&current.job) {
-            let whole = sealed::find(self, current.job.id(), "input").await?;
+            let whole = sealed::find(self, current.job.id(), sealed::INPUT).await?;
             return whole.ok_or_else(|| {
                 StoreTrouble::Damaged("the secret values of its input cannot be opened".into())
             });

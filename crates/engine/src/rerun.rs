@@ -16,6 +16,7 @@ use crate::operation::Operation;
 use crate::orchestration::elsewhere::Sighting;
 use crate::pause::may_control;
 use crate::request::{IdempotencyKey, Invoke, Invoked};
+use crate::sealed;
 
 /// A step whose output is taken over.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,6 +121,17 @@ impl Engine {
             Err(error) => return Err(InvokeError::from(error).into()),
         };
         let reused = self.reusable(&current, &operation, from.unwrap_or(0)).await?;
+        let runs_away = operation.plan().is_some_and(|plan| {
+            plan.steps.iter().skip(reused.len()).any(|step| step.venue.is_some())
+        });
+        if runs_away
+            && current.job.field(sealed::DELEGATED).is_some()
+            && self.delegated(caller).is_empty()
+        {
+            let text = "its steps on other venues ran with delegations, which are erased at the end; \
+                invoke it anew with `ucans`";
+            return Err(ControlError::Invalid(text.to_owned()).into());
+        }
         let input = current.member("input")?.unwrap_or_default();
         let request = Invoke {
             tags: tags(&current),

@@ -6,6 +6,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catena_auth::{KeyPair, Token};
 use catena_engine::error::SendError;
 use catena_engine::request::JobView;
 use catena_engine::{Engine, limits};
@@ -13,6 +14,7 @@ use catena_job::{JobId, Status};
 use catena_store::embedded::EmbeddedStore;
 use catena_store::testing::stepped::SteppedStore;
 use catena_store::{RootSpace, Store as _};
+use catena_value::{Map, Value};
 use support::elsewhere::Guest;
 use support::harness::{of_steps, tree_verified};
 use support::*;
@@ -126,22 +128,95 @@ fn a_path_into_a_secret_fails_the_step_that_would_send_it_away() {
     assert!(!world.disk_contains("hush"));
 }
 
+/// A delegation for whoever has this DID.
+fn delegation(audience: &str) -> String {
+    let key = KeyPair::from_seed(&[77; 32]);
+    let did = key.did();
+    let claims = [("iss", Value::from(did.as_str())), ("aud", audience.into()), ("exp", 1.into())];
+    Token::mint(&claims.into_iter().collect::<Map>(), &key)
+}
+
 #[test]
 fn delegations_go_to_the_other_venue_and_nowhere_else() {
     let world = far_away(0, 10);
+    let token = delegation(&KeyPair::from_seed(&[world.seed; 32]).did());
     world.live(async |engine| {
         let op = define(&engine, AWAY, "[1]", "").await;
-        let mut asked = request(&op, "{}");
-        asked.caller.delegations = vec!["may-do-it".to_owned()];
-        let id = engine.invoke(asked).await.unwrap().view.job.id();
-        assert_eq!(ended(&engine, id).await.status(), Status::Complete);
-        assert_eq!(world.elsewhere.calls.lock()[0].delegations, ["may-do-it"]);
-        // Without any, none are made up.
-        let id = invoke(&engine, &op, "{}").await.job.id();
-        assert_eq!(ended(&engine, id).await.status(), Status::Complete);
-        assert!(world.elsewhere.calls.lock()[1].delegations.is_empty());
+        let with = async |delegations: Vec<String>| {
+            let mut asked = request(&op, "{}");
+            asked.caller.delegations = delegations;
+            let id = engine.invoke(asked).await.unwrap().view.job.id();
+            let view = ended(&engine, id).await;
+            assert_eq!(view.status(), Status::Complete, "{:?}", view.job.field("error"));
+            (world.elsewhere.calls.lock().last().unwrap().delegations.clone(), view)
+        };
+        let (sent, view) = with(vec![token.clone(), delegation("did:key:other")]).await;
+        assert_eq!(sent, std::slice::from_ref(&token), "one for somebody else is not ours to show");
+        assert_eq!(member(&view, "delegated"), "true");
+        // Without any for this venue, none are made up, and it is asked as nobody.
+        for none in [vec![], vec!["rubbish".to_owned()], vec![delegation("did:key:other")]] {
+            let (sent, view) = with(none).await;
+            assert!(sent.is_empty());
+            assert!(view.job.field("delegated").is_none());
+        }
     });
-    assert!(!world.disk_contains("may-do-it"), "delegations are not stored");
+    assert!(!world.disk_contains(&token), "delegations are not stored in the clear");
+    assert!(world.roots("sealed").is_empty(), "and erased at the end");
+}
+
+/// A restart in the middle makes no second job over there, and none of somebody else.
+#[test]
+fn delegations_outlive_a_crash() {
+    let world = far_away(100, 10);
+    let token = delegation(&KeyPair::from_seed(&[world.seed; 32]).did());
+    let (id, nested) = world.live(async |engine| {
+        let inner = define(&engine, AWAY, "[1]", "").await;
+        let steps = format!(r#"[
+          {{"op":"t:wait","input":{{"ms":["const",200]}}}},
+          {{"op":"{inner}","input":{{"after":[0]}}}}
+        ]"#);
+        let outer = define(&engine, &steps, "[1]", "").await;
+        let begun = async |op: &str| {
+            let mut asked = request(op, "{}");
+            asked.caller.delegations = vec![token.clone()];
+            engine.invoke(asked).await.unwrap().view.job.id()
+        };
+        let nested = begun(&outer).await;
+        let id = begun(&inner).await;
+        pass(50).await;
+        (id, nested)
+    });
+    assert_eq!(world.elsewhere.calls.lock().len(), 1, "asked for, and not answered");
+    assert_eq!(world.roots("sealed").len(), 2);
+    world.live(async |engine| {
+        for id in [id, nested] {
+            let view = ended(&engine, id).await;
+            assert_eq!(view.status(), Status::Complete, "{:?}", view.job.field("error"));
+            tree_verified(&engine, id).await;
+        }
+        // Once it has ended they are gone, and nobody runs it again as somebody else.
+        let error = engine.rerun(&alice(), id, None, None).await.unwrap_err();
+        assert!(error.to_string().contains("invoke it anew with `ucans`"), "{error}");
+        engine.rerun(&alice(), id, Some(1), None).await.unwrap();
+    });
+    let calls = world.elsewhere.calls.lock();
+    assert!(calls.iter().all(|call| call.delegations == [token.clone()]), "{calls:?}");
+    assert_eq!(world.elsewhere.jobs().len(), 2, "one for each");
+    assert!(world.roots("sealed").is_empty());
+}
+
+#[test]
+fn secrets_of_an_orchestration_are_erased_when_it_ends() {
+    let world = far_away(0, 10);
+    let schema = r#","input":{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}"#;
+    world.live(async |engine| {
+        for steps in [AWAY, r#"[{"op":"t:echo","input":["const",1]}]"#] {
+            let op = define(&engine, steps, r#"["const",1]"#, schema).await;
+            let id = invoke(&engine, &op, r#"{"key":"hush"}"#).await.job.id();
+            assert_eq!(ended(&engine, id).await.status(), Status::Complete);
+        }
+    });
+    assert!(world.roots("sealed").is_empty());
 }
 
 /// A step at another venue that has ended, a slow one here, and one that needs both.
@@ -173,13 +248,17 @@ impl World {
     /// The names of what is kept of steps elsewhere, after everything that is not needed was
     /// removed. Only between two lives.
     fn kept(&self) -> Vec<String> {
+        self.roots("elsewhere")
+    }
+
+    fn roots(&self, owner: &str) -> Vec<String> {
         let disk = Arc::clone(&self.disk);
         let store = EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap();
         let store = SteppedStore(store);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             store.collect().await.unwrap();
-            store.roots(RootSpace::Venue, "elsewhere", None, 100).await.unwrap()
+            store.roots(RootSpace::Venue, owner, None, 100).await.unwrap()
         })
     }
 }

@@ -558,7 +558,7 @@ impl Weave {
         let (now, id) = (engine.now().max(parent.updated()), engine.new_id());
         let request = Invoke::new(self.caller.clone(), definition.op.as_str(), input);
         let opened = engine.opening(id, &request, &target);
-        let (mut opening, secret) =
+        let (mut opening, secrets) =
             opened.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
         opening.parent = Some(Parent { job: parent.id(), step });
         let refused = refusal(&target, &request.input);
@@ -579,8 +579,8 @@ impl Weave {
             self.ended_at_once(batch, step, &child, status, output, &error);
         } else {
             self.phases[step as usize] = StepPhase::Running(id);
-            if let Some(secret) = secret {
-                child.with(sealed::keep(engine, id, "input", &secret)?);
+            if let Some(kept) = secrets.keep(engine, id)? {
+                child.with(kept);
             }
             self.prepare(engine, &mut child, target, request.input, batch)?;
         }
@@ -607,7 +607,7 @@ impl Weave {
             operation: definition.op.clone(),
             input,
             key: format!("{}-{step}", parent.to_hex()),
-            delegations: self.caller.delegations.clone(),
+            delegations: engine.delegated(&self.caller),
             identity: engine.0.identity.clone(),
             control: engine.0.free.clone(),
             free: engine.0.free.clone(),

@@ -15,6 +15,7 @@ use super::letters::Letter;
 use super::remote::{Errand, Orders, Post, Tidings};
 use super::weave::{Batch, Weave};
 use super::{CONCURRENT_MAX, targets::Targets};
+use crate::adapter::Failure;
 use crate::caller::{Caller, Standing};
 use crate::change::{Current, Draft, waits_for_message};
 use crate::control::Signal;
@@ -28,6 +29,7 @@ use crate::progress::of_steps;
 use crate::request::{Invoke, JobView};
 use crate::rerun::Reused;
 use crate::run::{Run, too_long};
+use crate::sealed;
 use crate::submit::outcome;
 
 /// How long to wait before something that could not be stored is tried again.
@@ -193,12 +195,13 @@ impl Engine {
     /// Commits parent and children together, then begins what is to run.
     async fn commit_batch(
         &self,
-        parent: Draft,
+        mut parent: Draft,
         batch: Batch,
         caller: &Caller,
     ) -> Result<JobView, CommitError> {
         let is_new = parent.is_new();
         let is_beside = parent.is_beside();
+        self.erase_secrets(&mut parent).await;
         let (mut effects, view) = parent.into_parts();
         let mut children = Vec::with_capacity(batch.children.len());
         for child in batch.children {
@@ -230,13 +233,22 @@ impl Engine {
     }
 
     /// Goes on with an orchestration that nobody runs, from what is stored.
-    pub(crate) async fn weave_on(&self, run: Run) -> Result<(), StoreTrouble> {
+    pub(crate) async fn weave_on(&self, mut run: Run) -> Result<(), StoreTrouble> {
         let Some(plan) = run.operation.plan().cloned() else { return Ok(()) };
         let job = run.job.id();
+        if run.job.field(sealed::DELEGATED).is_some() && run.caller.delegations.is_empty() {
+            let Some(delegations) = sealed::delegations(self, job).await? else {
+                // Without them its steps would be somebody else's over there.
+                let text = "the delegations that came with it cannot be opened";
+                self.fail_run(&run, Failure::new("incomplete_payload", text)).await?;
+                return Ok(());
+            };
+            run.caller.delegations = delegations;
+        }
         let targets = match self.targets(&run.caller, &plan).await? {
             Ok(targets) => targets,
             Err(problems) => {
-                let failure = crate::adapter::Failure::new("step_gone", problems);
+                let failure = Failure::new("step_gone", problems);
                 self.fail_run(&run, failure).await?;
                 return Ok(());
             }
@@ -253,7 +265,7 @@ impl Engine {
     async fn fail_run(
         &self,
         run: &Run,
-        failure: crate::adapter::Failure,
+        failure: Failure,
     ) -> Result<(), StoreTrouble> {
         self.change(run.job.id(), None, |current| {
             if current.job.status() != Status::Started {
