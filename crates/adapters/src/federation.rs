@@ -176,11 +176,18 @@ fn is_news(seen: &Seen, (status, record): (Status, RecordId)) -> bool {
     seen.status.is_terminal() || seen.status != status || waits && seen.record != record
 }
 
-/// The DID of the venue over there.
+/// The DID of the venue over there. Its status has it; who may not read that without a token, which
+/// must name the DID, finds it in the DID document.
 async fn did_of(client: &VenueClient, control: &Control) -> Result<String, Failure> {
-    let status = client.document(&["status"], &[], control).await?;
-    let did = member(&status, "did").and_then(|did| did.as_str().map(str::to_owned));
-    did.ok_or_else(|| client.malformed("its status names no DID"))
+    let (document, name) = match client.document(&["status"], &[], control).await {
+        Err(failure) if failure.code == "remote_forbidden" => {
+            (client.did_document(control).await?, "id")
+        }
+        status => (status?, "did"),
+    };
+    let did = member(&document, name).and_then(|did| did.as_str().map(str::to_owned));
+    did.filter(|did| did.starts_with("did:"))
+        .ok_or_else(|| client.malformed("it does not say its DID"))
 }
 
 /// Refuses to show a token to a venue that names itself after another host: it could show it there.

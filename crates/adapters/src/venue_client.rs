@@ -145,6 +145,21 @@ impl VenueClient {
         if !query.is_empty() {
             request.url.query_pairs_mut().extend_pairs(query);
         }
+        self.document_of(request, gate).await
+    }
+
+    /// The venue's DID document, which anybody may read.
+    pub(crate) async fn did_document(&self, gate: &impl Gate) -> Result<Value, Failure> {
+        let mut request = self.request(Method::GET, &[]);
+        request.url = self.base.clone();
+        if let Ok(mut segments) = request.url.path_segments_mut() {
+            segments.pop_if_empty().extend([".well-known", "did.json"]);
+        }
+        request.headers.insert(ACCEPT, HeaderValue::from_static("application/did+json"));
+        self.document_of(request, gate).await
+    }
+
+    async fn document_of(&self, request: Request, gate: &impl Gate) -> Result<Value, Failure> {
         let response = self.outbound.send(request, gate).await?;
         let venue = self.base.origin().ascii_serialization();
         let body = json::read_nested(&response.body, REMOTE_DEPTH_MAX);
