@@ -18,7 +18,9 @@ use catena_engine::{Control, Failure, Repeat};
 use catena_job::{RecordId, Status};
 use catena_value::{NoCells, Value};
 
-use crate::limits::{POLL_FIRST, REMOTE_BEGIN_PAUSES_MAX, REMOTE_SILENCE_MAX};
+use crate::limits::{
+    POLL_FIRST, REMOTE_BEGIN_PAUSES_MAX, REMOTE_DID_BYTES_MAX, REMOTE_SILENCE_MAX,
+};
 use crate::outbound::{Outbound, venue_url};
 use crate::venue_client::{Invocation, RemoteJob, VenueClient, longer};
 
@@ -186,7 +188,7 @@ async fn did_of(client: &VenueClient, control: &Control) -> Result<String, Failu
         status => (status?, "did"),
     };
     let did = member(&document, name).and_then(|did| did.as_str().map(str::to_owned));
-    did.filter(|did| did.starts_with("did:"))
+    did.filter(|did| did.starts_with("did:") && did.len() <= REMOTE_DID_BYTES_MAX)
         .ok_or_else(|| client.malformed("it does not say its DID"))
 }
 

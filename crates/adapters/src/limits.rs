@@ -91,3 +91,6 @@ pub const REMOTE_JOB_BYTES_MAX: usize = RESPONSE_BYTES_MAX;
 /// Nested containers in an answer of another venue: what a value may have there, and what stands
 /// around it in a job's JSON.
 pub const REMOTE_DEPTH_MAX: usize = 144;
+
+/// Longest DID of another venue. It stands in records here.
+pub const REMOTE_DID_BYTES_MAX: usize = 1_024;

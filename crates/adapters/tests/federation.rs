@@ -274,7 +274,9 @@ async fn a_venue_without_anonymous_access_takes_only_what_comes_with_delegations
     // One for somebody else is none.
     let mut bearer = caller();
     let operation = define(engine, &echo, "[0]").await;
-    for (audience, expected) in [("did:key:other", Status::Failed), (engine.did(), Status::Complete)] {
+    for (audience, expected) in
+        [("did:key:other", Status::Failed), (engine.did(), Status::Complete)]
+    {
         bearer.delegations = vec![delegation(audience)];
         let asked = Invoke { caller: bearer.clone(), ..request(&operation, "{}") };
         let view = engine.invoke(asked).await.unwrap().view;

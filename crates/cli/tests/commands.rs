@@ -256,7 +256,9 @@ fn plan_names_what_is_secret_as_withheld_and_never_as_sent() {
     let schema = r#""input":{"type":"object","properties":{"key":{"writeOnly":true},
         "config":{"type":"object","properties":{"token":{"writeOnly":true}}}}},"steps""#;
     let planned = |input: &str| {
-        let step = format!(r#"[{{"op":"x:y","venue":"https://other.example","input":{input}}}],"result":[0]}}}}"#);
+        let step = format!(
+            r#"[{{"op":"x:y","venue":"https://other.example","input":{input}}}],"result":[0]}}}}"#
+        );
         let definition = format!(r#"{{"operation":{{"adapter":"orchestrator",{schema}:{step}"#);
         let told = catena(&["plan", "-"], definition.as_bytes());
         assert_eq!(told.code, 0, "{}", told.stderr);
@@ -270,9 +272,18 @@ fn plan_names_what_is_secret_as_withheld_and_never_as_sent() {
         (r#"["input","x"]"#, "the input at `x`"),
         (r#"["input","key"]"#, "nothing, without the input at `key` (writeOnly)"),
         (r#"["input","key","part"]"#, "nothing, without the input at `key` (writeOnly)"),
-        (r#"["input","config"]"#, "the input at `config`, without the input at `config/token` (writeOnly)"),
-        (r#"["input"]"#, "the input, without the input at `config/token`, the input at `key` (writeOnly)"),
-        (r#"{"a":["const",1],"b":["input","config","token"]}"#, "constants, without the input at `config/token` (writeOnly)"),
+        (
+            r#"["input","config"]"#,
+            "the input at `config`, without the input at `config/token` (writeOnly)",
+        ),
+        (
+            r#"["input"]"#,
+            "the input, without the input at `config/token`, the input at `key` (writeOnly)",
+        ),
+        (
+            r#"{"a":["const",1],"b":["input","config","token"]}"#,
+            "constants, without the input at `config/token` (writeOnly)",
+        ),
     ] {
         assert_eq!(planned(input).0, format!("{begins}{told}"));
     }

@@ -171,10 +171,12 @@ fn delegations_outlive_a_crash() {
     let token = delegation(&KeyPair::from_seed(&[world.seed; 32]).did());
     let (id, nested) = world.live(async |engine| {
         let inner = define(&engine, AWAY, "[1]", "").await;
-        let steps = format!(r#"[
+        let steps = format!(
+            r#"[
           {{"op":"t:wait","input":{{"ms":["const",200]}}}},
           {{"op":"{inner}","input":{{"after":[0]}}}}
-        ]"#);
+        ]"#
+        );
         let outer = define(&engine, &steps, "[1]", "").await;
         let begun = async |op: &str| {
             let mut asked = request(op, "{}");
@@ -208,7 +210,8 @@ fn delegations_outlive_a_crash() {
 #[test]
 fn secrets_of_an_orchestration_are_erased_when_it_ends() {
     let world = far_away(0, 10);
-    let schema = r#","input":{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}"#;
+    let schema =
+        r#","input":{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}"#;
     world.live(async |engine| {
         for steps in [AWAY, r#"[{"op":"t:echo","input":["const",1]}]"#] {
             let op = define(&engine, steps, r#"["const",1]"#, schema).await;

@@ -1,5 +1,13 @@
 //! Real venues that send each other steps.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "each test target uses a part of it, and says what must hold")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "each test target uses a part of it, and says what must hold"
+)]
+
+pub mod fake;
 
 use std::time::Duration;
 
@@ -138,7 +146,6 @@ pub fn text(view: &JobView, name: &str) -> String {
     let value = view.job.field(name).unwrap_or_else(|| panic!("no `{name}` in {:?}", view.job));
     json::to_string(&value.fully_loaded(view.cells()).unwrap()).unwrap()
 }
-
 
 /// The entries of a job's steps, as JSON.
 pub fn steps(view: &JobView) -> serde_json::Value {

@@ -38,7 +38,9 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let lines = match (args.dot, args.mermaid, output.is_json()) {
         (true, _, _) => dot(&plan, &graph),
         (_, true, _) => mermaid(&plan, &graph),
-        (_, _, true) => vec![json::to_string(&describe_json(&plan, &graph, &secret)).unwrap_or_default()],
+        (_, _, true) => {
+            vec![json::to_string(&describe_json(&plan, &graph, &secret)).unwrap_or_default()]
+        }
         _ => describe(&plan, &graph, &secret),
     };
     lines.iter().for_each(|line| output.line(line));
@@ -109,7 +111,8 @@ struct Leaving {
 
 impl std::fmt::Display for Leaving {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let listed = |places: &BTreeSet<String>| places.iter().cloned().collect::<Vec<_>>().join(", ");
+        let listed =
+            |places: &BTreeSet<String>| places.iter().cloned().collect::<Vec<_>>().join(", ");
         match self.sent.is_empty() {
             true => f.write_str("with nothing")?,
             false => write!(f, "with {}", listed(&self.sent))?,

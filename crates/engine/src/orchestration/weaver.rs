@@ -262,11 +262,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn fail_run(
-        &self,
-        run: &Run,
-        failure: Failure,
-    ) -> Result<(), StoreTrouble> {
+    async fn fail_run(&self, run: &Run, failure: Failure) -> Result<(), StoreTrouble> {
         self.change(run.job.id(), None, |current| {
             if current.job.status() != Status::Started {
                 return Ok(None);
