@@ -17,6 +17,7 @@ use futures_util::future::Either;
 use crate::engine::Engine;
 use crate::error::StoreTrouble;
 use crate::limits::{CONTENTION_TRIES_MAX, ERROR_BYTES_MAX};
+use crate::orchestration::elsewhere::has_open_away;
 use crate::orchestration::weaver::News;
 use crate::request::JobView;
 use crate::sealed;
@@ -295,9 +296,14 @@ impl Engine {
         mut draft: Draft,
     ) -> impl Future<Output = Result<(JobView, Receipt), CommitError>> + use<'_> {
         let ends = draft.job.status().is_terminal();
-        if ends && !draft.is_new() && sealed::has_secrets(&draft.job) {
+        let has_more = |job: &Job| sealed::has_secrets(job) || has_open_away(job);
+        if ends && !draft.is_new() && has_more(&draft.job) {
             return Either::Left(Box::pin(async move {
                 self.erase_secrets(&mut draft).await;
+                let unwanted = self.unwanted(&draft.job).await;
+                draft.more.extend(unwanted.map_err(|trouble| CommitError::Damaged {
+                    reason: trouble.to_string(),
+                })?);
                 self.hand_in(draft).await
             }));
         }

@@ -651,3 +651,45 @@ fn a_venue_that_never_comes_back_fails_the_step_in_the_end() {
         assert_eq!(of_steps(&view, "status"), ["STARTED", "SKIPPED"]);
     });
 }
+
+#[test]
+fn what_was_given_up_is_cancelled_elsewhere_even_after_a_crash() {
+    let world = far_away(0, 1_000_000);
+    let id = world.live(async |engine| {
+        let op = define(&engine, AWAY, "[1]", "").await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        pass(100).await;
+        world.elsewhere.set_down(true);
+        engine.cancel(&alice(), id, None).await.unwrap();
+        id
+    });
+    assert_eq!(world.roots("unwanted").len(), 1);
+    world.elsewhere.set_down(false);
+    world.live(async |engine| {
+        pass(1_000).await;
+        assert_eq!(world.guest().status(), Status::Cancelled);
+        assert_eq!(of_steps(&job(&engine, id).await, "status"), ["CANCELLED", "SKIPPED"]);
+    });
+    assert!(world.roots("unwanted").is_empty());
+}
+
+#[test]
+fn a_step_elsewhere_of_a_job_that_was_paused_when_the_venue_stopped_is_cancelled_with_it() {
+    let world = far_away(0, 1_000_000);
+    let id = world.live(async |engine| {
+        let op = define(&engine, AWAY, "[1]", "").await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        pass(100).await;
+        engine.pause(&alice(), id).await.unwrap();
+        pass(100).await;
+        id
+    });
+    world.live(async |engine| {
+        pass(100).await;
+        engine.cancel(&alice(), id, None).await.unwrap();
+        pass(1_000).await;
+        assert_eq!(world.guest().status(), Status::Cancelled);
+        assert_eq!(of_steps(&job(&engine, id).await, "status"), ["CANCELLED", "SKIPPED"]);
+    });
+    assert!(world.roots("unwanted").is_empty());
+}

@@ -5,9 +5,12 @@
 //! so that nobody has to ask the other venue again, and goes when the parent is deleted. Chains do
 //! not grow after their end: what is learnt of a step later stands here alone.
 //!
-//! Beside it stands whether this venue paused the job. Only then does it resume it.
+//! Beside it stands whether this venue paused the job. Only then does it resume it. And when the
+//! parent ends before the job, that the job is still to be cancelled: a crash does not leave it to
+//! run on for nobody.
 
-use catena_job::{JobId, RecordId, Status};
+use catena_job::chain::StepState;
+use catena_job::{Job, JobId, RecordId, Status};
 use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace};
 use catena_value::{CellSource, Map, NoCells, Value, ValueId};
 
@@ -22,7 +25,10 @@ const OWNER: &str = "elsewhere";
 /// What ends the names of roots that say whether a job is held.
 const HELD: &str = "-held";
 
-/// Roots of one job that are looked at in one go.
+/// Whose roots say that a job is still to be cancelled.
+const UNWANTED: &str = "unwanted";
+
+/// Roots that are looked at in one go.
 const PAGE: usize = 256;
 
 /// A job on another venue as it was last seen.
@@ -32,6 +38,8 @@ pub(crate) struct Sighting {
     pub(crate) job: JobId,
     /// The venue's DID.
     pub(crate) venue: String,
+    /// Where the venue is, as the definition says.
+    pub(crate) place: String,
     /// Who asked for it.
     pub(crate) asker: Asker,
     /// How it stood.
@@ -56,6 +64,7 @@ impl Sighting {
         let mut members = vec![
             ("job", Value::from(self.job)),
             ("venue", self.venue.as_str().into()),
+            ("place", self.place.as_str().into()),
             ("at", self.at.into()),
             ("status", (*status).into()),
             ("record", (*record).into()),
@@ -76,6 +85,7 @@ impl Sighting {
         Some(Sighting {
             job: text("job")?.parse().ok()?,
             venue: text("venue")?,
+            place: text("place")?,
             asker: if field("asker").is_some() { Asker::Venue } else { Asker::Nobody },
             seen: RemoteJob {
                 status: Status::parse(&text("status")?)?,
@@ -117,15 +127,84 @@ impl Held {
     }
 }
 
+/// Whether steps on other venues have begun and, as far as the chain says, not ended.
+pub(crate) fn has_open_away(job: &Job) -> bool {
+    open_away(job).next().is_some()
+}
+
+fn open_away(job: &Job) -> impl Iterator<Item = (u32, &StepState)> {
+    let is_open = |state: &StepState| state.end.is_none() && state.start.venue.is_some();
+    job.steps().iter().filter(move |(_, state)| is_open(state)).map(|(step, state)| (*step, state))
+}
+
+fn unwanted_key(parent: JobId, step: u32) -> RootKey {
+    RootKey { owner: UNWANTED.to_owned(), ..key(parent, step) }
+}
+
+/// The parent and the step in the name of a root.
+fn named(name: &str) -> Option<(JobId, u32)> {
+    let (parent, step) = name.split_once('-')?;
+    Some((parent.parse().ok()?, step.parse().ok()?))
+}
+
 impl Engine {
+    /// The effects that remember what is to be cancelled elsewhere when a job ends.
+    pub(crate) async fn unwanted(&self, job: &Job) -> Result<Vec<Effect>, StoreTrouble> {
+        let mut effects = Vec::new();
+        for (step, _) in open_away(job) {
+            if let Some((known, _)) = self.sighting(job.id(), step).await?
+                && !known.seen.status.is_terminal()
+            {
+                let (key, value) = (unwanted_key(job.id(), step), Some(known.to_value()));
+                effects.push(Effect::Root { key, expected: None, value });
+            }
+        }
+        Ok(effects)
+    }
+
+    /// Everything that is still to be cancelled elsewhere.
+    pub(crate) async fn all_unwanted(&self) -> Result<Vec<(JobId, u32, Sighting)>, StoreTrouble> {
+        let mut all = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.0.store.roots(RootSpace::Venue, UNWANTED, after.as_deref(), PAGE);
+            let page = page.await?;
+            for (parent, step) in page.iter().filter_map(|name| named(name)) {
+                let known = self.seen_under(&unwanted_key(parent, step)).await?;
+                all.extend(known.map(|(known, _)| (parent, step, known)));
+            }
+            match page.into_iter().next_back() {
+                Some(last) => after = Some(last),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// A job elsewhere was cancelled, or left to its venue.
+    pub(crate) async fn is_not_unwanted(&self, parent: JobId, step: u32) {
+        let key = unwanted_key(parent, step);
+        let Ok(Some(root)) = self.0.store.root(&key).await else { return };
+        let effect = Effect::Root { key, expected: Some(root.id), value: None };
+        if let Err(error) = self.0.store.commit(Effects::one(effect)).await {
+            tracing::warn!(job = %parent, step, %error, "a step elsewhere is cancelled again later");
+        }
+    }
+
     /// What is known of a step on another venue, and what it is replaced by.
     pub(crate) async fn sighting(
         &self,
         parent: JobId,
         step: u32,
     ) -> Result<Option<(Sighting, ValueId)>, StoreTrouble> {
-        let Some(root) = self.0.store.root(&key(parent, step)).await? else { return Ok(None) };
-        let damaged = || StoreTrouble::Damaged(format!("what is known of step {step}"));
+        self.seen_under(&key(parent, step)).await
+    }
+
+    async fn seen_under(
+        &self,
+        key: &RootKey,
+    ) -> Result<Option<(Sighting, ValueId)>, StoreTrouble> {
+        let Some(root) = self.0.store.root(key).await? else { return Ok(None) };
+        let damaged = || StoreTrouble::Damaged(format!("what is known under {key}"));
         let cells = self.0.store.cells();
         let value = root.value.fully_loaded(&*cells as &dyn CellSource).map_err(|_| damaged())?;
         let sighting = Sighting::from_value(&value).ok_or_else(damaged)?;

@@ -101,13 +101,11 @@ impl Weaver {
         if self.letter.is_some() {
             return Ok(Some(Next::Listen));
         }
-        let Some((venue, known)) = self.weave.sighting(step) else {
-            return Ok(Some(Next::Listen));
-        };
+        let Some(known) = self.weave.sighting(step) else { return Ok(Some(Next::Listen)) };
         let (number, asked) = (message.number, known.seen.record);
         let control = self.run.held.reins.control(&engine.0.env);
         let offered = (number, offered(&message)?);
-        engine.deliver_out(self.run.job.id(), step, offered, (venue, known), control);
+        engine.deliver_out(self.run.job.id(), step, offered, known, control);
         self.letter = Some(Letter { step, number, asked, heard: None, delivery: None });
         Ok(Some(Next::Listen))
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catena_job::{JobId, RecordId, Status};
+use catena_job::{Job, JobId, RecordId, Status};
 use catena_value::Value;
 use tokio::sync::{Mutex, Notify, watch};
 
-use super::elsewhere::{Held, Sighting};
+use super::elsewhere::{Held, Sighting, has_open_away};
 use super::weaver::News;
 use crate::adapter::{Failure, Repeat};
 use crate::control::Control;
@@ -26,7 +26,7 @@ const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
 const DELIVER_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// How often a job that nobody wants any more is cancelled before it is left to its venue.
-const CANCEL_TRIES_MAX: u32 = 5;
+const CANCEL_TRIES_MAX: u32 = 8;
 
 /// The pause after the first of these; each next one is twice as long.
 const CANCEL_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -36,12 +36,7 @@ pub(crate) enum Errand {
     /// Begins it and follows it to its end.
     Begin(Box<RemoteCall>),
     /// Follows a job that began before.
-    Follow {
-        /// The venue, as the definition names it.
-        venue: String,
-        /// What is known of the job.
-        known: Box<Sighting>,
-    },
+    Follow(Box<Sighting>),
 }
 
 /// What a task tells.
@@ -114,21 +109,21 @@ impl Engine {
         mut orders: Orders,
     ) -> Result<(), Failure> {
         let federation = self.road()?;
-        let (venue, known) = match errand {
-            Errand::Follow { venue, known } => (venue, known),
+        let known = match errand {
+            Errand::Follow(known) => known,
             Errand::Begin(call) => {
-                let venue = call.venue.clone();
+                let place = call.venue.clone();
                 let begin = federation.begin(*call);
                 let Some(start) = self.until_begun(begin, &mut orders).await? else {
                     return Ok(());
                 };
-                let known = Box::new(Sighting::first(&start, self.now()));
+                let known = Box::new(Sighting::first(&start, &place, self.now()));
                 let tidings = Tidings::Started(Box::new(start));
                 self.0.weavers.tell(parent, News::Remote(step, tidings));
-                (venue, known)
+                known
             }
         };
-        let urgent = self.visit(venue, &known, self.0.free.clone());
+        let urgent = self.visit(&known, self.0.free.clone());
         Mission { engine: self.clone(), federation, parent, step, urgent, orders }.stay(known).await
     }
 
@@ -140,10 +135,10 @@ impl Engine {
         parent: JobId,
         step: u32,
         (number, message): (u64, Value),
-        (venue, known): (String, &Sighting),
+        known: &Sighting,
         control: Control,
     ) {
-        let visit = self.visit(venue, known, control);
+        let visit = self.visit(known, control);
         let engine = self.clone();
         self.spawn(async move {
             let delivery = match engine.road() {
@@ -169,14 +164,73 @@ impl Engine {
         self.0.catalogue.federation().ok_or_else(missing)
     }
 
-    fn visit(&self, venue: String, known: &Sighting, control: Control) -> Visit {
+    fn visit(&self, known: &Sighting, control: Control) -> Visit {
         Visit {
-            venue,
+            venue: known.place.clone(),
             did: known.venue.clone(),
             job: known.job,
             asker: known.asker,
             identity: self.0.identity.clone(),
             control,
+        }
+    }
+
+    /// Cancels a job that nobody waits for any more, and keeps what became of it: the parent's
+    /// chain has ended.
+    pub(crate) async fn give_up(&self, parent: JobId, step: u32, mut known: Sighting) {
+        let Ok(federation) = self.road() else { return };
+        let visit = self.visit(&known, self.0.free.clone());
+        let mut pause = CANCEL_AGAIN_AFTER;
+        for _ in 0..CANCEL_TRIES_MAX {
+            match federation.cancel(visit.clone()).await {
+                Ok(seen) => known = Sighting { seen, at: self.now(), ..known },
+                Err(_) if self.is_stopping() => return,
+                Err(failure) if failure.repeat == Repeat::MayHelp => {
+                    self.0.env.sleep(pause).await;
+                    pause *= 2;
+                    continue;
+                }
+                Err(failure) => {
+                    let error = &failure.error;
+                    tracing::warn!(job = %parent, step, %error, "a step elsewhere is left to its venue");
+                }
+            }
+            break;
+        }
+        self.keep_late(parent, step, &known).await;
+        self.is_not_unwanted(parent, step).await;
+    }
+
+    /// Cancels everything elsewhere that was given up and could not be cancelled before this venue
+    /// stopped.
+    pub(crate) async fn give_up_again(&self) {
+        let unwanted = match self.all_unwanted().await {
+            Ok(unwanted) => unwanted,
+            Err(trouble) => {
+                tracing::error!(%trouble, "what is to be cancelled elsewhere cannot be read");
+                return;
+            }
+        };
+        for (parent, step, known) in unwanted {
+            let engine = self.clone();
+            self.spawn(async move { engine.give_up(parent, step, known).await });
+        }
+    }
+
+    /// Gives up the steps of a job elsewhere that nobody here follows, because it was paused when
+    /// this venue stopped.
+    pub(crate) async fn give_up_unfollowed(&self, job: &Job) {
+        if !has_open_away(job) || self.0.weavers.has(job.id()) {
+            return;
+        }
+        for (step, state) in job.steps() {
+            if state.end.is_some() || state.start.venue.is_none() {
+                continue;
+            }
+            if let Ok(Some((known, _))) = self.sighting(job.id(), *step).await {
+                let (engine, parent, step) = (self.clone(), job.id(), *step);
+                self.spawn(async move { engine.give_up(parent, step, known).await });
+            }
         }
     }
 
@@ -203,10 +257,11 @@ impl Engine {
 
 impl Sighting {
     /// A job that has just begun.
-    pub(crate) fn first(start: &RemoteStart, at: i64) -> Sighting {
+    pub(crate) fn first(start: &RemoteStart, place: &str, at: i64) -> Sighting {
         Sighting {
             job: start.job,
             venue: start.venue.clone(),
+            place: place.to_owned(),
             asker: start.asker,
             seen: start.seen.clone(),
             at,
@@ -241,7 +296,7 @@ impl Mission {
                 recalled = self.orders.recall.changed() => {
                     // A venue that stops gives nothing up: the next life goes on with it.
                     if recalled.is_err() && !self.engine.is_stopping() {
-                        self.give_up(*known).await;
+                        self.engine.give_up(self.parent, self.step, *known).await;
                     }
                     return Ok(());
                 }
@@ -261,28 +316,6 @@ impl Mission {
     fn look(&self, known: (Status, RecordId)) -> Answer<RemoteJob> {
         let control = self.orders.control.clone();
         self.federation.look(Visit { control, ..self.urgent.clone() }, known)
-    }
-
-    /// Cancels a job that nobody waits for any more, and keeps what became of it: the parent's
-    /// chain has ended.
-    async fn give_up(&self, mut known: Sighting) {
-        let mut pause = CANCEL_AGAIN_AFTER;
-        for _ in 0..CANCEL_TRIES_MAX {
-            match self.federation.cancel(self.urgent.clone()).await {
-                Ok(seen) => known = Sighting { seen, at: self.engine.now(), ..known },
-                Err(failure) if failure.repeat == Repeat::MayHelp && !self.engine.is_stopping() => {
-                    self.engine.0.env.sleep(pause).await;
-                    pause *= 2;
-                    continue;
-                }
-                Err(failure) => {
-                    let (job, error) = (self.parent, &failure.error);
-                    tracing::warn!(%job, step = self.step, %error, "a step elsewhere is left to its venue");
-                }
-            }
-            break;
-        }
-        self.engine.keep_late(self.parent, self.step, &known).await;
     }
 
     /// Pauses or resumes the job. Whether a resume is still owed.

@@ -120,7 +120,7 @@ impl Engine {
         entry.push(("started", state.started_at.into()));
         let known = self.sighting(job.id(), step).await?.map(|(known, _)| known);
         let Some(end) = &state.end else {
-            describe_sighting(known.unwrap_or_else(|| Sighting::of_chain(state)), entry);
+            describe_sighting(known.unwrap_or_else(|| Sighting::of_chain(state, "")), entry);
             return Ok(());
         };
         entry.push(("status", end.status.into()));

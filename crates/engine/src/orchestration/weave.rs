@@ -164,12 +164,13 @@ impl Asking {
 
 impl Sighting {
     /// What the parent's chain alone says of a step on another venue.
-    pub(crate) fn of_chain(state: &StepState) -> Sighting {
+    pub(crate) fn of_chain(state: &StepState, place: &str) -> Sighting {
         let start = &state.start;
         let (status, record) = (Status::Started, start.record);
         Sighting {
             job: start.job,
             venue: start.venue.clone().unwrap_or_default(),
+            place: place.to_owned(),
             asker: Asker::Nobody,
             seen: RemoteJob { status, record, output: None, error: None, message: None },
             at: state.started_at,
@@ -278,9 +279,11 @@ impl Weave {
         step: u32,
         state: &StepState,
     ) -> Result<(), StoreTrouble> {
+        let plan = Arc::clone(&self.plan);
+        let place = plan.steps[step as usize].venue.as_deref().unwrap_or_default();
         let (mut known, kept_as) = match engine.sighting(parent.id(), step).await? {
             Some((known, kept_as)) => (known, Some(kept_as)),
-            None => (Sighting::of_chain(state), None),
+            None => (Sighting::of_chain(state, place), None),
         };
         self.away.insert(step, (known.clone(), kept_as));
         let seen = known.seen.clone();
@@ -290,12 +293,11 @@ impl Weave {
                 self.see(parent, step, seen, known.at);
                 return Ok(());
             }
-            known = Sighting { asker: known.asker, ..Sighting::of_chain(state) };
+            known = Sighting { asker: known.asker, ..Sighting::of_chain(state, place) };
         } else if waits_for_message(seen.status) {
             self.phases[step as usize] = StepPhase::Asking(Asking::away(known.job, &seen));
         }
-        let venue = self.plan.steps[step as usize].venue.clone().unwrap_or_default();
-        self.errands.push((step, Errand::Follow { venue, known: Box::new(known) }));
+        self.errands.push((step, Errand::Follow(Box::new(known))));
         Ok(())
     }
 
@@ -350,7 +352,8 @@ impl Weave {
             Tidings::Seen(_) if self.phases[index] == StepPhase::Waiting => {}
             Tidings::Started(start) => {
                 self.phases[index] = StepPhase::Running(start.job);
-                let sighting = Sighting::first(&start, now);
+                let place = self.plan.steps[index].venue.as_deref().unwrap_or_default();
+                let sighting = Sighting::first(&start, place, now);
                 let RemoteStart { job, record, venue, seen, .. } = *start;
                 self.starts.push(StepStart { step, job, record, venue: Some(venue) });
                 self.away.insert(step, (sighting, None));
@@ -399,10 +402,9 @@ impl Weave {
         }
     }
 
-    /// What is known of a step on another venue, and the venue as the definition names it.
-    pub(crate) fn sighting(&self, step: u32) -> Option<(String, &Sighting)> {
-        let venue = self.plan.steps.get(step as usize)?.venue.clone()?;
-        self.away.get(&step).map(|(known, _)| (venue, known))
+    /// What is known of a step on another venue.
+    pub(crate) fn sighting(&self, step: u32) -> Option<&Sighting> {
+        self.away.get(&step).map(|(known, _)| known)
     }
 
     /// A message has reached a step on another venue: unless it is known to stand elsewhere by

@@ -64,6 +64,11 @@ impl Weavers {
         }
     }
 
+    /// Whether a job has a weaver here.
+    pub(crate) fn has(&self, job: JobId) -> bool {
+        self.0.lock().contains_key(&job)
+    }
+
     /// The budget of the root that a job belongs to: its parent's, or one of its own.
     fn budget(&self, parent: Option<JobId>) -> Arc<Semaphore> {
         let listed = self.0.lock();
@@ -451,6 +456,10 @@ impl Weaver {
                 self.send_out(engine, errands);
                 // Paused, or no room for more sub-jobs: something else must happen first.
                 return Ok(Next::Listen);
+            }
+            if draft.job().status().is_terminal() && self.weave.cancels_on_failure() {
+                let unwanted = engine.unwanted(draft.job()).await?;
+                unwanted.into_iter().for_each(|effect| draft.with(effect));
             }
             let caller = self.run.caller.clone();
             match engine.commit_batch(draft, batch, &caller).await {
