@@ -200,8 +200,8 @@ impl Engine {
             draft.with(kept);
         }
         let limit = self.execution_limit(request.timeout, &operation);
-        if let Some(plan) = operation.plan() {
-            let targets = match self.targets(&request.caller, plan).await? {
+        if operation.plan().is_some() {
+            let targets = match self.targets(&request.caller, &operation).await? {
                 Ok(targets) => targets,
                 Err(refusal) => {
                     return self.refuse(request, &operation, &refusal, claimed).await;

@@ -250,7 +250,7 @@ impl Engine {
             };
             run.caller.delegations = delegations;
         }
-        let targets = match self.targets(&run.caller, &plan).await? {
+        let targets = match self.targets(&run.caller, &run.operation).await? {
             Ok(targets) => targets,
             Err(problems) => {
                 let failure = Failure::new("step_gone", problems);
