@@ -116,7 +116,8 @@ async fn a_message_is_taken_once_whoever_is_killed() {
     here.client().send(&id, &hello).await.expect(202);
     // Accepted here; perhaps on its way, perhaps there.
     here.kill_and_revive().await;
-    let heard = |job: &Json| job["status"] == "INPUT_REQUIRED" && !job["steps"][0]["output"].is_null();
+    let heard =
+        |job: &Json| job["status"] == "INPUT_REQUIRED" && !job["steps"][0]["output"].is_null();
     let job = here.client().until_that(&id, heard).await;
     assert!(job["steps"][0]["output"].to_string().contains("hello"), "{job}");
     // One that comes while the other venue is down waits for it.

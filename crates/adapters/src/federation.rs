@@ -219,6 +219,7 @@ async fn begin(client: &VenueClient, call: &RemoteCall) -> Result<RemoteStart, F
         input: call.input.clone(),
         key: Some(&call.key),
         delegations: &call.delegations,
+        depth: call.depth,
     };
     call.control.proceed().await;
     // From here on there may be a job over there, and whoever gives it up must learn its ID.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catena_engine::env::Env;
-use catena_engine::federation::REMOTE_CONFLICT;
+use catena_engine::federation::{DEPTH_HEADER, REMOTE_CONFLICT};
 use catena_engine::{Failure, Repeat};
 use catena_job::{JobId, Status};
 use catena_value::{Value, json};
@@ -82,6 +82,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) key: Option<&'a str>,
     /// What the caller may do there.
     pub(crate) delegations: &'a [String],
+    /// How many orchestrations it is nested in.
+    pub(crate) depth: u32,
 }
 
 impl VenueClient {
@@ -107,7 +109,7 @@ impl VenueClient {
         input: Value,
         gate: &impl Gate,
     ) -> Result<RemoteJob, Failure> {
-        let bare = Invocation { operation, input, key: None, delegations: &[] };
+        let bare = Invocation { operation, input, key: None, delegations: &[], depth: 0 };
         self.invoke_with(bare, gate).await
     }
 
@@ -117,7 +119,7 @@ impl VenueClient {
         invocation: Invocation<'_>,
         gate: &impl Gate,
     ) -> Result<RemoteJob, Failure> {
-        let Invocation { operation, input, key, delegations } = invocation;
+        let Invocation { operation, input, key, delegations, depth } = invocation;
         let mut members = vec![("operation", operation.into()), ("input", input)];
         if !delegations.is_empty() {
             let tokens = delegations.iter().map(|token| Value::from(token.as_str()));
@@ -129,6 +131,9 @@ impl VenueClient {
         request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(key) = key {
             request.headers.insert("idempotency-key", header(key)?);
+        }
+        if depth > 0 {
+            request.headers.insert(DEPTH_HEADER, HeaderValue::from(depth));
         }
         request.body = Bytes::from(body);
         self.job_of(request, gate).await

@@ -202,6 +202,7 @@ async fn a_beginning_whose_answer_is_lost_is_repeated_under_the_same_key() {
     let scene = scene.await;
     assert_eq!(scene.run().await.status(), Status::Complete);
     let begun = scene.fake.begun();
+    assert_eq!(begun[0].header("catena-depth"), Some("1"), "one orchestration is around it");
     let same =
         |asked: &Asked| (asked.header("idempotency-key").unwrap().to_owned(), asked.body.clone());
     assert_eq!(begun.len(), 3);

@@ -301,9 +301,10 @@ impl Engine {
             return Either::Left(Box::pin(async move {
                 self.erase_secrets(&mut draft).await;
                 let unwanted = self.unwanted(&draft.job).await;
-                draft.more.extend(unwanted.map_err(|trouble| CommitError::Damaged {
-                    reason: trouble.to_string(),
-                })?);
+                draft.more.extend(
+                    unwanted
+                        .map_err(|trouble| CommitError::Damaged { reason: trouble.to_string() })?,
+                );
                 self.hand_in(draft).await
             }));
         }

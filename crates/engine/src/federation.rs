@@ -86,6 +86,8 @@ pub struct RemoteCall {
     pub input: Value,
     /// The same for every attempt to begin this step.
     pub key: String,
+    /// How many orchestrations it is nested in.
+    pub depth: u32,
     /// What the caller may do there, as compact tokens. Without any the step is sent anonymously:
     /// the venue's own rights are never lent.
     pub delegations: Vec<String>,
@@ -172,6 +174,10 @@ pub enum Delivery {
     /// It was refused, and would be again.
     Refused(Failure),
 }
+
+/// The header of an invocation that says how many orchestrations it is nested in, so that venues
+/// that send each other steps in a ring notice.
+pub const DEPTH_HEADER: &str = "catena-depth";
 
 /// The code of a [`Failure`] of a venue in whose view a job stands where it cannot do what it was
 /// asked to.

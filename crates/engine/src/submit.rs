@@ -26,6 +26,7 @@ use crate::limits::{
     IDEMPOTENCY_KEY_BYTES_MAX, REFERENCE_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX, TIMEOUT_MAX, WAIT_MAX,
 };
 use crate::operation::Operation;
+use crate::orchestration::DEPTH;
 use crate::orchestration::weaver::Begun;
 use crate::request::{Invoke, Invoked, JobView, Ran, Recording};
 use crate::rerun::Rerun;
@@ -201,7 +202,7 @@ impl Engine {
         }
         let limit = self.execution_limit(request.timeout, &operation);
         if operation.plan().is_some() {
-            let targets = match self.targets(&request.caller, &operation).await? {
+            let targets = match self.targets(&request.caller, &operation, request.depth).await? {
                 Ok(targets) => targets,
                 Err(refusal) => {
                     return self.refuse(request, &operation, &refusal, claimed).await;
@@ -302,6 +303,9 @@ impl Engine {
         };
         if !delegations.is_empty() {
             extra.push((sealed::DELEGATED, true.into()));
+        }
+        if operation.plan().is_some() && request.depth > 0 {
+            extra.push((DEPTH, request.depth.into()));
         }
         let opening = Opening {
             id: job,

@@ -199,10 +199,7 @@ impl Engine {
         self.seen_under(&key(parent, step)).await
     }
 
-    async fn seen_under(
-        &self,
-        key: &RootKey,
-    ) -> Result<Option<(Sighting, ValueId)>, StoreTrouble> {
+    async fn seen_under(&self, key: &RootKey) -> Result<Option<(Sighting, ValueId)>, StoreTrouble> {
         let Some(root) = self.0.store.root(key).await? else { return Ok(None) };
         let damaged = || StoreTrouble::Damaged(format!("what is known under {key}"));
         let cells = self.0.store.cells();

@@ -75,6 +75,10 @@ fn told(mut problems: Vec<String>) -> String {
     format!("invalid orchestration: {}{more}", problems.join("; "))
 }
 
+fn too_deep() -> String {
+    format!("orchestrations are nested deeper than {NESTING_MAX}")
+}
+
 /// Nothing has run: only constants have values.
 struct Nothing;
 
@@ -94,8 +98,9 @@ impl Engine {
         &self,
         caller: &Caller,
         whole: &Operation,
+        depth: u32,
     ) -> Result<Result<Targets, String>, StoreTrouble> {
-        Survey::new(Here { engine: self, caller }).of(whole).await
+        Survey::new(Here { engine: self, caller }).of(whole, depth).await
     }
 }
 
@@ -114,21 +119,28 @@ impl<D: Definitions> Survey<D> {
         Survey { definitions, known: HashMap::new(), problems: Vec::new(), steps: 0 }
     }
 
-    async fn of(mut self, whole: &Operation) -> Result<Result<Targets, String>, StoreTrouble> {
+    /// Looks at an orchestration that is itself nested in so many.
+    async fn of(
+        mut self,
+        whole: &Operation,
+        depth: u32,
+    ) -> Result<Result<Targets, String>, StoreTrouble> {
         let Some(plan) = whole.plan() else { return Ok(Ok(Targets::new())) };
+        if depth as usize >= NESTING_MAX {
+            return Ok(Err(told(vec![too_deep()])));
+        }
         let targets = self.resolve_steps(plan, "").await?;
         let mut level: Vec<Nested> = Vec::new();
         for (step, target) in targets.iter().enumerate() {
             let Some(operation) = target.clone() else { continue };
             self.descend(step, operation, &[whole.id()], &mut level);
         }
-        let mut depth = 1;
+        let mut depth = 1 + depth as usize;
         let mut level = nested(level);
         while self.problems.is_empty() && !level.is_empty() {
             depth += 1;
             if depth > NESTING_MAX {
-                let text = format!("orchestrations are nested deeper than {NESTING_MAX}");
-                self.blame(&level, &text);
+                self.blame(&level, &too_deep());
                 break;
             }
             if level.len() > DEFINITIONS_MAX {
@@ -309,7 +321,7 @@ mod tests {
     }
 
     fn survey(names: &Names, whole: &Operation) -> Result<Targets, String> {
-        let survey = Survey::new(names).of(whole);
+        let survey = Survey::new(names).of(whole, 0);
         futures_util::FutureExt::now_or_never(survey).unwrap().unwrap()
     }
 
@@ -328,9 +340,15 @@ mod tests {
         assert_eq!(refused(&names, &whole), expected);
         // However many it goes through.
         let (one, two) = (of_steps(&["o/two"]), of_steps(&["leaf", "o/one"]));
-        let names = Names::default().name("leaf", leaf()).name("o/one", Arc::clone(&one)).name("o/two", two);
+        let names = Names::default()
+            .name("leaf", leaf())
+            .name("o/one", Arc::clone(&one))
+            .name("o/two", two);
         let problems = refused(&names, &one);
-        assert!(problems.contains("/operation/steps/0/op: ") && problems.contains("nested in itself"), "{problems}");
+        assert!(
+            problems.contains("/operation/steps/0/op: ") && problems.contains("nested in itself"),
+            "{problems}"
+        );
         // Also below what is not part of the ring.
         let problems = refused(&names, &of_steps(&["leaf", "leaf", "o/one"]));
         assert!(problems.contains("/operation/steps/2/op: "), "{problems}");
@@ -341,7 +359,8 @@ mod tests {
     fn the_same_definition_in_many_places_is_no_ring() {
         let inner = of_steps(&["leaf"]);
         let middle = of_steps(&["o/inner", "o/inner"]);
-        let names = Names::default().name("leaf", leaf()).name("o/inner", inner).name("o/middle", middle);
+        let names =
+            Names::default().name("leaf", leaf()).name("o/inner", inner).name("o/middle", middle);
         let whole = of_steps(&["o/inner", "o/middle", "o/inner", "o/middle"]);
         assert_eq!(survey(&names, &whole).unwrap().len(), 4);
         assert_eq!(names.asked.load(Ordering::Relaxed), 3, "each name is looked up once");
@@ -354,6 +373,17 @@ mod tests {
             names = names.name(&format!("o/{depth}"), of_steps(&[&format!("o/{}", depth - 1)]));
         }
         assert!(survey(&names, &names.meanings["o/8"]).is_ok());
+        // What it is nested in elsewhere counts, too.
+        let nested = |depth| {
+            let survey = Survey::new(&names).of(&names.meanings["o/3"], depth);
+            futures_util::FutureExt::now_or_never(survey).unwrap().unwrap()
+        };
+        assert!(nested(5).is_ok());
+        for depth in [6, 7, 8, u32::MAX] {
+            assert!(
+                nested(depth).unwrap_err().ends_with("orchestrations are nested deeper than 8")
+            );
+        }
         let problems = refused(&names, &names.meanings["o/9"]);
         assert_eq!(
             problems,

@@ -18,6 +18,7 @@ use catena_store::Effect;
 use catena_value::{CellSource, Value, ValueId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::depth_of;
 use super::elsewhere::Sighting;
 use super::remote::{Errand, Tidings};
 use super::targets::Targets;
@@ -548,7 +549,7 @@ impl Weave {
         let Some(target) = self.targets.get(step as usize).cloned().flatten() else {
             let Ok(permit) = Arc::clone(&self.budget).try_acquire_owned() else { return Ok(false) };
             self.permits.insert(step, permit);
-            batch.errands.push((step, self.errand(engine, parent.id(), step, input)));
+            batch.errands.push((step, self.errand(engine, parent, step, input)));
             return Ok(true);
         };
         let is_instant = target.pace() == Pace::Instant;
@@ -558,7 +559,8 @@ impl Weave {
         }
         // A clock that went back does not make a step begin before what it needs has ended.
         let (now, id) = (engine.now().max(parent.updated()), engine.new_id());
-        let request = Invoke::new(self.caller.clone(), definition.op.as_str(), input);
+        let mut request = Invoke::new(self.caller.clone(), definition.op.as_str(), input);
+        request.depth = depth_of(parent) + 1;
         let opened = engine.opening(id, &request, &target);
         let (mut opening, secrets) =
             opened.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
@@ -602,13 +604,14 @@ impl Weave {
     }
 
     /// What to do about a step that runs elsewhere.
-    fn errand(&self, engine: &Engine, parent: JobId, step: u32, input: Value) -> Errand {
+    fn errand(&self, engine: &Engine, parent: &Job, step: u32, input: Value) -> Errand {
         let definition = &self.plan.steps[step as usize];
         Errand::Begin(Box::new(RemoteCall {
             venue: definition.venue.clone().unwrap_or_default(),
             operation: definition.op.clone(),
             input,
-            key: format!("{}-{step}", parent.to_hex()),
+            key: format!("{}-{step}", parent.id().to_hex()),
+            depth: depth_of(parent) + 1,
             delegations: engine.delegated(&self.caller),
             identity: engine.0.identity.clone(),
             control: engine.0.free.clone(),

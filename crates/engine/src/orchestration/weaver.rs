@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use super::letters::Letter;
 use super::remote::{Errand, Orders, Post, Tidings};
 use super::weave::{Batch, Weave};
-use super::{CONCURRENT_MAX, targets::Targets};
+use super::{CONCURRENT_MAX, depth_of, targets::Targets};
 use crate::adapter::Failure;
 use crate::caller::{Caller, Standing};
 use crate::change::{Current, Draft, waits_for_message};
@@ -250,7 +250,7 @@ impl Engine {
             };
             run.caller.delegations = delegations;
         }
-        let targets = match self.targets(&run.caller, &run.operation).await? {
+        let targets = match self.targets(&run.caller, &run.operation, depth_of(&run.job)).await? {
             Ok(targets) => targets,
             Err(problems) => {
                 let failure = Failure::new("step_gone", problems);

@@ -9,7 +9,7 @@ use catena_engine::request::{IdempotencyKey, Invoke, Recording};
 use catena_job::{JobId, Status};
 use catena_value::{CellSource, Map, NoCells, Value};
 
-use super::{ANY, IDEMPOTENCY, JOB, JSON, PREFER, ROUTE, Route, Taken, query, reply};
+use super::{ANY, DEPTH, IDEMPOTENCY, JOB, JSON, PREFER, ROUTE, Route, Taken, query, reply};
 use crate::answer;
 use crate::call::{Call, read_json, whole_number};
 use crate::error::{ApiError, ApiResult, Code};
@@ -48,6 +48,7 @@ pub(super) const ROUTES: &[Route] = &[
             ),
             PREFER,
             IDEMPOTENCY,
+            DEPTH,
         ],
         body: Some(Taken {
             about: "What to invoke. Members that are not listed are ignored.",
@@ -185,6 +186,7 @@ fn request(
         tags: texts(body, "tags", usize::MAX)?,
         recording: recording(body)?,
         idempotency,
+        depth: call.depth()?,
     };
     Ok((request, applied))
 }
