@@ -15,7 +15,7 @@ use catena_engine::federation::{
     Answer, Asker, Delivery, Federation, Hold, RemoteCall, RemoteJob as Seen, RemoteStart, Visit,
 };
 use catena_engine::{Control, Failure, Repeat};
-use catena_job::{RecordId, Status};
+use catena_job::{JobId, RecordId, Status};
 use catena_value::{NoCells, Value};
 
 use crate::limits::{
@@ -66,7 +66,7 @@ impl Federation for OverHttp {
             let mut patience = Patience::new(REMOTE_SILENCE_MAX);
             let mut pause = POLL_FIRST;
             loop {
-                match place.job().await.map(seen) {
+                match place.checked_job().await.map(seen) {
                     Ok(seen) if is_news(&seen, known) => return Ok(seen),
                     Ok(_) => {
                         patience = Patience::new(REMOTE_SILENCE_MAX);
@@ -137,6 +137,13 @@ impl Place {
 
     async fn job(&self) -> Result<RemoteJob, Failure> {
         self.client()?.job(&self.visit.job.to_hex(), &self.visit.control).await
+    }
+
+    /// The same, its end checked.
+    async fn checked_job(&self) -> Result<RemoteJob, Failure> {
+        let job = self.job().await?;
+        check_end(&self.client()?, &job, &self.visit.control).await?;
+        Ok(job)
     }
 
     async fn control(&self, action: &str) -> Result<RemoteJob, Failure> {
@@ -227,6 +234,7 @@ async fn begin(client: &VenueClient, call: &RemoteCall) -> Result<RemoteStart, F
     let job = job.map_err(|failure| unwelcome(failure, asker))?;
     let id = job.id.parse().map_err(|_| client.malformed("its job has no usable ID"))?;
     let record = first_record(&client, &job, &did, &call.free).await?;
+    check_end(&client, &job, &call.free).await?;
     Ok(RemoteStart { job: id, record, venue: did, asker, seen: seen(job) })
 }
 
@@ -239,6 +247,48 @@ fn unwelcome(failure: Failure, asker: Asker) -> Failure {
     Failure { error: format!("{} ({hint})", failure.error), ..failure }
 }
 
+/// One record of a history over there, as it is claimed to be.
+struct Entry {
+    id: Option<RecordId>,
+    record: Value,
+}
+
+impl Entry {
+    /// Its ID, if it is what it says it is.
+    fn true_id(&self) -> Option<RecordId> {
+        self.id.filter(|id| *id == RecordId::new(self.record.id()))
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        member(&self.record, name).and_then(|text| Some(text.to_text()?.into_owned()))
+    }
+}
+
+/// A record of a job over there and how many there are; nothing from a venue without histories.
+async fn record_at(
+    client: &VenueClient,
+    job: &RemoteJob,
+    at: u64,
+    control: &Control,
+) -> Result<Option<(Option<Entry>, u64)>, Failure> {
+    let query = [("from", at.to_string()), ("limit", "1".to_owned())];
+    let query = query.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let path = ["jobs", job.id.trim_start_matches("0x"), "history"];
+    let history = match client.document(&path, &query, control).await {
+        Ok(history) => history,
+        Err(failure) if failure.repeat == Repeat::MayHelp => return Err(failure),
+        Err(_) => return Ok(None),
+    };
+    let Some(records) = member(&history, "records") else { return Ok(None) };
+    let entry = records.as_vector().and_then(|records| records.get(0, &NoCells).ok()?);
+    let entry = entry.and_then(|entry| {
+        let id = member(&entry, "id").and_then(|id| id.as_str()?.parse().ok());
+        Some(Entry { id, record: member(&entry, "record")? })
+    });
+    let total = member(&history, "total").and_then(|total| u64::try_from(total.as_i64()?).ok());
+    Ok(Some((entry, total.unwrap_or(0))))
+}
+
 /// The first record of a job over there, if it is one. A venue without histories is held to what
 /// it answered.
 async fn first_record(
@@ -247,28 +297,40 @@ async fn first_record(
     venue: &str,
     control: &Control,
 ) -> Result<RecordId, Failure> {
-    let query = [("from", "0"), ("limit", "1")];
-    let path = ["jobs", job.id.trim_start_matches("0x"), "history"];
-    let history = match client.document(&path, &query, control).await {
-        Ok(history) => history,
-        Err(failure) if failure.repeat == Repeat::MayHelp => return Err(failure),
-        Err(_) => return Ok(RecordId::new(job.record.id())),
-    };
-    let first = member(&history, "records")
-        .and_then(|records| records.as_vector()?.get(0, &NoCells).ok()?)
-        .and_then(|first| Some((member(&first, "id")?, member(&first, "record")?)));
-    let Some((id, record)) = first else {
+    let Some((Some(first), _)) = record_at(client, job, 0, control).await? else {
         return Ok(RecordId::new(job.record.id()));
     };
-    let claimed = id.as_str().and_then(|id| id.parse::<RecordId>().ok());
-    let text =
-        |name: &str| member(&record, name).and_then(|text| Some(text.to_text()?.into_owned()));
-    let is_true = claimed == Some(RecordId::new(record.id()))
-        && text("id").is_some_and(|id| id.parse().ok() == job.id.parse::<catena_job::JobId>().ok())
-        && text("venue").as_deref() == Some(venue);
-    match claimed.filter(|_| is_true) {
+    let parsed = |id: &str| id.parse::<JobId>().ok();
+    let is_of_job = first.text("id").is_some_and(|id| parsed(&id) == parsed(&job.id));
+    let is_of_venue = first.text("venue").as_deref() == Some(venue);
+    match first.true_id().filter(|_| is_of_job && is_of_venue) {
         Some(record) => Ok(record),
         None => Err(client.malformed("the first record of its job is not what it says it is")),
+    }
+}
+
+/// Checks that a job over there that has ended did so with the record that it names, and gave what
+/// stands in it: that record is what the parent commits to. A venue without histories is believed.
+async fn check_end(
+    client: &VenueClient,
+    job: &RemoteJob,
+    control: &Control,
+) -> Result<(), Failure> {
+    let Some(head) = member(&job.record, "head").filter(|_| job.status.is_terminal()) else {
+        return Ok(());
+    };
+    // The first record has the input, which need not travel again.
+    let Some((_, total)) = record_at(client, job, 1, control).await? else { return Ok(()) };
+    let last = record_at(client, job, total.saturating_sub(1), control).await?;
+    let is_true = last.and_then(|(last, _)| last).is_some_and(|last| {
+        let is_last = last.true_id().is_some_and(|id| head.as_str() == Some(&id.to_string()));
+        let gave = |record: &Value| member(record, "output");
+        let is_given = job.status != Status::Complete || gave(&last.record) == gave(&job.record);
+        is_last && is_given && last.text("status").as_deref() == Some(job.status.as_str())
+    });
+    match is_true {
+        true => Ok(()),
+        false => Err(client.malformed("its job did not end with the record that it names")),
     }
 }
 

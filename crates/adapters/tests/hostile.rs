@@ -76,6 +76,11 @@ fn is_status(asked: &Asked) -> bool {
     asked.what == "GET /api/v1/status"
 }
 
+fn id_of(record: &serde_json::Value) -> String {
+    let value: Value = catena_value::json::read(record.to_string().as_bytes()).unwrap();
+    catena_job::RecordId::new(value.id()).to_string()
+}
+
 fn is_history(asked: &Asked) -> bool {
     asked.what.contains("/history")
 }
@@ -145,10 +150,6 @@ async fn a_venue_that_talks_of_another_job_is_not_believed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_venue_that_lies_about_a_first_record_is_not_believed() {
     let record = json!({"id": JOB, "venue": "did:key:fake", "status": "PENDING", "prev": null});
-    let id_of = |record: &serde_json::Value| {
-        let value: Value = catena_value::json::read(record.to_string().as_bytes()).unwrap();
-        catena_job::RecordId::new(value.id()).to_string()
-    };
     let history = move |record: serde_json::Value, id: String| {
         only(is_history, move || {
             Reply::Json(200, json!({"records": [{"id": id, "record": record}], "total": 1}))
@@ -166,6 +167,45 @@ async fn a_venue_that_lies_about_a_first_record_is_not_believed() {
         lie[member] = other.into();
         let id = id_of(&lie);
         Scene::set(history(lie, id)).await.fails(with).await;
+    }
+}
+
+/// What is used is what stands in the record that the parent commits to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_venue_that_lies_about_its_last_record_is_not_believed() {
+    let first = json!({"id": JOB, "venue": "did:key:fake", "status": "PENDING", "prev": null});
+    let last = json!({"status": "COMPLETE", "output": {"n": 1}});
+    let scene = |claimed: serde_json::Value, last: serde_json::Value| {
+        let first = first.clone();
+        Scene::set(move |asked, _| {
+            let entry = |record: &serde_json::Value| json!({"id": id_of(record), "record": record});
+            let page = |records: serde_json::Value| {
+                Reply::Json(200, json!({"records": records, "total": 2}))
+            };
+            if asked.looks() {
+                let mut job = job("COMPLETE");
+                job["head"] = claimed.clone();
+                return Some(Reply::Json(200, job));
+            }
+            match is_history(asked).then(|| asked.what.contains("from=1&")) {
+                Some(true) => Some(page(json!([entry(&last)]))),
+                Some(false) => Some(page(json!([entry(&first)]))),
+                None => None,
+            }
+        })
+    };
+    let truth = scene(id_of(&last).into(), last.clone()).await;
+    let view = truth.run().await;
+    assert_eq!(view.status(), Status::Complete, "{:?}", view.job.field("error"));
+    assert_eq!(view.job.steps()[&0].end.as_ref().unwrap().record.to_string(), id_of(&last));
+    truth.stop().await;
+    let with = "did not end with the record that it names";
+    scene(id_of(&json!(7)).into(), last.clone()).await.fails(with).await;
+    for other in [
+        json!({"status": "COMPLETE", "output": {"n": 2}}),
+        json!({"status": "FAILED", "output": {"n": 1}}),
+    ] {
+        scene(id_of(&other).into(), other).await.fails(with).await;
     }
 }
 
