@@ -300,11 +300,7 @@ impl Engine {
         if ends && !draft.is_new() && has_more(&draft.job) {
             return Either::Left(Box::pin(async move {
                 self.erase_secrets(&mut draft).await;
-                let unwanted = self.unwanted(&draft.job).await;
-                draft.more.extend(
-                    unwanted
-                        .map_err(|trouble| CommitError::Damaged { reason: trouble.to_string() })?,
-                );
+                draft.more.extend(self.unwanted(&draft.job).await);
                 self.hand_in(draft).await
             }));
         }

@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use catena_auth::{KeyPair, Token};
@@ -692,4 +693,28 @@ fn a_step_elsewhere_of_a_job_that_was_paused_when_the_venue_stopped_is_cancelled
         assert_eq!(of_steps(&job(&engine, id).await, "status"), ["CANCELLED", "SKIPPED"]);
     });
     assert!(world.roots("unwanted").is_empty());
+}
+
+#[test]
+fn a_job_elsewhere_that_never_stands_still_keeps_nobody_busy() {
+    let world = far_away(0, 0);
+    world.elsewhere.is_restless.store(true, Ordering::SeqCst);
+    world.live(async |engine| {
+        let op = define(&engine, AWAY_CHAT, "[1]", "").await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        pass(30_000).await;
+        let (looks, view) = (world.asked("look"), job(&engine, id).await);
+        assert!((90..=110).contains(&looks), "{looks} looks in 30 s");
+        assert_eq!(view.status(), Status::InputRequired);
+        assert_eq!(story(&engine, id).await.len(), 4, "and makes no records");
+        // What it says at length is shown, and not recorded.
+        let long = "x".repeat(100_000);
+        world.elsewhere.is_restless.store(false, Ordering::SeqCst);
+        say(&engine, id, &format!(r#"{{"content":"{long}"}}"#)).await;
+        pass(1_000).await;
+        let view = job(&engine, id).await;
+        assert!(of_step(&view, 0, "output").unwrap().contains(&long));
+        assert!(view.job.field("output").is_none());
+        tree_verified(&engine, id).await;
+    });
 }

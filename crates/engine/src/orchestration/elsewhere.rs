@@ -148,18 +148,23 @@ fn named(name: &str) -> Option<(JobId, u32)> {
 }
 
 impl Engine {
-    /// The effects that remember what is to be cancelled elsewhere when a job ends.
-    pub(crate) async fn unwanted(&self, job: &Job) -> Result<Vec<Effect>, StoreTrouble> {
+    /// The effects that remember what is to be cancelled elsewhere when a job ends. One that cannot
+    /// be read does not keep the job from ending.
+    pub(crate) async fn unwanted(&self, job: &Job) -> Vec<Effect> {
         let mut effects = Vec::new();
         for (step, _) in open_away(job) {
-            if let Some((known, _)) = self.sighting(job.id(), step).await?
-                && !known.seen.status.is_terminal()
-            {
-                let (key, value) = (unwanted_key(job.id(), step), Some(known.to_value()));
-                effects.push(Effect::Root { key, expected: None, value });
+            match self.sighting(job.id(), step).await {
+                Ok(Some((known, _))) if !known.seen.status.is_terminal() => {
+                    let (key, value) = (unwanted_key(job.id(), step), Some(known.to_value()));
+                    effects.push(Effect::Root { key, expected: None, value });
+                }
+                Ok(_) => {}
+                Err(trouble) => {
+                    tracing::warn!(job = %job.id(), step, %trouble, "a step elsewhere is left to its venue");
+                }
             }
         }
-        Ok(effects)
+        effects
     }
 
     /// Everything that is still to be cancelled elsewhere.

@@ -19,6 +19,9 @@ use crate::federation::{
 /// How long a beginning that nobody wants any more may take to say which job is to be cancelled.
 const BEGIN_GRACE: Duration = Duration::from_secs(60);
 
+/// The least time between two changes of a job that are heard of.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(300);
+
 /// How long after a job that this venue paused could not be resumed it is tried again.
 const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
@@ -291,7 +294,7 @@ impl Mission {
                     if known_as.0.is_terminal() {
                         return Ok(());
                     }
-                    look = self.look(known_as);
+                    look = self.look_later(known_as);
                 }
                 recalled = self.orders.recall.changed() => {
                     // A venue that stops gives nothing up: the next life goes on with it.
@@ -316,6 +319,15 @@ impl Mission {
     fn look(&self, known: (Status, RecordId)) -> Answer<RemoteJob> {
         let control = self.orders.control.clone();
         self.federation.look(Visit { control, ..self.urgent.clone() }, known)
+    }
+
+    /// The same after a while: a venue whose job never stands still keeps nobody busy.
+    fn look_later(&self, known: (Status, RecordId)) -> Answer<RemoteJob> {
+        let (look, control) = (self.look(known), self.orders.control.clone());
+        Box::pin(async move {
+            control.sleep(LOOK_AGAIN_AFTER).await;
+            look.await
+        })
     }
 
     /// Pauses or resumes the job. Whether a resume is still owed.

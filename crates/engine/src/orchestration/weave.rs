@@ -15,7 +15,7 @@ use catena_job::record::Parent;
 use catena_job::state::Event;
 use catena_job::{Job, JobId, RecordId, Status};
 use catena_store::Effect;
-use catena_value::{CellSource, Value, ValueId};
+use catena_value::{CellSource, Value, ValueId, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::depth_of;
@@ -38,6 +38,9 @@ use crate::submit::{check_output, compute, deadline, offer, outcome, refusal};
 /// Steps that begin in one commit: enough to share its sync, few enough that others need not wait
 /// long for it.
 const BATCH_STEPS_MAX: usize = 128;
+
+/// Bytes of what a job on another venue gives in an interactive turn that are recorded here.
+const TURN_OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 /// Where a step stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -157,7 +160,7 @@ impl Asking {
             job,
             status: seen.status,
             message: seen.message.clone(),
-            output: seen.output.clone(),
+            output: seen.output.clone().filter(is_short),
             is_away: true,
         }
     }
@@ -177,6 +180,12 @@ impl Sighting {
             at: state.started_at,
         }
     }
+}
+
+/// Whether what a job on another venue says in a turn may stand in a record here. It may say as much
+/// as it likes, as often as it likes; `steps` shows all of the last turn.
+fn is_short(output: &Value) -> bool {
+    json::to_string(output).is_ok_and(|text| text.len() <= TURN_OUTPUT_BYTES_MAX)
 }
 
 /// A value of a sub-job. A part of it that is not loaded here may lie in the sub-job's own rows.

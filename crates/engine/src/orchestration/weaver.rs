@@ -458,7 +458,7 @@ impl Weaver {
                 return Ok(Next::Listen);
             }
             if draft.job().status().is_terminal() && self.weave.cancels_on_failure() {
-                let unwanted = engine.unwanted(draft.job()).await?;
+                let unwanted = engine.unwanted(draft.job()).await;
                 unwanted.into_iter().for_each(|effect| draft.with(effect));
             }
             let caller = self.run.caller.clone();

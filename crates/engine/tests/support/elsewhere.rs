@@ -27,6 +27,8 @@ pub struct Elsewhere {
     pub latency: Mutex<Duration>,
     /// Whether nothing is answered.
     pub is_down: AtomicBool,
+    /// Whether a job that is looked at has always just moved on.
+    pub is_restless: AtomicBool,
     /// Requests other than those to begin something, in order, unanswered ones included.
     pub asked: Mutex<Vec<String>>,
 }
@@ -149,6 +151,7 @@ impl Elsewhere {
             calls: Mutex::default(),
             latency: Mutex::default(),
             is_down: AtomicBool::new(false),
+            is_restless: AtomicBool::new(false),
             asked: Mutex::default(),
         })
     }
@@ -217,7 +220,7 @@ fn asker(call: &RemoteCall) -> Asker {
 /// The content of a message.
 fn said(message: &Value) -> String {
     let content = message.as_map().and_then(|map| map.field("content")).cloned();
-    content.and_then(|content| Some(content.as_str()?.to_owned())).unwrap_or_default()
+    content.and_then(|content| Some(content.to_text()?.into_owned())).unwrap_or_default()
 }
 
 impl Road {
@@ -269,6 +272,9 @@ impl Federation for Road {
                     Ok(guest) => {
                         if guest.asker != visit.asker {
                             return Err(Failure::new("remote_forbidden", "it is somebody else's"));
+                        }
+                        if there.is_restless.load(Ordering::SeqCst) {
+                            guest.rewrite(&there.asked.lock().len().to_string());
                         }
                         let seen = guest.seen();
                         let waits =
