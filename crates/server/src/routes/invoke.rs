@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use catena_engine::Standing;
 use catena_engine::limits::{TIMEOUT_MAX, WAIT_MAX};
 use catena_engine::request::{IdempotencyKey, Invoke, Recording};
 use catena_job::{JobId, Status};
@@ -168,6 +169,10 @@ fn request(
         operation.ok_or_else(|| ApiError::bad_request("`operation` must be a string"))?;
     let mut caller = call.caller.clone();
     caller.delegations = texts(body, "ucans", DELEGATIONS_MAX)?;
+    // Who shows delegations asks for what they allow, and not for what an operator may.
+    if !caller.delegations.is_empty() && caller.standing == Standing::Admin {
+        caller.standing = Standing::Known;
+    }
     let asked = match body.field("wait").map(wait_of) {
         Some(wait) => Some(wait?),
         None => call.parameter("wait")?.map(|text| wait_of_text(&text)).transpose()?,
