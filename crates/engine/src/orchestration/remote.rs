@@ -19,8 +19,11 @@ use crate::federation::{
 /// How long a beginning that nobody wants any more may take to say which job is to be cancelled.
 const BEGIN_GRACE: Duration = Duration::from_secs(60);
 
-/// The least time between two changes of a job that are heard of.
+/// The time between two changes of a job that are heard of, over time.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(300);
+
+/// How many of these may be heard of at once: a pause and a resume are several.
+const LOOK_BURST: Duration = Duration::from_millis(1_500);
 
 /// How long after a job that this venue paused could not be resumed it is tried again.
 const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -283,6 +286,8 @@ impl Mission {
         }
         let mut is_owed = self.hold(self.orders.hold).await;
         let mut look = self.look(known_as);
+        // Until when the changes that were heard of are paid for.
+        let mut paid = Duration::ZERO;
         loop {
             let again = self.engine.0.env.sleep(RESUME_AGAIN_AFTER);
             tokio::select! {
@@ -294,7 +299,9 @@ impl Mission {
                     if known_as.0.is_terminal() {
                         return Ok(());
                     }
-                    look = self.look_later(known_as);
+                    let now = self.engine.0.env.monotonic();
+                    look = self.look_after(paid.saturating_sub(now + LOOK_BURST), known_as);
+                    paid = paid.max(now) + LOOK_AGAIN_AFTER;
                 }
                 recalled = self.orders.recall.changed() => {
                     // A venue that stops gives nothing up: the next life goes on with it.
@@ -322,10 +329,10 @@ impl Mission {
     }
 
     /// The same after a while: a venue whose job never stands still keeps nobody busy.
-    fn look_later(&self, known: (Status, RecordId)) -> Answer<RemoteJob> {
+    fn look_after(&self, pause: Duration, known: (Status, RecordId)) -> Answer<RemoteJob> {
         let (look, control) = (self.look(known), self.orders.control.clone());
         Box::pin(async move {
-            control.sleep(LOOK_AGAIN_AFTER).await;
+            control.sleep(pause).await;
             look.await
         })
     }
