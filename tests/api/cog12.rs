@@ -717,3 +717,65 @@ async fn a_failure_tells_a_long_cause() {
         assert!(error.starts_with("step 0 ended as FAILED: x") && error.contains(&long), "{error}");
     }
 }
+
+/// The same for a step that runs elsewhere; what is secret is not sent there.
+#[tokio::test]
+async fn a_step_elsewhere_that_asks_is_answered_through_its_parent() {
+    let there = Site::start().await;
+    let host = there.address.to_string();
+    let here = Site::with(|flags| flags.allow_hosts = Some(host)).await;
+    let venue = format!("http://{}", there.address);
+    let begun = async |op: &str, status: &str| {
+        let steps = json!([{"op": op, "name": "talk", "input": ["const", {}], "venue": venue}]);
+        let id = id_of(&begin(&here, steps, json!([0]), json!({})).await);
+        let job = here.until(&id, status).await;
+        assert!(job["message"].as_str().unwrap().starts_with("step 0 (talk) waits: "), "{job}");
+        assert_eq!(job["steps"][0]["status"], status);
+        assert!(
+            job["steps"][0]["message"].is_string() && job["steps"][0]["asOf"].is_i64(),
+            "{job}"
+        );
+        (id, job["steps"][0]["id"].as_str().unwrap().to_owned())
+    };
+    let (id, _) = begun("test:chat", "INPUT_REQUIRED").await;
+    here.send(&id, &json!({"content": "done"})).await.expect(202);
+    assert_eq!(here.ended(&id).await["status"], "COMPLETE");
+    let (id, far) = begun("test:auth", "AUTH_REQUIRED").await;
+    let complete = json!({"type": "auth/complete", "credentials": {"token": "hush"}});
+    let refused = here.send(&id, &complete).await.expect_error(409, "credentials_stay");
+    let did = there.get("/api/v1/status").await.json()["did"].clone();
+    assert_eq!((&refused["asking"], &refused["venue"]), (&json!(far), &did), "{refused}");
+    // As the hint says: whoever may, sends them there.
+    there.send(&far, &complete).await.expect(202);
+    assert_eq!(here.ended(&id).await["status"], "COMPLETE");
+}
+
+/// The nesting limit holds through venues, as far as they say how deep they are.
+#[tokio::test]
+async fn what_comes_from_orchestrations_of_other_venues_counts_as_nested_in_them() {
+    let site = Site::start().await;
+    let inner =
+        register(&site, &orchestration(json!([echo(json!(["const", 1]))]), json!([0]))).await;
+    let outer = json!([{"op": inner, "input": ["const", 1]}]);
+    let outer = register(&site, &orchestration(outer, json!([0]))).await;
+    let nested_in = async |operation: &str, depth: &str| {
+        let body = json!({"operation": operation, "input": {}, "wait": true});
+        let request = site.request("POST", "/api/v1/invoke").header("catena-depth", depth);
+        site.ask(request.json(&body)).await
+    };
+    for (operation, depth, status) in [
+        (&inner, "7", "COMPLETE"),
+        (&inner, "8", "REJECTED"),
+        (&outer, "6", "COMPLETE"),
+        (&outer, "7", "REJECTED"),
+    ] {
+        let job = nested_in(operation, depth).await.json();
+        assert_eq!(job["status"], status, "{operation} in {depth}: {job}");
+        if status == "REJECTED" {
+            assert!(job["error"].as_str().unwrap().contains("nested deeper than 8"), "{job}");
+        }
+    }
+    // It means nothing to operations without steps.
+    assert_eq!(nested_in("test:echo", "9").await.json()["status"], "COMPLETE");
+    nested_in(&inner, "deep").await.expect_error(400, "bad_request");
+}

@@ -1,6 +1,6 @@
 //! A venue in a process of its own: the real binary, which can be killed at any moment.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -15,6 +15,9 @@ use crate::PATIENCE;
 /// What the log says when requests are answered.
 const READY: &str = "the venue is ready";
 
+/// Any port of this machine that is free.
+const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 /// A running process. Dropped, it is killed.
 pub struct Process {
     child: Child,
@@ -25,7 +28,17 @@ pub struct Process {
 impl Process {
     /// Starts a venue on a free port and waits until it answers.
     pub async fn start(binary: &Path, data: &Path, more: &[String]) -> Process {
-        let mut child = spawn(binary, data, more);
+        Process::start_at(FREE, binary, data, more).await
+    }
+
+    /// Starts a venue at an address, such as the one it had before.
+    pub async fn start_at(
+        address: SocketAddr,
+        binary: &Path,
+        data: &Path,
+        more: &[String],
+    ) -> Process {
+        let mut child = spawn(address, binary, data, more);
         let mut log = log_of(&mut child);
         let reading = async {
             let mut seen = Vec::new();
@@ -58,15 +71,15 @@ impl Process {
 
 /// Starts a venue and kills it after a while, ready or not.
 pub async fn start_and_kill(binary: &Path, data: &Path, more: &[String], after: Duration) {
-    let mut child = spawn(binary, data, more);
+    let mut child = spawn(FREE, binary, data, more);
     tokio::time::sleep(after).await;
     child.kill().await.unwrap();
 }
 
-fn spawn(binary: &Path, data: &Path, more: &[String]) -> Child {
+fn spawn(address: SocketAddr, binary: &Path, data: &Path, more: &[String]) -> Child {
     Command::new(binary)
         .arg("serve")
-        .args(["--listen", "127.0.0.1:0", "--log-format", "json", "--data"])
+        .args(["--listen", &address.to_string(), "--log-format", "json", "--data"])
         .arg(data)
         .args(more)
         .current_dir(data.parent().unwrap())

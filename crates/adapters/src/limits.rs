@@ -71,12 +71,26 @@ pub const POLL_MAX: Duration = Duration::from_secs(10);
 /// Looks that may fail in a row before the other venue is given up: half a minute of pauses.
 pub const POLL_FAILURES_MAX: u32 = 5;
 
-/// As long as this a token of this venue's is not the reason why another venue shows nothing: it
-/// holds for five minutes.
-pub const TOKEN_FRESH_MS: i64 = 60_000;
-
 /// How long a message that cancels, pauses or resumes a job of another venue may take.
 pub const REMOTE_CONTROL_TIME: Duration = Duration::from_secs(10);
 
-/// Tries to begin a step on a venue that does not answer.
-pub const REMOTE_BEGIN_TRIES_MAX: u32 = 5;
+/// How long in all the pauses between tries to begin a step on a venue that does not answer may be.
+pub const REMOTE_BEGIN_PAUSES_MAX: Duration = Duration::from_secs(60);
+
+/// How long in all the pauses between looks at a step on a venue that does not answer may be before
+/// it is given up: a venue that is restarted, or moved, is back by then.
+pub const REMOTE_SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// Longest pause that another venue may ask for with `Retry-After`.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// Longest JSON of a job that is taken from another venue, its input and output included. What it
+/// gave is kept here and becomes part of other jobs.
+pub const REMOTE_JOB_BYTES_MAX: usize = RESPONSE_BYTES_MAX;
+
+/// Nested containers in an answer of another venue: what a value may have there, and what stands
+/// around it in a job's JSON.
+pub const REMOTE_DEPTH_MAX: usize = 144;
+
+/// Longest DID of another venue. It stands in records here.
+pub const REMOTE_DID_BYTES_MAX: usize = 1_024;

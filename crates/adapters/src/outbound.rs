@@ -60,6 +60,8 @@ pub(crate) struct Request {
     pub(crate) time: Duration,
     pub(crate) redirects: Redirects,
     pub(crate) reach: Reach,
+    /// The longest body of a response that is taken in.
+    pub(crate) response_bytes_max: usize,
 }
 
 /// What to do about a redirect.
@@ -181,6 +183,7 @@ impl Request {
             time: REQUEST_TIME,
             redirects: Redirects::Follow,
             reach: Reach::Public,
+            response_bytes_max: RESPONSE_BYTES_MAX,
         }
     }
 
@@ -288,7 +291,7 @@ impl Outbound {
                 .redirected(status, headers)
                 .map_err(|reason| OutboundError::Redirect { host: request.host(), reason })
         };
-        exchange::exchange(stream, request, &self.user_agent, RESPONSE_BYTES_MAX, head).await
+        exchange::exchange(stream, request, &self.user_agent, head).await
     }
 
     /// Connects to an address that was judged.

@@ -3,24 +3,26 @@
 //!
 //! It goes out through [`crate::outbound`] and only to venues on the operator's list, which may
 //! then have any address and speak plain `http`. Requests are anonymous, unless a caller's
-//! delegations are shown or the job is this venue's own: its rights are never lent to a caller.
-//! Redirects are not followed.
+//! delegations are shown, or the job was asked for with some: this venue's own rights are never
+//! lent to a caller. Redirects are not followed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use catena_engine::env::Env;
+use catena_engine::federation::{DEPTH_HEADER, REMOTE_CONFLICT};
 use catena_engine::{Failure, Repeat};
-use catena_job::Status;
+use catena_job::{JobId, Status};
 use catena_value::{Value, json};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use url::Url;
 
 use crate::fields::{Fields, invalid, text};
 use crate::limits::{
     POLL_FAILURES_MAX, POLL_FIRST, POLL_GROWTH_HALVES, POLL_MAX, REMOTE_CONTROL_TIME,
+    REMOTE_DEPTH_MAX, REMOTE_JOB_BYTES_MAX, RETRY_AFTER_MAX,
 };
 use crate::nested::ended;
 use crate::outbound::{Gate, Open, Outbound, Reach, Redirects, Request, Response, venue_url};
@@ -32,15 +34,6 @@ pub(crate) struct VenueClient {
     base: Url,
     /// Who asks; nobody as a rule.
     credentials: Option<HeaderValue>,
-}
-
-/// Whether a message about a job reached it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reached {
-    /// It did, or nothing is known about it.
-    Perhaps,
-    /// The venue shows no such job to whoever asked.
-    Denied,
 }
 
 /// A job of another venue, as it was last seen.
@@ -89,6 +82,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) key: Option<&'a str>,
     /// What the caller may do there.
     pub(crate) delegations: &'a [String],
+    /// How many orchestrations it is nested in.
+    pub(crate) depth: u32,
 }
 
 impl VenueClient {
@@ -114,7 +109,7 @@ impl VenueClient {
         input: Value,
         gate: &impl Gate,
     ) -> Result<RemoteJob, Failure> {
-        let bare = Invocation { operation, input, key: None, delegations: &[] };
+        let bare = Invocation { operation, input, key: None, delegations: &[], depth: 0 };
         self.invoke_with(bare, gate).await
     }
 
@@ -124,7 +119,7 @@ impl VenueClient {
         invocation: Invocation<'_>,
         gate: &impl Gate,
     ) -> Result<RemoteJob, Failure> {
-        let Invocation { operation, input, key, delegations } = invocation;
+        let Invocation { operation, input, key, delegations, depth } = invocation;
         let mut members = vec![("operation", operation.into()), ("input", input)];
         if !delegations.is_empty() {
             let tokens = delegations.iter().map(|token| Value::from(token.as_str()));
@@ -136,6 +131,9 @@ impl VenueClient {
         request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(key) = key {
             request.headers.insert("idempotency-key", header(key)?);
+        }
+        if depth > 0 {
+            request.headers.insert(DEPTH_HEADER, HeaderValue::from(depth));
         }
         request.body = Bytes::from(body);
         self.job_of(request, gate).await
@@ -152,9 +150,24 @@ impl VenueClient {
         if !query.is_empty() {
             request.url.query_pairs_mut().extend_pairs(query);
         }
+        self.document_of(request, gate).await
+    }
+
+    /// The venue's DID document, which anybody may read.
+    pub(crate) async fn did_document(&self, gate: &impl Gate) -> Result<Value, Failure> {
+        let mut request = self.request(Method::GET, &[]);
+        request.url = self.base.clone();
+        if let Ok(mut segments) = request.url.path_segments_mut() {
+            segments.pop_if_empty().extend([".well-known", "did.json"]);
+        }
+        request.headers.insert(ACCEPT, HeaderValue::from_static("application/did+json"));
+        self.document_of(request, gate).await
+    }
+
+    async fn document_of(&self, request: Request, gate: &impl Gate) -> Result<Value, Failure> {
         let response = self.outbound.send(request, gate).await?;
         let venue = self.base.origin().ascii_serialization();
-        let body = json::read(&response.body);
+        let body = json::read_nested(&response.body, REMOTE_DEPTH_MAX);
         if !response.status.is_success() {
             return Err(refusal(&venue, &response, body.ok()));
         }
@@ -169,7 +182,34 @@ impl VenueClient {
         if !is_id(id) {
             return Err(invalid(format!("{id:?} is not the ID of a job")));
         }
-        self.job_of(self.request(Method::GET, &["jobs", id]), gate).await
+        self.named_job(self.request(Method::GET, &["jobs", id]), id, gate).await
+    }
+
+    /// The job in an answer, which must be the one that was asked for.
+    async fn named_job(
+        &self,
+        request: Request,
+        id: &str,
+        gate: &impl Gate,
+    ) -> Result<RemoteJob, Failure> {
+        let job = self.job_of(request, gate).await?;
+        let parsed = |text: &str| text.parse::<JobId>().ok();
+        let is_it = job.id == id || parsed(id).is_some_and(|id| parsed(&job.id) == Some(id));
+        match is_it {
+            true => Ok(job),
+            false => Err(self.malformed(&format!("it answered with job {} for {id}", job.id))),
+        }
+    }
+
+    /// Whether this is where it goes.
+    pub(crate) fn is_at(&self, url: &Url) -> bool {
+        self.base.origin() == url.origin()
+    }
+
+    /// An answer that cannot be what was asked for.
+    pub(crate) fn malformed(&self, reason: &str) -> Failure {
+        let venue = self.base.origin().ascii_serialization();
+        Failure::new("remote_malformed", format!("venue {venue} cannot be used: {reason}"))
     }
 
     /// The job when it has ended. Looks again and again, at growing intervals.
@@ -191,6 +231,7 @@ impl VenueClient {
                 Err(failure)
                     if failure.repeat == Repeat::MayHelp && failures < POLL_FAILURES_MAX =>
                 {
+                    pause = failure.after.map_or(pause, |after| pause.max(after));
                     failures += 1;
                 }
                 Err(failure) => return Err(failure),
@@ -199,15 +240,37 @@ impl VenueClient {
         Ok(job)
     }
 
-    /// Cancels, pauses or resumes a job over there, as far as it can be reached.
-    pub(crate) async fn control(&self, id: &str, action: &str, gate: &impl Gate) -> Reached {
+    /// Cancels, pauses or resumes a job over there; the job after that.
+    pub(crate) async fn control(
+        &self,
+        id: &str,
+        action: &str,
+        gate: &impl Gate,
+    ) -> Result<RemoteJob, Failure> {
         let mut request = self.request(Method::PUT, &["jobs", id, action]);
         request.time = REMOTE_CONTROL_TIME;
-        // Best effort: of the answer only this much matters.
-        match self.outbound.send(request, gate).await {
-            Ok(response) if is_denial(response.status) => Reached::Denied,
-            _ => Reached::Perhaps,
+        self.named_job(request, id, gate).await
+    }
+
+    /// Sends a job over there a message.
+    pub(crate) async fn message(
+        &self,
+        id: &str,
+        message: &Value,
+        gate: &impl Gate,
+    ) -> Result<(), Failure> {
+        let body = json::to_string(message);
+        let body = body.map_err(|error| invalid(format!("the message: {error}")))?;
+        let mut request = self.request(Method::POST, &["jobs", id]);
+        request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request.body = Bytes::from(body);
+        let response = self.outbound.send(request, gate).await?;
+        if response.status.is_success() {
+            return Ok(());
         }
+        let venue = self.base.origin().ascii_serialization();
+        let body = json::read_nested(&response.body, REMOTE_DEPTH_MAX);
+        Err(refusal(&venue, &response, body.ok()))
     }
 
     fn request(&self, method: Method, path: &[&str]) -> Request {
@@ -220,6 +283,7 @@ impl VenueClient {
         request.headers.extend(self.credentials.clone().map(|value| (AUTHORIZATION, value)));
         request.redirects = Redirects::Return;
         request.reach = Reach::Listed;
+        request.response_bytes_max = REMOTE_JOB_BYTES_MAX;
         request
     }
 
@@ -227,7 +291,7 @@ impl VenueClient {
         let response = self.outbound.send(request, gate).await?;
         let venue = self.base.origin().ascii_serialization();
         let status = response.status;
-        let body = json::read(&response.body);
+        let body = json::read_nested(&response.body, REMOTE_DEPTH_MAX);
         if !status.is_success() {
             return Err(refusal(&venue, &response, body.ok()));
         }
@@ -252,27 +316,30 @@ fn refusal(venue: &str, response: &Response, body: Option<Value>) -> Failure {
     let said = said.map(|said| said.chars().take(SAID_CHARS_MAX).collect::<String>());
     let said = said.unwrap_or_else(|| "it gave no reason".to_owned());
     let error = format!("venue {venue} answered {}: {said}", response.status.as_u16());
-    match response.status {
+    let advice = body.as_ref().and_then(|body| text(body.as_map()?.field("retry")?));
+    let failure = match response.status {
         StatusCode::TOO_MANY_REQUESTS => Failure::passing("remote_busy", error),
         status if status.is_server_error() => Failure::passing("remote_trouble", error),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::new("remote_forbidden", error),
         StatusCode::NOT_FOUND => Failure::new("remote_not_found", error),
+        // Somebody else is at it, such as an earlier request with the same idempotency key.
+        StatusCode::CONFLICT if advice.as_deref() == Some("same_request") => {
+            Failure::passing("remote_busy", error)
+        }
+        StatusCode::CONFLICT => Failure::new(REMOTE_CONFLICT, error),
         _ => Failure::new("remote_refused", error),
-    }
+    };
+    Failure { after: retry_after(&response.headers), ..failure }
+}
+
+/// How long a venue wants to be left alone, in whole seconds; as long as anybody may want that.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
 }
 
 fn header(text: &str) -> Result<HeaderValue, Failure> {
     HeaderValue::try_from(text).map_err(|_| invalid("a header cannot be sent".to_owned()))
-}
-
-/// Whether an answer means that whoever asked is not the one who may.
-fn is_denial(status: StatusCode) -> bool {
-    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND)
-}
-
-/// Whether a failure means that.
-pub(crate) fn is_denied(failure: &Failure) -> bool {
-    matches!(failure.code.as_str(), "remote_forbidden" | "remote_not_found")
 }
 
 /// Cancels a job of another venue when it is dropped.
@@ -305,7 +372,8 @@ impl Drop for RemoteGuard {
         let Some(id) = self.id.take().filter(|_| (self.means_cancel)()) else { return };
         let (client, gate) = (self.client.clone(), Open(self.env.clone()));
         self.env.spawn(Box::pin(async move {
-            client.control(&id, "cancel", &gate).await;
+            // Best effort: nobody is left to hear of it.
+            drop(client.control(&id, "cancel", &gate).await);
         }));
     }
 }

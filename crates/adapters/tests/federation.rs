@@ -1,115 +1,15 @@
-//! Steps that run on another venue, between two real ones.
+//! Steps that run on another venue, between real ones.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
+
+mod support;
 
 use std::time::Duration;
 
-use catena_adapters::{Options, demo_assets};
-use catena_engine::follow::Reader;
 use catena_engine::request::{Invoke, JobView};
-use catena_engine::{
-    Adapter, Call, Caller, Engine, Failure, Pace, Registration, Standing, Turning,
-};
+use catena_engine::{Caller, Engine, Standing};
 use catena_job::{JobId, Status};
-use catena_server::config::Flags;
-use catena_server::{Config, Venue};
-use catena_value::{Map, Value, json};
-
-async fn venue(folder: &tempfile::TempDir, allowed: &[String]) -> Venue {
-    let mut flags = Flags::default();
-    flags.set("listen", "127.0.0.1:0".to_owned());
-    flags.set("data", folder.path().display().to_string());
-    let config = Config::layered(&flags, &|_| None, None).unwrap();
-    let allow_venues = allowed.iter().map(|venue| venue.parse().unwrap()).collect();
-    let options = Options { allow_venues, ..Options::default() };
-    let mut adapters = catena_adapters::all(options);
-    adapters.push(std::sync::Arc::new(Agent));
-    Venue::start(config, adapters, demo_assets()).await.unwrap()
-}
-
-fn caller() -> Caller {
-    Caller::known("did:key:alice")
-}
-
-/// Two venues, of which the first may send steps to the second.
-struct Pair {
-    here: Venue,
-    there: Venue,
-    url: String,
-    _folders: [tempfile::TempDir; 2],
-}
-
-impl Pair {
-    async fn start() -> Pair {
-        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let there = venue(&folders[1], &[]).await;
-        let url = format!("http://{}", there.address());
-        let here = venue(&folders[0], std::slice::from_ref(&url)).await;
-        Pair { here, there, url, _folders: folders }
-    }
-
-    async fn stop(self) {
-        self.here.stop().await.unwrap();
-        self.there.stop().await.unwrap();
-    }
-
-    /// Invokes an orchestration of one step over there that never ends; the job here, and there.
-    async fn begun(&self, caller: &Caller) -> (JobId, JobId) {
-        let engine = self.here.engine();
-        let steps =
-            format!(r#"[{{"op":"test:never","venue":"{}","input":["const",{{}}]}}]"#, self.url);
-        let operation = define(engine, &steps, "[0]").await;
-        let mut asked = request(&operation, "null");
-        asked.caller = caller.clone();
-        asked.wait = None;
-        let id = engine.invoke(asked).await.unwrap().view.job.id();
-        let mut follow = engine.follow(Reader::Bearer, id, None).await.unwrap();
-        loop {
-            follow.next().await.unwrap().expect("the step begins");
-            let view = engine.job(caller, id).await.unwrap();
-            if let Some(step) = view.job.steps().get(&0) {
-                return (id, step.start.job);
-            }
-        }
-    }
-
-    /// Waits until a job over there stands like this.
-    async fn there_is(&self, job: JobId, status: Status) {
-        let mut follow = self.there.engine().follow(Reader::Bearer, job, None).await.unwrap();
-        while self.there(job).await.status() != status {
-            follow.next().await.unwrap().unwrap_or_else(|| panic!("it never was {status}"));
-        }
-    }
-
-    /// A job over there, as its operator sees it.
-    async fn there(&self, job: JobId) -> JobView {
-        let standing = Standing::Admin;
-        let operator = Caller { did: "operator".into(), standing, delegations: Vec::new() };
-        self.there.engine().job(&operator, job).await.unwrap()
-    }
-}
-
-async fn define(engine: &Engine, steps: &str, result: &str) -> String {
-    let text = format!(
-        r#"{{"operation":{{"adapter":"orchestrator","steps":{steps},"result":{result}}}}}"#
-    );
-    engine.register(&caller(), &text, None).await.unwrap().0.to_string()
-}
-
-fn request(operation: &str, input: &str) -> Invoke {
-    let input = json::read(input.as_bytes()).unwrap();
-    let wait = Some(Duration::from_secs(30));
-    Invoke { wait, ..Invoke::new(caller(), operation, input) }
-}
-
-async fn invoke(engine: &Engine, steps: &str, result: &str) -> JobView {
-    let operation = define(engine, steps, result).await;
-    engine.invoke(request(&operation, r#"{"x":1}"#)).await.unwrap().view
-}
-
-fn text(view: &JobView, name: &str) -> String {
-    let value = view.job.field(name).unwrap_or_else(|| panic!("no `{name}` in {:?}", view.job));
-    json::to_string(&value.fully_loaded(view.cells()).unwrap()).unwrap()
-}
+use catena_value::json;
+use support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_runs_on_the_venue_it_names_and_is_committed_to() {
@@ -166,7 +66,7 @@ async fn what_fails_elsewhere_fails_here_and_says_where() {
 async fn pause_resume_and_cancel_here_reach_the_job_there() {
     let pair = Pair::start().await;
     let mut bearer = caller();
-    bearer.delegations = vec!["a-delegation".to_owned()];
+    bearer.delegations = vec![delegation(pair.here.engine().did())];
     for caller in [caller(), bearer] {
         let (here, there) = pair.begun(&caller).await;
         let engine = pair.here.engine();
@@ -193,7 +93,7 @@ async fn a_step_is_asked_for_anonymously_unless_delegations_came_along() {
     let operation = define(pair.here.engine(), &steps, "[0]").await;
     for (delegations, asker) in [
         (vec![], format!("{}:public", pair.there.engine().did())),
-        (vec!["a-delegation".to_owned()], pair.here.engine().did().to_owned()),
+        (vec![delegation(pair.here.engine().did())], pair.here.engine().did().to_owned()),
     ] {
         let mut asked = request(&operation, "{}");
         asked.caller.delegations = delegations;
@@ -228,32 +128,168 @@ async fn the_federated_pipeline_of_the_specification_runs_on_two_venues() {
     pair.stop().await;
 }
 
-/// Stands in for agents: says who was asked, and what.
-struct Agent;
+/// A step of a talk, as it is defined; at the venue with this URL.
+fn talk(op: &str, url: &str) -> String {
+    format!(r#"[{{"op":"{op}","name":"talk","venue":"{url}","input":["const",{{}}]}}]"#)
+}
 
-impl Adapter for Agent {
-    fn name(&self) -> &'static str {
-        "agent"
-    }
+async fn begin(engine: &Engine, steps: &str) -> JobId {
+    let operation = define(engine, steps, "[0]").await;
+    let asked = Invoke { wait: None, ..request(&operation, "{}") };
+    engine.invoke(asked).await.unwrap().view.job.id()
+}
 
-    fn description(&self) -> &'static str {
-        "Stands in for agents."
-    }
+async fn say(engine: &Engine, id: JobId, message: &str) {
+    let message = json::read(message.as_bytes()).unwrap();
+    engine.send(&caller(), id, message, None).await.unwrap();
+}
 
-    fn operations(&self) -> Vec<Registration> {
-        let metadata = r#"{"name":"Request","operation":{"adapter":"agent:request","pure":true}}"#;
-        let metadata = json::read(metadata.as_bytes()).unwrap();
-        vec![Registration { name: "request", pace: Pace::Instant, metadata }]
+/// COG-12, Step Status Tracking: "a vector of per-step job data", wherever the step ran.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_steps_show_what_was_given_elsewhere() {
+    let pair = Pair::start().await;
+    let defined = format!(
+        r#"[{{"op":"test:echo","venue":"{url}","input":["const",{{"n":1}}]}},
+            {{"op":"test:error","venue":"{url}","input":{{"message":["concat",["const","no "],[0,"n"]]}}}}]"#,
+        url = pair.url
+    );
+    let view = invoke(pair.here.engine(), &defined, "[1]").await;
+    let shown = steps(&view);
+    assert_eq!(shown[0]["status"], "COMPLETE", "{shown}");
+    assert_eq!(shown[0]["output"], serde_json::json!({"n": 1}));
+    assert_eq!((&shown[1]["status"], &shown[1]["error"]), (&"FAILED".into(), &"no 1".into()));
+    for (step, shown) in shown.as_array().unwrap().iter().enumerate() {
+        let state = &view.job.steps()[&u32::try_from(step).unwrap()];
+        assert_eq!(shown["head"], state.end.as_ref().unwrap().record.to_string());
+        assert_eq!(shown["venue"], *pair.url);
+        assert!(shown["ended"].is_i64() && shown["asOf"].is_null(), "{shown}");
     }
+    pair.stop().await;
+}
 
-    fn compute(&self, call: &Call) -> Result<Value, Failure> {
-        let member = |name: &str| call.input.as_map().unwrap().field(name).cloned().unwrap();
-        let saw = json::to_string(&member("input")).unwrap();
-        let said = format!("{} saw {saw}", member("agentId").as_str().unwrap());
-        Ok([("output", Value::from(said))].into_iter().collect::<Map>().into())
+/// An orchestration here, whose step is an orchestration there, whose step is a chat at a third.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_talk_goes_through_a_chain_of_venues() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let third = venue(&folders[2], &[]).await;
+    let second = venue(&folders[1], &[format!("http://{}", third.address())]).await;
+    let first = venue(&folders[0], &[format!("http://{}", second.address())]).await;
+    let inner = talk("test:chat", &format!("http://{}", third.address()));
+    let inner = define(second.engine(), &inner, "[0]").await;
+    let id = begin(first.engine(), &talk(&inner, &format!("http://{}", second.address()))).await;
+    let asks = |view: &JobView| view.status() == Status::InputRequired;
+    let view = until(first.engine(), id, asks).await;
+    let message = text(&view, "message");
+    assert!(message.starts_with(r#""step 0 (talk) waits: step 0 (talk) waits"#), "{message}");
+    let shown = steps(&view);
+    assert_eq!(shown[0]["status"], "INPUT_REQUIRED", "{shown}");
+    say(first.engine(), id, r#"{"content":"hello","messageId":"m-1"}"#).await;
+    let replied = |view: &JobView| asks(view) && steps(view)[0]["output"].is_object();
+    let view = until(first.engine(), id, replied).await;
+    assert!(text(&view, "output").contains("hello"), "{}", text(&view, "output"));
+    // The message has one ID, wherever it is.
+    let there = view.job.steps()[&0].start.job;
+    let admin = operator();
+    let middle = second.engine().job(&admin, there).await.unwrap();
+    let end = middle.job.steps()[&0].start.job;
+    for (engine, job) in [(first.engine(), id), (second.engine(), there), (third.engine(), end)] {
+        let history = engine.history(&admin, job, 0, 100).await.unwrap();
+        let took = |record: &&catena_job::Record| record.field("received").is_some();
+        let taken: Vec<_> = history.records.iter().filter(took).collect();
+        assert_eq!(taken.len(), 1);
+        let trigger = json::to_string(taken[0].field("trigger").unwrap()).unwrap();
+        assert!(trigger.contains(r#""messageId":"m-1""#), "{trigger}");
     }
+    say(first.engine(), id, r#"{"content":"done"}"#).await;
+    let view = until(first.engine(), id, |view| view.status().is_terminal()).await;
+    assert_eq!(view.status(), Status::Complete, "{:?}", view.job.field("error"));
+    for venue in [first, second, third] {
+        venue.stop().await.unwrap();
+    }
+}
 
-    fn run(&self, call: Call) -> Turning {
-        Box::pin(async move { Agent.compute(&call).into() })
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_the_other_venue_refuses_does_not_end_the_talk() {
+    let pair = Pair::with(&[("limits.message_bytes", "100")]).await;
+    let engine = pair.here.engine();
+    let id = begin(engine, &talk("test:chat", &pair.url)).await;
+    until(engine, id, |view| view.status() == Status::InputRequired).await;
+    say(engine, id, &format!(r#"{{"content":"{}"}}"#, "x".repeat(200))).await;
+    let view = until(engine, id, |view| text(view, "message").contains("not taken")).await;
+    assert!(text(&view, "message").contains("answered 413"), "{}", text(&view, "message"));
+    assert_eq!((view.status(), view.queue_depth), (Status::InputRequired, 0));
+    say(engine, id, r#"{"content":"done"}"#).await;
+    let view = until(engine, id, |view| view.status().is_terminal()).await;
+    assert_eq!(view.status(), Status::Complete);
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_step_elsewhere_is_shown_when_the_whole_was_cancelled() {
+    let pair = Pair::start().await;
+    let (here, there) = pair.begun(&caller()).await;
+    pair.here.engine().cancel(&caller(), here, None).await.unwrap();
+    let ended = |view: &JobView| steps(view)[0]["status"] == "CANCELLED";
+    let view = until(pair.here.engine(), here, ended).await;
+    let shown = steps(&view);
+    assert_eq!(shown[0]["head"], pair.there(there).await.job.head().to_string());
+    assert!(shown[0]["asOf"].is_i64(), "{shown}");
+    assert!(view.job.steps()[&0].end.is_none(), "the chain had ended before");
+    pair.stop().await;
+}
+
+/// `test:pause` pauses itself; whoever started it resumes it, not whoever pauses what it is part of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_paused_itself_there_stays_paused() {
+    let pair = Pair::start().await;
+    let engine = pair.here.engine();
+    let id = begin(engine, &talk("test:pause", &pair.url)).await;
+    let view = until(engine, id, |view| steps(view)[0]["status"] == "PAUSED").await;
+    let there = view.job.steps()[&0].start.job;
+    let head = pair.there(there).await.job.head();
+    engine.pause(&caller(), id).await.unwrap();
+    engine.resume(&caller(), id).await.unwrap();
+    // The next pause waits for its turn behind that resume.
+    engine.pause(&caller(), id).await.unwrap();
+    engine.resume(&caller(), id).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(pair.there(there).await.job.head(), head, "nobody touched it");
+    pair.there.engine().resume(&operator(), there).await.unwrap();
+    let view = until(engine, id, |view| view.status().is_terminal()).await;
+    assert_eq!(view.status(), Status::Complete);
+    pair.stop().await;
+}
+
+/// DESIGN, Orchestrations: "authorised only by the UCANs the caller sent for it; without any it is
+/// sent anonymously. The venue's own rights are never used."
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_venue_without_anonymous_access_takes_only_what_comes_with_delegations() {
+    let pair = Pair::with(&[("public_access", "off")]).await;
+    let engine = pair.here.engine();
+    let echo = talk("test:echo", &pair.url);
+    let view = invoke(engine, &echo, "[0]").await;
+    let error = text(&view, "error");
+    assert_eq!(view.status(), Status::Failed);
+    assert!(error.contains("answered 401") && error.contains("ucans"), "{error}");
+    // One for somebody else is none.
+    let mut bearer = caller();
+    let operation = define(engine, &echo, "[0]").await;
+    for (audience, expected) in
+        [("did:key:other", Status::Failed), (engine.did(), Status::Complete)]
+    {
+        bearer.delegations = vec![delegation(audience)];
+        let asked = Invoke { caller: bearer.clone(), ..request(&operation, "{}") };
+        let view = engine.invoke(asked).await.unwrap().view;
+        assert_eq!(view.status(), expected, "{:?}", view.job.field("error"));
     }
+    // Looking, pausing, resuming and cancelling reach what was begun with delegations.
+    let (here, there) = pair.begun(&bearer).await;
+    pair.there_is(there, Status::Started).await;
+    engine.pause(&bearer, here).await.unwrap();
+    pair.there_is(there, Status::Paused).await;
+    engine.resume(&bearer, here).await.unwrap();
+    pair.there_is(there, Status::Started).await;
+    engine.cancel(&bearer, here, None).await.unwrap();
+    pair.there_is(there, Status::Cancelled).await;
+    pair.stop().await;
 }

@@ -252,6 +252,47 @@ fn plan_explains_an_orchestration() {
 }
 
 #[test]
+fn plan_names_what_is_secret_as_withheld_and_never_as_sent() {
+    let schema = r#""input":{"type":"object","properties":{"key":{"writeOnly":true},
+        "config":{"type":"object","properties":{"token":{"writeOnly":true}}}}},"steps""#;
+    let planned = |input: &str| {
+        let step = format!(
+            r#"[{{"op":"x:y","venue":"https://other.example","input":{input}}}],"result":[0]}}}}"#
+        );
+        let definition = format!(r#"{{"operation":{{"adapter":"orchestrator",{schema}:{step}"#);
+        let told = catena(&["plan", "-"], definition.as_bytes());
+        assert_eq!(told.code, 0, "{}", told.stderr);
+        let line = told.stdout.lines().last().unwrap().to_owned();
+        let json = same_json(&catena(&["plan", "--json", "-"], definition.as_bytes()).stdout);
+        let steps = json.as_map().unwrap().field("steps").unwrap().as_vector().unwrap().clone();
+        (line, steps.as_leaf().unwrap()[0].as_map().unwrap().clone())
+    };
+    let begins = "step 0 is sent to https://other.example with ";
+    for (input, told) in [
+        (r#"["input","x"]"#, "the input at `x`"),
+        (r#"["input","key"]"#, "nothing, without the input at `key` (writeOnly)"),
+        (r#"["input","key","part"]"#, "nothing, without the input at `key` (writeOnly)"),
+        (
+            r#"["input","config"]"#,
+            "the input at `config`, without the input at `config/token` (writeOnly)",
+        ),
+        (
+            r#"["input"]"#,
+            "the input, without the input at `config/token`, the input at `key` (writeOnly)",
+        ),
+        (
+            r#"{"a":["const",1],"b":["input","config","token"]}"#,
+            "constants, without the input at `config/token` (writeOnly)",
+        ),
+    ] {
+        assert_eq!(planned(input).0, format!("{begins}{told}"));
+    }
+    let (_, step) = planned(r#"["array",["input","key"],["input","x"]]"#);
+    assert_eq!(step.field("sends"), Some(&same_json(r#"["the input at `x`"]"#)));
+    assert_eq!(step.field("withholds"), Some(&same_json(r#"["the input at `key`"]"#)));
+}
+
+#[test]
 fn plan_tells_every_problem_at_once() {
     let bad = ORCHESTRATION.replace("[2]}}}", "[3]}}}").replace(r#"["const",2]"#, "2");
     let ran = catena(&["plan", "-"], bad.as_bytes());

@@ -11,6 +11,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use catena_job::JobId;
 use catena_job::plan::Plan;
@@ -148,6 +149,8 @@ pub struct Failure {
     pub error: String,
     /// Whether another try may end differently.
     pub repeat: Repeat,
+    /// How long not to try again, when whoever refused said so.
+    pub after: Option<Duration>,
 }
 
 /// Whether another try may end differently.
@@ -162,12 +165,12 @@ pub enum Repeat {
 impl Failure {
     /// A failure that will happen again.
     pub fn new(code: &str, error: impl Into<String>) -> Self {
-        Failure { code: code.to_owned(), error: error.into(), repeat: Repeat::Useless }
+        Failure { code: code.to_owned(), error: error.into(), repeat: Repeat::Useless, after: None }
     }
 
     /// A failure that may pass.
     pub fn passing(code: &str, error: impl Into<String>) -> Self {
-        Failure { code: code.to_owned(), error: error.into(), repeat: Repeat::MayHelp }
+        Failure { repeat: Repeat::MayHelp, ..Failure::new(code, error) }
     }
 }
 

@@ -113,6 +113,7 @@ impl Engine {
                 }
                 let reason = format!("the job that it is a step of is {}", view.status());
                 self.end_children(&view.job, &reason).await;
+                self.give_up_unfollowed(&view.job).await;
             }
             _ => {
                 let paused = self.current(id).await.ok().flatten();

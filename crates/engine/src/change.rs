@@ -17,6 +17,7 @@ use futures_util::future::Either;
 use crate::engine::Engine;
 use crate::error::StoreTrouble;
 use crate::limits::{CONTENTION_TRIES_MAX, ERROR_BYTES_MAX};
+use crate::orchestration::elsewhere::has_open_away;
 use crate::orchestration::weaver::News;
 use crate::request::JobView;
 use crate::sealed;
@@ -184,6 +185,11 @@ impl Draft {
         self.after.is_none()
     }
 
+    /// Whether only something beside the chain is to be stored.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.records.is_empty()
+    }
+
     /// Whether nothing is to be stored.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.records.is_empty() && self.more.is_empty()
@@ -221,7 +227,7 @@ impl Draft {
 }
 
 /// Cuts a text that is too long for a record.
-fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     if text.len() <= ERROR_BYTES_MAX {
         return text.to_owned();
     }
@@ -290,13 +296,28 @@ impl Engine {
         mut draft: Draft,
     ) -> impl Future<Output = Result<(JobView, Receipt), CommitError>> + use<'_> {
         let ends = draft.job.status().is_terminal();
-        if ends && !draft.is_new() && draft.job.field("redacted").is_some() {
+        let has_more = |job: &Job| sealed::has_secrets(job) || has_open_away(job);
+        if ends && !draft.is_new() && has_more(&draft.job) {
             return Either::Left(Box::pin(async move {
-                draft.more.extend(sealed::erase(self, draft.job.id()).await);
+                self.erase_secrets(&mut draft).await;
+                draft.more.extend(self.unwanted(&draft.job).await);
                 self.hand_in(draft).await
             }));
         }
         Either::Right(self.hand_in(draft))
+    }
+
+    /// Erases what is kept sealed of a job, in the commit that ends it.
+    pub(crate) async fn erase_secrets(&self, draft: &mut Draft) {
+        let job = draft.job.id();
+        if !draft.job.status().is_terminal() || !sealed::has_secrets(&draft.job) {
+            return;
+        }
+        match draft.is_new() {
+            // It ended as it began: there was no need to keep them.
+            true => draft.more.retain(|effect| !sealed::is_kept(job, effect)),
+            false => draft.more.extend(sealed::erase(self, job).await),
+        }
     }
 
     fn hand_in(

@@ -1,5 +1,6 @@
 //! Forgets a job and its sub-jobs.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use catena_job::JobId;
@@ -8,6 +9,7 @@ use catena_store::{CommitError, Effect, Effects};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{ControlError, StoreTrouble};
+use crate::limits::CONTENTION_TRIES_MAX;
 use crate::pause::may_control;
 
 /// Jobs deleted in one commit.
@@ -51,21 +53,32 @@ impl Engine {
     /// leaves no job without its parent.
     pub(crate) async fn delete_tree(&self, root: JobId) -> Result<(), StoreTrouble> {
         let mut tree = vec![root];
+        let mut orchestrations = HashSet::new();
         let mut at = 0;
         while let Some(job) = tree.get(at).copied() {
             at += 1;
             let Some(current) = self.current(job).await? else { continue };
+            if !self.0.catalogue.is_plain(current.text("operation")) {
+                orchestrations.insert(job);
+            }
             let steps = current.job.steps().values();
             tree.extend(steps.filter(|step| step.start.venue.is_none()).map(|step| step.start.job));
         }
         tree.reverse();
         for batch in tree.chunks(DELETE_BATCH) {
-            let effects: Vec<Effect> =
-                batch.iter().map(|job| Effect::Delete { job: *job }).collect();
+            let mut effects = Vec::with_capacity(batch.len());
+            for job in batch {
+                effects.push(Effect::Delete { job: *job });
+                if orchestrations.contains(job) {
+                    effects.extend(self.forget_elsewhere(*job).await?);
+                }
+            }
             match self.0.store.commit(Effects(effects)).await {
                 Ok(_) => {}
-                // Some are gone already: one by one, then.
-                Err(CommitError::NoSuchJob { .. }) => self.delete_each(batch).await?,
+                // Some are gone already, or something was learnt of a step: one by one, then.
+                Err(CommitError::NoSuchJob { .. } | CommitError::RootMoved { .. }) => {
+                    self.delete_each(batch).await?;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -78,11 +91,21 @@ impl Engine {
 
     async fn delete_each(&self, jobs: &[JobId]) -> Result<(), StoreTrouble> {
         for job in jobs {
-            match self.0.store.commit(Effects::one(Effect::Delete { job: *job })).await {
-                Ok(_) | Err(CommitError::NoSuchJob { .. }) => {}
+            self.delete_one(*job).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_one(&self, job: JobId) -> Result<(), StoreTrouble> {
+        for _ in 0..CONTENTION_TRIES_MAX {
+            let mut effects = vec![Effect::Delete { job }];
+            effects.extend(self.forget_elsewhere(job).await?);
+            match self.0.store.commit(Effects(effects)).await {
+                Ok(_) | Err(CommitError::NoSuchJob { .. }) => return Ok(()),
+                Err(CommitError::RootMoved { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Err(StoreTrouble::Contended)
     }
 }

@@ -20,6 +20,8 @@ pub(crate) fn begin(engine: &Engine, live: Vec<JobId>) {
     until_stopped(engine, retain::retain(engine.clone()));
     until_stopped(engine, collect::collect(engine.clone()));
     until_stopped(engine, schedule::invoke_due(engine.clone()));
+    let leaving = engine.clone();
+    until_stopped(engine, async move { leaving.give_up_again().await });
     if live.is_empty() {
         recover::nothing(engine);
         return begin_queue(engine);

@@ -263,6 +263,16 @@ pub enum SendError {
         /// How many wait.
         waiting: u32,
     },
+    /// It has credentials, and the step that waits for them is on another venue.
+    #[error("credentials are not sent to other venues; {asking} at {venue} waits for them")]
+    CredentialsStay {
+        /// The job.
+        job: JobId,
+        /// The job on the other venue.
+        asking: JobId,
+        /// That venue's DID.
+        venue: String,
+    },
     /// The sender asks too often.
     #[error("too many requests")]
     TooFast(TooFast),

@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use catena_auth::{KeyPair, Token};
 use catena_job::{JobId, RecordId, Status};
-use catena_value::{Map, Value};
+use catena_value::{Map, NoCells, Value};
 
 use crate::adapter::Failure;
+use crate::caller::Caller;
 use crate::control::Control;
+use crate::engine::Engine;
 use crate::env::Env;
 
 /// How long a token for another venue holds: as long as those of the published SDKs.
@@ -54,6 +56,25 @@ impl std::fmt::Debug for Identity {
     }
 }
 
+impl Engine {
+    /// The delegations of a caller that are for this venue to show to others: those that name it as
+    /// their audience. The rest are somebody else's and go nowhere.
+    pub(crate) fn delegated(&self, caller: &Caller) -> Vec<String> {
+        let is_for_us = |text: &&String| {
+            let Ok(token) = Token::parse(text) else { return false };
+            match token.claims().field("aud") {
+                Some(Value::Vector(names)) => {
+                    let mut names = names.iter(&NoCells).flatten();
+                    names.any(|name| name.as_str() == Some(&*self.0.did))
+                }
+                Some(name) => name.as_str() == Some(&*self.0.did),
+                None => false,
+            }
+        };
+        caller.delegations.iter().filter(is_for_us).cloned().collect()
+    }
+}
+
 /// A step to begin on another venue.
 #[derive(Debug, Clone)]
 pub struct RemoteCall {
@@ -65,6 +86,8 @@ pub struct RemoteCall {
     pub input: Value,
     /// The same for every attempt to begin this step.
     pub key: String,
+    /// How many orchestrations it is nested in.
+    pub depth: u32,
     /// What the caller may do there, as compact tokens. Without any the step is sent anonymously:
     /// the venue's own rights are never lent.
     pub delegations: Vec<String>,
@@ -77,8 +100,18 @@ pub struct RemoteCall {
     pub free: Control,
 }
 
+/// As whom a job on another venue is asked about: as whoever asked for it. The venue's own rights
+/// are never used on a job that was asked for without delegations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// Nobody in particular.
+    Nobody,
+    /// This venue, which carried the delegations of its caller.
+    Venue,
+}
+
 /// A job that began on another venue.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RemoteStart {
     /// Its ID there.
     pub job: JobId,
@@ -86,19 +119,25 @@ pub struct RemoteStart {
     pub record: RecordId,
     /// The venue's DID.
     pub venue: String,
+    /// Who asked for it.
+    pub asker: Asker,
+    /// How it stood when it was answered.
+    pub seen: RemoteJob,
 }
 
-/// How a job ended on another venue.
+/// A job on another venue, as it was seen.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RemoteEnd {
-    /// Its status.
+pub struct RemoteJob {
+    /// Where it stood.
     pub status: Status,
-    /// Its output, when it is COMPLETE.
-    pub output: Option<Value>,
-    /// Its error, when it is not.
-    pub error: Option<String>,
-    /// Its last record.
+    /// Its last record then.
     pub record: RecordId,
+    /// Its output, or that of its last turn.
+    pub output: Option<Value>,
+    /// Its error.
+    pub error: Option<String>,
+    /// What it says to people.
+    pub message: Option<String>,
 }
 
 /// Whether a job on another venue is to stand still.
@@ -115,28 +154,54 @@ pub enum Hold {
 pub struct Visit {
     /// The venue, as the definition names it.
     pub venue: String,
+    /// Its DID.
+    pub did: String,
     /// The job there.
     pub job: JobId,
-    /// Who asks, where the job is this venue's own.
+    /// As whom it is asked about.
+    pub asker: Asker,
+    /// Mints tokens, for when that is this venue.
     pub identity: Identity,
     /// Pausing and sleeping.
     pub control: Control,
 }
 
-/// Something that is tried; nobody hears whether it worked.
-pub type Attempt = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// What became of a message to a job on another venue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivery {
+    /// The job has it.
+    Taken,
+    /// It was refused, and would be again.
+    Refused(Failure),
+}
+
+/// The header of an invocation that says how many orchestrations it is nested in, so that venues
+/// that send each other steps in a ring notice.
+pub const DEPTH_HEADER: &str = "catena-depth";
+
+/// The code of a [`Failure`] of a venue in whose view a job stands where it cannot do what it was
+/// asked to.
+pub const REMOTE_CONFLICT: &str = "remote_conflict";
 
 /// Speaks to other venues.
 pub trait Federation: Send + Sync + 'static {
     /// Invokes an operation there.
     fn begin(&self, call: RemoteCall) -> Answer<RemoteStart>;
 
-    /// Waits for a job there to end.
-    fn finish(&self, visit: Visit) -> Answer<RemoteEnd>;
+    /// A job there, now.
+    fn see(&self, visit: Visit) -> Answer<RemoteJob>;
 
-    /// Cancels a job there, as far as it can be reached.
-    fn cancel(&self, visit: Visit) -> Attempt;
+    /// A job there as soon as it has another status than it was known to have, or waits for
+    /// somebody anew. Patient with a venue that does not answer for a while.
+    fn look(&self, visit: Visit, known: (Status, RecordId)) -> Answer<RemoteJob>;
 
-    /// Pauses or resumes a job there, as far as it can be reached and lets itself be held.
-    fn hold(&self, visit: Visit, hold: Hold) -> Attempt;
+    /// Sends a job there a message, whose `messageId` makes a repetition harmless. Patient, too.
+    fn send(&self, visit: Visit, message: Value) -> Answer<Delivery>;
+
+    /// Cancels a job there, as far as it can be reached; the job after that.
+    fn cancel(&self, visit: Visit) -> Answer<RemoteJob>;
+
+    /// Pauses or resumes a job there; the job after that. One that cannot be, as it stands, is a
+    /// [`REMOTE_CONFLICT`].
+    fn hold(&self, visit: Visit, hold: Hold) -> Answer<RemoteJob>;
 }

@@ -83,6 +83,11 @@ impl Engine {
         }
         let body = as_map(message);
         let message_id = self.message_id(&body)?;
+        if body.field(CREDENTIALS).is_some()
+            && let Some((asking, venue)) = self.asks_from_elsewhere(&current).await?
+        {
+            return Err(SendError::CredentialsStay { job: id, asking, venue });
+        }
         let body = self.envelope(id, caller, body)?;
         let message = Message { number: 0, id: message_id.clone(), body };
         let mut effects = vec![Effect::Send { job: id, message }];
@@ -275,7 +280,7 @@ impl Engine {
     /// A job's input, with the values of its secret fields.
     pub(crate) async fn input_of(&self, current: &Current) -> Result<Value, StoreTrouble> {
         if sealed::has_secret_input(&current.job) {
-            let whole = sealed::find(self, current.job.id(), "input").await?;
+            let whole = sealed::find(self, current.job.id(), sealed::WHOLE_INPUT).await?;
             return whole.ok_or_else(|| {
                 StoreTrouble::Damaged("the secret values of its input cannot be opened".into())
             });

@@ -6,15 +6,21 @@
 //! the records of parent and children together.
 //!
 //! Modules: `weave` (the state of one run, and what follows from it), `weaver` (the task that runs
-//! it), `targets` (what is checked before anything runs), `remote` (steps on other venues), `steps` (what people see).
+//! it), `targets` (what is checked before anything runs), `remote` (those who are sent to other
+//! venues), `elsewhere` (what is known of the jobs there), `letters` (messages to steps there),
+//! `steps` (what people see).
 
+pub(crate) mod elsewhere;
+pub(crate) mod letters;
 pub(crate) mod remote;
 pub(crate) mod steps;
 pub(crate) mod targets;
 pub(crate) mod weave;
 pub(crate) mod weaver;
 
+use catena_job::Job;
 use catena_job::plan::Plan;
+use catena_value::Value;
 
 use crate::adapter::{Adapter, Call, Failure, Registration, Turn, Turning};
 use crate::operation::{Operation, Problem};
@@ -22,8 +28,17 @@ use crate::operation::{Operation, Problem};
 /// Sub-jobs of one root that may run at a time, nested ones included.
 pub(crate) const CONCURRENT_MAX: usize = 256;
 
-/// How deep orchestrations may be nested.
+/// How deep orchestrations may be nested, those on other venues included that say so.
 pub(crate) const NESTING_MAX: usize = 8;
+
+/// The member of a first record that says how many orchestrations one is nested in.
+pub(crate) const DEPTH: &str = "depth";
+
+/// How many orchestrations one is nested in.
+pub(crate) fn depth_of(job: &Job) -> u32 {
+    let depth = job.field(DEPTH).and_then(Value::as_i64);
+    depth.and_then(|depth| u32::try_from(depth).ok()).unwrap_or(0)
+}
 
 /// Makes orchestrations operations like all others.
 pub(crate) struct Orchestrator;

@@ -28,6 +28,8 @@ pub struct Invoke {
     pub recording: Recording,
     /// Makes a repeated request harmless.
     pub idempotency: Option<IdempotencyKey>,
+    /// How many orchestrations it is nested in, here or on the venues it comes from.
+    pub depth: u32,
 }
 
 impl Invoke {
@@ -42,6 +44,7 @@ impl Invoke {
             tags: Vec::new(),
             recording: Recording::Durable,
             idempotency: None,
+            depth: 0,
         }
     }
 }

@@ -13,8 +13,10 @@ use crate::change::Current;
 use crate::engine::Engine;
 use crate::error::{ControlError, InvokeError, ResolveError, StoreTrouble};
 use crate::operation::Operation;
+use crate::orchestration::elsewhere::Sighting;
 use crate::pause::may_control;
 use crate::request::{IdempotencyKey, Invoke, Invoked};
+use crate::sealed;
 
 /// A step whose output is taken over.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +27,19 @@ pub(crate) struct Reused {
     /// Its last record.
     pub(crate) record: RecordId,
     pub(crate) output: Value,
+    /// What is known of it, when it is on another venue.
+    pub(crate) away: Option<Box<Sighting>>,
+}
+
+/// What a job's first record says of a step whose output was taken over.
+pub(crate) struct Earlier {
+    pub(crate) step: u32,
+    /// The sub-job of the earlier run.
+    pub(crate) job: JobId,
+    /// Its last record.
+    pub(crate) record: Option<RecordId>,
+    /// Whether it is on another venue.
+    pub(crate) is_away: bool,
 }
 
 /// What a run takes over from an earlier one.
@@ -43,11 +58,13 @@ impl Rerun {
         let mut members = vec![("rerunOf", Value::from(of))];
         if !self.reused.is_empty() {
             let entry = |reused: &Reused| -> Value {
-                let members = [
+                let mut members = vec![
                     ("step", Value::from(reused.step)),
                     ("job", reused.job.into()),
                     ("record", reused.record.into()),
                 ];
+                let venue = reused.away.as_ref().map(|away| away.venue.as_str());
+                members.extend(venue.map(|venue| ("venue", venue.into())));
                 members.into_iter().collect::<Map>().into()
             };
             let reused: Vector = self.reused.iter().map(entry).collect();
@@ -104,6 +121,17 @@ impl Engine {
             Err(error) => return Err(InvokeError::from(error).into()),
         };
         let reused = self.reusable(&current, &operation, from.unwrap_or(0)).await?;
+        let runs_away = operation.plan().is_some_and(|plan| {
+            plan.steps.iter().skip(reused.len()).any(|step| step.venue.is_some())
+        });
+        if runs_away
+            && current.job.field(sealed::DELEGATED).is_some()
+            && self.delegated(caller).is_empty()
+        {
+            let text = "its steps on other venues ran with delegations, which are erased at the end; \
+                invoke it anew with `ucans`";
+            return Err(ControlError::Invalid(text.to_owned()).into());
+        }
         let input = current.member("input")?.unwrap_or_default();
         let request = Invoke {
             tags: tags(&current),
@@ -143,40 +171,70 @@ impl Engine {
         current: &Current,
         step: u32,
     ) -> Result<Option<Reused>, StoreTrouble> {
-        let job = match current.job.steps().get(&step) {
-            Some(state) if state.start.venue.is_none() => Some(state.start.job),
-            Some(_) => None,
+        let (job, is_away) = match current.job.steps().get(&step) {
+            Some(state) => (state.start.job, state.start.venue.is_some()),
             None => {
                 let taken = reused_of(current.member("reused")?.as_ref());
-                taken.into_iter().find(|(other, _)| *other == step).map(|(_, job)| job)
+                let Some(taken) = taken.into_iter().find(|earlier| earlier.step == step) else {
+                    return Ok(None);
+                };
+                (taken.job, taken.is_away)
             }
         };
-        let Some(job) = job else { return Ok(None) };
+        if is_away {
+            return self.output_from_away(current, step, job).await;
+        }
         let Some(child) = self.current(job).await? else { return Ok(None) };
         if child.job.status() != Status::Complete {
             return Ok(None);
         }
-        let output = child.member("output")?.unwrap_or_default();
-        Ok(Some(Reused { step, job, record: child.job.head(), output }))
+        let (record, output) = (child.job.head(), child.member("output")?.unwrap_or_default());
+        Ok(Some(Reused { step, job, record, output, away: None }))
+    }
+
+    /// What a step on another venue gave, as it is kept here. Unless the step was taken over, its
+    /// end stands in the chain, by the record that is kept with it.
+    async fn output_from_away(
+        &self,
+        current: &Current,
+        step: u32,
+        job: JobId,
+    ) -> Result<Option<Reused>, StoreTrouble> {
+        let Some((known, _)) = self.sighting(current.job.id(), step).await? else {
+            return Ok(None);
+        };
+        let record = known.seen.record;
+        let is_recorded = current
+            .job
+            .steps()
+            .get(&step)
+            .is_none_or(|state| state.end.as_ref().is_some_and(|end| end.record == record));
+        if known.seen.status != Status::Complete || !is_recorded {
+            return Ok(None);
+        }
+        let output = known.seen.output.clone().unwrap_or_default();
+        Ok(Some(Reused { step, job, record, output, away: Some(Box::new(known)) }))
     }
 
     /// What a run took over, read again from the store.
     pub(crate) async fn taken_over(&self, current: &Current) -> Result<Vec<Reused>, StoreTrouble> {
         let mut all = Vec::new();
-        for (step, _) in reused_of(current.member("reused")?.as_ref()) {
-            all.extend(self.output_of_step(current, step).await?);
+        for earlier in reused_of(current.member("reused")?.as_ref()) {
+            all.extend(self.output_of_step(current, earlier.step).await?);
         }
         Ok(all)
     }
 }
 
-/// The steps and sub-jobs of a `reused` member.
-pub(crate) fn reused_of(member: Option<&Value>) -> Vec<(u32, JobId)> {
+/// What a `reused` member says.
+pub(crate) fn reused_of(member: Option<&Value>) -> Vec<Earlier> {
     let Some(list) = member.and_then(Value::as_vector) else { return Vec::new() };
     let read = |entry: Value| {
         let field = |name: &str| entry.as_map()?.get(&name.into(), &NoCells).ok()?;
         let step = u32::try_from(field("step")?.as_i64()?).ok()?;
-        Some((step, field("job")?.as_str()?.parse().ok()?))
+        let job = field("job")?.as_str()?.parse().ok()?;
+        let record = field("record").and_then(|record| record.as_str()?.parse().ok());
+        Some(Earlier { step, job, record, is_away: field("venue").is_some() })
     };
     list.iter(&NoCells).flatten().filter_map(read).collect()
 }

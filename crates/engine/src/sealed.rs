@@ -3,7 +3,8 @@
 //! A field that the operation's schema marks `writeOnly`, and the credentials of an authorisation
 //! message, never enter a record: there they are `{"redacted": true}`, and the record says where in
 //! `redacted`. So that recovery can still run the job they are kept here, encrypted, and erased in
-//! the commit that ends it.
+//! the commit that ends it. So are the delegations (UCANs) that a caller sent for steps on other
+//! venues.
 
 use catena_job::plan::Source;
 use catena_job::{Job, JobId};
@@ -19,6 +20,15 @@ pub(crate) const INPUT: &str = "/input";
 
 /// The purpose of the key that seals.
 pub(crate) const PURPOSE: &str = "job secrets";
+
+/// The name that the input of a job is kept under.
+pub(crate) const WHOLE_INPUT: &str = "input";
+
+/// The name that delegations are kept under.
+const DELEGATIONS: &str = "ucans";
+
+/// The member of a first record that says that delegations came along.
+pub(crate) const DELEGATED: &str = "delegated";
 
 /// What stands in a record instead of a secret.
 pub(crate) fn redacted() -> Value {
@@ -158,16 +168,46 @@ pub(crate) fn open(engine: &Engine, job: JobId, sealed: &str) -> Option<Value> {
     json::read(&engine.0.seal_key.open(&job.to_hex(), sealed)?).ok()
 }
 
-/// The effect that keeps a secret of a new job under a name.
-pub(crate) fn keep(
+/// What a new job has that only this venue may read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Secrets {
+    /// Its whole input, when secrets were taken out of it.
+    pub(crate) input: Option<Value>,
+    /// The delegations that its steps on other venues may show.
+    pub(crate) delegations: Vec<String>,
+}
+
+impl Secrets {
+    /// The effect that keeps them, when there are some.
+    pub(crate) fn keep(&self, engine: &Engine, job: JobId) -> Result<Option<Effect>, StoreTrouble> {
+        let mut kept = Vec::new();
+        if let Some(input) = &self.input {
+            kept.push((WHOLE_INPUT, Value::from(seal(engine, job, input)?)));
+        }
+        if !self.delegations.is_empty() {
+            let tokens = self.delegations.iter().map(|token| Value::from(token.as_str()));
+            let tokens = tokens.collect::<Vector>().into();
+            kept.push((DELEGATIONS, Value::from(seal(engine, job, &tokens)?)));
+        }
+        let kept = (!kept.is_empty()).then(|| Value::from(kept.into_iter().collect::<Map>()));
+        Ok(kept.map(|kept| Effect::Root { key: root(job), expected: None, value: Some(kept) }))
+    }
+}
+
+/// The delegations of a job's caller, as they were kept; nothing when they cannot be opened.
+pub(crate) async fn delegations(
     engine: &Engine,
     job: JobId,
-    name: &str,
-    value: &Value,
-) -> Result<Effect, StoreTrouble> {
-    let sealed = seal(engine, job, value)?;
-    let kept: Map = [(name, Value::from(sealed))].into_iter().collect();
-    Ok(Effect::Root { key: root(job), expected: None, value: Some(kept.into()) })
+) -> Result<Option<Vec<String>>, StoreTrouble> {
+    let Some(tokens) = find(engine, job, DELEGATIONS).await? else { return Ok(None) };
+    let text = |token: Value| token.to_text().map(|text| text.into_owned());
+    let tokens = tokens.as_vector().map(|tokens| tokens.iter(&NoCells).flatten().filter_map(text));
+    Ok(tokens.map(Iterator::collect))
+}
+
+/// Whether something of a job may be kept sealed.
+pub(crate) fn has_secrets(job: &Job) -> bool {
+    job.field("redacted").is_some() || job.field(DELEGATED).is_some()
 }
 
 /// The effect that adds a secret to those of a job.
@@ -206,6 +246,11 @@ pub(crate) async fn find(
 /// Whether the input of a job had secrets taken out.
 pub(crate) fn has_secret_input(job: &Job) -> bool {
     !input_secrets(job).is_empty()
+}
+
+/// Whether an effect keeps secrets of a job.
+pub(crate) fn is_kept(job: JobId, effect: &Effect) -> bool {
+    matches!(effect, Effect::Root { key, .. } if *key == root(job))
 }
 
 /// The effect that erases all secrets of a job, when it has some.

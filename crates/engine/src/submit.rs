@@ -27,12 +27,13 @@ use crate::limits::{
     IDEMPOTENCY_KEY_BYTES_MAX, REFERENCE_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX, TIMEOUT_MAX, WAIT_MAX,
 };
 use crate::operation::Operation;
+use crate::orchestration::DEPTH;
 use crate::orchestration::weaver::Begun;
 use crate::request::{Invoke, Invoked, JobView, Ran, Recording};
 use crate::rerun::Rerun;
 use crate::run::Run;
 use crate::schema::Secret;
-use crate::sealed;
+use crate::sealed::{self, Secrets};
 
 /// Violations of a schema that are told at once.
 const VIOLATIONS_MAX: usize = 5;
@@ -197,13 +198,13 @@ impl Engine {
         rerun: Option<Box<Rerun>>,
     ) -> Result<JobView, InvokeError> {
         let now = self.now();
-        let (mut draft, secret) = self.opened(job, request, &operation, rerun.as_deref(), now)?;
-        if let Some(secret) = secret {
-            draft.with(sealed::keep(self, job, "input", &secret)?);
+        let (mut draft, secrets) = self.opened(job, request, &operation, rerun.as_deref(), now)?;
+        if let Some(kept) = secrets.keep(self, job)? {
+            draft.with(kept);
         }
         let limit = self.execution_limit(request.timeout, &operation);
-        if let Some(plan) = operation.plan() {
-            let targets = match self.targets(&request.caller, plan).await? {
+        if operation.plan().is_some() {
+            let targets = match self.targets(&request.caller, &operation, request.depth).await? {
                 Ok(targets) => targets,
                 Err(refusal) => {
                     return self.refuse(request, &operation, &refusal, claimed).await;
@@ -263,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// A new job that is PENDING, and its input if secrets were taken out of it.
+    /// A new job that is PENDING, and what of it is secret.
     fn opened(
         &self,
         job: JobId,
@@ -271,21 +272,21 @@ impl Engine {
         operation: &Operation,
         rerun: Option<&Rerun>,
         now: i64,
-    ) -> Result<(Draft, Option<Value>), InvokeError> {
-        let (mut opening, secret) = self.opening(job, request, operation, &[])?;
+    ) -> Result<(Draft, Secrets), InvokeError> {
+        let (mut opening, secrets) = self.opening(job, request, operation, &[])?;
         opening.extra.extend(rerun.map(Rerun::members).unwrap_or_default());
-        Ok((Draft::open(opening, now, None).map_err(unopened)?, secret))
+        Ok((Draft::open(opening, now, None).map_err(unopened)?, secrets))
     }
 
-    /// What a new job is opened with, and its input if secrets were taken out of it. Secret is what
-    /// its operation marks, and what was secret where its input comes from.
+    /// What a new job is opened with, and what of it is secret: what its operation marks, what was
+    /// secret where its input comes from, and delegations.
     pub(crate) fn opening(
         &self,
         job: JobId,
         request: &Invoke,
         operation: &Operation,
         passed_on: &[Secret],
-    ) -> Result<(Opening, Option<Value>), InvokeError> {
+    ) -> Result<(Opening, Secrets), InvokeError> {
         let mut extra = Vec::new();
         if !request.tags.is_empty() {
             let tags: Vector = request.tags.iter().map(|tag| Value::from(tag.as_str())).collect();
@@ -300,6 +301,16 @@ impl Engine {
         if has_secret {
             extra.push(("redacted", sealed::places(None, parted.places)));
         }
+        let delegations = match operation.plan() {
+            Some(_) => self.delegated(&request.caller),
+            None => Vec::new(),
+        };
+        if !delegations.is_empty() {
+            extra.push((sealed::DELEGATED, true.into()));
+        }
+        if operation.plan().is_some() && request.depth > 0 {
+            extra.push((DEPTH, request.depth.into()));
+        }
         let opening = Opening {
             id: job,
             venue: self.0.did.value(),
@@ -310,7 +321,7 @@ impl Engine {
             parent: None::<Parent>,
             extra,
         };
-        Ok((opening, has_secret.then(|| request.input.clone())))
+        Ok((opening, Secrets { input: has_secret.then(|| request.input.clone()), delegations }))
     }
 
     /// The call of a turn that nobody can hold.

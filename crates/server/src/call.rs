@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, header};
 use bytes::BytesMut;
 use catena_engine::Caller;
+use catena_engine::federation::DEPTH_HEADER;
 use catena_engine::limits::{IDEMPOTENCY_KEY_BYTES_MAX, PAGE_MAX, WAIT_MAX};
 use catena_engine::request::IdempotencyKey;
 use catena_job::JobId;
@@ -134,6 +135,13 @@ impl Call {
         })?;
         let body_digest = Sha256::new().chain_update(salt).chain_update(body).finalize().into();
         Ok(Some(IdempotencyKey { endpoint, key: key.to_owned(), body_digest }))
+    }
+
+    /// How many orchestrations of other venues a request comes from.
+    pub(crate) fn depth(&self) -> ApiResult<u32> {
+        let Some(depth) = self.head.headers.get(DEPTH_HEADER) else { return Ok(0) };
+        let depth = depth.to_str().ok().and_then(|depth| depth.trim().parse().ok());
+        depth.ok_or_else(|| ApiError::bad_request("`Catena-Depth` must be a whole number"))
     }
 
     /// Whether `If-None-Match` names this entity tag.

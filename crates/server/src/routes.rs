@@ -139,6 +139,11 @@ const IDEMPOTENCY: Parameter = in_header(
     r#"{"type":"string","minLength":1,"maxLength":255}"#,
     "Makes a repeated request harmless: the same key and body get the same answer for 24 hours.",
 );
+const DEPTH: Parameter = in_header(
+    "Catena-Depth",
+    r#"{"type":"integer","minimum":0}"#,
+    "How many orchestrations of other venues the request comes from; they count against the nesting limit.",
+);
 const PREFER: Parameter = in_header(
     "Prefer",
     r#"{"type":"string"}"#,

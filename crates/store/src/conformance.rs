@@ -41,6 +41,7 @@ facts! {
         a_reference_to_nothing_is_refused,
         a_deleted_job_leaves_nothing_behind,
         progress_changes_nothing_but_itself,
+        a_touch_is_counted_and_needs_its_job,
         commits_of_one_job_take_effect_in_order,
         what_the_fold_reads_is_there_however_long_it_is;
     lists:

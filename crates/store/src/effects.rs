@@ -55,6 +55,12 @@ pub enum Effect {
         /// What it reported.
         progress: Value,
     },
+    /// Counts a change beside a job's chain that stands elsewhere, such as under a root; refused
+    /// when there is no such job.
+    Touch {
+        /// The job.
+        job: JobId,
+    },
     /// Puts a message at the end of a job's queue.
     Send {
         /// The job.

@@ -76,6 +76,25 @@ async fn an_admin_sees_and_controls_everything() {
     );
 }
 
+/// A venue that is an admin here carries its callers' delegations, and lends them nothing more.
+#[tokio::test]
+async fn who_shows_delegations_is_no_admin_for_that() {
+    let admin = KeyPair::from_seed(&[9; 32]).did();
+    let site = Site::with(|flags| flags.admins = Some(admin)).await;
+    let (alice, admin) = (site.caller(1).await, site.caller(9).await);
+    let id = alice.invoked("test:never", json!({}), "STARTED").await;
+    let mut look = json!({"operation": "grid:job-status", "input": {"id": id}, "wait": true});
+    let seen = admin.post("/api/v1/invoke", &look).await.json();
+    assert_eq!(
+        (&seen["status"], &seen["output"]["status"]),
+        (&json!("COMPLETE"), &json!("STARTED"))
+    );
+    look["ucans"] = json!(["a-delegation"]);
+    let refused = admin.post("/api/v1/invoke", &look).await.json();
+    assert_eq!(refused["status"], "FAILED", "{refused}");
+    alice.control(&id, "cancel").await.expect(200);
+}
+
 #[tokio::test]
 async fn a_foreign_host_is_refused_while_anybody_may_ask() {
     let site = Site::start().await;

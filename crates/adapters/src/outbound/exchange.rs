@@ -59,7 +59,6 @@ pub(super) async fn exchange(
     stream: impl Stream,
     request: &Request,
     user_agent: &HeaderValue,
-    body_bytes_max: usize,
     next: impl Fn(StatusCode, &HeaderMap) -> Result<Option<Request>, OutboundError>,
 ) -> Result<Exchanged, OutboundError> {
     let failed = |error: hyper::Error| trouble(request, &error);
@@ -77,7 +76,7 @@ pub(super) async fn exchange(
         if let Some(next) = next(head.status, &head.headers)? {
             return Ok(Exchanged::Redirected(Box::new(next)));
         }
-        let body = take_in(request, &head.headers, body, body_bytes_max).await?;
+        let body = take_in(request, &head.headers, body).await?;
         Ok(Exchanged::Answered(Response { status: head.status, headers: head.headers, body }))
     };
     // The connection is driven here and by no task, so that it ends with this future. When it ends
@@ -122,8 +121,8 @@ async fn take_in(
     request: &Request,
     headers: &HeaderMap,
     mut body: Incoming,
-    bytes_max: usize,
 ) -> Result<Vec<u8>, OutboundError> {
+    let bytes_max = request.response_bytes_max;
     let too_large = || OutboundError::TooLarge {
         host: request.host(),
         what: format!("more than {bytes_max} bytes"),

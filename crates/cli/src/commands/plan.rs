@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use catena_engine::schema::{Place, Schema, Secret};
 use catena_job::plan::{Graph, Plan, Problem, Source};
 use catena_value::{Map, Value, Vector, json};
 
@@ -33,11 +34,14 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let metadata = Input::open(&args.file)?.document()?;
     let plan = Plan::parse(&metadata).map_err(|problems| failure(&problems))?;
     let graph = plan.graph();
+    let secrets = secrets_of(&metadata);
     let lines = match (args.dot, args.mermaid, output.is_json()) {
         (true, _, _) => dot(&plan, &graph),
         (_, true, _) => mermaid(&plan, &graph),
-        (_, _, true) => vec![json::to_string(&describe_json(&plan, &graph)).unwrap_or_default()],
-        _ => describe(&plan, &graph),
+        (_, _, true) => {
+            vec![json::to_string(&describe_json(&plan, &graph, &secrets)).unwrap_or_default()]
+        }
+        _ => describe(&plan, &graph, &secrets),
     };
     lines.iter().for_each(|line| output.line(line));
     Ok(())
@@ -69,7 +73,7 @@ fn label(plan: &Plan, step: u32) -> String {
     }
 }
 
-fn describe(plan: &Plan, graph: &Graph) -> Vec<String> {
+fn describe(plan: &Plan, graph: &Graph, secrets: &[Secret]) -> Vec<String> {
     let waves = graph.waves();
     let path: Vec<String> = graph.critical_path().iter().map(u32::to_string).collect();
     let mut lines = vec![
@@ -81,46 +85,99 @@ fn describe(plan: &Plan, graph: &Graph) -> Vec<String> {
         let steps: Vec<String> = wave.iter().map(|step| label(plan, *step)).collect();
         lines.push(format!("wave {}: {}", at + 1, steps.join(", ")));
     }
-    for (step, venue, sent) in federated(plan) {
-        lines.push(format!("step {step} is sent to {venue} with {}", sent.join(", ")));
+    for (step, of_plan) in (0u32..).zip(&plan.steps) {
+        if let Some(venue) = &of_plan.venue {
+            let leaving = Leaving::of(&of_plan.input, secrets);
+            lines.push(format!("step {step} is sent to {venue} {leaving}"));
+        }
     }
     lines
 }
 
-/// Steps that run elsewhere, and what leaves this venue for each.
-fn federated(plan: &Plan) -> Vec<(u32, &str, Vec<String>)> {
-    let elsewhere = (0u32..).zip(&plan.steps).filter_map(|(index, step)| {
-        let mut sent = BTreeSet::new();
-        sources(&step.input, &mut sent);
-        step.venue.as_deref().map(|venue| (index, venue, sent.into_iter().collect()))
-    });
-    elsewhere.collect()
+/// The places in the input that the orchestration's own schema marks `writeOnly`.
+fn secrets_of(metadata: &Value) -> Vec<Secret> {
+    let operation = metadata.as_map().and_then(|map| map.field("operation")?.as_map());
+    let schema = operation.and_then(|operation| operation.field("input"));
+    let schema = schema.and_then(|schema| Schema::compile(schema).ok());
+    schema.map_or_else(Vec::new, |schema| schema.secrets().to_vec())
 }
 
-/// The places that a source takes values from, in words.
-fn sources(source: &Source, found: &mut BTreeSet<String>) {
-    let place = |what: String, path: String| match path.is_empty() {
-        true => what,
-        false => format!("{what} at `{path}`"),
-    };
-    match source {
-        Source::Input(path) => {
-            found.insert(place("the input".to_owned(), path.to_string()));
+/// What leaves this venue for a step that runs elsewhere, and what does not, in words.
+#[derive(Default)]
+struct Leaving {
+    sent: BTreeSet<String>,
+    withheld: BTreeSet<String>,
+}
+
+impl std::fmt::Display for Leaving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let listed =
+            |places: &BTreeSet<String>| places.iter().cloned().collect::<Vec<_>>().join(", ");
+        match self.sent.is_empty() {
+            true => f.write_str("with nothing")?,
+            false => write!(f, "with {}", listed(&self.sent))?,
         }
-        Source::Step { index, path } => {
-            found.insert(place(format!("the output of step {index}"), path.to_string()));
+        match self.withheld.is_empty() {
+            true => Ok(()),
+            false => write!(f, ", without {} (writeOnly)", listed(&self.withheld)),
         }
-        Source::Const(_) => {
-            found.insert("constants".to_owned());
-        }
-        Source::Concat(parts) | Source::Array(parts) => {
-            parts.iter().for_each(|part| sources(part, found));
-        }
-        Source::Object(members) => members.iter().for_each(|(_, member)| sources(member, found)),
     }
 }
 
-fn describe_json(plan: &Plan, graph: &Graph) -> Value {
+impl Leaving {
+    fn of(source: &Source, secrets: &[Secret]) -> Self {
+        let mut leaving = Leaving::default();
+        leaving.add(source, secrets);
+        leaving
+    }
+
+    fn add(&mut self, source: &Source, secrets: &[Secret]) {
+        match source {
+            Source::Input(path) => self.add_input(path.segments(), secrets),
+            Source::Step { index, path } => {
+                self.sent.insert(place(&format!("the output of step {index}"), path.segments()));
+            }
+            Source::Const(_) => {
+                self.sent.insert("constants".to_owned());
+            }
+            Source::Concat(parts) | Source::Array(parts) => {
+                parts.iter().for_each(|part| self.add(part, secrets));
+            }
+            Source::Object(members) => {
+                members.iter().for_each(|(_, member)| self.add(member, secrets));
+            }
+        }
+    }
+
+    /// A place in the input: what is secret at it or below it stays here.
+    fn add_input(&mut self, path: &[String], secrets: &[Secret]) {
+        let is_meant = |(place, name): (&Place, &String)| match place {
+            Place::At(own) => own == name,
+            Place::Each => true,
+        };
+        let meet = |secret: &&Secret| secret.iter().zip(path).all(is_meant);
+        let met: Vec<&Secret> = secrets.iter().filter(meet).collect();
+        if !met.iter().any(|secret| secret.len() <= path.len()) {
+            self.sent.insert(place("the input", path));
+        }
+        let name = |place: &Place| match place {
+            Place::At(name) => name.clone(),
+            Place::Each => "*".to_owned(),
+        };
+        let names = |secret: &&Secret| secret.iter().map(name).collect::<Vec<_>>();
+        self.withheld.extend(met.iter().map(|secret| place("the input", &names(secret))));
+    }
+}
+
+/// The words for a place.
+fn place(what: &str, path: &[String]) -> String {
+    match path.is_empty() {
+        true => what.to_owned(),
+        false => format!("{what} at `{}`", path.join("/")),
+    }
+}
+
+fn describe_json(plan: &Plan, graph: &Graph, secrets: &[Secret]) -> Value {
     let numbers = |steps: &[u32]| -> Value {
         steps.iter().map(|step| Value::from(*step)).collect::<Vector>().into()
     };
@@ -135,10 +192,14 @@ fn describe_json(plan: &Plan, graph: &Graph) -> Value {
         fields.extend(step.name.as_deref().map(|name| ("name", name.into())));
         fields.extend(step.venue.as_deref().map(|venue| ("venue", venue.into())));
         if step.venue.is_some() {
-            let mut sent = BTreeSet::new();
-            sources(&step.input, &mut sent);
-            let sent: Vector = sent.into_iter().map(Value::from).collect();
-            fields.push(("sends", sent.into()));
+            let Leaving { sent, withheld } = Leaving::of(&step.input, secrets);
+            let list = |places: BTreeSet<String>| -> Value {
+                places.into_iter().map(Value::from).collect::<Vector>().into()
+            };
+            fields.push(("sends", list(sent)));
+            if !withheld.is_empty() {
+                fields.push(("withholds", list(withheld)));
+            }
         }
         fields.into_iter().collect::<Map>().into()
     };

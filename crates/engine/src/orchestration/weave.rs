@@ -8,25 +8,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catena_job::chain::{AppendError, Change};
+use catena_job::chain::{AppendError, Change, StepState};
 use catena_job::limits::ASSEMBLED_BYTES_MAX;
 use catena_job::note::{Note, Outcome, StepEnd, StepStart};
 use catena_job::plan::{EvaluateError, Graph, OnFailure, Outputs, Plan, Step};
 use catena_job::record::Parent;
 use catena_job::state::Event;
-use catena_job::{Job, JobId, Status};
+use catena_job::{Job, JobId, RecordId, Status};
 use catena_store::Effect;
-use catena_value::{CellSource, ExtentError, Value};
+use catena_value::{CellSource, ExtentError, Value, ValueId, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::depth_of;
+use super::elsewhere::Sighting;
 use super::remote::{Errand, Tidings};
 use super::targets::Targets;
 use crate::adapter::{Cause, Failure, Pace};
 use crate::caller::Caller;
-use crate::change::{Current, Draft};
+use crate::change::{Current, Draft, cut, waits_for_message};
 use crate::engine::Engine;
 use crate::error::StoreTrouble;
-use crate::federation::{RemoteCall, RemoteStart};
+use crate::federation::{Asker, RemoteCall, RemoteJob, RemoteStart};
 use crate::operation::Operation;
 use crate::request::{Invoke, JobView};
 use crate::rerun::Reused;
@@ -39,6 +41,9 @@ use crate::submit::{check_output, compute, deadline, offer, outcome, refusal};
 /// long for it.
 const BATCH_STEPS_MAX: usize = 128;
 
+/// Bytes of what a job on another venue gives in an interactive turn that are recorded here.
+const TURN_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
 /// Where a step stands.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum StepPhase {
@@ -47,9 +52,20 @@ pub(crate) enum StepPhase {
     /// Being carried out.
     Running(JobId),
     /// Waits for somebody.
-    Asking(JobId, Status, Option<String>),
+    Asking(Asking),
     /// Ended.
     Ended(Status),
+}
+
+/// A step that waits for somebody.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Asking {
+    pub(crate) job: JobId,
+    status: Status,
+    message: Option<String>,
+    output: Option<Value>,
+    /// Whether the job is on another venue.
+    pub(crate) is_away: bool,
 }
 
 /// One run of an orchestration.
@@ -70,6 +86,10 @@ pub(crate) struct Weave {
     ends: Vec<StepEnd>,
     /// Jobs on other venues that somebody must ask for.
     errands: Vec<(u32, Errand)>,
+    /// What is known of jobs on other venues, and under which ID it is stored.
+    away: BTreeMap<u32, (Sighting, Option<ValueId>)>,
+    /// Those of which something is not stored yet.
+    unkept: BTreeSet<u32>,
     /// Why the whole fails, once a step did.
     failure: Option<Failure>,
     /// How many more sub-jobs of this root may run.
@@ -138,6 +158,48 @@ impl ChildRun {
     }
 }
 
+impl Asking {
+    fn away(job: JobId, seen: &RemoteJob) -> Asking {
+        Asking {
+            job,
+            status: seen.status,
+            message: seen.message.clone(),
+            output: seen.output.clone().filter(is_short),
+            is_away: true,
+        }
+    }
+}
+
+impl Sighting {
+    /// What the parent's chain alone says of a step on another venue.
+    pub(crate) fn of_chain(state: &StepState, place: &str) -> Sighting {
+        let start = &state.start;
+        let (status, record) = (Status::Started, start.record);
+        Sighting {
+            job: start.job,
+            venue: start.venue.clone().unwrap_or_default(),
+            place: place.to_owned(),
+            asker: Asker::Nobody,
+            seen: RemoteJob { status, record, output: None, error: None, message: None },
+            at: state.started_at,
+        }
+    }
+}
+
+/// Whether what a job on another venue says in a turn may stand in a record here. It may say as much
+/// as it likes, as often as it likes; `steps` shows all of the last turn.
+fn is_short(output: &Value) -> bool {
+    json::to_string(output).is_ok_and(|text| text.len() <= TURN_OUTPUT_BYTES_MAX)
+}
+
+/// A value of a sub-job. A part of it that is not loaded here may lie in the sub-job's own rows.
+fn loaded(value: Value, view: &JobView) -> Value {
+    match view.cells {
+        Some(_) => value.fully_loaded(view.cells()).unwrap_or(value),
+        None => value,
+    }
+}
+
 impl Outputs for Weave {
     fn input(&self) -> &Value {
         &self.input
@@ -175,6 +237,8 @@ impl Weave {
             starts: Vec::new(),
             ends: Vec::new(),
             errands: Vec::new(),
+            away: BTreeMap::new(),
+            unkept: BTreeSet::new(),
             failure: None,
             budget,
             permits: BTreeMap::new(),
@@ -206,9 +270,7 @@ impl Weave {
             self.ready.remove(step);
             self.phases[index] = StepPhase::Running(state.start.job);
             if state.start.venue.is_some() {
-                let venue = self.plan.steps[index].venue.clone().unwrap_or_default();
-                let errand = Errand::Finish { venue, job: state.start.job };
-                self.errands.push((*step, errand));
+                self.catch_up_away(engine, &parent.job, *step, state).await?;
                 continue;
             }
             let Some(child) = engine.current(state.start.job).await? else {
@@ -220,6 +282,37 @@ impl Weave {
                 .extend(Arc::clone(&self.budget).try_acquire_owned().ok().map(|p| (*step, p)));
             self.learn(*step, &engine.view(child), state.end.is_some());
         }
+        Ok(())
+    }
+
+    /// Takes over what is known of a step on another venue. One that is known to have ended is not
+    /// asked for again.
+    async fn catch_up_away(
+        &mut self,
+        engine: &Engine,
+        parent: &Job,
+        step: u32,
+        state: &StepState,
+    ) -> Result<(), StoreTrouble> {
+        let plan = Arc::clone(&self.plan);
+        let place = plan.steps[step as usize].venue.as_deref().unwrap_or_default();
+        let (mut known, kept_as) = match engine.sighting(parent.id(), step).await? {
+            Some((known, kept_as)) => (known, Some(kept_as)),
+            None => (Sighting::of_chain(state, place), None),
+        };
+        self.away.insert(step, (known.clone(), kept_as));
+        let seen = known.seen.clone();
+        if seen.status.is_terminal() {
+            let is_it = |end: &StepEnd| end.status == seen.status && end.record == seen.record;
+            if state.end.as_ref().is_none_or(is_it) {
+                self.see(parent, step, seen, known.at);
+                return Ok(());
+            }
+            known = Sighting { asker: known.asker, ..Sighting::of_chain(state, place) };
+        } else if waits_for_message(seen.status) {
+            self.phases[step as usize] = StepPhase::Asking(Asking::away(known.job, &seen));
+        }
+        self.errands.push((step, Errand::Follow(Box::new(known))));
         Ok(())
     }
 
@@ -242,7 +335,9 @@ impl Weave {
             Status::InputRequired | Status::AuthRequired => {
                 let message = job.field("message").and_then(Value::to_text);
                 let message = message.map(|message| message.into_owned());
-                self.phases[index] = StepPhase::Asking(job.id(), status, message);
+                let output = job.field("output").cloned().map(|output| loaded(output, view));
+                let asking = Asking { job: job.id(), status, message, output, is_away: false };
+                self.phases[index] = StepPhase::Asking(asking);
                 // Whoever waits for people takes no place of those who work.
                 self.permits.remove(&step);
             }
@@ -254,50 +349,87 @@ impl Weave {
                     self.ends.push(StepEnd { step, status, record: job.head() });
                 }
                 let error = job.field("error").and_then(Value::to_text).unwrap_or_default();
-                let output = job.field("output").cloned().map(|output| match view.cells {
-                    // A part that is not loaded here may lie in the sub-job's own rows.
-                    Some(_) => output.fully_loaded(view.cells()).unwrap_or(output),
-                    None => output,
-                });
+                let output = job.field("output").cloned().map(|output| loaded(output, view));
                 self.end(step, status, output, &error);
             }
         }
     }
 
     /// Learns what became of a step on another venue.
-    pub(crate) fn learn_remote(&mut self, parent: &Job, step: u32, tidings: Tidings) {
+    pub(crate) fn learn_remote(&mut self, parent: &Job, step: u32, tidings: Tidings, now: i64) {
         let index = step as usize;
         if matches!(self.phases.get(index), None | Some(StepPhase::Ended(_))) {
             return;
         }
         match tidings {
-            // Somebody who was recalled meanwhile may still tell what is known, or an end whose
-            // beginning is not: whoever was sent instead tells both.
+            // Somebody who was recalled meanwhile may still tell what is known, or how a job stands
+            // whose beginning is not: whoever was sent instead tells both.
             Tidings::Started(_) if self.phases[index] != StepPhase::Waiting => {}
-            Tidings::Ended(_) if self.phases[index] == StepPhase::Waiting => {}
+            Tidings::Seen(_) if self.phases[index] == StepPhase::Waiting => {}
             Tidings::Started(start) => {
                 self.phases[index] = StepPhase::Running(start.job);
-                let RemoteStart { job, record, venue } = start;
+                let place = self.plan.steps[index].venue.as_deref().unwrap_or_default();
+                let sighting = Sighting::first(&start, place, now);
+                let RemoteStart { job, record, venue, seen, .. } = *start;
                 self.starts.push(StepStart { step, job, record, venue: Some(venue) });
-            }
-            Tidings::Ended(end) => {
-                let told = StepEnd { step, status: end.status, record: end.record };
-                let recorded = parent.steps().get(&step).and_then(|step| step.end.as_ref());
-                if recorded.is_some_and(|recorded| *recorded != told) {
-                    let called = self.called(step);
-                    let text = format!("{called} ended with another record than it did before");
-                    self.failure = Some(Failure::new("step_changed", text));
-                    return;
+                self.away.insert(step, (sighting, None));
+                self.unkept.insert(step);
+                // An end is told by itself.
+                if !seen.status.is_terminal() {
+                    self.see(parent, step, seen, now);
                 }
-                if recorded.is_none() {
-                    self.ends.push(told);
-                }
-                self.end(step, end.status, end.output, end.error.as_deref().unwrap_or_default());
             }
+            Tidings::Seen(seen) => self.see(parent, step, *seen, now),
+            Tidings::Delivered { .. } => {}
             Tidings::Failed(failure) => {
                 let text = format!("{} failed elsewhere: {}", self.called(step), failure.error);
                 self.failure = Some(Failure::new(&failure.code, text));
             }
+        }
+    }
+
+    /// A job on another venue now stands like this.
+    fn see(&mut self, parent: &Job, step: u32, seen: RemoteJob, now: i64) {
+        let Some((known, _)) = self.away.get_mut(&step) else { return };
+        let job = known.job;
+        if known.seen != seen {
+            *known = Sighting { seen: seen.clone(), at: now, ..known.clone() };
+            self.unkept.insert(step);
+        }
+        let RemoteJob { status, record, output, error, .. } = seen.clone();
+        if status.is_terminal() {
+            let told = StepEnd { step, status, record };
+            let recorded = parent.steps().get(&step).and_then(|step| step.end.as_ref());
+            if recorded.is_some_and(|recorded| *recorded != told) {
+                let called = self.called(step);
+                let text = format!("{called} ended with another record than it did before");
+                self.failure = Some(Failure::new("step_changed", text));
+                return;
+            }
+            if recorded.is_none() {
+                self.ends.push(told);
+            }
+            self.end(step, status, output, error.as_deref().unwrap_or_default());
+        } else if waits_for_message(status) {
+            self.phases[step as usize] = StepPhase::Asking(Asking::away(job, &seen));
+            self.permits.remove(&step);
+        } else {
+            self.phases[step as usize] = StepPhase::Running(job);
+        }
+    }
+
+    /// What is known of a step on another venue.
+    pub(crate) fn sighting(&self, step: u32) -> Option<&Sighting> {
+        self.away.get(&step).map(|(known, _)| known)
+    }
+
+    /// A message has reached a step on another venue: unless it is known to stand elsewhere by
+    /// now, it works on it.
+    pub(crate) fn is_answered(&mut self, step: u32, asked: RecordId) {
+        let Some((known, _)) = self.away.get(&step) else { return };
+        let phase = &mut self.phases[step as usize];
+        if matches!(phase, StepPhase::Asking(_)) && known.seen.record == asked {
+            *phase = StepPhase::Running(known.job);
         }
     }
 
@@ -321,19 +453,27 @@ impl Weave {
     }
 
     /// A step as people call it.
-    fn called(&self, step: u32) -> String {
+    pub(crate) fn called(&self, step: u32) -> String {
         match self.plan.steps.get(step as usize).and_then(|step| step.name.as_deref()) {
             Some(name) => format!("step {step} ({name})"),
             None => format!("step {step}"),
         }
     }
 
+    /// What a step that waits for somebody says.
+    pub(crate) fn asked(&self, step: u32) -> String {
+        let message = match self.phases.get(step as usize) {
+            Some(StepPhase::Asking(asking)) => asking.message.as_deref(),
+            _ => None,
+        };
+        let message = message.map_or_else(String::new, |message| format!(": {message}"));
+        format!("{} waits{message}", self.called(step))
+    }
+
     /// The first step that waits for somebody.
-    pub(crate) fn asking(&self) -> Option<(u32, JobId, Status, Option<String>)> {
+    pub(crate) fn asking(&self) -> Option<(u32, &Asking)> {
         self.phases.iter().enumerate().find_map(|(step, phase)| match phase {
-            StepPhase::Asking(job, status, message) => {
-                Some((u32::try_from(step).ok()?, *job, *status, message.clone()))
-            }
+            StepPhase::Asking(asking) => Some((u32::try_from(step).ok()?, asking)),
             _ => None,
         })
     }
@@ -354,6 +494,7 @@ impl Weave {
         !self.starts.is_empty()
             || !self.ends.is_empty()
             || !self.errands.is_empty()
+            || !self.unkept.is_empty()
             || !self.ready.is_empty()
             || self.failure.is_some()
             || self.left == 0
@@ -379,8 +520,25 @@ impl Weave {
             }
             self.ready.remove(&step);
         }
+        self.keep_sightings(parent);
         self.write(engine, parent, &mut batch)?;
         Ok(batch)
+    }
+
+    /// Keeps what is new of jobs on other venues, in the commit that says what follows from it.
+    fn keep_sightings(&mut self, parent: &mut Draft) {
+        if self.unkept.is_empty() {
+            return;
+        }
+        let job = parent.job().id();
+        if !parent.is_new() {
+            parent.with(Effect::Touch { job });
+        }
+        for step in std::mem::take(&mut self.unkept) {
+            let Some((known, kept_as)) = self.away.get_mut(&step) else { continue };
+            parent.with(known.keep(job, step, *kept_as));
+            *kept_as = Some(known.to_value().id());
+        }
     }
 
     /// Begins a step. Whether there was room for it.
@@ -414,15 +572,16 @@ impl Weave {
         let input = input.fully_loaded(&*self.cells);
         let input = input.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
         let Some(target) = target else {
-            batch.errands.push((step, self.errand(engine, parent.id(), step, input)));
+            batch.errands.push((step, self.errand(engine, parent, step, input)));
             return Ok(true);
         };
         // A clock that went back does not make a step begin before what it needs has ended.
         let (now, id) = (engine.now().max(parent.updated()), engine.new_id());
-        let request = Invoke::new(self.caller.clone(), definition.op.as_str(), input);
+        let mut request = Invoke::new(self.caller.clone(), definition.op.as_str(), input);
+        request.depth = depth_of(parent) + 1;
         let passed_on = sealed::passed_on(&definition.input, &secrets);
         let opened = engine.opening(id, &request, &target, &passed_on);
-        let (mut opening, secret) =
+        let (mut opening, secrets) =
             opened.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
         opening.parent = Some(Parent { job: parent.id(), step });
         let refused = refusal(&target, &request.input);
@@ -443,8 +602,8 @@ impl Weave {
             self.ended_at_once(batch, step, &child, status, output, &error);
         } else {
             self.phases[step as usize] = StepPhase::Running(id);
-            if let Some(secret) = secret {
-                child.with(sealed::keep(engine, id, "input", &secret)?);
+            if let Some(kept) = secrets.keep(engine, id)? {
+                child.with(kept);
             }
             self.prepare(engine, &mut child, target, request.input, batch)?;
         }
@@ -470,14 +629,15 @@ impl Weave {
     }
 
     /// What to do about a step that runs elsewhere.
-    fn errand(&self, engine: &Engine, parent: JobId, step: u32, input: Value) -> Errand {
+    fn errand(&self, engine: &Engine, parent: &Job, step: u32, input: Value) -> Errand {
         let definition = &self.plan.steps[step as usize];
         Errand::Begin(Box::new(RemoteCall {
             venue: definition.venue.clone().unwrap_or_default(),
             operation: definition.op.clone(),
             input,
-            key: format!("{}-{step}", parent.to_hex()),
-            delegations: self.caller.delegations.clone(),
+            key: format!("{}-{step}", parent.id().to_hex()),
+            depth: depth_of(parent) + 1,
+            delegations: engine.delegated(&self.caller),
             identity: engine.0.identity.clone(),
             control: engine.0.free.clone(),
             free: engine.0.free.clone(),
@@ -591,13 +751,12 @@ impl Weave {
         let now = engine.now();
         let status = parent.job().status();
         match self.asking() {
-            Some((step, _, asked, message)) if status == Status::Started => {
-                let message = message.map_or_else(String::new, |message| format!(": {message}"));
+            Some((step, asking)) if status == Status::Started => {
                 let ask = catena_job::state::Ask {
-                    message: Some(format!("{} waits{message}", self.called(step))),
-                    output: None,
+                    message: Some(cut(&self.asked(step))),
+                    output: asking.output.clone(),
                 };
-                let event = match asked {
+                let event = match asking.status {
                     Status::AuthRequired => Event::AskedForAuth(ask),
                     _ => Event::AskedForInput(ask),
                 };
@@ -620,7 +779,9 @@ impl Weave {
         current: &Current,
         message: catena_store::Message,
     ) -> Result<Option<(Draft, JobId)>, StoreTrouble> {
-        let Some((step, child, ..)) = self.asking() else { return Ok(None) };
+        let Some((step, child)) = self.asking().map(|(step, asking)| (step, asking.job)) else {
+            return Ok(None);
+        };
         let parent = current.job.id();
         let (trigger, shown) = crate::message::shown(&message);
         let mut change = Change::new(Event::Answered, engine.now());

@@ -11,11 +11,13 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
 
-use super::remote::{Errand, Orders, Tidings};
+use super::letters::Letter;
+use super::remote::{Errand, Orders, Post, Tidings};
 use super::weave::{Batch, Weave};
-use super::{CONCURRENT_MAX, targets::Targets};
+use super::{CONCURRENT_MAX, depth_of, targets::Targets};
+use crate::adapter::Failure;
 use crate::caller::{Caller, Standing};
-use crate::change::{Current, Draft};
+use crate::change::{Current, Draft, waits_for_message};
 use crate::control::Signal;
 use crate::engine::Engine;
 use crate::env::Task;
@@ -27,6 +29,7 @@ use crate::progress::of_steps;
 use crate::request::{Invoke, JobView};
 use crate::rerun::Reused;
 use crate::run::{Run, too_long};
+use crate::sealed;
 use crate::submit::outcome;
 
 /// How long to wait before something that could not be stored is tried again.
@@ -59,6 +62,11 @@ impl Weavers {
             // A weaver that has gone needs no news.
             let _ = listed.news.send(news);
         }
+    }
+
+    /// Whether a job has a weaver here.
+    pub(crate) fn has(&self, job: JobId) -> bool {
+        self.0.lock().contains_key(&job)
     }
 
     /// The budget of the root that a job belongs to: its parent's, or one of its own.
@@ -94,22 +102,33 @@ impl Drop for Hearing {
 
 /// An orchestration that is under way.
 pub(crate) struct Weaver {
-    run: Run,
-    weave: Weave,
+    pub(super) run: Run,
+    pub(super) weave: Weave,
     hearing: Hearing,
     /// Those it sent to other venues.
-    envoys: Envoys,
+    pub(super) envoys: Envoys,
+    /// The message that is on its way to one.
+    pub(super) letter: Option<Letter>,
+    /// Whether the weave may not be what is stored, because a commit failed.
+    is_stale: bool,
     /// Messages that wait for the whole, as far as is known: its end counts and drops them.
-    waiting: u32,
+    pub(super) waiting: u32,
 }
 
 /// Those who were sent to other venues.
 #[derive(Default)]
-struct Envoys {
+pub(super) struct Envoys {
     /// Changes when others are sent in their place; closes when the weaver goes.
     recall: watch::Sender<()>,
-    /// Per step: whose turn it is to pause or resume the job there.
-    turns: HashMap<u32, Arc<tokio::sync::Mutex<()>>>,
+    /// Per step: what all who are sent for it share.
+    posts: HashMap<u32, Arc<Post>>,
+}
+
+impl Envoys {
+    /// What all who are sent for a step share.
+    pub(super) fn post(&mut self, step: u32) -> Arc<Post> {
+        Arc::clone(self.posts.entry(step).or_default())
+    }
 }
 
 /// What an orchestration begins with.
@@ -123,7 +142,7 @@ pub(crate) struct Begun<'a> {
 }
 
 /// Whether a weaver has more to do.
-enum Next {
+pub(super) enum Next {
     Listen,
     Over,
 }
@@ -148,7 +167,13 @@ impl Engine {
         let hearing = Hearing::new(self, job, Arc::clone(&budget));
         let (caller, input) = (request.caller.clone(), request.input.clone());
         let mut weave = Weave::new(self, &operation, &plan, targets, caller, input, budget);
-        reused.iter().cloned().for_each(|reused| weave.reuse(reused));
+        for reused in reused.iter().cloned() {
+            // The other run may be deleted before this one has ended.
+            if let Some(known) = &reused.away {
+                draft.with(known.keep(job, reused.step, None));
+            }
+            weave.reuse(reused);
+        }
         let mut batch = weave.advance(self, &mut draft)?;
         let errands = std::mem::take(&mut batch.errands);
         let committed = self.commit_batch(draft, batch, &request.caller).await;
@@ -165,8 +190,7 @@ impl Engine {
                 held,
                 slot: None,
             };
-            let envoys = Envoys::default();
-            let mut weaver = Weaver { run, weave, hearing, envoys, waiting: 0 };
+            let mut weaver = Weaver::new(run, weave, hearing);
             weaver.send_out(self, errands);
             self.spawn(weaver.work(self.clone()));
         } else if weave.cancels_on_failure() {
@@ -178,11 +202,13 @@ impl Engine {
     /// Commits parent and children together, then begins what is to run.
     async fn commit_batch(
         &self,
-        parent: Draft,
+        mut parent: Draft,
         batch: Batch,
         caller: &Caller,
     ) -> Result<JobView, CommitError> {
         let is_new = parent.is_new();
+        let is_beside = parent.is_beside();
+        self.erase_secrets(&mut parent).await;
         let (mut effects, view) = parent.into_parts();
         let mut children = Vec::with_capacity(batch.children.len());
         for child in batch.children {
@@ -194,7 +220,10 @@ impl Engine {
         for child in &children {
             self.is_durable(child, true);
         }
-        self.is_durable(&view, is_new);
+        match is_beside {
+            true => self.0.hub.announce_beside(view.job.id()),
+            false => self.is_durable(&view, is_new),
+        }
         let mut views: HashMap<JobId, JobView> =
             children.into_iter().map(|child| (child.job.id(), child)).collect();
         for job in &batch.queued {
@@ -211,13 +240,22 @@ impl Engine {
     }
 
     /// Goes on with an orchestration that nobody runs, from what is stored.
-    pub(crate) async fn weave_on(&self, run: Run) -> Result<(), StoreTrouble> {
+    pub(crate) async fn weave_on(&self, mut run: Run) -> Result<(), StoreTrouble> {
         let Some(plan) = run.operation.plan().cloned() else { return Ok(()) };
         let job = run.job.id();
-        let targets = match self.targets(&run.caller, &plan).await? {
+        if run.job.field(sealed::DELEGATED).is_some() && run.caller.delegations.is_empty() {
+            let Some(delegations) = sealed::delegations(self, job).await? else {
+                // Without them its steps would be somebody else's over there.
+                let text = "the delegations that came with it cannot be opened";
+                self.fail_run(&run, Failure::new("incomplete_payload", text)).await?;
+                return Ok(());
+            };
+            run.caller.delegations = delegations;
+        }
+        let targets = match self.targets(&run.caller, &run.operation, depth_of(&run.job)).await? {
             Ok(targets) => targets,
             Err(problems) => {
-                let failure = crate::adapter::Failure::new("step_gone", problems);
+                let failure = Failure::new("step_gone", problems);
                 self.fail_run(&run, failure).await?;
                 return Ok(());
             }
@@ -227,16 +265,11 @@ impl Engine {
         let (caller, input) = (run.caller.clone(), run.input.clone());
         let mut weave = Weave::new(self, &run.operation, &plan, targets, caller, input, budget);
         weave.catch_up(self, &run.known_current()).await?;
-        let envoys = Envoys::default();
-        Weaver { run, weave, hearing, envoys, waiting: 0 }.work(self.clone()).await;
+        Weaver::new(run, weave, hearing).work(self.clone()).await;
         Ok(())
     }
 
-    async fn fail_run(
-        &self,
-        run: &Run,
-        failure: crate::adapter::Failure,
-    ) -> Result<(), StoreTrouble> {
+    async fn fail_run(&self, run: &Run, failure: Failure) -> Result<(), StoreTrouble> {
         self.change(run.job.id(), None, |current| {
             if current.job.status() != Status::Started {
                 return Ok(None);
@@ -287,12 +320,11 @@ impl Engine {
     }
 }
 
-/// What a job elsewhere has to be told, given how its parent stands: nothing as long as that was
-/// never paused.
-fn hold_of(parent: &Job) -> Option<Hold> {
+/// What a job elsewhere has to be told, given how its parent stands.
+fn hold_of(parent: &Job) -> Hold {
     match parent.status() {
-        Status::Paused => Some(Hold::Pause),
-        _ => parent.field("paused").map(|_| Hold::Resume),
+        Status::Paused => Hold::Pause,
+        _ => Hold::Resume,
     }
 }
 
@@ -304,6 +336,11 @@ fn open_children(job: &Job) -> Vec<JobId> {
 }
 
 impl Weaver {
+    fn new(run: Run, weave: Weave, hearing: Hearing) -> Weaver {
+        let envoys = Envoys::default();
+        Weaver { run, weave, hearing, envoys, letter: None, is_stale: false, waiting: 0 }
+    }
+
     /// Works until the orchestration ends or is stopped.
     async fn work(mut self, engine: Engine) {
         let reins = Arc::clone(&self.run.held.reins);
@@ -331,12 +368,12 @@ impl Weaver {
                 biased;
                 () = &mut stopped => return,
                 () = &mut limit => return self.time_is_up(&engine).await,
-                news = self.hearing.news.recv() => self.hear(news),
+                news = self.hearing.news.recv() => self.hear(&engine, news),
                 // Resumed: what waited may begin.
                 _ = signal.changed() => {}
             }
             while let Ok(news) = self.hearing.news.try_recv() {
-                self.hear(Some(news));
+                self.hear(&engine, Some(news));
             }
         }
     }
@@ -351,14 +388,14 @@ impl Weaver {
             let orders = Orders {
                 control: control.clone(),
                 recall: self.envoys.recall.subscribe(),
-                turn: Arc::clone(self.envoys.turns.entry(step).or_default()),
+                post: self.envoys.post(step),
                 hold: hold_of(&self.run.job),
             };
             engine.send_out(self.run.job.id(), step, errand, orders);
         }
     }
 
-    fn hear(&mut self, news: Option<News>) {
+    fn hear(&mut self, engine: &Engine, news: Option<News>) {
         match news {
             Some(News::Child(view)) => {
                 if let Some(parent) = view.job.parent() {
@@ -367,7 +404,9 @@ impl Weaver {
                 }
             }
             Some(News::Remote(step, tidings)) => {
-                self.weave.learn_remote(&self.run.job, step, tidings);
+                if let Some(tidings) = self.hear_of_letter(step, tidings) {
+                    self.weave.learn_remote(&self.run.job, step, tidings, engine.now());
+                }
             }
             Some(News::Message) | None => {}
         }
@@ -389,7 +428,7 @@ impl Weaver {
 
     /// Decides and commits, again and again, until there is nothing to decide.
     async fn advance(&mut self, engine: &Engine) -> Result<Next, StoreTrouble> {
-        if self.has_been_resumed() {
+        if self.has_been_resumed() || std::mem::take(&mut self.is_stale) {
             self.start_over(engine).await?;
         }
         loop {
@@ -411,10 +450,7 @@ impl Weaver {
             if !self.weave.has_news() && !should_ask && !should_go_on {
                 return Ok(Next::Listen);
             }
-            let mut current = Current::known(self.run.job.clone());
-            current.cells = self.run.cells.clone();
-            current.queue_depth = self.waiting;
-            let mut draft = current.draft();
+            let mut draft = self.current().draft();
             draft.fenced(self.run.held.reins.fence);
             let mut batch = self.weave.advance(engine, &mut draft)?;
             let errands = std::mem::take(&mut batch.errands);
@@ -422,6 +458,10 @@ impl Weaver {
                 self.send_out(engine, errands);
                 // Paused, or no room for more sub-jobs: something else must happen first.
                 return Ok(Next::Listen);
+            }
+            if draft.job().status().is_terminal() && self.weave.cancels_on_failure() {
+                let unwanted = engine.unwanted(draft.job()).await;
+                unwanted.into_iter().for_each(|effect| draft.with(effect));
             }
             let caller = self.run.caller.clone();
             match engine.commit_batch(draft, batch, &caller).await {
@@ -442,12 +482,20 @@ impl Weaver {
                     | CommitError::NoSuchJob { .. }
                     | CommitError::Fenced { .. },
                 ) => return Ok(Next::Over),
-                Err(CommitError::HeadMoved { .. } | CommitError::QueueMoved { .. }) => {
+                Err(
+                    CommitError::HeadMoved { .. }
+                    | CommitError::QueueMoved { .. }
+                    | CommitError::RootMoved { .. },
+                ) => {
                     if let Next::Over = self.start_over(engine).await? {
                         return Ok(Next::Over);
                     }
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    // What was decided is lost with the commit.
+                    self.is_stale = true;
+                    return Err(error.into());
+                }
             }
         }
     }
@@ -466,16 +514,21 @@ impl Weaver {
     /// job is no longer what we know.
     async fn route(&mut self, engine: &Engine) -> Result<Option<Next>, StoreTrouble> {
         let status = self.run.job.status();
-        let asks = matches!(status, Status::InputRequired | Status::AuthRequired);
-        if !asks || self.weave.asking().is_none() {
-            return Ok(Some(Next::Listen));
+        if let Some(settled) = self.settle(engine).await? {
+            return Ok(settled.then_some(Next::Listen));
         }
+        let Some((_, asking)) = self.weave.asking().filter(|_| waits_for_message(status)) else {
+            return Ok(Some(Next::Listen));
+        };
+        let is_away = asking.is_away;
         let id = self.run.job.id();
         let Some(message) = engine.0.store.messages(id, 1).await?.into_iter().next() else {
             return Ok(Some(Next::Listen));
         };
-        let mut current = Current::known(self.run.job.clone());
-        current.cells = self.run.cells.clone();
+        if is_away {
+            return self.route_away(engine, message).await;
+        }
+        let current = self.current();
         let Some((mut draft, child)) = self.weave.route(engine, &current, message)? else {
             return Ok(Some(Next::Listen));
         };
@@ -495,6 +548,14 @@ impl Weaver {
             ) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The whole, as far as the weaver knows.
+    pub(super) fn current(&self) -> Current {
+        let mut current = Current::known(self.run.job.clone());
+        current.cells = self.run.cells.clone();
+        current.queue_depth = self.waiting;
+        current
     }
 
     /// Somebody else changed the job: the weave is made anew from what is stored.

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use catena_engine::federation::{
-    Answer, Attempt, Federation, Hold, RemoteCall, RemoteEnd, RemoteStart, Visit,
+    Answer, Asker, Delivery, Federation, Hold, REMOTE_CONFLICT, RemoteCall, RemoteJob, RemoteStart,
+    Visit,
 };
 use catena_engine::{Adapter, Call, Failure, Registration, Turn, Turning};
 use catena_job::{JobId, RecordId, Status};
@@ -23,7 +25,16 @@ pub struct Elsewhere {
     pub calls: Mutex<Vec<RemoteCall>>,
     /// How long an answer to such a request is under way.
     pub latency: Mutex<Duration>,
+    /// Whether nothing is answered.
+    pub is_down: AtomicBool,
+    /// Whether a job that is looked at has always just moved on.
+    pub is_restless: AtomicBool,
+    /// Requests other than those to begin something, in order, unanswered ones included.
+    pub asked: Mutex<Vec<String>>,
 }
+
+/// How long a venue that is down is asked again and again.
+const PATIENCE_SECONDS: u32 = 300;
 
 /// A job of the other venue.
 pub struct Guest {
@@ -34,6 +45,10 @@ pub struct Guest {
     left: Mutex<Duration>,
     /// What its records are made of.
     story: Mutex<String>,
+    /// Who asked for it.
+    pub asker: Asker,
+    /// The messages it has taken, by their IDs; repeated ones only once.
+    pub messages: Mutex<Vec<(String, Value)>>,
     pub status: watch::Sender<Status>,
 }
 
@@ -44,7 +59,44 @@ impl Guest {
 
     /// The record that such a job has when it stands like this.
     pub fn record(&self, status: Status) -> RecordId {
-        RecordId::new(Value::from(format!("{} {status}", self.story.lock())).id())
+        let turns = self.messages.lock().len();
+        RecordId::new(Value::from(format!("{} {status} {turns}", self.story.lock())).id())
+    }
+
+    /// As it is shown.
+    fn seen(&self) -> RemoteJob {
+        let status = self.status();
+        let last = self.messages.lock().last().map(|(_, message)| said(message));
+        let (output, message) = match status {
+            Status::Complete if self.chats() => (Some("bye".into()), None),
+            Status::Complete => (Some(answer(&self.operation, &self.input)), None),
+            Status::InputRequired => (last.map(Value::from), Some("what?".to_owned())),
+            Status::AuthRequired => (None, Some("who?".to_owned())),
+            _ => (None, None),
+        };
+        let is_bad = status.is_terminal() && status != Status::Complete;
+        let error = is_bad.then(|| "it broke".to_owned());
+        RemoteJob { status, record: self.record(status), output, error, message }
+    }
+
+    fn chats(&self) -> bool {
+        self.operation == "far:chat"
+    }
+
+    /// Takes a message, once.
+    fn take(&self, message: &Value) -> Delivery {
+        let field = |name: &str| message.as_map().unwrap().field(name).cloned();
+        let id = field("messageId").unwrap().as_str().unwrap().to_owned();
+        if self.messages.lock().iter().any(|(taken, _)| *taken == id) {
+            return Delivery::Taken;
+        }
+        if self.status().is_terminal() || said(message) == "refuse me" {
+            return Delivery::Refused(Failure::new("remote_refused", "it was refused"));
+        }
+        self.messages.lock().push((id, message.clone()));
+        let next = if said(message) == "done" { Status::Complete } else { Status::InputRequired };
+        self.status.send_replace(next);
+        Delivery::Taken
     }
 
     /// Gives it a history that it had not.
@@ -52,20 +104,16 @@ impl Guest {
         *self.story.lock() = story.to_owned();
     }
 
-    /// Works until the job ends; time passes only while it is STARTED.
-    async fn work(&self, script: &Script) -> Status {
+    /// Works until the job stands elsewhere; time passes only while it is STARTED.
+    async fn work(&self, script: &Script) {
         let mut status = self.status.subscribe();
-        loop {
-            let now = *status.wait_for(|status| *status != Status::Paused).await.unwrap();
-            if now.is_terminal() {
-                return now;
-            }
-            let left = *self.left.lock();
-            let _shift = Shift { guest: self, begun: tokio::time::Instant::now() };
-            tokio::select! {
-                () = tokio::time::sleep(left) => self.end(script),
-                _ = status.wait_for(|status| *status != Status::Started) => {}
-            }
+        let now = *status.borrow_and_update();
+        let left = *self.left.lock();
+        let begun = tokio::time::Instant::now();
+        let _shift = (now == Status::Started).then_some(Shift { guest: self, begun });
+        tokio::select! {
+            () = tokio::time::sleep(left), if now == Status::Started => self.end(script),
+            _ = status.changed() => {}
         }
     }
 
@@ -102,7 +150,24 @@ impl Elsewhere {
             jobs: Mutex::default(),
             calls: Mutex::default(),
             latency: Mutex::default(),
+            is_down: AtomicBool::new(false),
+            is_restless: AtomicBool::new(false),
+            asked: Mutex::default(),
         })
+    }
+
+    /// Makes the venue go down, or come back.
+    pub fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// A request about a job, if the venue answers.
+    fn asked(&self, what: &str, job: JobId) -> Result<Arc<Guest>, Failure> {
+        self.asked.lock().push(what.to_owned());
+        if self.is_down.load(Ordering::SeqCst) {
+            return Err(Failure::passing("connection", "it cannot be reached"));
+        }
+        self.job(job).ok_or_else(|| Failure::new("remote_not_found", "there is no such job"))
     }
 
     /// A job of this venue.
@@ -130,7 +195,14 @@ impl Elsewhere {
             input: call.input.clone(),
             left: Mutex::new(self.script.time(step)),
             story: Mutex::new(call.key.clone()),
-            status: watch::Sender::new(Status::Started),
+            asker: asker(call),
+            messages: Mutex::default(),
+            status: watch::Sender::new(match call.operation.as_str() {
+                "far:chat" => Status::InputRequired,
+                "far:auth" => Status::AuthRequired,
+                "far:pause" => Status::Paused,
+                _ => Status::Started,
+            }),
         });
         let id = JobId::from_bytes([u8::try_from(jobs.len() + 1).unwrap(); 16]);
         jobs.insert(id, Arc::clone(&guest));
@@ -141,13 +213,32 @@ impl Elsewhere {
 /// The way to it.
 pub struct Road(pub Arc<Elsewhere>);
 
+fn asker(call: &RemoteCall) -> Asker {
+    if call.delegations.is_empty() { Asker::Nobody } else { Asker::Venue }
+}
+
+/// The content of a message.
+fn said(message: &Value) -> String {
+    let content = message.as_map().and_then(|map| map.field("content")).cloned();
+    content.and_then(|content| Some(content.to_text()?.into_owned())).unwrap_or_default()
+}
+
 impl Road {
-    fn change(&self, job: JobId, may: fn(Status) -> bool, to: Status) -> Attempt {
+    fn change(
+        &self,
+        what: &'static str,
+        job: JobId,
+        may: fn(Status) -> bool,
+        to: Status,
+    ) -> Answer<RemoteJob> {
         let there = Arc::clone(&self.0);
         Box::pin(async move {
-            if let Some(guest) = there.job(job).filter(|guest| may(guest.status())) {
-                guest.status.send_replace(to);
+            let guest = there.asked(what, job)?;
+            if !may(guest.status()) {
+                return Err(Failure::new(REMOTE_CONFLICT, format!("it cannot {what}")));
             }
+            guest.status.send_replace(to);
+            Ok(guest.seen())
         })
     }
 }
@@ -162,36 +253,77 @@ impl Federation for Road {
             let latency = *there.latency.lock();
             tokio::time::sleep(latency).await;
             let record = guest.record(Status::Pending);
-            Ok(RemoteStart { job, record, venue: call.venue })
+            let (asker, seen) = (asker(&call), guest.seen());
+            Ok(RemoteStart { job, record, venue: call.venue, asker, seen })
         })
     }
 
-    fn finish(&self, visit: Visit) -> Answer<RemoteEnd> {
+    fn see(&self, visit: Visit) -> Answer<RemoteJob> {
+        let there = Arc::clone(&self.0);
+        Box::pin(async move { there.asked("see", visit.job).map(|guest| guest.seen()) })
+    }
+
+    fn look(&self, visit: Visit, known: (Status, RecordId)) -> Answer<RemoteJob> {
         let there = Arc::clone(&self.0);
         Box::pin(async move {
-            let gone = || Failure::new("remote_not_found", "there is no such job");
-            let guest = there.job(visit.job).ok_or_else(gone)?;
-            let status = guest.work(&there.script).await;
-            visit.control.proceed().await;
-            let is_done = status == Status::Complete;
-            Ok(RemoteEnd {
-                status,
-                output: is_done.then(|| answer(&guest.operation, &guest.input)),
-                error: (!is_done).then(|| "it broke".to_owned()),
-                record: guest.record(status),
-            })
+            let mut tries = 0;
+            loop {
+                match there.asked("look", visit.job) {
+                    Ok(guest) => {
+                        if guest.asker != visit.asker {
+                            return Err(Failure::new("remote_forbidden", "it is somebody else's"));
+                        }
+                        if there.is_restless.load(Ordering::SeqCst) {
+                            guest.rewrite(&there.asked.lock().len().to_string());
+                        }
+                        let seen = guest.seen();
+                        let waits =
+                            matches!(seen.status, Status::InputRequired | Status::AuthRequired);
+                        let is_news = waits && seen.record != known.1 || seen.status != known.0;
+                        if is_news || seen.status.is_terminal() {
+                            visit.control.proceed().await;
+                            return Ok(guest.seen());
+                        }
+                        guest.work(&there.script).await;
+                    }
+                    Err(failure) if tries > PATIENCE_SECONDS => return Err(failure),
+                    Err(_) => visit.control.sleep(Duration::from_secs(1)).await,
+                }
+                tries += 1;
+            }
         })
     }
 
-    fn cancel(&self, visit: Visit) -> Attempt {
-        self.change(visit.job, |from| !from.is_terminal(), Status::Cancelled)
+    fn send(&self, visit: Visit, message: Value) -> Answer<Delivery> {
+        let there = Arc::clone(&self.0);
+        Box::pin(async move {
+            loop {
+                visit.control.proceed().await;
+                match there.asked("send", visit.job) {
+                    Ok(guest) => {
+                        let delivery = guest.take(&message);
+                        let latency = *there.latency.lock();
+                        tokio::time::sleep(latency).await;
+                        return Ok(delivery);
+                    }
+                    Err(_) => visit.control.sleep(Duration::from_secs(1)).await,
+                }
+            }
+        })
     }
 
-    fn hold(&self, visit: Visit, hold: Hold) -> Attempt {
+    fn cancel(&self, visit: Visit) -> Answer<RemoteJob> {
+        self.change("cancel", visit.job, |from| !from.is_terminal(), Status::Cancelled)
+    }
+
+    fn hold(&self, visit: Visit, hold: Hold) -> Answer<RemoteJob> {
         let job = visit.job;
+        let may_pause = |from: Status| !from.is_terminal() && from != Status::Paused;
         match hold {
-            Hold::Pause => self.change(job, |from| from == Status::Started, Status::Paused),
-            Hold::Resume => self.change(job, |from| from == Status::Paused, Status::Started),
+            Hold::Pause => self.change("pause", job, may_pause, Status::Paused),
+            Hold::Resume => {
+                self.change("resume", job, |from| from == Status::Paused, Status::Started)
+            }
         }
     }
 }

@@ -101,7 +101,7 @@ pub fn answer(operation: &str, input: &Value) -> Value {
         "http:get" => ("body", said("url")),
         _ => ("content", said("model")),
     };
-    let of = of.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+    let of = of.as_ref().and_then(Value::to_text).unwrap_or_default().into_owned();
     let answer = Value::from(format!("from {of}"));
     [(member, answer)].into_iter().collect::<Map>().into()
 }

@@ -93,6 +93,7 @@ codes! {
     NotAcceptable "not_acceptable" 406 Never "An event stream is all that this route has." "Send `Accept: text/event-stream`, or leave `Accept` out.";
     JobConflict "job_conflict" 409 AfterRead "The job stands where this cannot be done." "Read the job; a resume needs PAUSED, a pause a job that neither ended nor is paused.";
     JobEnded "job_ended" 409 AfterRead "The job has ended and takes no messages." "Start a new job with POST /api/v1/invoke.";
+    CredentialsStay "credentials_stay" 409 Never "The step that waits is on another venue, and credentials are not sent there." "Send them to the job that `asking` names, at the venue that `venue` names.";
     SubJob "sub_job" 409 Never "The job is a step of another." "Do it to the job that `root` names; it covers its steps.";
     PrivateJob "private_job" 409 Never "A private job is in memory only, so this cannot be done with it." "Invoke without `private` to have a job that can be controlled.";
     HistoryFull "history_full" 409 Never "The job's history has no room for this." "Cancel the job and start a new one.";

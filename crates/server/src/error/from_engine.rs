@@ -219,6 +219,12 @@ impl From<SendError> for ApiError {
                 .retry_after(FULL)
                 .member("id", job)
                 .member("queueDepth", waiting),
+            SendError::CredentialsStay { job, asking, venue } => {
+                ApiError::new(Code::CredentialsStay, text)
+                    .member("id", job)
+                    .member("asking", asking)
+                    .member("venue", venue)
+            }
             SendError::TooFast(fast) => fast.into(),
             SendError::Key(trouble) => trouble.into(),
             SendError::Invalid(_) => ApiError::bad_request(text),

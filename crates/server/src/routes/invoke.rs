@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use catena_engine::Standing;
 use catena_engine::limits::{TIMEOUT_MAX, WAIT_MAX};
 use catena_engine::request::{IdempotencyKey, Invoke, Recording};
 use catena_job::{JobId, Status};
 use catena_value::{CellSource, Map, NoCells, Value};
 
-use super::{ANY, IDEMPOTENCY, JOB, JSON, PREFER, ROUTE, Route, Taken, query, reply};
+use super::{ANY, DEPTH, IDEMPOTENCY, JOB, JSON, PREFER, ROUTE, Route, Taken, query, reply};
 use crate::answer;
 use crate::call::{Call, read_json, whole_number};
 use crate::error::{ApiError, ApiResult, Code};
@@ -48,6 +49,7 @@ pub(super) const ROUTES: &[Route] = &[
             ),
             PREFER,
             IDEMPOTENCY,
+            DEPTH,
         ],
         body: Some(Taken {
             about: "What to invoke. Members that are not listed are ignored.",
@@ -167,6 +169,10 @@ fn request(
         operation.ok_or_else(|| ApiError::bad_request("`operation` must be a string"))?;
     let mut caller = call.caller.clone();
     caller.delegations = texts(body, "ucans", DELEGATIONS_MAX)?;
+    // Who shows delegations asks for what they allow, and not for what an operator may.
+    if !caller.delegations.is_empty() && caller.standing == Standing::Admin {
+        caller.standing = Standing::Known;
+    }
     let asked = match body.field("wait").map(wait_of) {
         Some(wait) => Some(wait?),
         None => call.parameter("wait")?.map(|text| wait_of_text(&text)).transpose()?,
@@ -185,6 +191,7 @@ fn request(
         tags: texts(body, "tags", usize::MAX)?,
         recording: recording(body)?,
         idempotency,
+        depth: call.depth()?,
     };
     Ok((request, applied))
 }

@@ -8,6 +8,7 @@ use catena_value::{NoCells, Value, Vector};
 
 use super::Subject;
 use crate::effects::{CommitError, Effect, Effects};
+use crate::store::{RootKey, RootSpace};
 use crate::testing::jobs::{Draft, echo, hello, job_id, opening};
 
 pub(super) async fn a_job_is_read_back_as_it_was_committed(store: Subject) {
@@ -187,6 +188,23 @@ pub(super) async fn progress_changes_nothing_but_itself(store: Subject) {
         assert_eq!((stored.changes, stored.progress), (n as u64, Some(progress)));
         assert_eq!(stored.job.head(), job.head());
     }
+}
+
+pub(super) async fn a_touch_is_counted_and_needs_its_job(store: Subject) {
+    let draft = echo(job_id(1), "did:a");
+    let id = draft.job.id();
+    store.commit(Effects::one(draft.effect())).await.unwrap();
+    let head = store.job(id).await.unwrap().unwrap().job.head();
+    store.commit(Effects::one(Effect::Touch { job: id })).await.unwrap();
+    let stored = store.job(id).await.unwrap().unwrap();
+    assert_eq!((stored.changes, stored.job.head()), (1, head));
+    store.commit(Effects::one(Effect::Delete { job: id })).await.unwrap();
+    // What would stand beside a job that is gone is refused with it.
+    let key = RootKey { space: RootSpace::Venue, owner: "x".into(), name: "y".into() };
+    let root = Effect::Root { key: key.clone(), expected: None, value: Some(hello()) };
+    let late = store.commit(vec![Effect::Touch { job: id }, root].into()).await.unwrap_err();
+    assert_eq!(late, CommitError::NoSuchJob { job: id });
+    assert!(store.root(&key).await.unwrap().is_none());
 }
 
 pub(super) async fn commits_of_one_job_take_effect_in_order(store: Subject) {

@@ -54,6 +54,7 @@ pub(super) fn apply(
             Ready::Progress { job, progress } => change_beside(tx, job, |beside| {
                 beside.progress = Some(progress);
             })?,
+            Ready::Touch { job } => change_beside(tx, job, |_| {})?,
             Ready::Send { job, message, row } => {
                 receipt.queue_depths.push(send(tx, job, &message, row)?);
             }

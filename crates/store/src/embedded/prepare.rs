@@ -31,6 +31,9 @@ pub(super) enum Ready {
         job: JobId,
         progress: Vec<u8>,
     },
+    Touch {
+        job: JobId,
+    },
     Send {
         job: JobId,
         message: Message,
@@ -89,6 +92,7 @@ impl Ready {
         match self {
             Ready::Delete { job }
             | Ready::Progress { job, .. }
+            | Ready::Touch { job }
             | Ready::Send { job, .. }
             | Ready::Take { job, .. } => Some(*job),
             _ => None,
@@ -191,6 +195,7 @@ fn ready(effect: Effect) -> Result<Ready, CommitError> {
         Effect::Progress { job, progress } => {
             Ready::Progress { job, progress: catena_value::encode_message(&progress) }
         }
+        Effect::Touch { job } => Ready::Touch { job },
         Effect::Send { job, message } => {
             let mut row = Vec::new();
             put_run(message.id.as_bytes(), &mut row);

@@ -135,7 +135,7 @@ pub(super) fn of_run(tool: &Tool, ran: Result<Ran, RunError>) -> Result<Answer, 
         }
         Err(RunError::Invoke(error)) => Err(error.into()),
         Err(RunError::Ended(ended)) => {
-            let NoOutput { job, status, error, code } = *ended;
+            let NoOutput { job, status, error, code, .. } = *ended;
             let answer = not_done(ended_text(Some(&error), status, job));
             Ok(about(answer, job, status, code.as_deref()))
         }

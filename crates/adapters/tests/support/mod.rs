@@ -1,0 +1,211 @@
+//! Real venues that send each other steps.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "each test target uses a part of it, and says what must hold"
+)]
+
+pub mod fake;
+
+use std::time::Duration;
+
+use catena_adapters::{Options, demo_assets};
+use catena_auth::{KeyPair, Token};
+use catena_engine::follow::Reader;
+use catena_engine::request::{Invoke, JobView};
+use catena_engine::{
+    Adapter, Call, Caller, Engine, Failure, Pace, Registration, Standing, Turning,
+};
+use catena_job::{JobId, Status};
+use catena_server::config::Flags;
+use catena_server::{Config, Venue};
+use catena_value::{Map, Value, json};
+use tempfile::TempDir;
+
+/// Longest time that any check waits for something that must happen.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A venue with this data, which may send steps to these others.
+pub async fn venue(folder: &TempDir, allowed: &[String]) -> Venue {
+    venue_with(folder, allowed, &[]).await
+}
+
+/// The same with more settings.
+pub async fn venue_with(folder: &TempDir, allowed: &[String], more: &[(&str, &str)]) -> Venue {
+    let mut flags = Flags::default();
+    for (name, value) in more {
+        assert!(flags.set(name, (*value).to_owned()), "there is no setting {name}");
+    }
+    flags.set("listen", "127.0.0.1:0".to_owned());
+    flags.set("data", folder.path().display().to_string());
+    let config = Config::layered(&flags, &|_| None, None).unwrap();
+    let allow_venues = allowed.iter().map(|venue| venue.parse().unwrap()).collect();
+    let options = Options { allow_venues, ..Options::default() };
+    let mut adapters = catena_adapters::all(options);
+    adapters.push(std::sync::Arc::new(Agent));
+    Venue::start(config, adapters, demo_assets()).await.unwrap()
+}
+
+/// Somebody.
+pub fn caller() -> Caller {
+    Caller::known("did:key:alice")
+}
+
+/// Somebody who may see everything.
+pub fn operator() -> Caller {
+    Caller { did: "operator".into(), standing: Standing::Admin, delegations: Vec::new() }
+}
+
+/// Two venues, of which the first may send steps to the second.
+pub struct Pair {
+    pub here: Venue,
+    pub there: Venue,
+    /// Where the other is.
+    pub url: String,
+    _folders: [TempDir; 2],
+}
+
+impl Pair {
+    pub async fn start() -> Pair {
+        Pair::with(&[]).await
+    }
+
+    /// The same, the other one with these settings.
+    pub async fn with(more: &[(&str, &str)]) -> Pair {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let there = venue_with(&folders[1], &[], more).await;
+        let url = format!("http://{}", there.address());
+        let here = venue(&folders[0], std::slice::from_ref(&url)).await;
+        Pair { here, there, url, _folders: folders }
+    }
+
+    pub async fn stop(self) {
+        self.here.stop().await.unwrap();
+        self.there.stop().await.unwrap();
+    }
+
+    /// Invokes an orchestration of one step over there that never ends; the job here, and there.
+    pub async fn begun(&self, caller: &Caller) -> (JobId, JobId) {
+        let engine = self.here.engine();
+        let steps =
+            format!(r#"[{{"op":"test:never","venue":"{}","input":["const",{{}}]}}]"#, self.url);
+        let operation = define(engine, &steps, "[0]").await;
+        let mut asked = request(&operation, "null");
+        asked.caller = caller.clone();
+        asked.wait = None;
+        let id = engine.invoke(asked).await.unwrap().view.job.id();
+        let mut follow = engine.follow(Reader::Bearer, id, None).await.unwrap();
+        loop {
+            follow.next().await.unwrap().expect("the step begins");
+            let view = engine.job(caller, id).await.unwrap();
+            if let Some(step) = view.job.steps().get(&0) {
+                return (id, step.start.job);
+            }
+        }
+    }
+
+    /// Waits until a job over there stands like this.
+    pub async fn there_is(&self, job: JobId, status: Status) {
+        let mut follow = self.there.engine().follow(Reader::Bearer, job, None).await.unwrap();
+        while self.there(job).await.status() != status {
+            follow.next().await.unwrap().unwrap_or_else(|| panic!("it never was {status}"));
+        }
+    }
+
+    /// A job over there, as its operator sees it.
+    pub async fn there(&self, job: JobId) -> JobView {
+        self.there.engine().job(&operator(), job).await.unwrap()
+    }
+}
+
+/// Registers an orchestration.
+pub async fn define(engine: &Engine, steps: &str, result: &str) -> String {
+    let text = format!(
+        r#"{{"operation":{{"adapter":"orchestrator","steps":{steps},"result":{result}}}}}"#
+    );
+    engine.register(&caller(), &text, None).await.unwrap().0.to_string()
+}
+
+/// A request that waits for the end.
+pub fn request(operation: &str, input: &str) -> Invoke {
+    let input = json::read(input.as_bytes()).unwrap();
+    let wait = Some(Duration::from_secs(30));
+    Invoke { wait, ..Invoke::new(caller(), operation, input) }
+}
+
+/// Invokes an orchestration and waits for its end.
+pub async fn invoke(engine: &Engine, steps: &str, result: &str) -> JobView {
+    let operation = define(engine, steps, result).await;
+    engine.invoke(request(&operation, r#"{"x":1}"#)).await.unwrap().view
+}
+
+/// A member of a job, as JSON.
+pub fn text(view: &JobView, name: &str) -> String {
+    let value = view.job.field(name).unwrap_or_else(|| panic!("no `{name}` in {:?}", view.job));
+    json::to_string(&value.fully_loaded(view.cells()).unwrap()).unwrap()
+}
+
+/// The entries of a job's steps, as JSON.
+pub fn steps(view: &JobView) -> serde_json::Value {
+    serde_json::from_str(&json::to_string(view.steps.as_ref().unwrap()).unwrap()).unwrap()
+}
+
+/// The job as soon as something holds of it.
+pub async fn until(engine: &Engine, id: JobId, holds: impl Fn(&JobView) -> bool) -> JobView {
+    let waiting = async {
+        loop {
+            let view = engine.job(&caller(), id).await.unwrap();
+            if holds(&view) {
+                return view;
+            }
+            let known = view.etag();
+            let is_known = |view: &JobView| view.etag() == known;
+            let time = Duration::from_secs(1);
+            engine.wait_for_change(&caller(), id, time, is_known).await.unwrap();
+        }
+    };
+    match tokio::time::timeout(PATIENCE, waiting).await {
+        Ok(view) => view,
+        Err(_) => panic!("waited too long for {:?}", engine.job(&caller(), id).await.unwrap()),
+    }
+}
+
+/// A delegation for whoever has this DID.
+pub fn delegation(audience: &str) -> String {
+    let key = KeyPair::from_seed(&[77; 32]);
+    let did = key.did();
+    let claims = [("iss", Value::from(did.as_str())), ("aud", audience.into())];
+    Token::mint(&claims.into_iter().collect::<Map>(), &key)
+}
+
+/// Stands in for agents: says who was asked, and what.
+struct Agent;
+
+impl Adapter for Agent {
+    fn name(&self) -> &'static str {
+        "agent"
+    }
+
+    fn description(&self) -> &'static str {
+        "Stands in for agents."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        let metadata = r#"{"name":"Request","operation":{"adapter":"agent:request","pure":true}}"#;
+        let metadata = json::read(metadata.as_bytes()).unwrap();
+        vec![Registration { name: "request", pace: Pace::Instant, metadata }]
+    }
+
+    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+        let member = |name: &str| call.input.as_map().unwrap().field(name).cloned().unwrap();
+        let saw = json::to_string(&member("input")).unwrap();
+        let said = format!("{} saw {saw}", member("agentId").as_str().unwrap());
+        Ok([("output", Value::from(said))].into_iter().collect::<Map>().into())
+    }
+
+    fn run(&self, call: Call) -> Turning {
+        Box::pin(async move { Agent.compute(&call).into() })
+    }
+}
