@@ -315,7 +315,7 @@ mod tests {
         assert!(matches!(refused, CommitError::Stopped { .. }), "{refused}");
         // This is what the venue stops serving for.
         let reason = store_failure(&store).await;
-        assert!(reason.contains("could not sync"), "{reason}");
+        assert!(reason.contains("could not write and sync"), "{reason}");
         assert!(matches!(commit(3).await, Err(CommitError::Stopped { .. })));
     }
 }
