@@ -200,11 +200,30 @@ fn start(parts: Parts) -> Result<Threads, OpenError> {
     let Parts { committer, flusher, progressed, nudge, nudged, folder, shared, .. } = parts;
     let stop = Arc::new(AtomicBool::new(false));
     let (interval, stopped) = (shared.options.flush_interval, stop.clone());
-    let run = move || run_flusher(&flusher, &nudged, interval, &stopped);
+    let run = move || {
+        give_way();
+        run_flusher(&flusher, &nudged, interval, &stopped)
+    };
     let flusher = spawn("ledger-flusher", shared.clone(), run)?;
     let committer =
         spawn("ledger-committer", shared, move || run_committer(committer, &progressed))?;
     Ok(Threads { committer, flusher, stop, nudge, _folder: folder })
+}
+
+/// How much the flusher gives way to others, as `nice` counts it: a tenth of what they get where there is not enough for
+/// all.
+#[cfg(target_os = "linux")]
+const FLUSHER_NICENESS: i32 = 10;
+
+/// Lets this thread work in the gaps, such as while a commit waits for the disk. Nobody waits for the flusher until memory
+/// is short, and then those who do leave it the processor. Where this cannot be done it works like any other.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    {
+        // Linux takes the number of a thread where others take that of a process.
+        let this = rustix::thread::gettid();
+        let _ = rustix::process::setpriority_process(Some(this), FLUSHER_NICENESS);
+    }
 }
 
 /// Starts a thread whose panic poisons the ledger: without either thread nobody would ever be answered.
