@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use catena_job::chain::Change;
 use catena_job::state::Event;
+use catena_job::vocabulary::Phase;
 use catena_job::{JobId, Status};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
@@ -91,7 +92,8 @@ impl Engine {
             draft.append(outcome(compute(&call), self.now())).map_err(trouble)?;
             return Ok(draft.into_parts().1);
         }
-        let view = draft.into_parts().1;
+        let mut view = draft.into_parts().1;
+        view.phase = Phase::Leased;
         let held = self.0.running.take(id, None).ok_or(StoreTrouble::Contended)?;
         call.control = held.reins.control(&self.0.env);
         let private =

@@ -100,6 +100,16 @@ async fn processing_is_a_job_that_a_worker_runs() {
 }
 
 #[tokio::test]
+async fn a_private_job_that_runs_is_processing_too() {
+    let venue = on().await;
+    let body = r#"{"operation":"try:never","input":{},"private":true}"#;
+    let invoked = venue.post("/api/v1/invoke", body).await;
+    assert_eq!(invoked.field("status"), "STARTED".into(), "{}", invoked.text());
+    let id = invoked.field("id").as_str().unwrap().to_owned();
+    assert_eq!(job(&venue, &id).await.field("status"), "processing".into());
+}
+
+#[tokio::test]
 async fn paused_is_suspended_on_purpose_and_can_be_resumed() {
     let venue = on().await;
     let id = create(&venue, "try:never", "1").await;
