@@ -17,21 +17,8 @@ use catena_store::testing::stepped::SteppedStore;
 use catena_store::{RootSpace, Store as _};
 use catena_value::{Map, Value};
 use support::elsewhere::Guest;
-use support::harness::{of_steps, tree_verified};
+use support::harness::{children, define, of_steps, tree_verified};
 use support::*;
-
-/// Registers an orchestration and gives its reference.
-async fn define(engine: &Engine, steps: &str, result: &str, more: &str) -> String {
-    let text = format!(
-        r#"{{"name":"test","type":"orchestration","operation":{{"adapter":"orchestrator","steps":{steps},"result":{result}{more}}}}}"#
-    );
-    let (id, _) = engine.register(&alice(), &text, None).await.unwrap();
-    id.to_string()
-}
-
-fn children(view: &JobView) -> Vec<JobId> {
-    of_steps(view, "id").iter().filter_map(|id| id.parse().ok()).collect()
-}
 
 /// One step at another venue, and one here that needs it.
 const AWAY: &str = r#"[

@@ -5,25 +5,10 @@ mod support;
 
 use std::time::Duration;
 
-use catena_engine::Engine;
-use catena_engine::request::JobView;
+use catena_job::Status;
 use catena_job::state::Event;
-use catena_job::{JobId, Status};
-use support::harness::{of_steps, tree_verified};
+use support::harness::{children, define, of_steps, tree_verified};
 use support::*;
-
-/// Registers an orchestration and gives its reference.
-async fn define(engine: &Engine, steps: &str, result: &str, more: &str) -> String {
-    let text = format!(
-        r#"{{"name":"test","type":"orchestration","operation":{{"adapter":"orchestrator","steps":{steps},"result":{result}{more}}}}}"#
-    );
-    let (id, _) = engine.register(&alice(), &text, None).await.unwrap();
-    id.to_string()
-}
-
-fn children(view: &JobView) -> Vec<JobId> {
-    of_steps(view, "id").iter().filter_map(|id| id.parse().ok()).collect()
-}
 
 const FAN: &str = r#"[
   {"op":"t:echo","name":"a","input":{"v":["input","x"]}},

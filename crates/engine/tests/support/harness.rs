@@ -332,6 +332,20 @@ pub enum Mood {
     Paused,
 }
 
+/// Registers an orchestration and gives its reference.
+pub async fn define(engine: &Engine, steps: &str, result: &str, more: &str) -> String {
+    let text = format!(
+        r#"{{"name":"test","type":"orchestration","operation":{{"adapter":"orchestrator","steps":{steps},"result":{result}{more}}}}}"#
+    );
+    let (id, _) = engine.register(&alice(), &text, None).await.unwrap();
+    id.to_string()
+}
+
+/// The jobs of the steps that have one.
+pub fn children(view: &JobView) -> Vec<JobId> {
+    of_steps(view, "id").iter().filter_map(|id| id.parse().ok()).collect()
+}
+
 /// One member of each step of a job, as text; `-` when it has none.
 pub fn of_steps(view: &JobView, name: &str) -> Vec<String> {
     let steps = view.steps.as_ref().unwrap().as_vector().unwrap().clone();
