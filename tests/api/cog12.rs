@@ -601,6 +601,36 @@ async fn a_step_with_a_venue_runs_there() {
     assert_eq!((&remote["input"], &remote["head"]), (&json!({"v": 4}), &step["head"]));
 }
 
+/// A step that ends after its job changes what the job shows, so whoever asks by the entity
+/// tag is told.
+#[tokio::test]
+async fn the_entity_tag_follows_steps_that_outlive_their_job() {
+    let site = Site::start().await;
+    let steps = json!([
+        {"op": "test:chat", "input": ["const", {}]},
+        {"op": "test:error", "input": {"message": ["const", "no"]}},
+    ]);
+    let mut metadata = orchestration(steps, json!([0]));
+    metadata["operation"]["onFailure"] = json!("leave");
+    let operation = register(&site, &metadata).await;
+    let id = id_of(&site.invoke(&operation, json!({})).await);
+    let left = site.ended(&id).await["steps"][0]["id"].as_str().unwrap().to_owned();
+    site.until(&left, "INPUT_REQUIRED").await;
+    let path = format!("/api/v1/jobs/{id}");
+    let tag = site.get(&path).await.header("etag").unwrap().to_owned();
+    let asked = async || site.ask(site.request("GET", &path).header("if-none-match", &tag)).await;
+    assert_eq!(asked().await.status(), 304);
+    site.send(&left, &json!({"content": "done"})).await.expect(202);
+    site.ended(&left).await;
+    let told = async {
+        while asked().await.status() == 304 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), told).await.unwrap();
+    assert_eq!(site.job(&id).await["steps"][0]["status"], "COMPLETE");
+}
+
 /// Resource Limits: "Orchestrations can amplify resource consumption". What steps put together is
 /// bounded as what a request may send is, so that everything that is kept can also be read.
 #[tokio::test]

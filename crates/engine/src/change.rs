@@ -357,7 +357,10 @@ impl Engine {
             self.0.alarms.not_later_than(deadline);
         }
         if let Some(parent) = job.parent() {
-            self.0.weavers.tell(parent.job, News::Child(view.clone()));
+            let is_heard = self.0.weavers.tell(parent.job, News::Child(view.clone()));
+            if ends && !is_heard {
+                self.spawn(self.looks_different(parent.job));
+            }
         }
         self.0.hub.announce(view);
     }

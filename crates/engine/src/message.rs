@@ -162,7 +162,8 @@ impl Engine {
         loop {
             // Somebody who has the reins looks for messages before and after letting go.
             let Some(held) = self.0.running.take_to_look(id) else {
-                return self.0.weavers.tell(id, News::Message);
+                self.0.weavers.tell(id, News::Message);
+                return;
             };
             match self.take_message(id, held, &mut slot).await {
                 Ok(Taken::Run(run)) => {

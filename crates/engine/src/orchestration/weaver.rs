@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::{Job, JobId, Status};
-use catena_store::{CommitError, Effects};
+use catena_store::{CommitError, Effect, Effects};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
@@ -56,12 +56,11 @@ struct Listed {
 }
 
 impl Weavers {
-    /// Tells the weaver of a job something, if it has one here.
-    pub(crate) fn tell(&self, job: JobId, news: News) {
-        if let Some(listed) = self.0.lock().get(&job) {
-            // A weaver that has gone needs no news.
-            let _ = listed.news.send(news);
-        }
+    /// Tells the weaver of a job something, if it has one here. Whether it has.
+    pub(crate) fn tell(&self, job: JobId, news: News) -> bool {
+        let listed = self.0.lock();
+        // A weaver that has gone needs no news.
+        listed.get(&job).is_some_and(|listed| listed.news.send(news).is_ok())
     }
 
     /// Whether a job has a weaver here.
@@ -285,7 +284,7 @@ impl Engine {
 
     /// Ends the sub-jobs of a job that has ended, and theirs.
     pub(crate) fn end_children(&self, job: &Job, reason: &str) -> Task {
-        let children: Vec<JobId> = open_children(job);
+        let (parent, children) = (job.id(), open_children(job));
         let (engine, reason) = (self.clone(), reason.to_owned());
         Box::pin(async move {
             let caller = engine.itself();
@@ -294,6 +293,24 @@ impl Engine {
                 engine.cancel(&caller, *child, reason)
             });
             drop(futures_util::future::join_all(all).await);
+            if !children.is_empty() {
+                engine.looks_different(parent).await;
+            }
+        })
+    }
+
+    /// Notes that a job that has ended shows something else than before, because of its steps:
+    /// whoever asks by its entity tag must be told.
+    pub(crate) fn looks_different(&self, job: JobId) -> Task {
+        let engine = self.clone();
+        Box::pin(async move {
+            let noted = engine.0.store.commit(Effects(vec![Effect::Touch { job }])).await;
+            // One that is gone shows nothing any more.
+            if let Err(error) = noted
+                && !matches!(error, CommitError::NoSuchJob { .. })
+            {
+                tracing::warn!(%job, %error, "a change of its steps is not counted");
+            }
         })
     }
 
