@@ -84,10 +84,14 @@ impl Catalogue {
 
     /// Reads a definition for this venue.
     pub(crate) fn read(&self, metadata: Value) -> Result<Operation, Vec<Problem>> {
-        Operation::read(metadata, |reference| {
+        let operation = Operation::read(metadata, |reference| {
             let pace = *self.paces.get(reference)?;
             let name = reference.split_once(':').map_or(reference, |(name, _)| name);
             Some((Arc::clone(self.adapters.get(name)?), pace))
+        })?;
+        Ok(match self.by_reference.get(operation.adapter()) {
+            Some(own) => operation.recovering_like(own),
+            None => operation,
         })
     }
 

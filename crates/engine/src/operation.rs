@@ -138,6 +138,16 @@ impl Operation {
         }
     }
 
+    /// The same, recovering like the adapter's own operation unless the definition says whether it
+    /// can be repeated: what is run is the same under another name.
+    pub(crate) fn recovering_like(mut self, own: &Operation) -> Operation {
+        let says = |name: &&str| member(&self.metadata, name).is_some_and(|value| !value.is_nil());
+        if self.plan.is_none() && !["recovery", "pure", "idempotent", "readOnly"].iter().any(says) {
+            self.recovery = own.recovery;
+        }
+        self
+    }
+
     /// The asset ID of its metadata.
     pub fn id(&self) -> ValueId {
         self.id

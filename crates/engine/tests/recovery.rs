@@ -39,6 +39,25 @@ fn a_job_with_unknown_effects_fails_and_says_why() {
 }
 
 #[test]
+fn a_definition_that_does_not_say_recovers_like_what_it_runs() {
+    for (more, expected) in [
+        ("", Status::Complete),
+        (r#","idempotent":false"#, Status::Failed),
+        (r#","recovery":"fail""#, Status::Failed),
+    ] {
+        let world = World::new();
+        let id = world.live(async |engine| {
+            let text = format!(r#"{{"name":"mine","operation":{{"adapter":"t:wait"{more}}}}}"#);
+            let (operation, _) = engine.register(&alice(), &text, None).await.unwrap();
+            invoke(&engine, &operation.to_string(), r#"{"ms":1000}"#).await.job.id()
+        });
+        world.live(async |engine| {
+            assert_eq!(ended(&engine, id).await.status(), expected, "{more}");
+        });
+    }
+}
+
+#[test]
 fn a_job_that_asks_for_it_is_paused_and_resumed_by_somebody() {
     let world = World::new();
     let id =
