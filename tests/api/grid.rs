@@ -9,5 +9,7 @@ mod invoke;
 mod jobs;
 #[path = "grid/operations.rs"]
 mod operations;
+#[path = "grid/schedules.rs"]
+mod schedules;
 #[path = "grid/surface.rs"]
 mod surface;

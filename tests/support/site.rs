@@ -70,8 +70,14 @@ impl Site {
     }
 
     /// Stops the venue and starts it again in the same folder.
-    pub async fn restarted(mut self) -> Site {
+    pub async fn restarted(self) -> Site {
+        self.restarted_after(Duration::ZERO).await
+    }
+
+    /// The same, with a time between in which there is no venue.
+    pub async fn restarted_after(mut self, pause: Duration) -> Site {
         self.venue.take().unwrap().stop().await.unwrap();
+        tokio::time::sleep(pause).await;
         Site::open(self.folder, self.flags, Vec::new()).await
     }
 

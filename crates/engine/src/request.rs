@@ -147,6 +147,13 @@ pub struct ListJobs {
     pub limit: usize,
 }
 
+impl ListJobs {
+    /// One page of all of the caller's.
+    pub fn all(order: Order, offset: u64, limit: usize) -> Self {
+        ListJobs { owner: None, status: None, op: None, tag: None, order, offset, limit }
+    }
+}
+
 /// A page of jobs.
 #[derive(Debug, Clone)]
 pub struct JobList {

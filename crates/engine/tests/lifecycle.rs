@@ -249,15 +249,7 @@ fn a_deleted_job_is_gone_and_one_that_runs_is_cancelled_first() {
         while follow.next().await.unwrap().is_some() {}
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(engine.counters().running, 0);
-        let list = ListJobs {
-            owner: None,
-            status: None,
-            op: None,
-            tag: None,
-            order: Order::Oldest,
-            offset: 0,
-            limit: 10,
-        };
+        let list = ListJobs::all(Order::Oldest, 0, 10);
         assert_eq!(engine.jobs(&alice(), &list).await.unwrap().total, 0);
     });
 }

@@ -61,7 +61,12 @@ impl Entries {
 
     /// Whether a row has room for them.
     fn fit_a_row(&self) -> bool {
-        self.records <= ROW_RECORDS_MAX && self.bytes.len() <= ROW_BYTES_MAX
+        self.fit_behind(0)
+    }
+
+    /// The same when so many of the bytes are not theirs.
+    fn fit_behind(&self, bytes: usize) -> bool {
+        self.records <= ROW_RECORDS_MAX && self.bytes.len() - bytes <= ROW_BYTES_MAX
     }
 }
 
@@ -112,7 +117,7 @@ impl JobRow {
         write_header(job.head(), 0, count, count, summary, None, &mut row);
         let header_bytes = row.len();
         let mut packed = pack_behind(row, records);
-        if count > ROW_RECORDS_MAX || packed.entries.bytes.len() - header_bytes > ROW_BYTES_MAX {
+        if !packed.entries.fit_behind(header_bytes) {
             packed.entries.bytes.drain(..header_bytes);
             return Err(packed);
         }

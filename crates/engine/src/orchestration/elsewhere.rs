@@ -59,6 +59,20 @@ fn held_key(parent: JobId, step: u32) -> RootKey {
 }
 
 impl Sighting {
+    /// What the parent's chain alone says of a step on another venue.
+    pub(crate) fn of_chain(state: &StepState, place: &str) -> Sighting {
+        let start = &state.start;
+        let (status, record) = (Status::Started, start.record);
+        Sighting {
+            job: start.job,
+            venue: start.venue.clone().unwrap_or_default(),
+            place: place.to_owned(),
+            asker: Asker::Nobody,
+            seen: RemoteJob { status, record, output: None, error: None, message: None },
+            at: state.started_at,
+        }
+    }
+
     pub(crate) fn to_value(&self) -> Value {
         let RemoteJob { status, record, output, error, message } = &self.seen;
         let mut members = vec![

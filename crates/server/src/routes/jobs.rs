@@ -494,15 +494,7 @@ mod tests {
             updated: 6,
         };
         let page = JobList { jobs: vec![job.clone(), job], total: 12 };
-        let query = ListJobs {
-            owner: None,
-            status: None,
-            op: None,
-            tag: None,
-            order: Order::Oldest,
-            offset: 10,
-            limit: 2,
-        };
+        let query = ListJobs::all(Order::Oldest, 10, 2);
         let hex = "07".repeat(16);
         let plain = format!(r#"{{"items":["{hex}","{hex}"],"total":12,"offset":10,"limit":2}}"#);
         assert_eq!(page_json(&page, &query, false).unwrap(), plain);

@@ -111,15 +111,7 @@ pub(super) async fn list(asked: &Asked, params: &Map) -> Answered {
         Some(cursor) => whole_number(cursor)
             .ok_or_else(|| Refusal::invalid_params("`cursor` is none that was given"))?,
     };
-    let query = ListJobs {
-        owner: None,
-        status: None,
-        op: None,
-        tag: None,
-        order: Order::Oldest,
-        offset,
-        limit: MCP_PAGE_MAX,
-    };
+    let query = ListJobs::all(Order::Oldest, offset, MCP_PAGE_MAX);
     let page = asked.door.engine.jobs(&asked.caller, &query).await?;
     let revision = asked.client.revision;
     let tasks = page.jobs.iter().map(|job| object(listed(revision, job)));

@@ -73,12 +73,6 @@ pub fn gather(mut each: impl FnMut(&mut dyn FnMut(&mut Value))) {
     });
 }
 
-impl From<Arc<[u8]>> for Value {
-    fn from(value: Arc<[u8]>) -> Self {
-        Value(Repr::Own(value))
-    }
-}
-
 impl From<Arc<Vec<u8>>> for Value {
     fn from(whole: Arc<Vec<u8>>) -> Self {
         match u32::try_from(whole.len()) {

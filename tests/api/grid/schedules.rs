@@ -1,0 +1,115 @@
+//! `scheduler:*` and the demo assets, as their users meet them.
+
+use std::time::Duration;
+
+use catena_tests::site::{Client, Site};
+use serde_json::{Value as Json, json};
+
+/// Longest wait for something that was scheduled.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn run(client: &Client, operation: &str, input: Json) -> Json {
+    let body = json!({"operation": operation, "input": input});
+    client.post("/api/v1/run", &body).await.expect(200).json()
+}
+
+async fn events(client: &Client) -> Vec<Json> {
+    run(client, "scheduler:list", json!({})).await["events"].as_array().unwrap().clone()
+}
+
+/// How many jobs of an operation the caller has.
+async fn count(client: &Client, op: &str) -> u64 {
+    let path = format!("/api/v1/jobs?op={op}&limit=0");
+    client.get(&path).await.expect(200).json()["total"].as_u64().unwrap()
+}
+
+/// Waits until nothing is scheduled any more: what was is invoked first and forgotten then.
+async fn until_over(client: &Client) {
+    let looking = async {
+        while !events(client).await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_scheduled_once_is_invoked_once_by_whoever_scheduled_it() {
+    let site = Site::start().await;
+    let (alice, bob) = (site.caller(1).await, site.caller(2).await);
+    let soon = json!({"operation": "test:random", "input": {"length": 4}, "after": 300});
+    let made = run(&alice, "scheduler:schedule", soon).await;
+    let known = events(&alice).await;
+    assert_eq!((&known[0]["handle"], &known[0]["time"]), (&made["handle"], &made["time"]));
+    assert_eq!(known[0]["operation"], "test:random");
+    assert!(events(&bob).await.is_empty(), "others do not see it");
+    let handle = json!({"handle": made["handle"]});
+    assert_eq!(run(&bob, "scheduler:cancel", handle.clone()).await, json!({"cancelled": false}));
+    assert_eq!(run(&bob, "scheduler:trigger", handle).await, json!({"triggered": false}));
+    until_over(&alice).await;
+    assert_eq!((count(&alice, "test:random").await, count(&bob, "test:random").await), (1, 0));
+}
+
+#[tokio::test]
+async fn what_is_scheduled_again_and_again_is_listed_triggered_and_cancelled() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    let yearly = json!({"operation": "test:echo", "input": 7, "cron": "0 9 1 1 *"});
+    let handle = json!({"handle": run(&alice, "scheduler:schedule", yearly).await["handle"]});
+    let listed = events(&alice).await;
+    assert_eq!((&listed[0]["cron"], &listed[0]["input"]), (&json!("0 9 1 1 *"), &json!(7)));
+    let triggered = run(&alice, "scheduler:trigger", handle.clone()).await;
+    let job = alice.ended(triggered["result"].as_str().unwrap()).await;
+    assert_eq!((&job["status"], &job["output"]), (&json!("COMPLETE"), &json!(7)));
+    assert_eq!(events(&alice).await, listed, "it stays as it was");
+    assert_eq!(run(&alice, "scheduler:cancel", handle.clone()).await, json!({"cancelled": true}));
+    assert_eq!(run(&alice, "scheduler:cancel", handle).await, json!({"cancelled": false}));
+    assert!(events(&alice).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_was_due_while_the_venue_stood_still_is_caught_up_once() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    let soon = json!({"operation": "test:random", "input": {"length": 1}, "after": 300});
+    run(&alice, "scheduler:schedule", soon).await;
+    let site = site.restarted_after(Duration::from_millis(600)).await;
+    let alice = site.caller(1).await;
+    until_over(&alice).await;
+    assert_eq!(count(&alice, "test:random").await, 1);
+}
+
+#[tokio::test]
+async fn a_schedule_that_cannot_be_is_refused_and_says_why() {
+    let site = Site::start().await;
+    for (when, said) in [
+        (json!({}), "give one of"),
+        (json!({"after": 1, "cron": "* * * * *"}), "give one of"),
+        (json!({"cron": "every day"}), "cron"),
+        (json!({"time": "tomorrow"}), "`time` must be"),
+    ] {
+        let mut input = json!({"operation": "test:echo"});
+        input.as_object_mut().unwrap().extend(when.as_object().unwrap().clone());
+        let job = site.invoke("scheduler:schedule", input).await;
+        let job = site.ended(job["id"].as_str().unwrap()).await;
+        assert!(job["error"].as_str().unwrap().contains(said), "{job}");
+    }
+    assert!(events(&site).await.is_empty());
+}
+
+#[tokio::test]
+async fn every_venue_has_the_demo_assets() {
+    let site = Site::start().await;
+    let page = site.get("/api/v1/assets?kind=data").await.expect(200).json();
+    let mut names = Vec::new();
+    for id in page["items"].as_array().unwrap() {
+        let id = id.as_str().unwrap().rsplit('/').next().unwrap();
+        let metadata = site.get(&format!("/api/v1/assets/{id}")).await.expect(200).json();
+        if metadata["name"] == "Iris Dataset" {
+            let content = site.get(&format!("/api/v1/assets/{id}/content")).await.expect(200);
+            assert_eq!(content.text().lines().count(), 151, "a head and 150 flowers");
+        }
+        names.push(metadata["name"].as_str().unwrap().to_owned());
+    }
+    assert!(names.iter().any(|name| name == "Iris Dataset"), "{names:?}");
+}
