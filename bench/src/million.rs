@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use catena_job::state::Event;
 use catena_store::embedded::EmbeddedStore;
 use catena_store::testing::jobs::{Draft, echo, hello, job_id, opening};
-use catena_store::{Effects, Filter, ListQuery, Order, Store};
+use catena_store::{Effects, Filter, ListOrder, ListQuery, Store};
 use tokio::runtime::Runtime;
 
 use crate::Fault;
@@ -133,7 +133,7 @@ fn measure(folder: &Path, jobs: u64) -> Result<Vec<(&'static str, f64)>, Fault> 
         let query = ListQuery {
             owner: owner(sample),
             filter: Filter::All,
-            order: Order::Newest,
+            order: ListOrder::Newest,
             after: None,
             limit: LISTED,
         };
@@ -163,7 +163,7 @@ async fn append(store: &EmbeddedStore, number: u64) -> Result<(), Fault> {
     let draft = Draft::open(opening(job_id(number), &owner(number), hello()), 5);
     let mut next = Draft::of(draft.job.clone());
     store.commit(Effects::one(draft.effect())).await?;
-    next.change(Event::Begun);
+    next.change(Event::Started);
     store.commit(Effects::one(next.effect())).await?;
     Ok(())
 }

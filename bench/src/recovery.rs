@@ -12,7 +12,8 @@ use catena_auth::KeyPair;
 use catena_engine::env::SystemEnv;
 use catena_engine::request::Invoke;
 use catena_engine::{
-    Adapter, Call, Caller, Engine, Failure, Limits, Pace, Registration, Setup, Turn, Turning,
+    Adapter, Call, Caller, Engine, ExecutionMode, Failure, Limits, Registration, Setup, Turn,
+    TurnFuture,
 };
 use catena_job::Status;
 use catena_store::embedded::DataFolder;
@@ -184,17 +185,17 @@ impl Adapter for Bench {
     }
 
     fn operations(&self) -> Vec<Registration> {
-        let operation = |name: &'static str, pace: Pace| {
+        let operation = |name: &'static str, mode: ExecutionMode| {
             let text = format!(
                 r#"{{"name":"{name}","operation":{{"adapter":"bench:{name}","pure":true}}}}"#
             );
             let metadata = json::read(text.as_bytes()).unwrap_or_default();
-            Registration { name, metadata, pace }
+            Registration { name, metadata, mode }
         };
         vec![
-            operation("echo", Pace::Instant),
-            operation("brief", Pace::Running),
-            operation("wait", Pace::Running),
+            operation("echo", ExecutionMode::Inline),
+            operation("brief", ExecutionMode::Task),
+            operation("wait", ExecutionMode::Task),
         ]
     }
 
@@ -202,7 +203,7 @@ impl Adapter for Bench {
         Ok(call.input.clone())
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         Box::pin(async move {
             match call.operation.name() {
                 "wait" => std::future::pending().await,

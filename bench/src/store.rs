@@ -169,7 +169,7 @@ async fn one_commit(store: Arc<EmbeddedStore>, number: u64) -> Result<(), Fault>
 
 async fn two_commits(store: Arc<EmbeddedStore>, number: u64) -> Result<(), Fault> {
     let mut draft = Draft::open(opening(job_id(number), &owner(number), hello()), 5);
-    draft.change(Event::Begun);
+    draft.change(Event::Started);
     let mut next = Draft::of(draft.job.clone());
     store.commit(Effects::one(draft.effect())).await?;
     next.change(Event::Finished { output: hello() });

@@ -3,7 +3,9 @@
 //! What it does: says as whom the venue knows the caller. What it costs: nothing.
 //! How it is cancelled: it is not, it ends at once. Whether a repeat is safe: yes, it only reads.
 
-use catena_engine::{Adapter, Call, Caller, Failure, Operation, Pace, Registration, Turning};
+use catena_engine::{
+    Adapter, Call, Caller, ExecutionMode, Failure, Operation, Registration, TurnFuture,
+};
 use catena_value::Value;
 
 use crate::definition::{Definition, Mark, check, registrations};
@@ -18,7 +20,7 @@ const OPERATIONS: &[Definition] = &[Definition {
     name: "whoami",
     title: "Who am I",
     description: "Returns the caller's DID, and whether the caller showed a token.",
-    pace: Pace::Instant,
+    mode: ExecutionMode::Inline,
     marks: &[Mark::Idempotent, Mark::ReadOnly],
     input: Some("{}"),
     output: Some(
@@ -67,14 +69,14 @@ impl Adapter for Auth {
         }
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         Box::pin(std::future::ready(self.compute(&call).into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use catena_engine::Standing;
+    use catena_engine::Role;
 
     use super::*;
     use crate::fields::value;
@@ -86,7 +88,7 @@ mod tests {
             description_of(&known),
             value(r#"{"caller":"did:key:z6Mk","authenticated":true,"internal":false}"#)
         );
-        let anonymous = Caller { standing: Standing::Anonymous, ..Caller::known("did:x:public") };
+        let anonymous = Caller { role: Role::Anonymous, ..Caller::known("did:x:public") };
         assert_eq!(
             description_of(&anonymous),
             value(r#"{"caller":"did:x:public","authenticated":false,"internal":false}"#)

@@ -3,7 +3,7 @@
 //! Schemas are JSON texts in the source, so that they read as people know them. They are constants
 //! and a test builds every registration, so reading them cannot fail in a running venue.
 
-use catena_engine::{Pace, Registration};
+use catena_engine::{ExecutionMode, Registration};
 use catena_value::{Map, Value, json};
 
 /// An operation as its adapter writes it down.
@@ -16,7 +16,7 @@ pub(crate) struct Definition {
     /// What it does, in a sentence or two.
     pub(crate) description: &'static str,
     /// How it is carried out.
-    pub(crate) pace: Pace,
+    pub(crate) mode: ExecutionMode,
     /// What is promised about it.
     pub(crate) marks: &'static [Mark],
     /// JSON Schema of its input; none when it takes anything.
@@ -78,7 +78,7 @@ impl Definition {
         ]
         .into_iter()
         .collect();
-        Registration { name: self.name, metadata: metadata.into(), pace: self.pace }
+        Registration { name: self.name, metadata: metadata.into(), mode: self.mode }
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
             name: "echo",
             title: "Echo",
             description: "Returns its input.",
-            pace: Pace::Instant,
+            mode: ExecutionMode::Inline,
             marks: &[],
             input: None,
             output: None,

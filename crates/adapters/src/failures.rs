@@ -1,7 +1,7 @@
 //! The engine's errors as failures of a turn.
 
 use catena_engine::Failure;
-use catena_engine::error::{InvokeError, JobError, KeyTrouble, ResolveError, StoreTrouble};
+use catena_engine::error::{IdempotencyError, InvokeError, JobError, ResolveError, StoreError};
 
 /// Why an operation was not invoked.
 pub(crate) fn of_invoke(error: InvokeError) -> Failure {
@@ -9,13 +9,13 @@ pub(crate) fn of_invoke(error: InvokeError) -> Failure {
     match error {
         InvokeError::Resolve(error) => of_resolve(error),
         InvokeError::Store(trouble) => of_store(&trouble),
-        InvokeError::TooManyJobs { .. } | InvokeError::Key(KeyTrouble::TooMany) => {
-            Failure::passing("too_many", text)
+        InvokeError::TooManyJobs { .. } | InvokeError::Key(IdempotencyError::TooMany) => {
+            Failure::transient("too_many", text)
         }
-        InvokeError::TooFast(_) => Failure::passing("too_fast", text),
-        InvokeError::ShuttingDown => Failure::passing("shutting_down", text),
-        InvokeError::Key(KeyTrouble::InFlight) => Failure::passing("key_in_flight", text),
-        InvokeError::Key(KeyTrouble::Reused) => Failure::new("key_reused", text),
+        InvokeError::RateLimited(_) => Failure::transient("too_fast", text),
+        InvokeError::ShuttingDown => Failure::transient("shutting_down", text),
+        InvokeError::Key(IdempotencyError::InFlight) => Failure::transient("key_in_flight", text),
+        InvokeError::Key(IdempotencyError::Reused) => Failure::new("key_reused", text),
         InvokeError::Forbidden(_) => Failure::new("forbidden", text),
         InvokeError::Invalid(_) => Failure::new("invalid_input", text),
     }
@@ -44,20 +44,19 @@ pub(crate) fn of_job(error: JobError) -> Failure {
     }
 }
 
-fn of_store(trouble: &StoreTrouble) -> Failure {
+fn of_store(trouble: &StoreError) -> Failure {
     let text = trouble.to_string();
     match trouble {
-        StoreTrouble::Busy
-        | StoreTrouble::Full
-        | StoreTrouble::Stopped(_)
-        | StoreTrouble::Contended => Failure::passing("venue_trouble", text),
-        StoreTrouble::Damaged(_) | StoreTrouble::TooLarge(_) => Failure::new("venue_trouble", text),
+        StoreError::Busy | StoreError::Full | StoreError::Stopped(_) | StoreError::Contended => {
+            Failure::transient("venue_trouble", text)
+        }
+        StoreError::Damaged(_) | StoreError::TooLarge(_) => Failure::new("venue_trouble", text),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use catena_engine::Repeat;
+    use catena_engine::RetryAdvice;
 
     use super::*;
 
@@ -67,14 +66,14 @@ mod tests {
         let error = ResolveError::Unknown { reference: "test:ecko".to_owned(), nearest };
         let failure = of_invoke(error.into());
         assert_eq!(failure.error, "there is no operation test:ecko; the nearest are test:echo");
-        assert_eq!(failure.repeat, Repeat::Useless);
+        assert_eq!(failure.retry, RetryAdvice::Never);
     }
 
     #[test]
     fn what_passes_may_be_tried_again() {
-        assert_eq!(of_invoke(StoreTrouble::Busy.into()).repeat, Repeat::MayHelp);
-        assert_eq!(of_invoke(InvokeError::ShuttingDown).repeat, Repeat::MayHelp);
-        let damaged = StoreTrouble::Damaged("a page".to_owned());
-        assert_eq!(of_job(damaged.into()).repeat, Repeat::Useless);
+        assert_eq!(of_invoke(StoreError::Busy.into()).retry, RetryAdvice::MaySucceed);
+        assert_eq!(of_invoke(InvokeError::ShuttingDown).retry, RetryAdvice::MaySucceed);
+        let damaged = StoreError::Damaged("a page".to_owned());
+        assert_eq!(of_job(damaged.into()).retry, RetryAdvice::Never);
     }
 }

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_engine::federation::{
-    Answer, Asker, Delivery, Federation, Hold, RemoteCall, RemoteJob as Seen, RemoteStart, Visit,
+    Delivery, Federation, PauseChange, RemoteCall, RemoteJob as Seen, RemoteJobRef, RemoteReply,
+    RemoteStart, Requester,
 };
-use catena_engine::{Control, Failure, Repeat};
+use catena_engine::{Failure, RetryAdvice, RunControl};
 use catena_job::{JobId, RecordId, Status};
 use catena_value::{NoCells, Value};
 
@@ -35,13 +36,13 @@ impl OverHttp {
         OverHttp { outbound }
     }
 
-    fn place(&self, visit: Visit) -> Place {
+    fn place(&self, visit: RemoteJobRef) -> Place {
         Place { outbound: Arc::clone(&self.outbound), visit }
     }
 }
 
 impl Federation for OverHttp {
-    fn begin(&self, call: RemoteCall) -> Answer<RemoteStart> {
+    fn begin(&self, call: RemoteCall) -> RemoteReply<RemoteStart> {
         let client = VenueClient::new(Arc::clone(&self.outbound), &call.venue);
         Box::pin(async move {
             let client = client?;
@@ -55,12 +56,12 @@ impl Federation for OverHttp {
         })
     }
 
-    fn see(&self, visit: Visit) -> Answer<Seen> {
+    fn see(&self, visit: RemoteJobRef) -> RemoteReply<Seen> {
         let place = self.place(visit);
         Box::pin(async move { place.job().await.map(seen) })
     }
 
-    fn look(&self, visit: Visit, known: (Status, RecordId)) -> Answer<Seen> {
+    fn look(&self, visit: RemoteJobRef, known: (Status, RecordId)) -> RemoteReply<Seen> {
         let place = self.place(visit);
         Box::pin(async move {
             let mut patience = Patience::new(REMOTE_SILENCE_MAX);
@@ -79,7 +80,7 @@ impl Federation for OverHttp {
         })
     }
 
-    fn send(&self, visit: Visit, message: Value) -> Answer<Delivery> {
+    fn send(&self, visit: RemoteJobRef, message: Value) -> RemoteReply<Delivery> {
         let place = self.place(visit);
         Box::pin(async move {
             let mut patience = Patience::new(REMOTE_SILENCE_MAX);
@@ -88,31 +89,31 @@ impl Federation for OverHttp {
                     Ok(()) => return Ok(Delivery::Taken),
                     Err(failure) => failure,
                 };
-                match failure.repeat {
-                    Repeat::Useless => return Ok(Delivery::Refused(failure)),
-                    Repeat::MayHelp => patience.bear(failure, &place.visit.control).await?,
+                match failure.retry {
+                    RetryAdvice::Never => return Ok(Delivery::Refused(failure)),
+                    RetryAdvice::MaySucceed => patience.bear(failure, &place.visit.control).await?,
                 }
             }
         })
     }
 
-    fn cancel(&self, visit: Visit) -> Answer<Seen> {
+    fn cancel(&self, visit: RemoteJobRef) -> RemoteReply<Seen> {
         let place = self.place(visit);
         Box::pin(async move {
             match place.control("cancel").await {
                 Ok(job) => Ok(seen(job)),
                 // Whatever it answered, the job itself tells what became of it.
-                Err(failure) if failure.repeat == Repeat::Useless => place.job().await.map(seen),
+                Err(failure) if failure.retry == RetryAdvice::Never => place.job().await.map(seen),
                 Err(failure) => Err(failure),
             }
         })
     }
 
-    fn hold(&self, visit: Visit, hold: Hold) -> Answer<Seen> {
+    fn hold(&self, visit: RemoteJobRef, hold: PauseChange) -> RemoteReply<Seen> {
         let place = self.place(visit);
         let action = match hold {
-            Hold::Pause => "pause",
-            Hold::Resume => "resume",
+            PauseChange::Pause => "pause",
+            PauseChange::Resume => "resume",
         };
         Box::pin(async move { place.control(action).await.map(seen) })
     }
@@ -121,17 +122,17 @@ impl Federation for OverHttp {
 /// A job over there, and the way to it.
 struct Place {
     outbound: Arc<Outbound>,
-    visit: Visit,
+    visit: RemoteJobRef,
 }
 
 impl Place {
     /// A client for one request: tokens run out.
     fn client(&self) -> Result<VenueClient, Failure> {
-        let Visit { venue, did, asker, identity, .. } = &self.visit;
+        let RemoteJobRef { venue, did, requester, identity, .. } = &self.visit;
         let client = VenueClient::new(Arc::clone(&self.outbound), venue)?;
-        match asker {
-            Asker::Nobody => Ok(client),
-            Asker::Venue => client.known_by(&identity.token(did)),
+        match requester {
+            Requester::Anonymous => Ok(client),
+            Requester::Venue => client.known_by(&identity.token(did)),
         }
     }
 
@@ -167,8 +168,8 @@ impl Patience {
     }
 
     /// Waits before the next try, or gives up. Time while the job is paused does not count.
-    async fn bear(&mut self, failure: Failure, control: &Control) -> Result<(), Failure> {
-        if failure.repeat == Repeat::Useless || self.left.is_zero() {
+    async fn bear(&mut self, failure: Failure, control: &RunControl) -> Result<(), Failure> {
+        if failure.retry == RetryAdvice::Never || self.left.is_zero() {
             return Err(failure);
         }
         let pause = failure.after.map_or(self.pause, |after| self.pause.max(after)).min(self.left);
@@ -187,7 +188,7 @@ fn is_news(seen: &Seen, (status, record): (Status, RecordId)) -> bool {
 
 /// The DID of the venue over there. Its status has it; who may not read that without a token, which
 /// must name the DID, finds it in the DID document.
-async fn did_of(client: &VenueClient, control: &Control) -> Result<String, Failure> {
+async fn did_of(client: &VenueClient, control: &RunControl) -> Result<String, Failure> {
     let (document, name) = match client.document(&["status"], &[], control).await {
         Err(failure) if failure.code == "remote_forbidden" => {
             (client.did_document(control).await?, "id")
@@ -214,11 +215,11 @@ async fn begin(client: &VenueClient, call: &RemoteCall) -> Result<RemoteStart, F
     let did = did_of(client, &call.control).await?;
     // The caller's delegations are shown together with who carries them; without any, nobody is
     // named.
-    let (client, asker) = match call.delegations.is_empty() {
-        true => (client.clone(), Asker::Nobody),
+    let (client, requester) = match call.delegations.is_empty() {
+        true => (client.clone(), Requester::Anonymous),
         false => {
             check_name(client, &did)?;
-            (client.known_by(&call.identity.token(&did))?, Asker::Venue)
+            (client.known_by(&call.identity.token(&did))?, Requester::Venue)
         }
     };
     let invocation = Invocation {
@@ -231,16 +232,16 @@ async fn begin(client: &VenueClient, call: &RemoteCall) -> Result<RemoteStart, F
     call.control.proceed().await;
     // From here on there may be a job over there, and whoever gives it up must learn its ID.
     let job = client.invoke_with(invocation, &call.free).await;
-    let job = job.map_err(|failure| unwelcome(failure, asker))?;
+    let job = job.map_err(|failure| unwelcome(failure, requester))?;
     let id = job.id.parse().map_err(|_| client.malformed("its job has no usable ID"))?;
     let record = first_record(&client, &job, &did, &call.free).await?;
     check_end(&client, &job, &call.free).await?;
-    Ok(RemoteStart { job: id, record, venue: did, asker, seen: seen(job) })
+    Ok(RemoteStart { job: id, record, venue: did, requester, seen: seen(job) })
 }
 
 /// Says what would help when a venue wants to know who asks.
-fn unwelcome(failure: Failure, asker: Asker) -> Failure {
-    if failure.code != "remote_forbidden" || asker == Asker::Venue {
+fn unwelcome(failure: Failure, requester: Requester) -> Failure {
+    if failure.code != "remote_forbidden" || requester == Requester::Venue {
         return failure;
     }
     let hint = "it was asked anonymously; `ucans` for this venue would be shown to it";
@@ -269,14 +270,14 @@ async fn record_at(
     client: &VenueClient,
     job: &RemoteJob,
     at: u64,
-    control: &Control,
+    control: &RunControl,
 ) -> Result<Option<(Option<Entry>, u64)>, Failure> {
     let query = [("from", at.to_string()), ("limit", "1".to_owned())];
     let query = query.each_ref().map(|(name, value)| (*name, value.as_str()));
     let path = ["jobs", job.id.trim_start_matches("0x"), "history"];
     let history = match client.document(&path, &query, control).await {
         Ok(history) => history,
-        Err(failure) if failure.repeat == Repeat::MayHelp => return Err(failure),
+        Err(failure) if failure.retry == RetryAdvice::MaySucceed => return Err(failure),
         Err(_) => return Ok(None),
     };
     let Some(records) = member(&history, "records") else { return Ok(None) };
@@ -295,7 +296,7 @@ async fn first_record(
     client: &VenueClient,
     job: &RemoteJob,
     venue: &str,
-    control: &Control,
+    control: &RunControl,
 ) -> Result<RecordId, Failure> {
     let Some((Some(first), _)) = record_at(client, job, 0, control).await? else {
         return Ok(RecordId::new(job.record.id()));
@@ -314,7 +315,7 @@ async fn first_record(
 async fn check_end(
     client: &VenueClient,
     job: &RemoteJob,
-    control: &Control,
+    control: &RunControl,
 ) -> Result<(), Failure> {
     let Some(head) = member(&job.record, "head").filter(|_| job.status.is_terminal()) else {
         return Ok(());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use catena_engine::federation::Federation;
 use catena_engine::limits::WAIT_MAX;
-use catena_engine::{Adapter, Call, Failure, Operation, Pace, Registration, Turning};
+use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_job::JobId;
 use catena_value::Value;
 
@@ -62,7 +62,7 @@ const OPERATIONS: &[Definition] = &[
         name: "run",
         title: "Run an operation",
         description: "Runs an operation, waits for its end and returns its output.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: &[],
         input: OF_AN_OPERATION,
         output: Some("{}"),
@@ -71,7 +71,7 @@ const OPERATIONS: &[Definition] = &[
         name: "invoke",
         title: "Invoke an operation",
         description: "Makes a job of an operation and returns the job without waiting for its end.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: &[],
         input: OF_AN_OPERATION,
         output: A_JOB,
@@ -80,7 +80,7 @@ const OPERATIONS: &[Definition] = &[
         name: "job-status",
         title: "Look at a job",
         description: "Returns a job as it stands.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: READS,
         input: Some(OF_A_JOB),
         output: A_JOB,
@@ -89,7 +89,7 @@ const OPERATIONS: &[Definition] = &[
         name: "job-result",
         title: "Result of a job",
         description: "Waits for the end of a job and returns its output.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: READS,
         input: Some(OF_A_JOB),
         output: Some("{}"),
@@ -144,7 +144,7 @@ impl Named {
 
 fn not_ended(named: &Named) -> Failure {
     let (id, ms) = (&named.id, named.time.as_millis());
-    Failure::passing("timeout", format!("job {id} has not ended within {ms} ms"))
+    Failure::transient("timeout", format!("job {id} has not ended within {ms} ms"))
 }
 
 // Running.
@@ -170,7 +170,7 @@ impl Adapter for Grid {
         check(operation.adapter(), OPERATIONS)
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         let outbound = self.outbound.clone();
         Box::pin(async move {
             let ended = match call.operation.name() {

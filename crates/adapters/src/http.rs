@@ -14,7 +14,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use catena_engine::{Adapter, Call, Failure, Operation, Pace, Registration, Turning};
+use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_value::{Map, Value, json};
 use hyper::Method;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -57,8 +57,8 @@ const fn operation(
     description: &'static str,
     marks: &'static [Mark],
 ) -> Definition {
-    let pace = Pace::Running;
-    Definition { name, title, description, pace, marks, input: Some(INPUT), output: Some(OUTPUT) }
+    let mode = ExecutionMode::Task;
+    Definition { name, title, description, mode, marks, input: Some(INPUT), output: Some(OUTPUT) }
 }
 
 /// Headers that commonly carry secrets are marked, so that they are kept out of the record.
@@ -260,7 +260,7 @@ impl Adapter for Http {
         check(operation.adapter(), OPERATIONS)
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         let outbound = self.outbound.clone();
         Box::pin(async move {
             request(&outbound, call.operation.name(), &call.input, &call.control).await.into()

@@ -4,7 +4,7 @@
 //! the path; the rest of a value is shared, not copied.
 //! How it is cancelled: it is not, it ends at once. Whether a repeat is safe: yes, it is pure.
 
-use catena_engine::{Adapter, Call, Failure, Operation, Pace, Registration, Turning};
+use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_value::path::Path;
 use catena_value::{Map, NoCells, Value};
 
@@ -27,7 +27,7 @@ const OPERATIONS: &[Definition] = &[
         title: "Merge values",
         description: "Merges values into the first, one after the other: members of objects are merged, \
                       a null removes a member, everything else replaces (RFC 7396).",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["values"],"properties":{
@@ -39,7 +39,7 @@ const OPERATIONS: &[Definition] = &[
         name: "cond",
         title: "Choose by condition",
         description: "The `then` of the first case whose `when` is neither null nor false, else `default`.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["cases"],"properties":{
@@ -53,7 +53,7 @@ const OPERATIONS: &[Definition] = &[
         title: "Set a member",
         description: "The target with a value at a path. Objects that are missing on the way are made; \
                       the position after the last of an array appends.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["path"],"properties":{
@@ -68,7 +68,7 @@ const OPERATIONS: &[Definition] = &[
         name: "select",
         title: "Choose by key",
         description: "The member of `cases` that `key` names, else `default`.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["key","cases"],"properties":{
@@ -141,7 +141,7 @@ impl Adapter for Json {
         computed.map(result)
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         Box::pin(std::future::ready(self.compute(&call).into()))
     }
 }

@@ -13,7 +13,7 @@
 //! venue has) and [`limits`].
 //!
 //! Nothing here opens a socket except `outbound`, nothing sleeps except through
-//! [`catena_engine::Control`], and no adapter keeps anything between turns.
+//! [`catena_engine::RunControl`], and no adapter keeps anything between turns.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use catena_engine::{Pace, Registration};
+    use catena_engine::{ExecutionMode, Registration};
     use catena_value::Value;
 
     use super::*;
@@ -219,7 +219,7 @@ mod tests {
             let operation = member(&registration.metadata, "operation").unwrap();
             let is = |mark: &str| member(operation, mark) == Some(&true.into());
             let reference = format!("{}:{}", adapter.name(), registration.name);
-            assert!(registration.pace == Pace::Running || is("idempotent"), "{reference}");
+            assert!(registration.mode == ExecutionMode::Task || is("idempotent"), "{reference}");
             assert!(adapter.name() != "test" || is("idempotent") && is("pure"), "{reference}");
         }
     }

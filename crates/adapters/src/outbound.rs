@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catena_engine::env::Env;
-use catena_engine::{Control, Failure};
+use catena_engine::{Failure, RunControl};
 use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode, header};
 use url::Url;
@@ -118,8 +118,8 @@ impl From<OutboundError> for Failure {
         match error {
             OutboundError::Url(_) => Failure::new("invalid_url", text),
             OutboundError::Refused { .. } => Failure::new("outbound_refused", text),
-            OutboundError::Connection { .. } => Failure::passing("connection", text),
-            OutboundError::Timeout { .. } => Failure::passing("timeout", text),
+            OutboundError::Connection { .. } => Failure::transient("connection", text),
+            OutboundError::Timeout { .. } => Failure::transient("timeout", text),
             OutboundError::TooLarge { .. } => Failure::new("too_large", text),
             OutboundError::TooManyRedirects { .. } => Failure::new("too_many_redirects", text),
             OutboundError::Redirect { .. } => Failure::new("invalid_redirect", text),
@@ -135,13 +135,13 @@ pub(crate) trait Gate: Sync {
     fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send;
 }
 
-impl Gate for Control {
+impl Gate for RunControl {
     async fn proceed(&self) {
-        Control::proceed(self).await;
+        RunControl::proceed(self).await;
     }
 
     async fn sleep(&self, time: Duration) {
-        Control::sleep(self, time).await;
+        RunControl::sleep(self, time).await;
     }
 }
 

@@ -8,7 +8,7 @@
 //! recovery does not repeat them.
 
 use catena_engine::schedule::{Scheduled, When};
-use catena_engine::{Adapter, Call, Failure, Operation, Pace, Registration, Turning};
+use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_job::JobId;
 use catena_value::{Map, Value};
 
@@ -32,7 +32,7 @@ const OPERATIONS: &[Definition] = &[
         title: "Schedule an operation",
         description: "Invokes an operation later: at a time, after a time, or again and again by a cron \
                       expression in UTC. Give one of `time`, `after` and `cron`.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: &[],
         input: Some(
             r#"{"type":"object","required":["operation"],"properties":{
@@ -52,7 +52,7 @@ const OPERATIONS: &[Definition] = &[
         name: "cancel",
         title: "Cancel a scheduled invocation",
         description: "Removes a scheduled invocation. Jobs that it made stay.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: &[Mark::Idempotent],
         input: OF_A_HANDLE,
         output: Some(
@@ -64,7 +64,7 @@ const OPERATIONS: &[Definition] = &[
         name: "list",
         title: "List scheduled invocations",
         description: "The caller's scheduled invocations, the next first.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: &[Mark::Idempotent, Mark::ReadOnly],
         input: Some("{}"),
         output: Some(
@@ -78,7 +78,7 @@ const OPERATIONS: &[Definition] = &[
         name: "trigger",
         title: "Trigger a scheduled invocation",
         description: "Invokes a scheduled operation now. One that was to be invoked once is then gone.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: &[],
         input: OF_A_HANDLE,
         output: Some(
@@ -168,7 +168,7 @@ impl Adapter for Scheduler {
         check(operation.adapter(), OPERATIONS)
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         Box::pin(async move { run(&call).await.into() })
     }
 }

@@ -9,7 +9,7 @@ mod coerce;
 mod infer;
 
 use catena_engine::schema::{Schema, Violation};
-use catena_engine::{Adapter, Call, Failure, Operation, Pace, Registration, Turning};
+use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_value::Value;
 
 use crate::definition::{Definition, Mark, check, registrations};
@@ -29,7 +29,7 @@ const OPERATIONS: &[Definition] = &[
         title: "Infer a schema",
         description: "A JSON Schema (2020-12) that the value fits. Items of an array share one schema; \
                       members that all of them have are required.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["value"],"properties":{
@@ -43,7 +43,7 @@ const OPERATIONS: &[Definition] = &[
         name: "validate",
         title: "Check a value",
         description: "Whether a value fits a JSON Schema, and where it does not.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["value","schema"],"properties":{
@@ -62,7 +62,7 @@ const OPERATIONS: &[Definition] = &[
         name: "validate-all",
         title: "Check many values",
         description: "Whether each of many values fits a JSON Schema, and where it does not.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["values","schema"],"properties":{
@@ -82,7 +82,7 @@ const OPERATIONS: &[Definition] = &[
         description: "The value with what a JSON Schema lets guess put right: texts that are numbers or \
                       booleans, numbers that should be texts, single values that should be arrays, \
                       defaults of members that are missing.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["value","schema"],"properties":{
@@ -104,7 +104,7 @@ const OPERATIONS: &[Definition] = &[
         name: "check",
         title: "Check a schema",
         description: "Whether a JSON Schema is one.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["schema"],"properties":{
@@ -191,7 +191,7 @@ impl Adapter for SchemaAdapter {
         }
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         Box::pin(std::future::ready(self.compute(&call).into()))
     }
 }

@@ -8,7 +8,9 @@
 
 use std::time::Duration;
 
-use catena_engine::{Adapter, Call, Cause, Failure, Operation, Pace, Registration, Turn, Turning};
+use catena_engine::{
+    Adapter, Call, Cause, ExecutionMode, Failure, Operation, Registration, Turn, TurnFuture,
+};
 use catena_job::state::Ask;
 use catena_value::Value;
 
@@ -28,7 +30,7 @@ const OPERATIONS: &[Definition] = &[
         name: "echo",
         title: "Echo",
         description: "Returns its input, whatever it is.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: None,
         output: None,
@@ -38,7 +40,7 @@ const OPERATIONS: &[Definition] = &[
         title: "Delay",
         description: "Sleeps, then runs an operation and returns its output; without an operation it \
                       returns `input`.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["delay"],"properties":{
@@ -52,7 +54,7 @@ const OPERATIONS: &[Definition] = &[
         name: "error",
         title: "Error",
         description: "Fails with the given message.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["message"],"properties":{
@@ -64,7 +66,7 @@ const OPERATIONS: &[Definition] = &[
         name: "never",
         title: "Never",
         description: "Never ends by itself.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: MARKS,
         input: None,
         output: None,
@@ -73,7 +75,7 @@ const OPERATIONS: &[Definition] = &[
         name: "random",
         title: "Random bytes",
         description: "Returns random bytes in hex.",
-        pace: Pace::Instant,
+        mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["length"],"properties":{
@@ -89,7 +91,7 @@ const OPERATIONS: &[Definition] = &[
         name: "chat",
         title: "Chat",
         description: "Answers each message with itself. A message `{\"content\":\"done\"}` ends it.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: MARKS,
         input: None,
         output: Some(
@@ -101,7 +103,7 @@ const OPERATIONS: &[Definition] = &[
         name: "pause",
         title: "Pause",
         description: "Pauses itself. Resumed, it returns its input.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: MARKS,
         input: None,
         output: None,
@@ -110,7 +112,7 @@ const OPERATIONS: &[Definition] = &[
         name: "auth",
         title: "Authorisation",
         description: "Waits for a message of type `auth/complete`. What it contains is not shown.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: MARKS,
         input: None,
         output: Some(r#"{"type":"object","properties":{"authorised":{"type":"boolean"}}}"#),
@@ -119,7 +121,7 @@ const OPERATIONS: &[Definition] = &[
         name: "progress",
         title: "Progress",
         description: "Pretends to process items one after the other, and reports progress after each.",
-        pace: Pace::Running,
+        mode: ExecutionMode::Task,
         marks: MARKS,
         input: Some(
             r#"{"type":"object","required":["totalItems"],"properties":{
@@ -268,7 +270,7 @@ impl Adapter for Test {
         }
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         match call.operation.name() {
             "delay" => Box::pin(async move { delay(call).await.into() }),
             "never" => Box::pin(std::future::pending()),
@@ -284,7 +286,7 @@ impl Adapter for Test {
 fn error(input: &Value) -> Failure {
     match Fields::of(input).and_then(|fields| fields.text("message")) {
         // It stands for any failure, so that what is done about failures can be tried.
-        Ok(message) => Failure::passing("test_error", message),
+        Ok(message) => Failure::transient("test_error", message),
         Err(failure) => failure,
     }
 }
@@ -315,8 +317,8 @@ fn chat(cause: &Cause) -> Turn {
 
 fn pause(cause: &Cause, input: Value) -> Turn {
     match cause {
-        Cause::Begun | Cause::Repeated => Turn::Pause,
-        Cause::Resumed | Cause::Message(_) => Turn::Complete(input),
+        Cause::Start | Cause::Retry => Turn::Pause,
+        Cause::Resume | Cause::Message(_) => Turn::Complete(input),
     }
 }
 
@@ -349,7 +351,7 @@ mod tests {
     #[test]
     fn an_error_has_exactly_its_message() {
         let failure = error(&value(r#"{"message":"Out of cheese","extra":1}"#));
-        assert_eq!(failure, Failure::passing("test_error", "Out of cheese"));
+        assert_eq!(failure, Failure::transient("test_error", "Out of cheese"));
         assert_eq!(error(&value("{}")).code, "invalid_input");
     }
 
@@ -389,7 +391,7 @@ mod tests {
             Turn::NeedsInput(ask) => ask.output,
             other => panic!("{other:?}"),
         };
-        assert_eq!(asks(&Cause::Begun), None);
+        assert_eq!(asks(&Cause::Start), None);
         assert_eq!(
             asks(&said(r#"{"content":"hi","id":1}"#)),
             Some(value(r#"{"echo":{"content":"hi","id":1},"message":"hi"}"#))
@@ -403,13 +405,13 @@ mod tests {
 
     #[test]
     fn a_pause_ends_with_its_input_when_resumed() {
-        assert_eq!(pause(&Cause::Begun, value("[1]")), Turn::Pause);
-        assert_eq!(pause(&Cause::Resumed, value("[1]")), Turn::Complete(value("[1]")));
+        assert_eq!(pause(&Cause::Start, value("[1]")), Turn::Pause);
+        assert_eq!(pause(&Cause::Resume, value("[1]")), Turn::Complete(value("[1]")));
     }
 
     #[test]
     fn authorisation_is_complete_by_its_type_alone_and_shows_nothing() {
-        for cause in [Cause::Begun, said(r#"{"content":"done"}"#), said(r#"{"type":"auth"}"#)] {
+        for cause in [Cause::Start, said(r#"{"content":"done"}"#), said(r#"{"type":"auth"}"#)] {
             assert!(matches!(auth(&cause), Turn::NeedsAuth(_)), "{cause:?}");
         }
         let complete = auth(&said(r#"{"type":"auth/complete","credentials":{"key":"hidden"}}"#));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use catena_engine::env::Env;
 use catena_engine::federation::{DEPTH_HEADER, REMOTE_CONFLICT};
-use catena_engine::{Failure, Repeat};
+use catena_engine::{Failure, RetryAdvice};
 use catena_job::{JobId, Status};
 use catena_value::{Value, json};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
@@ -229,7 +229,7 @@ impl VenueClient {
                     failures = 0;
                 }
                 Err(failure)
-                    if failure.repeat == Repeat::MayHelp && failures < POLL_FAILURES_MAX =>
+                    if failure.retry == RetryAdvice::MaySucceed && failures < POLL_FAILURES_MAX =>
                 {
                     pause = failure.after.map_or(pause, |after| pause.max(after));
                     failures += 1;
@@ -318,13 +318,13 @@ fn refusal(venue: &str, response: &Response, body: Option<Value>) -> Failure {
     let error = format!("venue {venue} answered {}: {said}", response.status.as_u16());
     let advice = body.as_ref().and_then(|body| text(body.as_map()?.field("retry")?));
     let failure = match response.status {
-        StatusCode::TOO_MANY_REQUESTS => Failure::passing("remote_busy", error),
-        status if status.is_server_error() => Failure::passing("remote_trouble", error),
+        StatusCode::TOO_MANY_REQUESTS => Failure::transient("remote_busy", error),
+        status if status.is_server_error() => Failure::transient("remote_trouble", error),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::new("remote_forbidden", error),
         StatusCode::NOT_FOUND => Failure::new("remote_not_found", error),
         // Somebody else is at it, such as an earlier request with the same idempotency key.
         StatusCode::CONFLICT if advice.as_deref() == Some("same_request") => {
-            Failure::passing("remote_busy", error)
+            Failure::transient("remote_busy", error)
         }
         StatusCode::CONFLICT => Failure::new(REMOTE_CONFLICT, error),
         _ => Failure::new("remote_refused", error),

@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use catena_engine::request::{Invoke, JobView};
-use catena_engine::{Caller, Engine, Standing};
+use catena_engine::{Caller, Engine, Role};
 use catena_job::{JobId, Status};
 use catena_value::json;
 use support::*;
@@ -32,7 +32,7 @@ async fn a_step_runs_on_the_venue_it_names_and_is_committed_to() {
     // The other venue holds the job, and its chain is the one that was committed to.
     let public = Caller {
         did: format!("{}:public", remote.engine().did()).as_str().into(),
-        standing: Standing::Anonymous,
+        role: Role::Anonymous,
         delegations: Vec::new(),
     };
     let held = remote.engine().job(&public, step.start.job).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_step_is_asked_for_anonymously_unless_delegations_came_along() {
         pair.url
     );
     let operation = define(pair.here.engine(), &steps, "[0]").await;
-    for (delegations, asker) in [
+    for (delegations, requester) in [
         (vec![], format!("{}:public", pair.there.engine().did())),
         (vec![delegation(pair.here.engine().did())], pair.here.engine().did().to_owned()),
     ] {
@@ -101,7 +101,7 @@ async fn a_step_is_asked_for_anonymously_unless_delegations_came_along() {
         assert_eq!(view.status(), Status::Complete, "{:?}", view.job.field("error"));
         let step = &view.job.steps()[&0];
         let held = pair.there(step.start.job).await;
-        assert_eq!(text(&held, "caller"), format!("\"{asker}\""));
+        assert_eq!(text(&held, "caller"), format!("\"{requester}\""));
         assert_eq!(held.job.first_record(), step.start.record, "its true first record");
         assert_eq!(held.job.head(), step.end.as_ref().unwrap().record);
     }

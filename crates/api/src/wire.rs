@@ -19,7 +19,7 @@ pub const ERROR: &str = "error";
 
 /// How a job stands, as far as whoever waits for it is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum JobOutcome {
     /// It goes on.
     Active,
     /// It waits for somebody: to resume it, to send it a message, to prove something.
@@ -32,22 +32,22 @@ pub enum Standing {
     TimedOut,
 }
 
-impl Standing {
+impl JobOutcome {
     /// What a status means. A word of a later version is taken for an active one: whoever waits
     /// goes on waiting.
     pub fn of(status: &str) -> Self {
         match status {
-            "COMPLETE" => Standing::Done,
-            "FAILED" | "REJECTED" | "CANCELLED" => Standing::Failed,
-            "TIMEOUT" => Standing::TimedOut,
-            "PAUSED" | "INPUT_REQUIRED" | "AUTH_REQUIRED" => Standing::Waiting,
-            _ => Standing::Active,
+            "COMPLETE" => JobOutcome::Done,
+            "FAILED" | "REJECTED" | "CANCELLED" => JobOutcome::Failed,
+            "TIMEOUT" => JobOutcome::TimedOut,
+            "PAUSED" | "INPUT_REQUIRED" | "AUTH_REQUIRED" => JobOutcome::Waiting,
+            _ => JobOutcome::Active,
         }
     }
 
     /// Whether nothing follows.
     pub fn is_terminal(self) -> bool {
-        matches!(self, Standing::Done | Standing::Failed | Standing::TimedOut)
+        matches!(self, JobOutcome::Done | JobOutcome::Failed | JobOutcome::TimedOut)
     }
 }
 

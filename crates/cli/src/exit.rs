@@ -1,6 +1,6 @@
 //! The codes a command ends with, the same for all of them.
 
-use catena_api::wire::Standing;
+use catena_api::wire::JobOutcome;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// How a command ends whose job ended like this; nothing when all is well or it goes on.
-    pub(crate) fn of(standing: Standing) -> Option<Self> {
-        match standing {
-            Standing::Failed => Some(Exit::JobFailed),
-            Standing::TimedOut => Some(Exit::Timeout),
-            Standing::Done | Standing::Active | Standing::Waiting => None,
+    pub(crate) fn of(outcome: JobOutcome) -> Option<Self> {
+        match outcome {
+            JobOutcome::Failed => Some(Exit::JobFailed),
+            JobOutcome::TimedOut => Some(Exit::Timeout),
+            JobOutcome::Done | JobOutcome::Active | JobOutcome::Waiting => None,
         }
     }
 }
@@ -42,12 +42,12 @@ mod tests {
     #[test]
     fn clients_and_the_engine_agree_on_what_a_status_means() {
         for status in Status::ALL {
-            let standing = Standing::of(status.as_str());
-            assert_eq!(standing.is_terminal(), status.is_terminal(), "{status}");
-            assert_eq!(standing == Standing::Done, status == Status::Complete, "{status}");
+            let outcome = JobOutcome::of(status.as_str());
+            assert_eq!(outcome.is_terminal(), status.is_terminal(), "{status}");
+            assert_eq!(outcome == JobOutcome::Done, status == Status::Complete, "{status}");
         }
-        assert_eq!(Exit::of(Standing::of("CANCELLED")), Some(Exit::JobFailed));
-        assert_eq!(Exit::of(Standing::of("TIMEOUT")), Some(Exit::Timeout));
-        assert_eq!(Exit::of(Standing::of("COMPLETE")), None);
+        assert_eq!(Exit::of(JobOutcome::of("CANCELLED")), Some(Exit::JobFailed));
+        assert_eq!(Exit::of(JobOutcome::of("TIMEOUT")), Some(Exit::Timeout));
+        assert_eq!(Exit::of(JobOutcome::of("COMPLETE")), None);
     }
 }

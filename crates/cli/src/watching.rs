@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use catena_api::client::{Follow, Update};
-use catena_api::wire::Standing;
+use catena_api::wire::JobOutcome;
 use catena_value::Value;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -183,7 +183,7 @@ impl Show for Progress {
         let (status, reason) = (printable(&status_of(job)).into_owned(), reason_of(job));
         let is_news = status != self.status || reason != self.reason;
         (self.status, self.reason) = (status, reason);
-        if Standing::of(&self.status).is_terminal() {
+        if JobOutcome::of(&self.status).is_terminal() {
             // How far it was says nothing more about a job that has ended.
             self.percent = None;
         }

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use catena_job::chain::{Change, Job, Opening};
+use catena_job::chain::{Change, Job, NewJob};
 use catena_job::state::Event;
 use catena_job::{JobId, Record};
 use catena_value::Value;
@@ -138,7 +138,7 @@ fn wrong_usage_is_told_with_code_2() {
 
 /// An echo job's chain.
 fn chain() -> Vec<Record> {
-    let opening = Opening {
+    let opening = NewJob {
         id: JobId::new(1_769_683_717_706, [9; 10]),
         venue: "did:key:z6MkVenue".into(),
         op: "test:echo".into(),
@@ -149,7 +149,7 @@ fn chain() -> Vec<Record> {
         extra: vec![],
     };
     let (mut job, first) = Job::open(opening, 1_769_683_717_706, None).unwrap();
-    let begun = job.append(Change::new(Event::Begun, 1_769_683_717_708)).unwrap();
+    let begun = job.append(Change::new(Event::Started, 1_769_683_717_708)).unwrap();
     let finished = Event::Finished { output: "hello".into() };
     vec![first, begun, job.append(Change::new(finished, 1_769_683_717_710)).unwrap()]
 }

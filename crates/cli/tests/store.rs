@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use catena_store::embedded::DataFolder;
-use catena_store::embedded::control::Control;
+use catena_store::embedded::admin::AdminSocket;
 use catena_store::testing::jobs::{Draft, echo, hello, job_id, opening};
 use catena_store::{Effect, Effects, Store};
 use catena_value::Value;
@@ -94,7 +94,7 @@ fn a_running_store_is_backed_up_by_the_process_that_holds_it() {
     let (data, copy) = (dir.path().join("data"), dir.path().join("copy"));
     filled(&data);
     let folder = Arc::new(DataFolder::open(&data).unwrap());
-    let control = Control::start(Arc::clone(&folder)).unwrap();
+    let control = AdminSocket::start(Arc::clone(&folder)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let more = echo(job_id(900), "did:c").effect();
     runtime.block_on(folder.store.commit(Effects::one(more))).unwrap();

@@ -5,8 +5,8 @@
 //! [`Call`]. It never touches a job: it says how its turn ended, and the engine writes that down.
 //!
 //! To cancel a turn its future is dropped; whatever it holds must end with it. To pause one,
-//! [`Control::proceed`] stops returning: an adapter awaits it before everything that has an effect
-//! outside, and sleeps with [`Control::sleep`], whose clock stands still meanwhile.
+//! [`RunControl::proceed`] stops returning: an adapter awaits it before everything that has an effect
+//! outside, and sleeps with [`RunControl::sleep`], whose clock stands still meanwhile.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,13 +18,13 @@ use catena_job::plan::Plan;
 use catena_value::Value;
 
 use crate::caller::Caller;
-use crate::control::Control;
+use crate::control::RunControl;
 use crate::engine::Engine;
 use crate::federation::Federation;
 use crate::operation::Operation;
 
 /// A turn that is being carried out.
-pub type Turning = Pin<Box<dyn Future<Output = Turn> + Send + 'static>>;
+pub type TurnFuture = Pin<Box<dyn Future<Output = Turn> + Send + 'static>>;
 
 /// Carries out operations of one kind.
 pub trait Adapter: Send + Sync + 'static {
@@ -59,14 +59,14 @@ pub trait Adapter: Send + Sync + 'static {
         None
     }
 
-    /// Carries out an operation that is [`Pace::Instant`]: no waiting, nothing outside.
+    /// Carries out an operation that is [`ExecutionMode::Inline`]: no waiting, nothing outside.
     fn compute(&self, call: &Call) -> Result<Value, Failure> {
         let reference = call.operation.adapter();
         Err(Failure::new("unsupported", format!("{reference} is not an instant operation")))
     }
 
     /// Carries out one turn of any other operation.
-    fn run(&self, call: Call) -> Turning;
+    fn run(&self, call: Call) -> TurnFuture;
 }
 
 /// An operation as its adapter registers it.
@@ -77,16 +77,16 @@ pub struct Registration {
     /// The metadata of its asset: `{name, description, operation: {adapter, input, output, …}}`.
     pub metadata: Value,
     /// How it is carried out.
-    pub pace: Pace,
+    pub mode: ExecutionMode,
 }
 
 /// How an operation is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
+pub enum ExecutionMode {
     /// At once, on the task that asked, by [`Adapter::compute`]. Such a job is one commit.
-    Instant,
+    Inline,
     /// By [`Adapter::run`], after the job is durably STARTED.
-    Running,
+    Task,
 }
 
 /// One turn to carry out.
@@ -109,18 +109,18 @@ pub struct Call {
     /// The output of the turn before, when there was one.
     pub last_output: Option<Value>,
     /// Pausing, sleeping, progress.
-    pub control: Control,
+    pub control: RunControl,
 }
 
 /// Why there is a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cause {
     /// The job begins.
-    Begun,
+    Start,
     /// The job was running when the venue stopped, or the last try failed.
-    Repeated,
+    Retry,
     /// Somebody resumed it.
-    Resumed,
+    Resume,
     /// It waited for a message, and here is one, credentials included.
     Message(Value),
 }
@@ -148,29 +148,34 @@ pub struct Failure {
     /// The text that stands in the record.
     pub error: String,
     /// Whether another try may end differently.
-    pub repeat: Repeat,
+    pub retry: RetryAdvice,
     /// How long not to try again, when whoever refused said so.
     pub after: Option<Duration>,
 }
 
 /// Whether another try may end differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
+pub enum RetryAdvice {
     /// No: the same will happen again.
-    Useless,
+    Never,
     /// Perhaps.
-    MayHelp,
+    MaySucceed,
 }
 
 impl Failure {
     /// A failure that will happen again.
     pub fn new(code: &str, error: impl Into<String>) -> Self {
-        Failure { code: code.to_owned(), error: error.into(), repeat: Repeat::Useless, after: None }
+        Failure {
+            code: code.to_owned(),
+            error: error.into(),
+            retry: RetryAdvice::Never,
+            after: None,
+        }
     }
 
     /// A failure that may pass.
-    pub fn passing(code: &str, error: impl Into<String>) -> Self {
-        Failure { repeat: Repeat::MayHelp, ..Failure::new(code, error) }
+    pub fn transient(code: &str, error: impl Into<String>) -> Self {
+        Failure { retry: RetryAdvice::MaySucceed, ..Failure::new(code, error) }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::error::TooFast;
+use crate::error::RateLimited;
 use crate::limits::Rate;
 
 /// Callers whose rates are remembered; when there are more, those that have rested longest are
@@ -56,7 +56,12 @@ impl Admission {
     }
 
     /// Takes one request of a caller off its rate. `now` is monotonic.
-    pub(crate) fn take(&self, caller: &Arc<str>, rate: Rate, now: Duration) -> Result<(), TooFast> {
+    pub(crate) fn take(
+        &self,
+        caller: &Arc<str>,
+        rate: Rate,
+        now: Duration,
+    ) -> Result<(), RateLimited> {
         let burst = f64::from(rate.burst.max(1));
         let mut rates = self.rates.lock();
         if rates.len() >= RATES_MAX && !rates.contains_key(caller) {
@@ -71,7 +76,7 @@ impl Admission {
         }
         let seconds = (1.0 - bucket.left) / rate.per_second.max(f64::MIN_POSITIVE);
         let after = Duration::from_secs_f64(seconds.min(3600.0));
-        Err(TooFast { after, burst: rate.burst.max(1) })
+        Err(RateLimited { after, burst: rate.burst.max(1) })
     }
 }
 
@@ -94,7 +99,7 @@ mod tests {
         let rate = Rate { per_second: 2.0, burst: 3 };
         let at = |ms: u64| admission.take(&caller, rate, Duration::from_millis(ms));
         assert!(at(0).is_ok() && at(0).is_ok() && at(0).is_ok());
-        assert_eq!(at(0), Err(TooFast { after: Duration::from_millis(500), burst: 3 }));
+        assert_eq!(at(0), Err(RateLimited { after: Duration::from_millis(500), burst: 3 }));
         assert!(at(500).is_ok());
         assert!(at(600).is_err());
         let other: Arc<str> = "somebody else".into();

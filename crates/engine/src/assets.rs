@@ -10,10 +10,10 @@ use catena_store::blob::{Digest, Download, KeepError, Upload};
 use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace};
 use catena_value::{Map, NoCells, Value, ValueId, json};
 
-use crate::caller::{Caller, Standing};
+use crate::caller::{Caller, Role};
 use crate::catalogue::{Form, form_of, text_member};
 use crate::engine::{Engine, StartError};
-use crate::error::{AssetError, InvokeError, StoreTrouble};
+use crate::error::{AssetError, InvokeError, StoreError};
 use crate::idempotency::{Known, uncommitted};
 use crate::limits::{METADATA_BYTES_MAX, PAGE_MAX};
 use crate::operation::member;
@@ -127,7 +127,7 @@ impl Engine {
         key: Option<IdempotencyKey>,
     ) -> Result<(ValueId, bool), AssetError> {
         self.admit(caller).map_err(|error| match error {
-            InvokeError::TooFast(too_fast) => AssetError::TooFast(too_fast),
+            InvokeError::RateLimited(too_fast) => AssetError::RateLimited(too_fast),
             other => AssetError::Malformed(other.to_string()),
         })?;
         let metadata = self.acceptable(text).map_err(AssetError::Invalid)?;
@@ -157,7 +157,7 @@ impl Engine {
         owner: &str,
         metadata: &Value,
         text: &str,
-    ) -> Result<Vec<Effect>, StoreTrouble> {
+    ) -> Result<Vec<Effect>, StoreError> {
         let hex = hex_of(&metadata.id());
         let mut effects = Vec::new();
         let mut put = |key, value| {
@@ -229,7 +229,7 @@ impl Engine {
             }
         }
         if !effects.is_empty() {
-            self.0.store.commit(Effects(effects)).await.map_err(StoreTrouble::from)?;
+            self.0.store.commit(Effects(effects)).await.map_err(StoreError::from)?;
         }
         Ok(())
     }
@@ -248,9 +248,9 @@ impl Engine {
     }
 
     /// The metadata of an asset as it was registered.
-    pub(crate) async fn asset_text(&self, hex: &str) -> Result<Option<Arc<str>>, StoreTrouble> {
+    pub(crate) async fn asset_text(&self, hex: &str) -> Result<Option<Arc<str>>, StoreError> {
         let Some(root) = self.0.store.root(&key(ALL, hex)).await? else { return Ok(None) };
-        let damaged = |error: String| StoreTrouble::Damaged(format!("asset {hex}: {error}"));
+        let damaged = |error: String| StoreError::Damaged(format!("asset {hex}: {error}"));
         let value = root.value.fully_loaded(&*self.0.store.cells());
         let value = value.map_err(|error| damaged(error.to_string()))?;
         let text = value.as_map().and_then(|map| map.get(&"text".into(), &NoCells).ok()?);
@@ -287,7 +287,7 @@ impl Engine {
         &self,
         caller: &Caller,
         query: ListAssets,
-    ) -> Result<(Vec<ListedAsset>, u64), StoreTrouble> {
+    ) -> Result<(Vec<ListedAsset>, u64), StoreError> {
         let own = by(&caller.did);
         let list = match (query.own, query.kind) {
             (true, _) => own.as_str(),
@@ -316,14 +316,14 @@ impl Engine {
         Ok((page, total))
     }
 
-    async fn is_of_kind(&self, hex: &str, kind: Option<AssetKind>) -> Result<bool, StoreTrouble> {
+    async fn is_of_kind(&self, hex: &str, kind: Option<AssetKind>) -> Result<bool, StoreError> {
         let Some(kind) = kind else { return Ok(true) };
         let Some(text) = self.asset_text(hex).await? else { return Ok(false) };
         let metadata = json::read(text.as_bytes()).unwrap_or_default();
         Ok(AssetKind::of(&metadata) == kind)
     }
 
-    async fn listed_asset(&self, hex: &str) -> Result<Option<ListedAsset>, StoreTrouble> {
+    async fn listed_asset(&self, hex: &str) -> Result<Option<ListedAsset>, StoreError> {
         let Some(text) = self.asset_text(hex).await? else { return Ok(None) };
         let metadata = json::read(text.as_bytes()).unwrap_or_default();
         let text = |name: &str| text_member(&metadata, name);
@@ -332,7 +332,7 @@ impl Engine {
     }
 
     /// How many assets there are.
-    pub async fn asset_count(&self) -> Result<u64, StoreTrouble> {
+    pub async fn asset_count(&self) -> Result<u64, StoreError> {
         let query = ListAssets { kind: None, own: false, offset: 0, limit: 0 };
         Ok(self.assets(&Caller::known(""), query).await?.1)
     }
@@ -351,8 +351,8 @@ impl Engine {
             None => self.content_digest(&hex).await?,
         };
         let own = self.0.store.root(&key(&by(&caller.did), &hex)).await;
-        let is_own = own.map_err(StoreTrouble::from)?.is_some();
-        if declared.is_none() && !is_own && caller.standing != Standing::Admin {
+        let is_own = own.map_err(StoreError::from)?.is_some();
+        if declared.is_none() && !is_own && caller.role != Role::Admin {
             let text = "only who registered the asset may give it content".to_owned();
             return Err(AssetError::Forbidden(text));
         }
@@ -361,7 +361,7 @@ impl Engine {
     }
 
     /// The digest of content that was given to an asset whose metadata does not name one.
-    async fn content_digest(&self, hex: &str) -> Result<Option<String>, StoreTrouble> {
+    async fn content_digest(&self, hex: &str) -> Result<Option<String>, StoreError> {
         let root = self.0.store.root(&key(CONTENT, hex)).await?;
         Ok(root.and_then(|root| root.value.as_str().map(str::to_owned)))
     }
@@ -417,9 +417,9 @@ impl ContentUpload {
             match self.engine.0.store.commit(Effects::one(effect)).await {
                 Ok(_) => {}
                 Err(CommitError::RootMoved { .. }) => {
-                    return Err(StoreTrouble::Contended.into());
+                    return Err(StoreError::Contended.into());
                 }
-                Err(error) => return Err(StoreTrouble::from(error).into()),
+                Err(error) => return Err(StoreError::from(error).into()),
             }
         }
         Ok(sha256)
@@ -449,5 +449,5 @@ fn content_member(metadata: &Value, name: &str) -> Option<String> {
 }
 
 fn unkept(error: KeepError) -> AssetError {
-    StoreTrouble::Damaged(error.to_string()).into()
+    StoreError::Damaged(error.to_string()).into()
 }

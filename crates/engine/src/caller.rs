@@ -71,14 +71,14 @@ pub struct Caller {
     /// Their DID.
     pub did: Did,
     /// What they may do beyond their own things.
-    pub standing: Standing,
+    pub role: Role,
     /// Delegations they sent along, as compact tokens, not yet believed.
     pub delegations: Vec<String>,
 }
 
 /// What somebody may do beyond their own things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Role {
     /// Nobody in particular: the identity that all share who show no token.
     Anonymous,
     /// Somebody who showed a token.
@@ -90,16 +90,16 @@ pub enum Standing {
 impl Caller {
     /// Somebody who showed a token.
     pub fn known(did: &str) -> Self {
-        Caller { did: did.into(), standing: Standing::Known, delegations: Vec::new() }
+        Caller { did: did.into(), role: Role::Known, delegations: Vec::new() }
     }
 
     /// Whether they may see and change what belongs to this owner.
     pub fn may_touch(&self, owner: &str) -> bool {
-        self.standing == Standing::Admin || *self.did == *owner
+        self.role == Role::Admin || *self.did == *owner
     }
 
     /// Whether they showed a token.
     pub fn is_authenticated(&self) -> bool {
-        self.standing != Standing::Anonymous
+        self.role != Role::Anonymous
     }
 }

@@ -9,7 +9,7 @@ use crate::caller::Caller;
 use crate::change::{Changed, is_live};
 use crate::control::Signal;
 use crate::engine::Engine;
-use crate::error::{ControlError, StoreTrouble};
+use crate::error::{ControlError, StoreError};
 use crate::limits::REASON_BYTES_MAX;
 use crate::pause::{may_control, uncontrolled};
 use crate::request::JobView;
@@ -143,11 +143,11 @@ fn overdue(job: &Job) -> String {
     }
 }
 
-impl From<ControlError> for StoreTrouble {
+impl From<ControlError> for StoreError {
     fn from(error: ControlError) -> Self {
         match error {
             ControlError::Store(trouble) => trouble,
-            other => StoreTrouble::Damaged(other.to_string()),
+            other => StoreError::Damaged(other.to_string()),
         }
     }
 }

@@ -13,10 +13,10 @@ use catena_value::path::Path;
 use catena_value::{NoCells, Value, ValueId, json};
 use parking_lot::Mutex;
 
-use crate::adapter::{Adapter, Pace};
+use crate::adapter::{Adapter, ExecutionMode};
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::error::{ResolveError, StoreTrouble};
+use crate::error::{ResolveError, StoreError};
 use crate::federation::Federation;
 use crate::limits::REFERENCE_BYTES_MAX;
 use crate::operation::{Operation, Problem, member};
@@ -39,7 +39,7 @@ pub struct Entry {
 /// Everything that adapters registered, and what people registered as far as it was used.
 pub(crate) struct Catalogue {
     adapters: BTreeMap<&'static str, Arc<dyn Adapter>>,
-    paces: HashMap<String, Pace>,
+    modes: HashMap<String, ExecutionMode>,
     by_path: BTreeMap<String, Arc<Operation>>,
     by_reference: HashMap<String, Arc<Operation>>,
     kept: Mutex<HashMap<ValueId, Arc<Operation>>>,
@@ -53,7 +53,7 @@ impl Catalogue {
                 .iter()
                 .map(|adapter| (adapter.name(), Arc::clone(adapter)))
                 .collect(),
-            paces: HashMap::new(),
+            modes: HashMap::new(),
             by_path: BTreeMap::new(),
             by_reference: HashMap::new(),
             kept: Mutex::default(),
@@ -61,10 +61,10 @@ impl Catalogue {
         let mut registered = Vec::new();
         for adapter in &adapters {
             // An adapter without operations of its own is named by definitions as a whole.
-            catalogue.paces.insert(adapter.name().to_owned(), Pace::Running);
+            catalogue.modes.insert(adapter.name().to_owned(), ExecutionMode::Task);
             for registration in adapter.operations() {
                 let reference = format!("{}:{}", adapter.name(), registration.name);
-                catalogue.paces.insert(reference.clone(), registration.pace);
+                catalogue.modes.insert(reference.clone(), registration.mode);
                 let path = format!("{}/{}", adapter.folder(), registration.name);
                 registered.push((reference, path, registration.metadata));
             }
@@ -85,9 +85,9 @@ impl Catalogue {
     /// Reads a definition for this venue.
     pub(crate) fn read(&self, metadata: Value) -> Result<Operation, Vec<Problem>> {
         let operation = Operation::read(metadata, |reference| {
-            let pace = *self.paces.get(reference)?;
+            let mode = *self.modes.get(reference)?;
             let name = reference.split_once(':').map_or(reference, |(name, _)| name);
-            Some((Arc::clone(self.adapters.get(name)?), pace))
+            Some((Arc::clone(self.adapters.get(name)?), mode))
         })?;
         Ok(match self.by_reference.get(operation.adapter()) {
             Some(own) => operation.recovering_like(own),
@@ -291,7 +291,7 @@ impl Engine {
         }
         let Some(text) = self.asset_text(&hex).await? else { return Err(self.unknown(reference)) };
         let metadata = json::read(text.as_bytes())
-            .map_err(|error| StoreTrouble::Damaged(format!("asset {hex}: {error}")))?;
+            .map_err(|error| StoreError::Damaged(format!("asset {hex}: {error}")))?;
         let operation = Arc::new(self.usable(metadata, reference)?);
         self.0.catalogue.keep(&operation);
         Ok(operation)
@@ -317,11 +317,11 @@ impl Engine {
         owner: &str,
         space: RootSpace,
         path: &Path,
-    ) -> Result<Option<Value>, StoreTrouble> {
+    ) -> Result<Option<Value>, StoreError> {
         let key = RootKey { space, owner: owner.to_owned(), name: String::new() };
         let Some(root) = self.0.store.root(&key).await? else { return Ok(None) };
         let cells = self.0.store.cells();
-        let damaged = |error: String| StoreTrouble::Damaged(format!("{key}: {error}"));
+        let damaged = |error: String| StoreError::Damaged(format!("{key}: {error}"));
         let found = path.get(&root.value, &*cells);
         let Some(value) = found.map_err(|error| damaged(error.to_string()))? else {
             return Ok(None);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use catena_job::chain::{AppendError, Change, Opening};
+use catena_job::chain::{AppendError, Change, NewJob};
 use catena_job::progress::last_report;
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Record, RecordId, Status};
@@ -15,7 +15,7 @@ use catena_value::{CellSource, NoCells, Value};
 use futures_util::future::Either;
 
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 use crate::limits::{CONTENTION_TRIES_MAX, ERROR_BYTES_MAX};
 use crate::orchestration::elsewhere::has_open_away;
 use crate::orchestration::weaver::News;
@@ -56,14 +56,14 @@ impl Current {
     }
 
     /// A member of the job, wholly in memory.
-    pub(crate) fn member(&self, name: &str) -> Result<Option<Value>, StoreTrouble> {
+    pub(crate) fn member(&self, name: &str) -> Result<Option<Value>, StoreError> {
         let Some(value) = self.job.field(name) else { return Ok(None) };
         let cells: &dyn CellSource = match &self.cells {
             Some(cells) => cells,
             None => &NoCells,
         };
         let loaded = value.fully_loaded(cells);
-        loaded.map(Some).map_err(|error| StoreTrouble::Damaged(format!("`{name}`: {error}")))
+        loaded.map(Some).map_err(|error| StoreError::Damaged(format!("`{name}`: {error}")))
     }
 
     /// A member of the job that is a whole number.
@@ -110,7 +110,7 @@ pub(crate) struct Draft {
 impl Draft {
     /// A new job: PENDING, or REJECTED when it comes with a refusal.
     pub(crate) fn open(
-        opening: Opening,
+        opening: NewJob,
         now: i64,
         refusal: Option<&str>,
     ) -> Result<Draft, AppendError> {
@@ -248,13 +248,13 @@ pub(crate) enum Changed {
 
 impl Engine {
     /// A job as it is.
-    pub(crate) async fn current(&self, id: JobId) -> Result<Option<Current>, StoreTrouble> {
+    pub(crate) async fn current(&self, id: JobId) -> Result<Option<Current>, StoreError> {
         Ok(self.0.store.job(id).await?.map(Current::from))
     }
 
     /// Changes a job: `decide` is given the job as it is, and may be asked again. `known` is the
     /// job as the caller believes it to be, to save a read.
-    pub(crate) async fn change<E: From<StoreTrouble>>(
+    pub(crate) async fn change<E: From<StoreError>>(
         &self,
         id: JobId,
         known: Option<Current>,
@@ -283,10 +283,10 @@ impl Engine {
                     | CommitError::NotNext { .. }
                     | CommitError::RootMoved { .. },
                 ) => {}
-                Err(error) => return Err(StoreTrouble::from(error).into()),
+                Err(error) => return Err(StoreError::from(error).into()),
             }
         }
-        Err(StoreTrouble::Contended.into())
+        Err(StoreError::Contended.into())
     }
 
     /// Makes a draft durable and tells everybody. It is handed in before anybody waits, so that a

@@ -7,7 +7,7 @@ use catena_value::Value;
 use tokio::sync::watch;
 
 use crate::env::Env;
-use crate::federation::Hold;
+use crate::federation::PauseChange;
 use crate::progress::Progress;
 
 /// Whether a turn may go on.
@@ -23,25 +23,25 @@ pub(crate) enum Signal {
 
 /// What a running turn holds of the engine.
 #[derive(Clone)]
-pub struct Control {
+pub struct RunControl {
     signal: watch::Receiver<Signal>,
     env: Arc<dyn Env>,
     progress: Arc<Progress>,
 }
 
-impl std::fmt::Debug for Control {
+impl std::fmt::Debug for RunControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "control: {:?}", *self.signal.borrow())
     }
 }
 
-impl Control {
+impl RunControl {
     pub(crate) fn new(
         signal: watch::Receiver<Signal>,
         env: Arc<dyn Env>,
         progress: Arc<Progress>,
     ) -> Self {
-        Control { signal, env, progress }
+        RunControl { signal, env, progress }
     }
 
     /// Returns when the job is not paused. Await this before everything that has an effect
@@ -56,14 +56,14 @@ impl Control {
     }
 
     /// Returns when the job is paused or resumed the next time.
-    pub(crate) async fn turned(&mut self) -> Hold {
+    pub(crate) async fn turned(&mut self) -> PauseChange {
         loop {
             if self.signal.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
             match *self.signal.borrow_and_update() {
-                Signal::Go => return Hold::Resume,
-                Signal::Pause => return Hold::Pause,
+                Signal::Go => return PauseChange::Resume,
+                Signal::Pause => return PauseChange::Pause,
                 Signal::Stop => {}
             }
         }

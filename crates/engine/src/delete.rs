@@ -8,7 +8,7 @@ use catena_store::{CommitError, Effect, Effects};
 
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::error::{ControlError, StoreTrouble};
+use crate::error::{ControlError, StoreError};
 use crate::limits::CONTENTION_TRIES_MAX;
 use crate::pause::may_control;
 
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     /// The job that has no parent, above this one.
-    async fn root_of(&self, job: JobId) -> Result<JobId, StoreTrouble> {
+    async fn root_of(&self, job: JobId) -> Result<JobId, StoreError> {
         let mut job = job;
         while let Some(current) = self.current(job).await? {
             match current.job.parent() {
@@ -51,7 +51,7 @@ impl Engine {
 
     /// Deletes a job that has ended and everything below it, the leaves first, so that a crash
     /// leaves no job without its parent.
-    pub(crate) async fn delete_tree(&self, root: JobId) -> Result<(), StoreTrouble> {
+    pub(crate) async fn delete_tree(&self, root: JobId) -> Result<(), StoreError> {
         let mut tree = vec![root];
         let mut orchestrations = HashSet::new();
         let mut at = 0;
@@ -89,14 +89,14 @@ impl Engine {
         Ok(())
     }
 
-    async fn delete_each(&self, jobs: &[JobId]) -> Result<(), StoreTrouble> {
+    async fn delete_each(&self, jobs: &[JobId]) -> Result<(), StoreError> {
         for job in jobs {
             self.delete_one(*job).await?;
         }
         Ok(())
     }
 
-    async fn delete_one(&self, job: JobId) -> Result<(), StoreTrouble> {
+    async fn delete_one(&self, job: JobId) -> Result<(), StoreError> {
         for _ in 0..CONTENTION_TRIES_MAX {
             let mut effects = vec![Effect::Delete { job }];
             effects.extend(self.forget_elsewhere(job).await?);
@@ -106,6 +106,6 @@ impl Engine {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(StoreTrouble::Contended)
+        Err(StoreError::Contended)
     }
 }

@@ -17,11 +17,11 @@ use crate::adapter::Adapter;
 use crate::admission::Admission;
 use crate::caller::Did;
 use crate::catalogue::Catalogue;
-use crate::control::{Control, Signal};
+use crate::control::{RunControl, Signal};
 use crate::counts::{Alarms, Counts};
 use crate::duties;
 use crate::env::{Env, Task};
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 use crate::federation::Identity;
 use crate::hub::Hub;
 use crate::idempotency::InFlight;
@@ -87,7 +87,7 @@ pub(crate) struct Inner {
     /// A word that this process is known by to the store.
     pub(crate) worker: String,
     /// The control of turns that nobody can hold.
-    pub(crate) free: Control,
+    pub(crate) free: RunControl,
     _free: watch::Sender<Signal>,
     stopping: watch::Sender<bool>,
     pub(crate) recovery: watch::Sender<RecoverySummary>,
@@ -126,7 +126,7 @@ pub enum StartError {
     Definition(String),
     /// The store could not do its part.
     #[error(transparent)]
-    Store(#[from] StoreTrouble),
+    Store(#[from] StoreError),
 }
 
 /// How long turns that are dropped may take to go.
@@ -149,7 +149,7 @@ impl Engine {
         let engine = Engine(Arc::new(Inner {
             store: setup.store,
             blobs: setup.blobs,
-            free: Control::new(free, Arc::clone(&setup.env), Arc::default()),
+            free: RunControl::new(free, Arc::clone(&setup.env), Arc::default()),
             _free: signal,
             did: setup.did.into(),
             seal_key: setup.key.seal_key(sealed::PURPOSE),

@@ -8,7 +8,7 @@ use catena_store::{CommitError, ReadError};
 
 /// The store could not do its part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StoreTrouble {
+pub enum StoreError {
     /// It has too much to do. Nothing happened.
     #[error("the venue is busy")]
     Busy,
@@ -29,30 +29,28 @@ pub enum StoreTrouble {
     TooLarge(String),
 }
 
-impl From<CommitError> for StoreTrouble {
+impl From<CommitError> for StoreError {
     fn from(error: CommitError) -> Self {
         match error {
-            CommitError::Busy => StoreTrouble::Busy,
-            CommitError::Full => StoreTrouble::Full,
-            CommitError::Stopped { reason } => StoreTrouble::Stopped(reason),
-            CommitError::Damaged { reason } => StoreTrouble::Damaged(reason),
-            CommitError::TooLarge { reason } => StoreTrouble::TooLarge(reason),
+            CommitError::Busy => StoreError::Busy,
+            CommitError::Full => StoreError::Full,
+            CommitError::Stopped { reason } => StoreError::Stopped(reason),
+            CommitError::Damaged { reason } => StoreError::Damaged(reason),
+            CommitError::TooLarge { reason } => StoreError::TooLarge(reason),
             CommitError::HeadMoved { .. }
             | CommitError::RootMoved { .. }
             | CommitError::NotNext { .. }
-            | CommitError::Fenced { .. } => StoreTrouble::Contended,
-            other => StoreTrouble::Damaged(other.to_string()),
+            | CommitError::Fenced { .. } => StoreError::Contended,
+            other => StoreError::Damaged(other.to_string()),
         }
     }
 }
 
-impl From<ReadError> for StoreTrouble {
+impl From<ReadError> for StoreError {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::Damaged { what, reason } => {
-                StoreTrouble::Damaged(format!("{what}: {reason}"))
-            }
-            ReadError::Unavailable { reason } => StoreTrouble::Stopped(reason),
+            ReadError::Damaged { what, reason } => StoreError::Damaged(format!("{what}: {reason}")),
+            ReadError::Unavailable { reason } => StoreError::Stopped(reason),
         }
     }
 }
@@ -92,12 +90,12 @@ pub enum ResolveError {
     },
     /// The store could not do its part.
     #[error(transparent)]
-    Store(#[from] StoreTrouble),
+    Store(#[from] StoreError),
 }
 
 /// Why a request with an idempotency key was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum KeyTrouble {
+pub enum IdempotencyError {
     /// The key was used for another request.
     #[error("the idempotency key was used with another body")]
     Reused,
@@ -126,10 +124,10 @@ pub enum InvokeError {
     },
     /// The caller asks too often.
     #[error("too many requests")]
-    TooFast(TooFast),
+    RateLimited(RateLimited),
     /// The idempotency key does not serve.
     #[error(transparent)]
-    Key(#[from] KeyTrouble),
+    Key(#[from] IdempotencyError),
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(String),
@@ -138,12 +136,12 @@ pub enum InvokeError {
     ShuttingDown,
     /// The store could not do its part.
     #[error(transparent)]
-    Store(#[from] StoreTrouble),
+    Store(#[from] StoreError),
 }
 
 /// A rate was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooFast {
+pub struct RateLimited {
     /// When the next request may come.
     pub after: Duration,
     /// How many may come at once.
@@ -184,7 +182,7 @@ pub enum JobError {
     NotFound(JobId),
     /// The store could not do its part.
     #[error(transparent)]
-    Store(#[from] StoreTrouble),
+    Store(#[from] StoreError),
 }
 
 /// Why a job was not changed.
@@ -227,7 +225,7 @@ pub enum ControlError {
     Invalid(String),
     /// The store could not do its part.
     #[error(transparent)]
-    Store(#[from] StoreTrouble),
+    Store(#[from] StoreError),
 }
 
 /// Why a message was not taken.
@@ -275,16 +273,16 @@ pub enum SendError {
     },
     /// The sender asks too often.
     #[error("too many requests")]
-    TooFast(TooFast),
+    RateLimited(RateLimited),
     /// The idempotency key does not serve.
     #[error(transparent)]
-    Key(#[from] KeyTrouble),
+    Key(#[from] IdempotencyError),
     /// The request itself is wrong.
     #[error("{0}")]
     Invalid(String),
     /// The store could not do its part.
     #[error(transparent)]
-    Store(#[from] StoreTrouble),
+    Store(#[from] StoreError),
 }
 
 /// Why an asset was not taken, or not given.
@@ -321,13 +319,13 @@ pub enum AssetError {
     Forbidden(String),
     /// The caller asks too often.
     #[error("too many requests")]
-    TooFast(TooFast),
+    RateLimited(RateLimited),
     /// The idempotency key does not serve.
     #[error(transparent)]
-    Key(#[from] KeyTrouble),
+    Key(#[from] IdempotencyError),
     /// The store could not do its part.
     #[error(transparent)]
-    Store(#[from] StoreTrouble),
+    Store(#[from] StoreError),
 }
 
 fn first(problems: &[(String, String)]) -> String {

@@ -14,7 +14,7 @@ use catena_value::{Map, NoCells, Value};
 
 use crate::adapter::Failure;
 use crate::caller::Caller;
-use crate::control::Control;
+use crate::control::RunControl;
 use crate::engine::Engine;
 use crate::env::Env;
 
@@ -22,7 +22,7 @@ use crate::env::Env;
 const TOKEN_SECONDS: i64 = 300;
 
 /// An answer from another venue.
-pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'static>>;
+pub type RemoteReply<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'static>>;
 
 /// Mints tokens that say which venue asks.
 #[derive(Clone)]
@@ -94,18 +94,18 @@ pub struct RemoteCall {
     /// Who asks: mints a token of this venue's for the venue with a DID.
     pub identity: Identity,
     /// Pausing and sleeping.
-    pub control: Control,
+    pub control: RunControl,
     /// Sleeping only, for what must be finished once the request has left: whoever gives the step
     /// up meanwhile must learn which job to cancel.
-    pub free: Control,
+    pub free: RunControl,
 }
 
 /// As whom a job on another venue is asked about: as whoever asked for it. The venue's own rights
 /// are never used on a job that was asked for without delegations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asker {
+pub enum Requester {
     /// Nobody in particular.
-    Nobody,
+    Anonymous,
     /// This venue, which carried the delegations of its caller.
     Venue,
 }
@@ -120,7 +120,7 @@ pub struct RemoteStart {
     /// The venue's DID.
     pub venue: String,
     /// Who asked for it.
-    pub asker: Asker,
+    pub requester: Requester,
     /// How it stood when it was answered.
     pub seen: RemoteJob,
 }
@@ -142,7 +142,7 @@ pub struct RemoteJob {
 
 /// Whether a job on another venue is to stand still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
+pub enum PauseChange {
     /// It is.
     Pause,
     /// Not any more.
@@ -151,7 +151,7 @@ pub enum Hold {
 
 /// A job on another venue, and who asks about it.
 #[derive(Debug, Clone)]
-pub struct Visit {
+pub struct RemoteJobRef {
     /// The venue, as the definition names it.
     pub venue: String,
     /// Its DID.
@@ -159,11 +159,11 @@ pub struct Visit {
     /// The job there.
     pub job: JobId,
     /// As whom it is asked about.
-    pub asker: Asker,
+    pub requester: Requester,
     /// Mints tokens, for when that is this venue.
     pub identity: Identity,
     /// Pausing and sleeping.
-    pub control: Control,
+    pub control: RunControl,
 }
 
 /// What became of a message to a job on another venue.
@@ -186,22 +186,22 @@ pub const REMOTE_CONFLICT: &str = "remote_conflict";
 /// Speaks to other venues.
 pub trait Federation: Send + Sync + 'static {
     /// Invokes an operation there.
-    fn begin(&self, call: RemoteCall) -> Answer<RemoteStart>;
+    fn begin(&self, call: RemoteCall) -> RemoteReply<RemoteStart>;
 
     /// A job there, now.
-    fn see(&self, visit: Visit) -> Answer<RemoteJob>;
+    fn see(&self, visit: RemoteJobRef) -> RemoteReply<RemoteJob>;
 
     /// A job there as soon as it has another status than it was known to have, or waits for
     /// somebody anew. Patient with a venue that does not answer for a while.
-    fn look(&self, visit: Visit, known: (Status, RecordId)) -> Answer<RemoteJob>;
+    fn look(&self, visit: RemoteJobRef, known: (Status, RecordId)) -> RemoteReply<RemoteJob>;
 
     /// Sends a job there a message, whose `messageId` makes a repetition harmless. Patient, too.
-    fn send(&self, visit: Visit, message: Value) -> Answer<Delivery>;
+    fn send(&self, visit: RemoteJobRef, message: Value) -> RemoteReply<Delivery>;
 
     /// Cancels a job there, as far as it can be reached; the job after that.
-    fn cancel(&self, visit: Visit) -> Answer<RemoteJob>;
+    fn cancel(&self, visit: RemoteJobRef) -> RemoteReply<RemoteJob>;
 
     /// Pauses or resumes a job there; the job after that. One that cannot be, as it stands, is a
     /// [`REMOTE_CONFLICT`].
-    fn hold(&self, visit: Visit, hold: Hold) -> Answer<RemoteJob>;
+    fn hold(&self, visit: RemoteJobRef, hold: PauseChange) -> RemoteReply<RemoteJob>;
 }

@@ -8,7 +8,7 @@ use catena_value::Value;
 
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::error::{JobError, StoreTrouble};
+use crate::error::{JobError, StoreError};
 use crate::hub::Watch;
 
 /// Records that are read at once.
@@ -25,7 +25,7 @@ pub enum Reader<'a> {
 
 /// Something that happened.
 #[derive(Debug, Clone)]
-pub enum Happening {
+pub enum JobEvent {
     /// A record was appended.
     Record {
         /// Its index in the chain.
@@ -104,7 +104,7 @@ impl Engine {
 impl Follow {
     /// The next thing that happened; nothing after the record that ends the job, when the job is
     /// deleted, or when the venue stops.
-    pub async fn next(&mut self) -> Result<Option<Happening>, StoreTrouble> {
+    pub async fn next(&mut self) -> Result<Option<JobEvent>, StoreError> {
         loop {
             if let Some(happening) = self.given().await? {
                 return Ok(Some(happening));
@@ -127,7 +127,7 @@ impl Follow {
             }
             if let Some((number, progress)) = news.progress.filter(|(n, _)| *n > self.progress) {
                 self.progress = number;
-                return Ok(Some(Happening::Progress(progress)));
+                return Ok(Some(JobEvent::Progress(progress)));
             }
             if self.engine.is_stopping() {
                 return Ok(None);
@@ -140,7 +140,7 @@ impl Follow {
     }
 
     /// The next record of the chain, if there is one.
-    async fn given(&mut self) -> Result<Option<Happening>, StoreTrouble> {
+    async fn given(&mut self) -> Result<Option<JobEvent>, StoreError> {
         if self.is_at_end {
             return Ok(None);
         }
@@ -155,8 +155,8 @@ impl Follow {
                 self.is_at_end = true;
                 return Ok(None);
             };
-            let damaged = |error: catena_job::chain::Break| {
-                StoreTrouble::Damaged(format!("job {}: {error}", self.id))
+            let damaged = |error: catena_job::chain::ChainError| {
+                StoreError::Damaged(format!("job {}: {error}", self.id))
             };
             match &mut self.job {
                 Some(job) => job.follow(&record).map_err(damaged)?,
@@ -168,15 +168,15 @@ impl Follow {
         }
     }
 
-    async fn happening(&self) -> Result<Option<Happening>, StoreTrouble> {
+    async fn happening(&self) -> Result<Option<JobEvent>, StoreError> {
         let (Some(job), Some(cells)) = (self.job.clone(), self.cells.clone()) else {
             return Ok(None);
         };
         let steps = self.engine.steps_of(&job).await?;
-        Ok(Some(Happening::Record { index: job.count() - 1, job, cells, steps }))
+        Ok(Some(JobEvent::Record { index: job.count() - 1, job, cells, steps }))
     }
 
-    async fn read_on(&mut self) -> Result<(), StoreTrouble> {
+    async fn read_on(&mut self) -> Result<(), StoreError> {
         let from = self.job.as_ref().map_or(0, |job| job.count());
         let page = self.engine.0.store.records(self.id, from, READ_AT_ONCE).await?;
         if let Some(page) = page {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::error::{KeyTrouble, StoreTrouble};
+use crate::error::{IdempotencyError, StoreError};
 use crate::request::IdempotencyKey;
 
 /// Keys forgotten in one commit.
@@ -74,25 +74,25 @@ pub(crate) fn job_of(answer: &Value) -> Option<JobId> {
 }
 
 /// Why something with a key could not be committed.
-pub(crate) fn uncommitted<E: From<KeyTrouble> + From<StoreTrouble>>(error: CommitError) -> E {
+pub(crate) fn uncommitted<E: From<IdempotencyError> + From<StoreError>>(error: CommitError) -> E {
     match error {
         // Another process had the same request.
-        CommitError::KeyTaken(_) => KeyTrouble::InFlight.into(),
-        CommitError::KeysFull { .. } => KeyTrouble::TooMany.into(),
-        error => StoreTrouble::from(error).into(),
+        CommitError::KeyTaken(_) => IdempotencyError::InFlight.into(),
+        CommitError::KeysFull { .. } => IdempotencyError::TooMany.into(),
+        error => StoreError::from(error).into(),
     }
 }
 
 impl Engine {
     /// What is known of a key.
-    pub(crate) async fn look_up<E: From<KeyTrouble> + From<StoreTrouble>>(
+    pub(crate) async fn look_up<E: From<IdempotencyError> + From<StoreError>>(
         &self,
         caller: &Caller,
         key: &IdempotencyKey,
     ) -> Result<Known, E> {
         let place = (caller.did.to_string(), key.endpoint, key.key.clone());
         if !self.0.in_flight.0.lock().insert(place.clone()) {
-            return Err(KeyTrouble::InFlight.into());
+            return Err(IdempotencyError::InFlight.into());
         }
         let lifetime = i64::try_from(self.0.limits.idempotency.as_millis()).unwrap_or(i64::MAX);
         let claimed = Claimed {
@@ -102,19 +102,21 @@ impl Engine {
             expires: self.now().saturating_add(lifetime),
         };
         let remembered = self.0.store.remembered(&caller.did, key.endpoint, &key.key).await;
-        match remembered.map_err(StoreTrouble::from)? {
+        match remembered.map_err(StoreError::from)? {
             None => Ok(Known::First(claimed)),
             Some(known) if known.expires <= self.now() => {
                 self.forget_keys().await?;
                 Ok(Known::First(claimed))
             }
-            Some(known) if known.body_digest != key.body_digest => Err(KeyTrouble::Reused.into()),
+            Some(known) if known.body_digest != key.body_digest => {
+                Err(IdempotencyError::Reused.into())
+            }
             Some(known) => Ok(Known::Answered(known.answer)),
         }
     }
 
     /// Forgets keys whose time is over.
-    pub(crate) async fn forget_keys(&self) -> Result<u64, StoreTrouble> {
+    pub(crate) async fn forget_keys(&self) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         loop {
             let effect = Effect::Expire { before: self.now() + 1, limit: EXPIRE_BATCH };

@@ -9,7 +9,7 @@
 //! [`adapter`] (what carries operations out), [`operation`] and [`catalogue`] (what can be
 //! invoked), [`engine`] (the whole), `submit` (a request becomes a job), `run` (a job is carried
 //! out), `progress` (how far it is), `change` (the one way to change a job), `pause`, `resume`, `cancel`, `delete`, `message`
-//! (one request each), `read`, [`outline`], [`select`] and [`follow`] (what people see),
+//! (one request each), `read`, [`summary`], [`select`] and [`follow`] (what people see),
 //! [`recovery`] and [`waiting`] (what operators see), `assets`, `schedule`, `duties`
 //! (what is done without being asked), [`limits`], [`mod@env`].
 //!
@@ -37,7 +37,6 @@ pub mod limits;
 mod message;
 pub mod operation;
 mod orchestration;
-pub mod outline;
 mod pause;
 mod private;
 mod progress;
@@ -53,11 +52,14 @@ pub mod schema;
 mod sealed;
 pub mod select;
 mod submit;
+pub mod summary;
 pub mod waiting;
 
-pub use adapter::{Adapter, Call, Cause, Failure, Pace, Registration, Repeat, Turn, Turning};
-pub use caller::{Caller, Did, Standing};
-pub use control::Control;
+pub use adapter::{
+    Adapter, Call, Cause, ExecutionMode, Failure, Registration, RetryAdvice, Turn, TurnFuture,
+};
+pub use caller::{Caller, Did, Role};
+pub use control::RunControl;
 pub use engine::{Engine, Setup};
 pub use limits::Limits;
 pub use operation::Operation;

@@ -20,7 +20,7 @@ use crate::caller::Caller;
 use crate::change::{Current, waits_for_message};
 use crate::engine::Engine;
 use crate::env::Task;
-use crate::error::{InvokeError, ResolveError, SendError, StoreTrouble};
+use crate::error::{InvokeError, ResolveError, SendError, StoreError};
 use crate::idempotency::{Known, uncommitted};
 use crate::limits::MESSAGE_ID_BYTES_MAX;
 use crate::orchestration::weaver::News;
@@ -62,7 +62,7 @@ impl Engine {
             return Err(SendError::NotFound(id));
         }
         self.admit(caller).map_err(|error| match error {
-            InvokeError::TooFast(too_fast) => SendError::TooFast(too_fast),
+            InvokeError::RateLimited(too_fast) => SendError::RateLimited(too_fast),
             other => SendError::Invalid(other.to_string()),
         })?;
         let claimed = match &key {
@@ -137,7 +137,7 @@ impl Engine {
 
     /// What is put on the queue: the message without its credentials, these sealed, and who sent
     /// it.
-    fn envelope(&self, id: JobId, caller: &Caller, body: Map) -> Result<Value, StoreTrouble> {
+    fn envelope(&self, id: JobId, caller: &Caller, body: Map) -> Result<Value, StoreError> {
         let mut members = vec![("from", Value::from(&*caller.did))];
         let body = Value::from(body);
         let parted = sealed::part(&body, &[vec![Place::At(CREDENTIALS.to_owned())]], "/received");
@@ -194,7 +194,7 @@ impl Engine {
         id: JobId,
         held: Held,
         slot: &mut Option<OwnedSemaphorePermit>,
-    ) -> Result<Taken, StoreTrouble> {
+    ) -> Result<Taken, StoreError> {
         let Some(current) = self.current(id).await? else { return Ok(Taken::NotNow) };
         if self.is_stopping() {
             return Ok(Taken::NotNow);
@@ -237,7 +237,7 @@ impl Engine {
         message: Message,
         held: Held,
         operation: Arc<crate::operation::Operation>,
-    ) -> Result<Option<Run>, StoreTrouble> {
+    ) -> Result<Option<Run>, StoreError> {
         let id = current.job.id();
         let letter = Letter::open(self, id, &message);
         let now = self.now();
@@ -279,11 +279,11 @@ impl Engine {
     }
 
     /// A job's input, with the values of its secret fields.
-    pub(crate) async fn input_of(&self, current: &Current) -> Result<Value, StoreTrouble> {
+    pub(crate) async fn input_of(&self, current: &Current) -> Result<Value, StoreError> {
         if sealed::has_secret_input(&current.job) {
             let whole = sealed::find(self, current.job.id(), sealed::WHOLE_INPUT).await?;
             return whole.ok_or_else(|| {
-                StoreTrouble::Damaged("the secret values of its input cannot be opened".into())
+                StoreError::Damaged("the secret values of its input cannot be opened".into())
             });
         }
         Ok(current.member("input")?.unwrap_or_default())
@@ -293,7 +293,7 @@ impl Engine {
     pub(crate) async fn last_message(
         &self,
         current: &Current,
-    ) -> Result<Option<Value>, StoreTrouble> {
+    ) -> Result<Option<Value>, StoreError> {
         let Some(open) = current.member("received")? else { return Ok(None) };
         let secret = match current.job.field("redacted") {
             Some(_) => sealed::find(self, current.job.id(), CREDENTIALS).await?,
@@ -379,14 +379,14 @@ pub(crate) fn resealed(
     from: JobId,
     to: JobId,
     body: Value,
-) -> Result<Value, StoreTrouble> {
+) -> Result<Value, StoreError> {
     let sealed = body.as_map().and_then(|map| map.get(&"sealed".into(), &NoCells).ok()?);
     let Some(sealed) = sealed.as_ref().and_then(Value::to_text) else { return Ok(body) };
     let secret = sealed::open(engine, from, &sealed).unwrap_or_default();
     let sealed = Value::from(sealed::seal(engine, to, &secret)?);
     let map = body.as_map().cloned().unwrap_or_default();
     let map = map.insert("sealed".into(), sealed, &NoCells);
-    map.map(Value::from).map_err(|error| StoreTrouble::Damaged(error.to_string()))
+    map.map(Value::from).map_err(|error| StoreError::Damaged(error.to_string()))
 }
 
 /// Whether a job is in the middle of a turn that a message began.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use catena_job::plan::{Graph, Plan};
 use catena_value::{NoCells, Value, ValueId};
 
-use crate::adapter::{Adapter, Pace};
+use crate::adapter::{Adapter, ExecutionMode};
 use crate::schema::{Schema, Secret};
 
 /// Most tries that `operation.retry` may ask for.
@@ -24,7 +24,7 @@ pub struct Operation {
     metadata: Value,
     reference: String,
     adapter: Arc<dyn Adapter>,
-    pace: Pace,
+    mode: ExecutionMode,
     input: Option<Schema>,
     output: Option<Schema>,
     timeout: Option<Duration>,
@@ -77,18 +77,18 @@ impl std::fmt::Debug for Operation {
 }
 
 impl Operation {
-    /// Reads a definition. `find` gives the adapter with a name, and the pace of one of its
+    /// Reads a definition. `find` gives the adapter with a name, and the mode of one of its
     /// operations.
     pub(crate) fn read(
         metadata: Value,
-        find: impl Fn(&str) -> Option<(Arc<dyn Adapter>, Pace)>,
+        find: impl Fn(&str) -> Option<(Arc<dyn Adapter>, ExecutionMode)>,
     ) -> Result<Operation, Vec<Problem>> {
         let mut problems = Vec::new();
         let reference = match member(&metadata, "adapter") {
             Some(Value::String(text)) => text.as_str().unwrap_or_default().to_owned(),
             _ => return Err(vec![at("adapter", "must be text, `adapter:operation`")]),
         };
-        let Some((adapter, pace)) = find(&reference) else {
+        let Some((adapter, mode)) = find(&reference) else {
             let problem = format!("this venue has no adapter operation {reference}");
             return Err(vec![at("adapter", problem)]);
         };
@@ -101,7 +101,7 @@ impl Operation {
         let recovery = recovery(&metadata, is_repeatable, &mut problems);
         let retry = retry(&metadata, &mut problems);
         // Another try is another record and a wait before it.
-        let pace = if retry.is_some() { Pace::Running } else { pace };
+        let mode = if retry.is_some() { ExecutionMode::Task } else { mode };
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -115,7 +115,7 @@ impl Operation {
             metadata,
             reference,
             adapter: Arc::clone(&adapter),
-            pace,
+            mode,
             input,
             output,
             timeout,
@@ -216,8 +216,8 @@ impl Operation {
         &self.adapter
     }
 
-    pub(crate) fn pace(&self) -> Pace {
-        self.pace
+    pub(crate) fn mode(&self) -> ExecutionMode {
+        self.mode
     }
 
     pub(crate) fn timeout(&self) -> Option<Duration> {

@@ -22,7 +22,7 @@ use catena_job::Job;
 use catena_job::plan::Plan;
 use catena_value::Value;
 
-use crate::adapter::{Adapter, Call, Failure, Registration, Turn, Turning};
+use crate::adapter::{Adapter, Call, Failure, Registration, Turn, TurnFuture};
 use crate::operation::{Operation, Problem};
 
 /// Sub-jobs of one root that may run at a time, nested ones included.
@@ -66,7 +66,7 @@ impl Adapter for Orchestrator {
     }
 
     /// Plans are run by the engine, which commits for parent and children together.
-    fn run(&self, _call: Call) -> Turning {
+    fn run(&self, _call: Call) -> TurnFuture {
         let failure = Failure::new("needs_a_job", "an orchestration is invoked as a recorded job");
         Box::pin(async { Turn::Failed(failure) })
     }

@@ -12,12 +12,12 @@ use catena_job::{JobId, Status};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 
-use crate::adapter::{Pace, Turn};
+use crate::adapter::{ExecutionMode, Turn};
 use crate::caller::Caller;
 use crate::change::Draft;
 use crate::control::Signal;
 use crate::engine::Engine;
-use crate::error::{ControlError, InvokeError, StoreTrouble};
+use crate::error::{ControlError, InvokeError, StoreError};
 use crate::limits::WAIT_MAX;
 use crate::operation::Operation;
 use crate::request::{Invoke, JobView};
@@ -44,7 +44,7 @@ impl PrivateJob {
     }
 
     /// Appends a change, if the job still lives.
-    fn append(&self, change: Change) -> Result<JobView, StoreTrouble> {
+    fn append(&self, change: Change) -> Result<JobView, StoreError> {
         let mut view = self.view.lock();
         if !view.status().is_terminal() {
             let mut job = (*view.job).clone();
@@ -86,15 +86,15 @@ impl Engine {
         let (opening, _) = self.opening(id, request, &operation, &[])?;
         let trouble = |error| InvokeError::Store(unwritten(error));
         let mut draft = Draft::open(opening, now, None).map_err(trouble)?;
-        draft.append(Change::new(Event::Begun, now)).map_err(trouble)?;
+        draft.append(Change::new(Event::Started, now)).map_err(trouble)?;
         let mut call = self.call(request, Arc::clone(&operation), Some(id));
-        if operation.pace() == Pace::Instant {
+        if operation.mode() == ExecutionMode::Inline {
             draft.append(outcome(compute(&call), self.now())).map_err(trouble)?;
             return Ok(draft.into_parts().1);
         }
         let mut view = draft.into_parts().1;
         view.phase = Phase::Leased;
-        let held = self.0.running.take(id, None).ok_or(StoreTrouble::Contended)?;
+        let held = self.0.running.take(id, None).ok_or(StoreError::Contended)?;
         call.control = held.reins.control(&self.0.env);
         let private =
             Arc::new(PrivateJob { view: Mutex::new(view.clone()), reins: Arc::clone(&held.reins) });

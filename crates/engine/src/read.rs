@@ -8,7 +8,7 @@ use catena_job::{Job, JobId, Status};
 use crate::caller::Caller;
 use crate::change::Current;
 use crate::engine::Engine;
-use crate::error::{JobError, StoreTrouble};
+use crate::error::{JobError, StoreError};
 use crate::limits::{PAGE_MAX, WAIT_MAX};
 use crate::request::{HistoryPage, JobView};
 
@@ -76,7 +76,7 @@ impl Engine {
         let current = self.current(id).await?.ok_or(JobError::NotFound(id))?;
         self.visible(caller, &current.job)?;
         let page = self.0.store.records(id, from, limit.min(PAGE_MAX)).await;
-        let page = page.map_err(StoreTrouble::from)?.ok_or(JobError::NotFound(id))?;
+        let page = page.map_err(StoreError::from)?.ok_or(JobError::NotFound(id))?;
         Ok(HistoryPage { records: page.records, total: page.total, cells: page.cells })
     }
 
@@ -90,7 +90,7 @@ impl Engine {
     }
 
     /// A view with its steps, when it is an orchestration.
-    pub(crate) async fn with_steps(&self, mut view: JobView) -> Result<JobView, StoreTrouble> {
+    pub(crate) async fn with_steps(&self, mut view: JobView) -> Result<JobView, StoreError> {
         view.steps = self.steps_of(&view.job).await?;
         Ok(view)
     }

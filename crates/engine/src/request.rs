@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::{Job, JobId, Record, Status};
-use catena_store::{JobCells, Order};
+use catena_store::{JobCells, ListOrder};
 use catena_value::{CellSource, Value};
 
 use crate::caller::Caller;
@@ -140,7 +140,7 @@ pub struct ListJobs {
     /// Only those with this tag.
     pub tag: Option<String>,
     /// The direction.
-    pub order: Order,
+    pub order: ListOrder,
     /// How many to leave out at the beginning.
     pub offset: u64,
     /// At most so many.
@@ -149,7 +149,7 @@ pub struct ListJobs {
 
 impl ListJobs {
     /// One page of all of the caller's.
-    pub fn all(order: Order, offset: u64, limit: usize) -> Self {
+    pub fn all(order: ListOrder, offset: u64, limit: usize) -> Self {
         ListJobs { owner: None, status: None, op: None, tag: None, order, offset, limit }
     }
 }

@@ -11,9 +11,9 @@ use catena_value::{Map, NoCells, Value, Vector};
 use crate::caller::Caller;
 use crate::change::Current;
 use crate::engine::Engine;
-use crate::error::{ControlError, InvokeError, ResolveError, StoreTrouble};
+use crate::error::{ControlError, InvokeError, ResolveError, StoreError};
 use crate::operation::Operation;
-use crate::orchestration::elsewhere::Sighting;
+use crate::orchestration::elsewhere::RemoteSnapshot;
 use crate::pause::may_control;
 use crate::request::{IdempotencyKey, Invoke, Invoked};
 use crate::sealed;
@@ -28,7 +28,7 @@ pub(crate) struct Reused {
     pub(crate) record: RecordId,
     pub(crate) output: Value,
     /// What is known of it, when it is on another venue.
-    pub(crate) away: Option<Box<Sighting>>,
+    pub(crate) away: Option<Box<RemoteSnapshot>>,
 }
 
 /// What a job's first record says of a step whose output was taken over.
@@ -85,8 +85,8 @@ pub enum RerunError {
     Invoke(#[from] InvokeError),
 }
 
-impl From<StoreTrouble> for RerunError {
-    fn from(trouble: StoreTrouble) -> Self {
+impl From<StoreError> for RerunError {
+    fn from(trouble: StoreError) -> Self {
         RerunError::Control(trouble.into())
     }
 }
@@ -170,7 +170,7 @@ impl Engine {
         &self,
         current: &Current,
         step: u32,
-    ) -> Result<Option<Reused>, StoreTrouble> {
+    ) -> Result<Option<Reused>, StoreError> {
         let (job, is_away) = match current.job.steps().get(&step) {
             Some(state) => (state.start.job, state.start.venue.is_some()),
             None => {
@@ -199,8 +199,8 @@ impl Engine {
         current: &Current,
         step: u32,
         job: JobId,
-    ) -> Result<Option<Reused>, StoreTrouble> {
-        let Some((known, _)) = self.sighting(current.job.id(), step).await? else {
+    ) -> Result<Option<Reused>, StoreError> {
+        let Some((known, _)) = self.snapshot(current.job.id(), step).await? else {
             return Ok(None);
         };
         let record = known.seen.record;
@@ -217,7 +217,7 @@ impl Engine {
     }
 
     /// What a run took over, read again from the store.
-    pub(crate) async fn taken_over(&self, current: &Current) -> Result<Vec<Reused>, StoreTrouble> {
+    pub(crate) async fn taken_over(&self, current: &Current) -> Result<Vec<Reused>, StoreError> {
         let mut all = Vec::new();
         for earlier in reused_of(current.member("reused")?.as_ref()) {
             all.extend(self.output_of_step(current, earlier.step).await?);

@@ -20,7 +20,7 @@ use crate::caller::Caller;
 use crate::change::{Current, Draft};
 use crate::control::Signal;
 use crate::engine::Engine;
-use crate::error::{ControlError, ResolveError, StoreTrouble};
+use crate::error::{ControlError, ResolveError, StoreError};
 use crate::limits::CONTENTION_TRIES_MAX;
 use crate::operation::{Operation, Recovery};
 use crate::pause::{may_control, uncontrolled};
@@ -66,7 +66,7 @@ impl Engine {
                 Err(None) => {}
             }
         }
-        Err(StoreTrouble::Contended.into())
+        Err(StoreError::Contended.into())
     }
 
     /// One attempt; no error when somebody else changed the job first.
@@ -76,7 +76,7 @@ impl Engine {
         current: &Current,
     ) -> Result<JobView, Option<ControlError>> {
         let id = current.job.id();
-        let store = |trouble: StoreTrouble| Some(ControlError::from(trouble));
+        let store = |trouble: StoreError| Some(ControlError::from(trouble));
         // Taken before the commit, so that whoever stops the job next finds whom to tell.
         let held = self.0.running.take_after_lookers(id, None, &self.0.env).await;
         let operation = match self.operation_of(&current.job).await {
@@ -110,7 +110,7 @@ impl Engine {
         current: &Current,
         runs_here: bool,
         operation: &Operation,
-    ) -> Result<Plan, StoreTrouble> {
+    ) -> Result<Plan, StoreError> {
         if current.job.held().is_some() {
             return Ok(Plan::Outcome);
         }
@@ -118,12 +118,12 @@ impl Engine {
             return Ok(Plan::GoOn);
         }
         if !current.job.has_started() {
-            return Ok(Plan::Turn(Cause::Begun));
+            return Ok(Plan::Turn(Cause::Start));
         }
         let was_open =
             paused_member(current, "turn").and_then(|turn| Some(turn.as_str()? == "open"));
         if !was_open.unwrap_or(true) {
-            return Ok(Plan::Turn(Cause::Resumed));
+            return Ok(Plan::Turn(Cause::Resume));
         }
         if operation.recovery() == Recovery::Fail {
             return Ok(Plan::Fail(crate::duties::recover::interrupted()));
@@ -133,7 +133,7 @@ impl Engine {
             true => self.last_message(current).await?,
             false => None,
         };
-        Ok(Plan::Turn(message.map_or(Cause::Repeated, Cause::Message)))
+        Ok(Plan::Turn(message.map_or(Cause::Retry, Cause::Message)))
     }
 
     /// The time that was left when the job was paused.
@@ -171,7 +171,7 @@ impl Engine {
             }
             Plan::GoOn => {}
             Plan::Fail(failure) => append(outcome(Err(failure.clone()), now))?,
-            Plan::Turn(Cause::Repeated | Cause::Message(_)) => {
+            Plan::Turn(Cause::Retry | Cause::Message(_)) => {
                 let reason = "resumed after the venue had stopped".to_owned();
                 let attempt = Some(current.job.attempt() + 1);
                 let note = Note::Recovered { attempt, reason: Some(reason) };
@@ -195,7 +195,7 @@ impl Engine {
         held: Option<Held>,
         slot: Option<OwnedSemaphorePermit>,
         operation: Arc<Operation>,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         let id = current.job.id();
         match (plan, held, slot) {
             (Plan::Turn(cause), Some(held), Some(slot)) => {

@@ -18,13 +18,13 @@ use catena_value::{Map, Value};
 use futures_util::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::adapter::{Call, Cause, Failure, Repeat, Turn};
-use crate::caller::{Caller, Standing};
+use crate::adapter::{Call, Cause, Failure, RetryAdvice, Turn};
+use crate::caller::{Caller, Role};
 use crate::change::{Changed, Current, Draft};
-use crate::control::Control;
+use crate::control::RunControl;
 use crate::engine::Engine;
 use crate::env::Task;
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 use crate::operation::Operation;
 use crate::progress::Reports;
 use crate::running::Held;
@@ -98,7 +98,7 @@ impl Run {
     }
 
     /// One turn; nothing when it was stopped. Also the last progress that was reported.
-    async fn turn(&self, engine: &Engine, control: &Control) -> Option<(Ended, Option<Value>)> {
+    async fn turn(&self, engine: &Engine, control: &RunControl) -> Option<(Ended, Option<Value>)> {
         let call = Call {
             engine: engine.clone(),
             operation: Arc::clone(&self.operation),
@@ -152,7 +152,7 @@ impl Run {
         let Verdict::Done(Err(failure)) = verdict else { return None };
         let retry = self.operation.retry()?;
         let may_help = match retry.on.is_empty() {
-            true => failure.repeat == Repeat::MayHelp,
+            true => failure.retry == RetryAdvice::MaySucceed,
             false => retry.on.contains(&failure.code),
         };
         let next = self.job.attempt() + 1;
@@ -163,7 +163,7 @@ impl Run {
     async fn repeat(
         &mut self,
         engine: &Engine,
-        control: &Control,
+        control: &RunControl,
         verdict: &Verdict,
         backoff: Duration,
     ) -> bool {
@@ -177,7 +177,7 @@ impl Run {
             _ => String::new(),
         };
         let (fence, attempt) = (self.held.reins.fence, self.job.attempt() + 1);
-        let done: Result<Changed, StoreTrouble> = engine
+        let done: Result<Changed, StoreError> = engine
             .change(self.job.id(), Some(self.known(None)), |current| {
                 if current.job.status() != Status::Started {
                     return Ok(None);
@@ -193,9 +193,9 @@ impl Run {
         match done {
             Ok(Changed::Done(view)) => {
                 self.job = (*view.job).clone();
-                self.cause = match std::mem::replace(&mut self.cause, Cause::Repeated) {
+                self.cause = match std::mem::replace(&mut self.cause, Cause::Retry) {
                     Cause::Message(message) => Cause::Message(message),
-                    _ => Cause::Repeated,
+                    _ => Cause::Retry,
                 };
                 true
             }
@@ -258,7 +258,7 @@ async fn write_down(
     fence: Option<u64>,
     verdict: &Verdict,
     progress: Option<Value>,
-) -> Result<Changed, StoreTrouble> {
+) -> Result<Changed, StoreError> {
     let mut known = Some(known);
     loop {
         let done = engine
@@ -269,7 +269,7 @@ async fn write_down(
             })
             .await;
         match done {
-            Err(StoreTrouble::Busy | StoreTrouble::Full | StoreTrouble::Contended) => {
+            Err(StoreError::Busy | StoreError::Full | StoreError::Contended) => {
                 engine.0.env.sleep(STORE_AGAIN_AFTER).await;
             }
             done => return done,
@@ -283,7 +283,7 @@ fn write(
     current: &Current,
     fence: Option<u64>,
     verdict: Verdict,
-) -> Result<Option<Draft>, StoreTrouble> {
+) -> Result<Option<Draft>, StoreError> {
     let now = engine.now();
     let mut draft = current.draft();
     draft.fenced(fence);
@@ -374,8 +374,8 @@ pub(crate) fn too_long(limit: Duration) -> String {
     format!("the operation ran longer than its limit of {} ms", limit.as_millis())
 }
 
-pub(crate) fn unwritten(error: AppendError) -> StoreTrouble {
-    StoreTrouble::Damaged(format!("a record cannot be made: {error}"))
+pub(crate) fn unwritten(error: AppendError) -> StoreError {
+    StoreError::Damaged(format!("a record cannot be made: {error}"))
 }
 
 /// The bare output of a turn that nothing is recorded of.
@@ -408,8 +408,8 @@ impl Engine {
     pub(crate) fn owner_of(&self, job: &Job) -> Caller {
         let did = job.field("caller").and_then(Value::as_str).unwrap_or_default();
         let is_public = did.strip_prefix(&*self.0.did) == Some(":public");
-        let standing = if is_public { Standing::Anonymous } else { Standing::Known };
-        Caller { did: did.into(), standing, delegations: Vec::new() }
+        let role = if is_public { Role::Anonymous } else { Role::Known };
+        Caller { did: did.into(), role, delegations: Vec::new() }
     }
 
     /// How long a job may run in all, or a turn of it.

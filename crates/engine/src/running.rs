@@ -9,7 +9,7 @@ use catena_job::JobId;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::control::{Control, Signal};
+use crate::control::{RunControl, Signal};
 use crate::env::Env;
 use crate::progress::Progress;
 
@@ -66,8 +66,8 @@ impl Reins {
     }
 
     /// What the turn gets.
-    pub(crate) fn control(&self, env: &Arc<dyn Env>) -> Control {
-        Control::new(self.signal.subscribe(), Arc::clone(env), Arc::clone(&self.progress))
+    pub(crate) fn control(&self, env: &Arc<dyn Env>) -> RunControl {
+        RunControl::new(self.signal.subscribe(), Arc::clone(env), Arc::clone(&self.progress))
     }
 }
 

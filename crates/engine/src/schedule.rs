@@ -11,9 +11,9 @@ use catena_job::JobId;
 use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace};
 use catena_value::{Map, NoCells, Value};
 
-use crate::caller::{Caller, Standing};
+use crate::caller::{Caller, Role};
 use crate::engine::Engine;
-use crate::error::{InvokeError, KeyTrouble, StoreTrouble};
+use crate::error::{IdempotencyError, InvokeError, StoreError};
 use crate::request::{IdempotencyKey, Invoke};
 
 /// Schedules of one caller.
@@ -103,8 +103,8 @@ impl Entry {
     }
 
     fn caller(&self) -> Caller {
-        let standing = if self.is_anonymous { Standing::Anonymous } else { Standing::Known };
-        Caller { did: self.owner.as_str().into(), standing, delegations: Vec::new() }
+        let role = if self.is_anonymous { Role::Anonymous } else { Role::Known };
+        Caller { did: self.owner.as_str().into(), role, delegations: Vec::new() }
     }
 
     /// The effects that put it, in place of what it was.
@@ -187,15 +187,15 @@ impl Engine {
             is_anonymous: !caller.is_authenticated(),
         };
         let put = self.0.store.commit(Effects(entry.put(None))).await;
-        put.map_err(StoreTrouble::from)?;
+        put.map_err(StoreError::from)?;
         self.0.scheduled.notify_one();
         Ok(entry.scheduled)
     }
 
-    async fn entry(&self, key: &RootKey) -> Result<Option<Entry>, StoreTrouble> {
+    async fn entry(&self, key: &RootKey) -> Result<Option<Entry>, StoreError> {
         let Some(root) = self.0.store.root(key).await? else { return Ok(None) };
         let value = root.value.fully_loaded(&*self.0.store.cells());
-        let value = value.map_err(|error| StoreTrouble::Damaged(format!("{key}: {error}")))?;
+        let value = value.map_err(|error| StoreError::Damaged(format!("{key}: {error}")))?;
         Ok(Entry::read(&value))
     }
 
@@ -207,7 +207,7 @@ impl Engine {
         match self.0.store.commit(Effects(entry.remove())).await {
             Ok(_) => Ok(true),
             Err(CommitError::RootMoved { .. }) => Ok(false),
-            Err(error) => Err(StoreTrouble::from(error).into()),
+            Err(error) => Err(StoreError::from(error).into()),
         }
     }
 
@@ -216,7 +216,7 @@ impl Engine {
         let owner = format!("of:{}", caller.did);
         let roots = self.0.store.roots(RootSpace::Schedule, &owner, None, SCHEDULES_MAX).await;
         let mut all = Vec::new();
-        for handle in roots.map_err(StoreTrouble::from)? {
+        for handle in roots.map_err(StoreError::from)? {
             let entry = self.entry(&own_key(&caller.did, &handle)).await?;
             all.extend(entry.map(|entry| entry.scheduled));
         }
@@ -263,7 +263,7 @@ impl Engine {
         match self.0.store.commit(Effects(effects)).await {
             // Cancelled, or triggered by hand, at the same time.
             Ok(_) | Err(CommitError::RootMoved { .. }) => Ok(invoked.view.job.id()),
-            Err(error) => Err(StoreTrouble::from(error).into()),
+            Err(error) => Err(StoreError::from(error).into()),
         }
     }
 
@@ -271,7 +271,7 @@ impl Engine {
     async fn invoke_what_is_due(&self) -> Result<Duration, InvokeError> {
         loop {
             let first = self.0.store.roots(RootSpace::Schedule, DUE, None, 1).await;
-            let first = first.map_err(StoreTrouble::from)?;
+            let first = first.map_err(StoreError::from)?;
             let Some(name) = first.into_iter().next() else { return Ok(LOOK_EVERY) };
             let at = name.split('-').next().and_then(|at| at.parse::<i64>().ok()).unwrap_or(0);
             let now = self.now();
@@ -286,15 +286,15 @@ impl Engine {
                 Err(
                     error @ (InvokeError::Store(_)
                     | InvokeError::ShuttingDown
-                    | InvokeError::TooFast(_)
+                    | InvokeError::RateLimited(_)
                     | InvokeError::TooManyJobs { .. }
-                    | InvokeError::Key(KeyTrouble::InFlight)),
+                    | InvokeError::Key(IdempotencyError::InFlight)),
                 ) => return Err(error),
                 Err(reason) => {
                     let handle = &entry.scheduled.handle;
                     tracing::warn!(handle, %reason, "a schedule cannot be invoked; it is dropped");
                     let removed = self.0.store.commit(Effects(entry.remove())).await;
-                    removed.map_err(StoreTrouble::from)?;
+                    removed.map_err(StoreError::from)?;
                 }
             }
         }

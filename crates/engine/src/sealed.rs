@@ -12,7 +12,7 @@ use catena_store::{Effect, RootKey, RootSpace};
 use catena_value::{Map, NoCells, Value, Vector, json};
 
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 use crate::schema::{Place, Secret};
 
 /// Where the input of a job stands in its record, as a JSON pointer.
@@ -154,13 +154,13 @@ fn pass_on(source: &Source, secrets: &[Secret], at: &mut Secret, found: &mut Vec
 }
 
 /// Seals a value for a job.
-pub(crate) fn seal(engine: &Engine, job: JobId, value: &Value) -> Result<String, StoreTrouble> {
-    let text = json::to_string(value)
-        .map_err(|error| StoreTrouble::TooLarge(format!("secret: {error}")))?;
+pub(crate) fn seal(engine: &Engine, job: JobId, value: &Value) -> Result<String, StoreError> {
+    let text =
+        json::to_string(value).map_err(|error| StoreError::TooLarge(format!("secret: {error}")))?;
     let mut nonce = [0; catena_auth::seal::NONCE_BYTES];
     engine.0.env.random(&mut nonce);
     let sealed = engine.0.seal_key.seal(&job.to_hex(), text.as_bytes(), nonce);
-    sealed.ok_or_else(|| StoreTrouble::TooLarge("a secret cannot be sealed".into()))
+    sealed.ok_or_else(|| StoreError::TooLarge("a secret cannot be sealed".into()))
 }
 
 /// Opens what was sealed for a job.
@@ -179,7 +179,7 @@ pub(crate) struct Secrets {
 
 impl Secrets {
     /// The effect that keeps them, when there are some.
-    pub(crate) fn keep(&self, engine: &Engine, job: JobId) -> Result<Option<Effect>, StoreTrouble> {
+    pub(crate) fn keep(&self, engine: &Engine, job: JobId) -> Result<Option<Effect>, StoreError> {
         let mut kept = Vec::new();
         if let Some(input) = &self.input {
             kept.push((WHOLE_INPUT, Value::from(seal(engine, job, input)?)));
@@ -198,7 +198,7 @@ impl Secrets {
 pub(crate) async fn delegations(
     engine: &Engine,
     job: JobId,
-) -> Result<Option<Vec<String>>, StoreTrouble> {
+) -> Result<Option<Vec<String>>, StoreError> {
     let Some(tokens) = find(engine, job, DELEGATIONS).await? else { return Ok(None) };
     let text = |token: Value| token.to_text().map(|text| text.into_owned());
     let tokens = tokens.as_vector().map(|tokens| tokens.iter(&NoCells).flatten().filter_map(text));
@@ -216,7 +216,7 @@ pub(crate) async fn keep_more(
     job: JobId,
     name: &str,
     sealed: &str,
-) -> Result<Effect, StoreTrouble> {
+) -> Result<Effect, StoreError> {
     let held = engine.0.store.root(&root(job)).await?;
     let expected = held.as_ref().map(|root| root.id);
     let kept = match held.as_ref().and_then(|root| root.value.as_map()) {
@@ -224,7 +224,7 @@ pub(crate) async fn keep_more(
         None => Map::new(),
     };
     let kept = kept.insert(name.into(), sealed.into(), &*engine.0.store.cells());
-    let kept = kept.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
+    let kept = kept.map_err(|error| StoreError::Damaged(error.to_string()))?;
     Ok(Effect::Root { key: root(job), expected, value: Some(kept.into()) })
 }
 
@@ -233,9 +233,9 @@ pub(crate) async fn find(
     engine: &Engine,
     job: JobId,
     name: &str,
-) -> Result<Option<Value>, StoreTrouble> {
+) -> Result<Option<Value>, StoreError> {
     let Some(root) = engine.0.store.root(&root(job)).await? else { return Ok(None) };
-    let damaged = |error: catena_value::LoadError| StoreTrouble::Damaged(error.to_string());
+    let damaged = |error: catena_value::LoadError| StoreError::Damaged(error.to_string());
     let value = root.value.fully_loaded(&*engine.0.store.cells()).map_err(damaged)?;
     let sealed = value.as_map().and_then(|map| map.get(&name.into(), &NoCells).ok()?);
     let Some(Value::String(sealed)) = sealed else { return Ok(None) };

@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 
 use catena_job::vocabulary::{CanvasStatus, State};
 use catena_job::{JobId, Status};
-use catena_store::{Filter, ListQuery, ListedJob, Order};
+use catena_store::{Filter, ListOrder, ListQuery, ListedJob};
 
-use crate::caller::{Caller, Standing};
+use crate::caller::{Caller, Role};
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 use crate::limits::PAGE_MAX;
 use crate::request::{JobList, ListJobs};
 
@@ -26,7 +26,7 @@ pub struct Selection {
     /// Only those that are called so.
     pub status: Option<CanvasStatus>,
     /// The direction.
-    pub order: Order,
+    pub order: ListOrder,
     /// How many to leave out at the beginning.
     pub offset: u64,
     /// At most so many.
@@ -36,7 +36,7 @@ pub struct Selection {
 /// Which part of a list.
 #[derive(Clone, Copy)]
 struct Page {
-    order: Order,
+    order: ListOrder,
     offset: u64,
     limit: usize,
 }
@@ -47,7 +47,7 @@ impl Engine {
         &self,
         caller: &Caller,
         selection: &Selection,
-    ) -> Result<JobList, StoreTrouble> {
+    ) -> Result<JobList, StoreError> {
         let owner = selection.owner.as_deref().unwrap_or(&caller.did);
         if !caller.may_touch(owner) {
             return Ok(JobList { jobs: Vec::new(), total: 0 });
@@ -84,9 +84,9 @@ impl Engine {
     }
 
     /// Jobs of the caller, or of somebody else when an admin asks.
-    pub async fn jobs(&self, caller: &Caller, query: &ListJobs) -> Result<JobList, StoreTrouble> {
-        let owner = match (&query.owner, caller.standing) {
-            (Some(owner), Standing::Admin) => owner,
+    pub async fn jobs(&self, caller: &Caller, query: &ListJobs) -> Result<JobList, StoreError> {
+        let owner = match (&query.owner, caller.role) {
+            (Some(owner), Role::Admin) => owner,
             _ => &*caller.did,
         };
         let page = Page { order: query.order, offset: query.offset, limit: query.limit };
@@ -121,7 +121,7 @@ impl Engine {
         owner: &str,
         filter: Filter,
         page: Page,
-    ) -> Result<JobList, StoreTrouble> {
+    ) -> Result<JobList, StoreError> {
         let total = self.0.store.count(owner, &filter).await?;
         let mut found = JobList { jobs: Vec::new(), total };
         let limit = page.limit.min(PAGE_MAX);
@@ -149,7 +149,7 @@ impl Engine {
         filters: Vec<Filter>,
         page: Page,
         fits: impl Fn(&ListedJob) -> bool,
-    ) -> Result<JobList, StoreTrouble> {
+    ) -> Result<JobList, StoreError> {
         let mut lists: Vec<Walk> = filters.into_iter().map(Walk::new).collect();
         let mut found = JobList { jobs: Vec::new(), total: 0 };
         let limit = page.limit.min(PAGE_MAX);
@@ -169,9 +169,9 @@ impl Engine {
     async fn next(
         &self,
         owner: &str,
-        order: Order,
+        order: ListOrder,
         lists: &mut [Walk],
-    ) -> Result<Option<ListedJob>, StoreTrouble> {
+    ) -> Result<Option<ListedJob>, StoreError> {
         for list in lists.iter_mut() {
             while list.jobs.is_empty() && !list.is_at_end {
                 self.read_on(owner, order, list).await?;
@@ -180,8 +180,8 @@ impl Engine {
         let place = |list: &&mut Walk| list.jobs.front().map(|job| job.order);
         let waiting = lists.iter_mut().filter(|list| !list.jobs.is_empty());
         let next = match order {
-            Order::Oldest => waiting.min_by_key(place),
-            Order::Newest => waiting.max_by_key(place),
+            ListOrder::Oldest => waiting.min_by_key(place),
+            ListOrder::Newest => waiting.max_by_key(place),
         };
         Ok(next.and_then(|list| list.jobs.pop_front()))
     }
@@ -189,9 +189,9 @@ impl Engine {
     async fn read_on(
         &self,
         owner: &str,
-        order: Order,
+        order: ListOrder,
         list: &mut Walk,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         let query = ListQuery {
             owner: owner.to_owned(),
             filter: list.filter.clone(),

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use catena_job::chain::{AppendError, Change, Opening};
+use catena_job::chain::{AppendError, Change, NewJob};
 use catena_job::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX};
 use catena_job::record::Parent;
 use catena_job::state::Event;
@@ -16,11 +16,11 @@ use catena_job::{JobId, Status};
 use catena_store::Effect;
 use catena_value::{Extent, NoCells, Value, Vector};
 
-use crate::adapter::{Call, Cause, Failure, Pace};
+use crate::adapter::{Call, Cause, ExecutionMode, Failure};
 use crate::caller::Caller;
 use crate::change::Draft;
 use crate::engine::Engine;
-use crate::error::{InvokeError, NoOutput, RunError, StoreTrouble};
+use crate::error::{InvokeError, NoOutput, RunError, StoreError};
 use crate::hub::Watch;
 use crate::idempotency::{Claimed, Known, answer_of, job_of, uncommitted};
 use crate::limits::{
@@ -94,12 +94,14 @@ impl Engine {
                 Box::pin(self.refuse(request, &operation, &refusal, claimed)).await?
             }
             (None, Recording::Private) => Box::pin(self.begin_private(request, operation)).await?,
-            (None, Recording::Durable) => match operation.pace() {
-                Pace::Instant => {
+            (None, Recording::Durable) => match operation.mode() {
+                ExecutionMode::Inline => {
                     let draft = self.compute(request, operation, rerun)?;
                     self.commit_new(draft, claimed).await?
                 }
-                Pace::Running => Box::pin(self.begin(request, operation, claimed, rerun)).await?,
+                ExecutionMode::Task => {
+                    Box::pin(self.begin(request, operation, claimed, rerun)).await?
+                }
             },
         };
         Ok(Invoked { view: self.with_steps(self.phased(view)).await?, is_replay: false })
@@ -123,7 +125,7 @@ impl Engine {
     pub(crate) fn admit(&self, caller: &Caller) -> Result<(), InvokeError> {
         let Some(rate) = self.0.limits.rate else { return Ok(()) };
         let now = self.0.env.monotonic();
-        self.0.admission.take(caller.did.text(), rate, now).map_err(InvokeError::TooFast)
+        self.0.admission.take(caller.did.text(), rate, now).map_err(InvokeError::RateLimited)
     }
 
     /// The answer to a request that was made before.
@@ -164,7 +166,7 @@ impl Engine {
         let job = self.new_id();
         let now = self.now();
         let (mut draft, _) = self.opened(job, request, &operation, rerun.as_deref(), now)?;
-        draft.append(Change::new(Event::Begun, now)).map_err(unopened)?;
+        draft.append(Change::new(Event::Started, now)).map_err(unopened)?;
         let call = self.call(request, operation, Some(job));
         let change = outcome(compute(&call), self.now());
         draft.append(change).map_err(unopened)?;
@@ -210,7 +212,7 @@ impl Engine {
                     return self.refuse(request, &operation, &refusal, claimed).await;
                 }
             };
-            let mut begun = Change::new(Event::Begun, now);
+            let mut begun = Change::new(Event::Started, now);
             begun.extra.push(("deadline", deadline(now, limit)));
             draft.append(begun).map_err(unopened)?;
             if let Some(claimed) = &claimed {
@@ -226,11 +228,11 @@ impl Engine {
             self.has_queued(&view.job);
             return Ok(view);
         };
-        let mut begun = Change::new(Event::Begun, now);
+        let mut begun = Change::new(Event::Started, now);
         begun.extra.push(("deadline", deadline(now, limit)));
         draft.append(begun).map_err(unopened)?;
         // Nobody can reach the job before it is durable, so its reins are free.
-        let held = self.0.running.take(job, None).ok_or(StoreTrouble::Contended)?;
+        let held = self.0.running.take(job, None).ok_or(StoreError::Contended)?;
         let view = self.commit_new(draft, claimed).await?;
         let run = Run {
             job: (*view.job).clone(),
@@ -238,7 +240,7 @@ impl Engine {
             operation,
             caller: request.caller.clone(),
             input: request.input.clone(),
-            cause: Cause::Begun,
+            cause: Cause::Start,
             left: limit,
             held,
             slot: Some(slot),
@@ -286,7 +288,7 @@ impl Engine {
         request: &Invoke,
         operation: &Operation,
         passed_on: &[Secret],
-    ) -> Result<(Opening, Secrets), InvokeError> {
+    ) -> Result<(NewJob, Secrets), InvokeError> {
         let mut extra = Vec::new();
         if !request.tags.is_empty() {
             let tags: Vector = request.tags.iter().map(|tag| Value::from(tag.as_str())).collect();
@@ -311,7 +313,7 @@ impl Engine {
         if operation.plan().is_some() && request.depth > 0 {
             extra.push((DEPTH, request.depth.into()));
         }
-        let opening = Opening {
+        let opening = NewJob {
             id: job,
             venue: self.0.did.value(),
             op: request.operation.as_str().into(),
@@ -337,7 +339,7 @@ impl Engine {
             caller: request.caller.clone(),
             job,
             input: request.input.clone(),
-            cause: Cause::Begun,
+            cause: Cause::Start,
             attempt: 1,
             last_output: None,
             control: self.0.free.clone(),
@@ -439,9 +441,9 @@ impl Engine {
             return Err(ended(Status::Rejected, refusal, None));
         }
         let call = self.call(&request, Arc::clone(&operation), None);
-        let done = match operation.pace() {
-            Pace::Instant => compute(&call),
-            Pace::Running => {
+        let done = match operation.mode() {
+            ExecutionMode::Inline => compute(&call),
+            ExecutionMode::Task => {
                 let turn = operation.carrier().run(call);
                 let limit = self.execution_limit(request.timeout, &operation).min(time);
                 tokio::select! {

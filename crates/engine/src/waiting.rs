@@ -146,10 +146,10 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use catena_job::Opening;
+    use catena_job::NewJob;
 
     fn job(number: u8, op: &str) -> Job {
-        let opening = Opening {
+        let opening = NewJob {
             id: JobId::from_bytes([number; 16]),
             venue: "did:key:venue".into(),
             op: op.into(),

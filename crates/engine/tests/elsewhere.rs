@@ -341,7 +341,7 @@ fn a_step_elsewhere_that_asks_makes_the_whole_ask_and_messages_reach_it_once() {
     let id = world.live(async |engine| {
         let op = define(&engine, AWAY_CHAT, "[1]", "").await;
         let id = invoke(&engine, &op, "{}").await.job.id();
-        let view = standing(&engine, id, Status::InputRequired).await;
+        let view = role(&engine, id, Status::InputRequired).await;
         assert_eq!(member(&view, "message"), r#""step 0 (talk) waits: what?""#);
         assert_eq!(of_step(&view, 0, "status").unwrap(), r#""INPUT_REQUIRED""#);
         assert_eq!(of_step(&view, 0, "message").unwrap(), r#""what?""#);
@@ -387,7 +387,7 @@ fn a_message_for_a_venue_that_is_down_waits_and_is_not_lost() {
     let id = world.live(async |engine| {
         let op = define(&engine, AWAY_CHAT, "[1]", "").await;
         let id = invoke(&engine, &op, "{}").await.job.id();
-        standing(&engine, id, Status::InputRequired).await;
+        role(&engine, id, Status::InputRequired).await;
         world.elsewhere.set_down(true);
         say(&engine, id, r#"{"content":"done","messageId":"m1"}"#).await;
         pass(30_000).await;
@@ -410,7 +410,7 @@ fn a_message_that_is_refused_elsewhere_holds_nothing_up() {
     world.live(async |engine| {
         let op = define(&engine, AWAY_CHAT, "[1]", "").await;
         let id = invoke(&engine, &op, "{}").await.job.id();
-        standing(&engine, id, Status::InputRequired).await;
+        role(&engine, id, Status::InputRequired).await;
         say(&engine, id, r#"{"content":"refuse me","messageId":"m1"}"#).await;
         pass(50).await;
         let view = job(&engine, id).await;
@@ -434,7 +434,7 @@ fn credentials_do_not_leave_the_venue() {
         let steps = AWAY_CHAT.replace("far:chat", "far:auth");
         let op = define(&engine, &steps, "[1]", "").await;
         let id = invoke(&engine, &op, "{}").await.job.id();
-        let view = standing(&engine, id, Status::AuthRequired).await;
+        let view = role(&engine, id, Status::AuthRequired).await;
         assert_eq!(member(&view, "message"), r#""step 0 (talk) waits: who?""#);
         let secret = value(r#"{"type":"auth/complete","credentials":"hush-hush"}"#);
         let error = engine.send(&alice(), id, secret.clone(), None).await.unwrap_err();
@@ -449,7 +449,7 @@ fn credentials_do_not_leave_the_venue() {
         let op = define(&engine, steps, "[1]", "").await;
         let id = invoke(&engine, &op, "{}").await.job.id();
         engine.send(&alice(), id, secret, None).await.unwrap();
-        standing(&engine, id, Status::AuthRequired).await;
+        role(&engine, id, Status::AuthRequired).await;
         pass(100).await;
         let view = job(&engine, id).await;
         assert_eq!((view.status(), view.queue_depth), (Status::AuthRequired, 0));

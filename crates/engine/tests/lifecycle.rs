@@ -5,11 +5,11 @@ mod support;
 
 use std::time::Duration;
 
-use catena_engine::error::{ControlError, InvokeError, JobError, KeyTrouble};
-use catena_engine::follow::{Happening, Reader};
+use catena_engine::error::{ControlError, IdempotencyError, InvokeError, JobError};
+use catena_engine::follow::{JobEvent, Reader};
 use catena_engine::request::{IdempotencyKey, ListJobs, Recording};
 use catena_job::Status;
-use catena_store::Order;
+use catena_store::ListOrder;
 use support::*;
 
 #[test]
@@ -249,7 +249,7 @@ fn a_deleted_job_is_gone_and_one_that_runs_is_cancelled_first() {
         while follow.next().await.unwrap().is_some() {}
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(engine.counters().running, 0);
-        let list = ListJobs::all(Order::Oldest, 0, 10);
+        let list = ListJobs::all(ListOrder::Oldest, 0, 10);
         assert_eq!(engine.jobs(&alice(), &list).await.unwrap().total, 0);
     });
 }
@@ -263,13 +263,13 @@ fn a_follower_sees_every_record_once_and_in_order() {
         engine.pause(&alice(), id).await.unwrap();
         engine.resume(&alice(), id).await.unwrap();
         let mut seen = Vec::new();
-        while let Some(Happening::Record { index, job, .. }) = from_now.next().await.unwrap() {
+        while let Some(JobEvent::Record { index, job, .. }) = from_now.next().await.unwrap() {
             seen.push((index, job.status()));
         }
         let expected = [Status::Started, Status::Paused, Status::Started, Status::Complete];
         assert_eq!(seen, (1..).zip(expected).collect::<Vec<_>>());
         let mut seen = Vec::new();
-        while let Some(Happening::Record { index, job, .. }) = from_first.next().await.unwrap() {
+        while let Some(JobEvent::Record { index, job, .. }) = from_first.next().await.unwrap() {
             seen.push((index, job.status()));
         }
         assert_eq!(seen, (1..).zip(expected).collect::<Vec<_>>());
@@ -286,7 +286,7 @@ fn progress_is_told_to_followers_kept_and_folded_into_the_end() {
         let mut follow = engine.follow(Reader::Bearer, id, None).await.unwrap();
         let mut reports = 0;
         while let Some(happening) = follow.next().await.unwrap() {
-            reports += u32::from(matches!(happening, Happening::Progress(_)));
+            reports += u32::from(matches!(happening, JobEvent::Progress(_)));
         }
         assert!((5..=10).contains(&reports), "{reports}");
         let view = engine.job(&alice(), id).await.unwrap();
@@ -338,7 +338,7 @@ fn a_request_with_the_same_key_is_the_same_request() {
         assert_eq!((first.is_replay, second.is_replay), (false, true));
         assert_eq!(first.view.job.id(), second.view.job.id());
         let other = engine.invoke(keyed("2", 2)).await.unwrap_err();
-        assert_eq!(other, InvokeError::Key(KeyTrouble::Reused));
+        assert_eq!(other, InvokeError::Key(IdempotencyError::Reused));
         first.view.job.id()
     });
     world.live(async |engine| {
@@ -372,7 +372,7 @@ fn live_jobs_and_rates_are_bounded_per_caller() {
         invoke(&engine, "t:echo", "1").await;
         let before = engine.counters().invoked;
         let error = engine.invoke(request("t:echo", "1")).await.unwrap_err();
-        assert!(matches!(error, InvokeError::TooFast(_)), "{error:?}");
+        assert!(matches!(error, InvokeError::RateLimited(_)), "{error:?}");
         assert_eq!(engine.counters().invoked, before);
         tokio::time::sleep(Duration::from_secs(1)).await;
         invoke(&engine, "t:echo", "1").await;
@@ -415,7 +415,7 @@ fn jobs_are_listed_by_page_tag_status_and_operation() {
             status,
             op: op.map(str::to_owned),
             tag: tag.map(str::to_owned),
-            order: Order::Oldest,
+            order: ListOrder::Oldest,
             offset,
             limit,
         };

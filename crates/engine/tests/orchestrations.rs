@@ -214,7 +214,7 @@ fn a_step_that_asks_makes_the_whole_ask_and_messages_reach_it() {
         let op = define(&engine, steps, "[1]", "").await;
         let view = invoke(&engine, &op, "{}").await;
         let id = view.job.id();
-        let view = standing(&engine, id, Status::InputRequired).await;
+        let view = role(&engine, id, Status::InputRequired).await;
         assert_eq!(member(&view, "message"), r#""step 0 (talk) waits: what?""#);
         engine
             .send(&alice(), id, value(r#"{"content":"hi","messageId":"m1"}"#), None)
@@ -372,7 +372,7 @@ fn a_step_does_not_outlive_its_job_when_the_venue_stops_in_between() {
         let (id, steps) = world.live(async |engine| {
             let op = define(&engine, OPEN, "[0]", "").await;
             let id = invoke(&engine, &op, "{}").await.job.id();
-            let view = standing(&engine, id, Status::InputRequired).await;
+            let view = role(&engine, id, Status::InputRequired).await;
             (id, children(&view))
         });
         assert_eq!(steps.len(), 3);
@@ -394,7 +394,7 @@ fn a_step_that_its_job_leaves_outlives_it() {
     let (id, steps) = world.live(async |engine| {
         let op = define(&engine, OPEN, "[0]", r#","onFailure":"leave""#).await;
         let id = invoke(&engine, &op, "{}").await.job.id();
-        let view = standing(&engine, id, Status::InputRequired).await;
+        let view = role(&engine, id, Status::InputRequired).await;
         (id, children(&view))
     });
     world.append(id, Event::Answered);

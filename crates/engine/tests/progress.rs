@@ -11,7 +11,7 @@ use catena_job::{JobId, Status};
 use support::*;
 
 async fn shown(engine: &Engine, id: JobId) -> Shown {
-    let outline = engine.outline(&alice(), id).await.unwrap();
+    let outline = engine.summary(&alice(), id).await.unwrap();
     Shown::of(outline.view.progress.as_ref(), outline.steps, Stage::Moving)
 }
 
@@ -94,7 +94,7 @@ fn a_shutdown_keeps_the_last_value_over_a_restart() {
         id
     });
     world.live(async |engine| {
-        let outline = engine.outline(&alice(), id).await.unwrap();
+        let outline = engine.summary(&alice(), id).await.unwrap();
         let kept = Shown::of(outline.view.progress.as_ref(), None, Stage::Waiting);
         assert_eq!((kept.percent, kept.processed_items), (30, 3));
     });

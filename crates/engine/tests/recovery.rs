@@ -75,7 +75,7 @@ fn after_three_tries_that_the_venue_did_not_survive_a_job_fails() {
     let world = World::new();
     let id = world.live(async |engine| invoke(&engine, "t:wait", r#"{"ms":9000}"#).await.job.id());
     for _ in 0..2 {
-        world.live(async |engine| standing(&engine, id, Status::Started).await);
+        world.live(async |engine| role(&engine, id, Status::Started).await);
     }
     world.live(async |engine| {
         let view = engine.job(&alice(), id).await.unwrap();
@@ -168,7 +168,7 @@ fn a_job_whose_payload_is_incomplete_fails_with_a_diagnosis() {
     world.seed = 10;
     world.live(async |engine| {
         assert_eq!(engine.recovery().failed, 1);
-        let outline = engine.outline(&alice(), id).await.unwrap();
+        let outline = engine.summary(&alice(), id).await.unwrap();
         assert_eq!(outline.view.status(), Status::Failed);
         let last = outline.errors.last().unwrap();
         assert_eq!(last.code.as_deref(), Some("incomplete_payload"));
@@ -202,17 +202,17 @@ fn a_recovered_job_says_which_try_it_is_on_and_why() {
     let id = world.live(async |engine| invoke(&engine, "t:wait", r#"{"ms":9000}"#).await.job.id());
     for attempt in 2..=3 {
         world.live(async |engine| {
-            let outline = engine.outline(&alice(), id).await.unwrap();
+            let outline = engine.summary(&alice(), id).await.unwrap();
             let recovery = outline.recovery.unwrap();
             assert_eq!(recovery.attempt, attempt);
             assert_eq!(recovery.reason, "the venue was restarted");
             assert_eq!(recovery.at, outline.view.job.updated());
             assert!(outline.started.is_some_and(|at| at <= recovery.at));
-            standing(&engine, id, Status::Started).await;
+            role(&engine, id, Status::Started).await;
         });
     }
     world.live(async |engine| {
-        let errors = engine.outline(&alice(), id).await.unwrap().errors;
+        let errors = engine.summary(&alice(), id).await.unwrap().errors;
         let attempts: Vec<u32> = errors.iter().map(|error| error.attempt).collect();
         assert_eq!(attempts, [1, 2, 3]);
         assert_eq!(errors[2].code.as_deref(), Some("attempts_used_up"));
@@ -341,14 +341,14 @@ fn each_turn_of_a_conversation_has_its_own_tries() {
     let world = World::new();
     let id = world.live(async |engine| {
         let id = invoke(&engine, "t:chat", "{}").await.job.id();
-        standing(&engine, id, Status::InputRequired).await;
+        role(&engine, id, Status::InputRequired).await;
         id
     });
     // The venue stops during five turns, one after the other.
     for _ in 0..5 {
         world.append(id, Event::Answered);
         world.live(async |engine| {
-            standing(&engine, id, Status::InputRequired).await;
+            role(&engine, id, Status::InputRequired).await;
             verified(&engine, id).await;
         });
     }

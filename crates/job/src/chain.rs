@@ -80,7 +80,7 @@ pub struct Parts {
 
 /// Why a record cannot stand where it stands.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Break {
+pub enum ChainError {
     /// A member is missing or wrong.
     #[error(transparent)]
     Malformed(#[from] BadField),
@@ -140,7 +140,7 @@ fn or_null(id: &Option<RecordId>) -> String {
 
 /// What a new job is.
 #[derive(Debug, Clone)]
-pub struct Opening {
+pub struct NewJob {
     /// Its ID.
     pub id: JobId,
     /// The venue's DID. Texts are values here, since whoever makes many jobs has them as such.
@@ -192,19 +192,19 @@ pub enum AppendError {
     HistoryFull,
     /// The record would not verify.
     #[error("the record would not verify")]
-    Invalid(#[from] Break),
+    Invalid(#[from] ChainError),
 }
 
 impl From<BadField> for AppendError {
     fn from(error: BadField) -> Self {
-        AppendError::Invalid(Break::Malformed(error))
+        AppendError::Invalid(ChainError::Malformed(error))
     }
 }
 
 impl Job {
     /// A new job and its first record: PENDING, or REJECTED when it comes with a refusal.
     pub fn open(
-        opening: Opening,
+        opening: NewJob,
         now: i64,
         refusal: Option<&str>,
     ) -> Result<(Job, Record), AppendError> {
@@ -231,15 +231,15 @@ impl Job {
     }
 
     /// The job that begins with this record.
-    pub fn first(record: &Record) -> Result<Job, Break> {
+    pub fn first(record: &Record) -> Result<Job, ChainError> {
         if let Some(prev) = record.prev() {
-            return Err(Break::MissingStart(prev));
+            return Err(ChainError::MissingStart(prev));
         }
         if !matches!(record.status(), Status::Pending | Status::Rejected) {
-            return Err(Break::NotFirst(record.status()));
+            return Err(ChainError::NotFirst(record.status()));
         }
         if record.note().is_some() {
-            return Err(Break::Annotation("the first record cannot be an annotation".into()));
+            return Err(ChainError::Annotation("the first record cannot be an annotation".into()));
         }
         // Checks that a refusal says why.
         record.event(Status::Pending)?;
@@ -276,7 +276,9 @@ impl Job {
     }
 
     /// The fold of a whole chain, oldest record first. Nothing when there is no record.
-    pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Option<Job>, Break> {
+    pub fn fold<'a>(
+        records: impl IntoIterator<Item = &'a Record>,
+    ) -> Result<Option<Job>, ChainError> {
         let mut records = records.into_iter();
         let Some(first) = records.next() else { return Ok(None) };
         let mut job = Job::first(first)?;
@@ -287,21 +289,21 @@ impl Job {
     }
 
     /// Takes one more record. On an error the job stays as it was.
-    pub fn follow(&mut self, record: &Record) -> Result<(), Break> {
+    pub fn follow(&mut self, record: &Record) -> Result<(), ChainError> {
         if record.prev() != Some(self.head) {
-            return Err(Break::Link { expected: self.head, found: record.prev() });
+            return Err(ChainError::Link { expected: self.head, found: record.prev() });
         }
         if self.status.is_terminal() {
-            return Err(Break::Final(self.status));
+            return Err(ChainError::Final(self.status));
         }
         check_annotation(self.status, record)?;
-        let illegal = Break::Transition { from: self.status, to: record.status() };
+        let illegal = ChainError::Transition { from: self.status, to: record.status() };
         let Some(event) = record.event(self.status)? else { return Err(illegal) };
         if apply(self.status, &event) != Ok(record.status()) {
             return Err(illegal);
         }
         if record.updated() < self.updated {
-            return Err(Break::Time { before: self.updated, found: record.updated() });
+            return Err(ChainError::Time { before: self.updated, found: record.updated() });
         }
         self.check_identity(record)?;
         self.check_due(record)?;
@@ -338,7 +340,7 @@ impl Job {
                 fields.push(NOTE, noted.to_value());
                 note = Some(noted);
             }
-            Event::Begun | Event::Paused | Event::Resumed | Event::Answered => {}
+            Event::Started | Event::Paused | Event::Resumed | Event::Answered => {}
         }
         add_extra(&mut fields, change.extra)?;
         let record = Record::made(fields.build(), status, Some(self.head), now, note)?;
@@ -348,7 +350,7 @@ impl Job {
 
     fn check_room(&self, event: &Event, to: Status) -> Result<(), AppendError> {
         let is_ending =
-            to.is_terminal() || matches!(event, Event::Begun | Event::Resumed | Event::Answered);
+            to.is_terminal() || matches!(event, Event::Started | Event::Resumed | Event::Answered);
         let kept = if is_ending { 0 } else { HISTORY_RECORDS_RESERVED };
         // A step towards the ending must leave room for the ending itself.
         let kept = if is_ending && !to.is_terminal() { 1 } else { kept };
@@ -358,17 +360,17 @@ impl Job {
         Ok(())
     }
 
-    fn check_identity(&self, record: &Record) -> Result<(), Break> {
+    fn check_identity(&self, record: &Record) -> Result<(), ChainError> {
         let changed = |name: &&'static str| {
             record.field(name).is_some_and(|value| self.field(name) != Some(value))
         };
         match IDENTITY.into_iter().find(changed) {
-            Some(name) => Err(Break::Identity(name)),
+            Some(name) => Err(ChainError::Identity(name)),
             None => Ok(()),
         }
     }
 
-    fn check_due(&self, record: &Record) -> Result<(), Break> {
+    fn check_due(&self, record: &Record) -> Result<(), ChainError> {
         let Some(due) = &self.due else { return Ok(()) };
         let carries = record.note().is_none()
             && record.status() == due.status
@@ -376,13 +378,13 @@ impl Job {
             && record.field("error").and_then(Value::to_text).as_deref() == due.error.as_deref()
             && record.field("message").and_then(Value::to_text).as_deref()
                 == due.message.as_deref();
-        if carries { Ok(()) } else { Err(Break::Held { expected: due.status }) }
+        if carries { Ok(()) } else { Err(ChainError::Held { expected: due.status }) }
     }
 
-    fn check_commitments(&self, event: &Event) -> Result<(), Break> {
+    fn check_commitments(&self, event: &Event) -> Result<(), ChainError> {
         match event {
             Event::Noted(Note::Held(_)) if self.held.is_some() => {
-                Err(Break::Annotation("an outcome is held already".into()))
+                Err(ChainError::Annotation("an outcome is held already".into()))
             }
             Event::Noted(Note::Held(Some(outcome))) if outcome.status == Status::Complete => {
                 self.steps.check_complete()
@@ -584,8 +586,8 @@ fn add_extra(fields: &mut MapBuilder, extra: Vec<(&'static str, Value)>) -> Resu
 }
 
 /// A record that keeps the status has a note and little else; one that changes it has none.
-fn check_annotation(before: Status, record: &Record) -> Result<(), Break> {
-    let annotation = |text: String| Err(Break::Annotation(text));
+fn check_annotation(before: Status, record: &Record) -> Result<(), ChainError> {
+    let annotation = |text: String| Err(ChainError::Annotation(text));
     let Some(note) = record.note() else {
         if record.status() == before {
             return annotation(format!("the record keeps status {before} but has no `note`"));

@@ -24,7 +24,7 @@ pub mod state;
 pub mod verify;
 pub mod vocabulary;
 
-pub use chain::{AppendError, Change, Job, Opening};
+pub use chain::{AppendError, Change, Job, NewJob};
 pub use ids::{JobId, RecordId};
 pub use note::Note;
 pub use record::Record;

@@ -133,13 +133,13 @@ pub struct Meter {
     attempt: u32,
     figures: Figures,
     percent: u8,
-    pace: Option<Pace>,
+    rate: Option<Rate>,
     value: Option<Value>,
 }
 
 /// How fast it goes.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct Rate {
     unit: Unit,
     done: i64,
     at_ms: u64,
@@ -150,7 +150,7 @@ impl Meter {
     /// A meter for a try. What was kept before counts if it is of the same try.
     pub fn new(attempt: u32, kept: Option<&Value>) -> Meter {
         let mut meter =
-            Meter { attempt, figures: Figures::default(), percent: 0, pace: None, value: None };
+            Meter { attempt, figures: Figures::default(), percent: 0, rate: None, value: None };
         let member = |name: &str| kept.and_then(Value::as_map).and_then(|map| map.field(name));
         if let Some(kept) = kept
             && member(ATTEMPT).and_then(Value::as_i64) == Some(i64::from(attempt))
@@ -158,7 +158,7 @@ impl Meter {
             meter.figures = Figures::of(kept);
             let percent = member(PERCENT).and_then(Value::as_i64);
             meter.percent = percent.and_then(|at| u8::try_from(at).ok()).unwrap_or(0).min(100);
-            meter.pace = meter.figures.measured().map(|(unit, count)| Pace {
+            meter.rate = meter.figures.measured().map(|(unit, count)| Rate {
                 unit,
                 done: count.done.unwrap_or(0),
                 at_ms: 0,
@@ -184,15 +184,15 @@ impl Meter {
 
     fn measure(&mut self, active_ms: u64) {
         let Some((unit, count)) = self.figures.measured() else {
-            self.pace = None;
+            self.rate = None;
             return;
         };
         let done = count.done.unwrap_or(0);
-        let start = Pace { unit, done: 0, at_ms: 0, per_second: None };
-        let before = self.pace.filter(|pace| pace.unit == unit).unwrap_or(start);
+        let start = Rate { unit, done: 0, at_ms: 0, per_second: None };
+        let before = self.rate.filter(|rate| rate.unit == unit).unwrap_or(start);
         let time = active_ms.saturating_sub(before.at_ms);
         if time == 0 {
-            self.pace = Some(before);
+            self.rate = Some(before);
             return;
         }
         let fresh = (done - before.done).max(0) as f64 * 1000.0 / time as f64;
@@ -200,7 +200,7 @@ impl Meter {
             Some(known) => known + RATE_WEIGHT * (fresh - known),
             None => fresh,
         };
-        self.pace = Some(Pace { unit, done, at_ms: active_ms, per_second: Some(per_second) });
+        self.rate = Some(Rate { unit, done, at_ms: active_ms, per_second: Some(per_second) });
     }
 
     /// The report with the figures that count, and what the meter knows.
@@ -220,7 +220,7 @@ impl Meter {
             members.push((OUTPUT_STATS.into(), bytes.into_iter().collect::<Map>().into()));
         }
         members.push((PERCENT.into(), i64::from(self.percent).into()));
-        if let Some(per_second) = self.pace.and_then(|pace| pace.per_second) {
+        if let Some(per_second) = self.rate.and_then(|rate| rate.per_second) {
             members.push((RATE.into(), rounded(per_second).into()));
         }
         members.push((ATTEMPT.into(), self.attempt.into()));

@@ -252,7 +252,7 @@ impl Record {
             Status::Started => match from {
                 Status::Paused => Event::Resumed,
                 Status::InputRequired | Status::AuthRequired => Event::Answered,
-                _ => Event::Begun,
+                _ => Event::Started,
             },
             Status::Complete => {
                 let output = self.field("output").cloned();

@@ -113,7 +113,7 @@ impl From<Status> for Value {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// Execution begins.
-    Begun,
+    Started,
     /// The venue will not run it.
     Refused {
         /// Why.
@@ -166,7 +166,7 @@ impl Event {
     /// The word for this event, for messages.
     pub fn name(&self) -> &'static str {
         match self {
-            Event::Begun => "begin",
+            Event::Started => "begin",
             Event::Refused { .. } => "refuse",
             Event::Finished { .. } => "finish",
             Event::Erred { .. } => "err",
@@ -196,7 +196,7 @@ pub struct Illegal {
 pub fn apply(from: Status, event: &Event) -> Result<Status, Illegal> {
     use Status::*;
     Ok(match (from, event) {
-        (Pending, Event::Begun) => Started,
+        (Pending, Event::Started) => Started,
         (Pending, Event::Refused { .. }) => Rejected,
         (Started, Event::Finished { .. }) => Complete,
         (Started, Event::Erred { .. }) => Failed,
@@ -221,7 +221,7 @@ mod tests {
     fn events() -> Vec<Event> {
         let error = || "why".to_owned();
         let mut events = vec![
-            Event::Begun,
+            Event::Started,
             Event::Refused { error: error() },
             Event::Finished { output: Value::Nil },
             Event::Erred { error: error() },

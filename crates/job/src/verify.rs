@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use catena_value::{Map, Value};
 
-use crate::chain::{Break, Job};
+use crate::chain::{ChainError, Job};
 use crate::history::{Entry, History, HistoryError};
 use crate::ids::{JobId, RecordId};
 use crate::limits::SUBJOB_DEPTH_MAX;
@@ -319,12 +319,12 @@ impl Verifier {
         followed.map_err(|error| self.fault(at, &error))
     }
 
-    fn fault(&self, at: u64, error: &Break) -> Fault {
+    fn fault(&self, at: u64, error: &ChainError) -> Fault {
         let code = match error {
-            Break::Malformed(_) if at == 0 => Code::BadStart,
-            Break::Malformed(_) => Code::MalformedRecord,
-            Break::NotFirst(_) | Break::MissingStart(_) => Code::BadStart,
-            Break::Link { found, .. } => match found.and_then(|found| self.seen.get(&found)) {
+            ChainError::Malformed(_) if at == 0 => Code::BadStart,
+            ChainError::Malformed(_) => Code::MalformedRecord,
+            ChainError::NotFirst(_) | ChainError::MissingStart(_) => Code::BadStart,
+            ChainError::Link { found, .. } => match found.and_then(|found| self.seen.get(&found)) {
                 Some(earlier) => {
                     let other = earlier + 1;
                     let reason = format!("records {other} and {at} both follow record {earlier}");
@@ -332,13 +332,13 @@ impl Verifier {
                 }
                 None => Code::BrokenLink,
             },
-            Break::Final(_) => Code::Finality,
-            Break::Transition { .. } => Code::IllegalTransition,
-            Break::Annotation(_) => Code::BadAnnotation,
-            Break::Time { .. } => Code::TimeReversed,
-            Break::Identity(_) => Code::Binding,
-            Break::Held { .. } => Code::IllegalTransition,
-            Break::Commitment(_) => Code::Commitment,
+            ChainError::Final(_) => Code::Finality,
+            ChainError::Transition { .. } => Code::IllegalTransition,
+            ChainError::Annotation(_) => Code::BadAnnotation,
+            ChainError::Time { .. } => Code::TimeReversed,
+            ChainError::Identity(_) => Code::Binding,
+            ChainError::Held { .. } => Code::IllegalTransition,
+            ChainError::Commitment(_) => Code::Commitment,
         };
         Fault::at(at, code, error.to_string())
     }

@@ -2,7 +2,7 @@
 //! and the fault is found where it is.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
-use catena_job::chain::{Change, Job, Opening};
+use catena_job::chain::{Change, Job, NewJob};
 use catena_job::note::{Note, Outcome, StepEnd, StepStart};
 use catena_job::record::Parent;
 use catena_job::state::{Ask, Event};
@@ -14,8 +14,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-fn opening(parent: Option<Parent>) -> Opening {
-    Opening {
+fn opening(parent: Option<Parent>) -> NewJob {
+    NewJob {
         id: JobId::new(1_769_683_717_706, [7; 10]),
         venue: "did:key:z6MkVenue".into(),
         op: "test:echo".into(),
@@ -35,7 +35,7 @@ fn event(pick: u8, job: &Job) -> Event {
     let open = job.steps().iter().find(|(_, state)| state.end.is_none()).map(|(step, _)| *step);
     let record = RecordId::new(Value::from(text()).id());
     match pick % 18 {
-        0..=2 => Event::Begun,
+        0..=2 => Event::Started,
         3 => Event::Refused { error: text() },
         4 => Event::Finished { output: text().into() },
         5 => Event::Erred { error: text() },

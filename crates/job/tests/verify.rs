@@ -1,7 +1,7 @@
 //! Histories by hand: what verification says about each way to be wrong, and about trees of jobs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
-use catena_job::chain::{Change, Job, Opening};
+use catena_job::chain::{Change, Job, NewJob};
 use catena_job::note::{Note, StepEnd, StepStart};
 use catena_job::record::Parent;
 use catena_job::state::Event;
@@ -238,8 +238,8 @@ struct Tree {
     children: Vec<(JobId, Vec<Record>)>,
 }
 
-fn opening(id: JobId, parent: Option<Parent>) -> Opening {
-    Opening {
+fn opening(id: JobId, parent: Option<Parent>) -> NewJob {
+    NewJob {
         id,
         venue: VENUE.into(),
         op: "test:echo".into(),
@@ -253,14 +253,14 @@ fn opening(id: JobId, parent: Option<Parent>) -> Opening {
 
 fn run_child(id: JobId, parent: Option<Parent>) -> Vec<Record> {
     let (mut job, first) = Job::open(opening(id, parent), 20, None).unwrap();
-    let begun = job.append(Change::new(Event::Begun, 21)).unwrap();
+    let begun = job.append(Change::new(Event::Started, 21)).unwrap();
     let finished = Event::Finished { output: Value::Nil };
     vec![first, begun, job.append(Change::new(finished, 22)).unwrap()]
 }
 
 fn tree(children: Vec<(JobId, Vec<Record>)>) -> Tree {
     let (mut job, first) = Job::open(opening(JobId::new(1, [1; 10]), None), 10, None).unwrap();
-    let mut parent = vec![first, job.append(Change::new(Event::Begun, 11)).unwrap()];
+    let mut parent = vec![first, job.append(Change::new(Event::Started, 11)).unwrap()];
     let started = children.iter().zip(0..).map(|((id, records), step)| StepStart {
         step,
         job: *id,
@@ -327,7 +327,7 @@ fn a_sub_job_that_is_not_what_the_parent_committed_to_is_found() {
     // Another run of the same job.
     let parent = Some(Parent { job: JobId::new(1, [1; 10]), step: 1 });
     let (mut job, first) = Job::open(opening(b, parent), 99, None).unwrap();
-    let rerun = vec![first, job.append(Change::new(Event::Begun, 99)).unwrap()];
+    let rerun = vec![first, job.append(Change::new(Event::Started, 99)).unwrap()];
     assert_eq!(refused(&[(b, rerun)]), (Some(b), Some(0), Code::Commitment));
     // A record of it was changed.
     let mut records = tree.children[1].1.clone();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, header};
 use catena_auth::limits::CLOCK_SKEW_SECONDS;
 use catena_auth::{Identity, KeyPair};
-use catena_engine::{Caller, Did, Standing};
+use catena_engine::{Caller, Did, Role};
 use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 
@@ -31,7 +31,7 @@ pub(crate) struct Identities {
 #[derive(Clone)]
 struct Known {
     did: Did,
-    standing: Standing,
+    role: Role,
     expires: Option<i64>,
     token_id: Option<Arc<str>>,
 }
@@ -61,11 +61,7 @@ impl Identities {
 
     /// The identity that all share who show no token.
     pub(crate) fn anonymous(&self) -> Caller {
-        Caller {
-            did: self.anonymous.clone(),
-            standing: Standing::Anonymous,
-            delegations: Vec::new(),
-        }
+        Caller { did: self.anonymous.clone(), role: Role::Anonymous, delegations: Vec::new() }
     }
 
     /// Who sent these headers, at `now` in milliseconds since 1970.
@@ -83,7 +79,7 @@ impl Identities {
         if known.token_id.as_deref().is_some_and(|id| self.revoked.contains(id)) {
             return Err(invalid("the token was revoked".to_owned()));
         }
-        Ok(Caller { did: known.did, standing: known.standing, delegations: Vec::new() })
+        Ok(Caller { did: known.did, role: known.role, delegations: Vec::new() })
     }
 
     fn known(&self, token: &str, now: i64) -> ApiResult<Known> {
@@ -98,7 +94,7 @@ impl Identities {
             self.venue.identify(token, now).map_err(|refused| invalid(refused.to_string()))?;
         let mut known = Known::from(identity);
         if self.admins.iter().any(|admin| **admin == *known.did) {
-            known.standing = Standing::Admin;
+            known.role = Role::Admin;
         }
         let mut remembered = self.remembered.write();
         if remembered.len() >= TOKENS_REMEMBERED_MAX {
@@ -113,7 +109,7 @@ impl From<Identity> for Known {
     fn from(identity: Identity) -> Self {
         Known {
             did: identity.did.into(),
-            standing: if identity.is_admin { Standing::Admin } else { Standing::Known },
+            role: if identity.is_admin { Role::Admin } else { Role::Known },
             expires: identity.expires,
             token_id: identity.token_id.map(Arc::from),
         }
@@ -166,7 +162,7 @@ mod tests {
     fn without_a_token_one_is_anonymous_or_refused() {
         let caller = identities(true).identify(&HeaderMap::new(), NOW * 1000).unwrap();
         assert_eq!(*caller.did, *format!("{}:public", key().did()));
-        assert_eq!(caller.standing, Standing::Anonymous);
+        assert_eq!(caller.role, Role::Anonymous);
         let refused = identities(false).identify(&HeaderMap::new(), NOW * 1000).unwrap_err();
         assert_eq!(refused.code(), Code::TokenMissing);
         let response = refused.into_response();
@@ -186,13 +182,13 @@ mod tests {
         let identities = identities(false);
         for _ in 0..2 {
             let caller = identities.identify(&issued(&GRANT), NOW * 1000).unwrap();
-            assert_eq!((&*caller.did, caller.standing), ("did:key:somebody", Standing::Known));
+            assert_eq!((&*caller.did, caller.role), ("did:key:somebody", Role::Known));
         }
         let late = identities.identify(&issued(&GRANT), (NOW + 200) * 1000);
         assert_eq!(late.unwrap_err().code(), Code::TokenInvalid, "remembered, but ended");
         let admin = Grant { is_admin: true, ..GRANT };
         let caller = identities.identify(&issued(&admin), NOW * 1000).unwrap();
-        assert_eq!(caller.standing, Standing::Admin);
+        assert_eq!(caller.role, Role::Admin);
     }
 
     #[test]
@@ -210,10 +206,10 @@ mod tests {
         let admins = ["did:key:somebody".to_owned()];
         let identities = Identities::new(&key().did(), &key(), false, &admins, Arc::default());
         let caller = identities.identify(&issued(&GRANT), NOW * 1000).unwrap();
-        assert_eq!(caller.standing, Standing::Admin);
+        assert_eq!(caller.role, Role::Admin);
         let other = Grant { subject: "did:key:other", ..GRANT };
         let caller = identities.identify(&issued(&other), NOW * 1000).unwrap();
-        assert_eq!(caller.standing, Standing::Known);
+        assert_eq!(caller.role, Role::Known);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use catena_engine::outline::{Mishap, MishapKind, Outline, Recovered};
 use catena_engine::request::JobView;
+use catena_engine::summary::{AttemptFailure, FailureKind, JobSummary, Recovered};
 use catena_job::Status;
 use catena_job::progress::{Shown, Stage};
 use catena_job::vocabulary::{CanvasStatus, State};
@@ -19,7 +19,7 @@ pub(crate) fn state_of(view: &JobView) -> State {
 }
 
 /// What is shown of a job's progress.
-fn shown(outline: &Outline) -> Shown {
+fn shown(outline: &JobSummary) -> Shown {
     let view = &outline.view;
     // At the end the chain carries the last progress.
     let in_chain =
@@ -43,7 +43,7 @@ pub(crate) enum Extent {
 }
 
 /// A job.
-pub(crate) fn write_job(outline: &Outline, extent: Extent, text: &mut String) -> ApiResult<()> {
+pub(crate) fn write_job(outline: &JobSummary, extent: Extent, text: &mut String) -> ApiResult<()> {
     let (job, cells) = (&outline.view.job, outline.view.cells());
     let state = state_of(&outline.view);
     let ended = state.canvas().is_terminal().then(|| job.updated());
@@ -88,7 +88,7 @@ fn is_long(value: &Value, cells: &dyn CellSource) -> bool {
 }
 
 /// The progress of a job.
-pub(crate) fn progress(outline: &Outline) -> Value {
+pub(crate) fn progress(outline: &JobSummary) -> Value {
     let job = &outline.view.job;
     let shown = shown(outline);
     let updated = shown.at.unwrap_or(0).max(job.updated());
@@ -112,14 +112,14 @@ fn figures(shown: &Shown) -> [(&'static str, Value); 4] {
     ]
 }
 
-fn mishap(mishap: &Mishap) -> Value {
+fn mishap(mishap: &AttemptFailure) -> Value {
     let kind = match mishap.kind {
-        MishapKind::Attempt => "attempt",
-        MishapKind::Interrupted => "interrupted",
-        MishapKind::End(Status::Cancelled) => "cancelled",
-        MishapKind::End(Status::Rejected) => "rejected",
-        MishapKind::End(Status::Timeout) => "timeout",
-        MishapKind::End(_) => "failed",
+        FailureKind::Attempt => "attempt",
+        FailureKind::Interrupted => "interrupted",
+        FailureKind::End(Status::Cancelled) => "cancelled",
+        FailureKind::End(Status::Rejected) => "rejected",
+        FailureKind::End(Status::Timeout) => "timeout",
+        FailureKind::End(_) => "failed",
     };
     let mut members = vec![
         ("at", Value::from(mishap.at)),

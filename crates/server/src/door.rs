@@ -14,7 +14,7 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use catena_engine::{Caller, Engine, Standing};
+use catena_engine::{Caller, Engine, Role};
 use catena_store::embedded::EmbeddedStore;
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
@@ -143,7 +143,7 @@ impl Door {
             }
             Access::Metrics if self.has_public_metrics => Ok((self.identities.anonymous(), false)),
             Access::Metrics => match self.identify(headers)? {
-                caller if caller.standing == Standing::Admin => Ok((caller, false)),
+                caller if caller.role == Role::Admin => Ok((caller, false)),
                 _ => Err(ApiError::new(Code::Forbidden, "this is for admins")),
             },
             Access::Caller | Access::JobId => Ok((self.identify(headers)?, false)),

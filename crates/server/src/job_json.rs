@@ -124,14 +124,14 @@ mod tests {
     use catena_job::record::Parent;
     use catena_job::state::{Ask, Event};
     use catena_job::vocabulary::Phase;
-    use catena_job::{Change, JobId, Opening};
+    use catena_job::{Change, JobId, NewJob};
     use catena_value::{NoCells, json};
     use std::sync::Arc;
 
     const NOW: i64 = 1_769_683_717_706;
 
-    fn opening(parent: Option<Parent>) -> Opening {
-        Opening {
+    fn opening(parent: Option<Parent>) -> NewJob {
+        NewJob {
             id: JobId::from_bytes([7; 16]),
             venue: "did:key:venue".into(),
             op: "test:echo".into(),
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_job_has_the_members_that_sdks_read() {
         let (mut job, _) = Job::open(opening(None), NOW, None).unwrap();
-        job.append(Change::new(Event::Begun, NOW + 1)).unwrap();
+        job.append(Change::new(Event::Started, NOW + 1)).unwrap();
         job.append(Change::new(Event::Finished { output: 5.into() }, NOW + 2)).unwrap();
         let text = of_job(&job, &NoCells, None).unwrap();
         let expected = format!(
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn both_names_of_the_operation_are_there() {
-        let opening = Opening { operation: None, ..opening(None) };
+        let opening = NewJob { operation: None, ..opening(None) };
         let (job, _) = Job::open(opening, NOW, None).unwrap();
         let text = of_job(&job, &NoCells, None).unwrap();
         assert_eq!(field(&text, "operation"), "test:echo".into());
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_view_shows_what_stands_beside_the_chain() {
         let (mut job, _) = Job::open(opening(None), NOW, None).unwrap();
-        job.append(Change::new(Event::Begun, NOW + 1)).unwrap();
+        job.append(Change::new(Event::Started, NOW + 1)).unwrap();
         let ask = Ask { message: Some("name?".to_owned()), output: None };
         job.append(Change::new(Event::AskedForInput(ask), NOW + 2)).unwrap();
         let view = JobView {

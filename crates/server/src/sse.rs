@@ -17,8 +17,8 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use catena_engine::error::StoreTrouble;
-use catena_engine::follow::{Follow, Happening};
+use catena_engine::error::StoreError;
+use catena_engine::follow::{Follow, JobEvent};
 use catena_value::{NoCells, json};
 use http_body::Frame;
 use tokio::time::{Instant, Sleep};
@@ -37,7 +37,7 @@ const RETRY_MS: u32 = 1_000;
 /// A comment line, which keeps the connection from being taken for dead.
 pub(crate) const BEAT: &[u8] = b": alive\n";
 
-type Happened = Result<Option<Happening>, StoreTrouble>;
+type Happened = Result<Option<JobEvent>, StoreError>;
 type Next = Pin<Box<dyn Future<Output = (Follow, Happened)> + Send>>;
 
 /// Whether a client wants to be told about progress, too.
@@ -103,14 +103,14 @@ impl Events {
     }
 
     /// The bytes of something that happened; none when it is not for this client.
-    fn frame(&mut self, happening: &Happening) -> ApiResult<Option<String>> {
+    fn frame(&mut self, happening: &JobEvent) -> ApiResult<Option<String>> {
         let retry = if self.is_first { Some(RETRY_MS) } else { None };
         let text = match happening {
-            Happening::Record { index, job, cells, steps } => {
+            JobEvent::Record { index, job, cells, steps } => {
                 record_frame(*index, &job_json::of_job(job, cells, steps.as_ref())?, retry)
             }
-            Happening::Progress(_) if self.progress == Progress::Left => return Ok(None),
-            Happening::Progress(value) => {
+            JobEvent::Progress(_) if self.progress == Progress::Left => return Ok(None),
+            JobEvent::Progress(value) => {
                 let mut data = String::new();
                 job_json::write_value(value, &NoCells, &mut data)?;
                 frame("progress", None, &data, retry)

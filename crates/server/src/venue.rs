@@ -10,7 +10,7 @@ use catena_auth::KeyPair;
 use catena_engine::engine::StartError;
 use catena_engine::env::{Env, SystemEnv};
 use catena_engine::{Adapter, Engine, Setup};
-use catena_store::embedded::control::Control;
+use catena_store::embedded::admin::AdminSocket;
 use catena_store::embedded::ledger::Health;
 use catena_store::embedded::{DataFolder, EmbeddedStore, FolderError};
 use catena_value::Value;
@@ -87,7 +87,7 @@ pub struct Venue {
     tasks: Vec<JoinHandle<()>>,
     grace: Duration,
     /// Answers requests for backups until it is dropped.
-    control: Option<Control>,
+    control: Option<AdminSocket>,
 }
 
 /// Starts a venue, serves until `shutdown` or until the store fails, and stops it.
@@ -113,7 +113,8 @@ impl Venue {
         let store = Arc::clone(&folder.store);
         let data = config.data.as_path();
         let key = key::load_or_create(data)?;
-        let control = Control::start(Arc::clone(&folder)).map_err(io_of("the control socket"))?;
+        let control =
+            AdminSocket::start(Arc::clone(&folder)).map_err(io_of("the control socket"))?;
         let revoked = Revoked::load(data).map_err(io_of("the list of revoked tokens"))?;
         let revoked = Arc::new(revoked);
         let (listener, address) = bind(config.listen.value).await?;

@@ -327,11 +327,8 @@ async fn progress_has_a_route_of_its_own_with_rate_and_time_left() {
     assert!(shown.field("remainingMs").as_i64().is_some_and(|time| time > 0), "{}", shown.text());
     assert!(shown.field("updatedAt").as_i64().is_some());
     control(&venue, &id, "pause").await;
-    let standing = progress(&venue, &id).await;
-    assert_eq!(
-        (standing.field("ratePerSecond"), standing.field("progress")),
-        (Value::Nil, 20.into())
-    );
+    let role = progress(&venue, &id).await;
+    assert_eq!((role.field("ratePerSecond"), role.field("progress")), (Value::Nil, 20.into()));
     venue
         .get(&format!("/canvas/v1/jobs/{}/progress", "0".repeat(32)))
         .await

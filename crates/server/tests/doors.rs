@@ -10,24 +10,24 @@ use catena_value::Value;
 use support::{Reply, Running, field, items, life, venue, venue_in};
 
 /// Where a job stands: its name here, and the words of the doors.
-struct Standing {
+struct Role {
     name: &'static str,
     grid: &'static str,
     canvas: &'static str,
 }
 
-const STANDINGS: [Standing; 11] = [
-    Standing { name: "waits on the queue", grid: "PENDING", canvas: "pending" },
-    Standing { name: "runs", grid: "STARTED", canvas: "processing" },
-    Standing { name: "was put back on the queue", grid: "STARTED", canvas: "pending" },
-    Standing { name: "is paused", grid: "PAUSED", canvas: "paused" },
-    Standing { name: "asks for input", grid: "INPUT_REQUIRED", canvas: "paused" },
-    Standing { name: "asks for authority", grid: "AUTH_REQUIRED", canvas: "paused" },
-    Standing { name: "is complete", grid: "COMPLETE", canvas: "completed" },
-    Standing { name: "has failed", grid: "FAILED", canvas: "failed" },
-    Standing { name: "was refused", grid: "REJECTED", canvas: "failed" },
-    Standing { name: "was cancelled", grid: "CANCELLED", canvas: "cancelled" },
-    Standing { name: "was too late", grid: "TIMEOUT", canvas: "failed" },
+const STANDINGS: [Role; 11] = [
+    Role { name: "waits on the queue", grid: "PENDING", canvas: "pending" },
+    Role { name: "runs", grid: "STARTED", canvas: "processing" },
+    Role { name: "was put back on the queue", grid: "STARTED", canvas: "pending" },
+    Role { name: "is paused", grid: "PAUSED", canvas: "paused" },
+    Role { name: "asks for input", grid: "INPUT_REQUIRED", canvas: "paused" },
+    Role { name: "asks for authority", grid: "AUTH_REQUIRED", canvas: "paused" },
+    Role { name: "is complete", grid: "COMPLETE", canvas: "completed" },
+    Role { name: "has failed", grid: "FAILED", canvas: "failed" },
+    Role { name: "was refused", grid: "REJECTED", canvas: "failed" },
+    Role { name: "was cancelled", grid: "CANCELLED", canvas: "cancelled" },
+    Role { name: "was too late", grid: "TIMEOUT", canvas: "failed" },
 ];
 
 const ACTIONS: [&str; 3] = ["pause", "resume", "cancel"];
@@ -61,22 +61,22 @@ impl Door {
         venue.get(&format!("{root}/jobs/{id}")).await.field("status")
     }
 
-    fn word(self, standing: &Standing) -> &'static str {
+    fn word(self, role: &Role) -> &'static str {
         match self {
-            Door::Grid => standing.grid,
-            Door::Canvas => standing.canvas,
+            Door::Grid => role.grid,
+            Door::Canvas => role.canvas,
         }
     }
 
     /// What it answers: the status, and the statuses that the chain gets.
-    fn expected(self, standing: &Standing, action: &str) -> (u16, &'static [&'static str]) {
-        let waits = matches!(standing.grid, "INPUT_REQUIRED" | "AUTH_REQUIRED");
-        let is_live = matches!(standing.grid, "PENDING" | "STARTED" | "PAUSED") || waits;
+    fn expected(self, role: &Role, action: &str) -> (u16, &'static [&'static str]) {
+        let waits = matches!(role.grid, "INPUT_REQUIRED" | "AUTH_REQUIRED");
+        let is_live = matches!(role.grid, "PENDING" | "STARTED" | "PAUSED") || waits;
         match (self, action) {
             // Whoever waits for a message goes on by a message.
             (Door::Canvas, "pause") if waits => (409, &[]),
-            (_, "pause") if is_live && standing.grid != "PAUSED" => (200, &["PAUSED"]),
-            (_, "resume") if standing.grid == "PAUSED" => (200, &["STARTED"]),
+            (_, "pause") if is_live && role.grid != "PAUSED" => (200, &["PAUSED"]),
+            (_, "resume") if role.grid == "PAUSED" => (200, &["STARTED"]),
             (_, "cancel") if is_live => (200, &["CANCELLED"]),
             // A job that has ended stays as it is; only the answer differs.
             (Door::Grid, "cancel") => (200, &[]),
@@ -101,8 +101,8 @@ async fn invoked(venue: &Running, body: &str) -> String {
 }
 
 /// A job that stands there, in a venue with room for it, unless it is to wait.
-async fn standing(venue: &Running, standing: &Standing) -> String {
-    let id = match standing.name {
+async fn role(venue: &Running, role: &Role) -> String {
+    let id = match role.name {
         "was put back on the queue" | "waits on the queue" | "runs" => {
             venue.invoke("try:never").await
         }
@@ -125,14 +125,14 @@ async fn standing(venue: &Running, standing: &Standing) -> String {
         other => panic!("{other}"),
     };
     // Not with a wait: most of them have not ended.
-    while Door::Grid.status(venue, &id).await != standing.grid.into() {
+    while Door::Grid.status(venue, &id).await != role.grid.into() {
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
     id
 }
 
 /// Does every action at one door to a job of its own, and checks the answer and the chain.
-async fn check(venue: &Running, door: Door, at: &Standing, action: &str, id: &str) {
+async fn check(venue: &Running, door: Door, at: &Role, action: &str, id: &str) {
     let what = format!("{action} of a job that {} at {door:?}", at.name);
     assert_eq!(door.status(venue, id).await, door.word(at).into(), "{what}");
     let before = chain(venue, id).await;
@@ -159,7 +159,7 @@ async fn every_state_and_action_has_the_same_effect_at_every_door() {
         }
         for action in ACTIONS {
             for door in DOORS {
-                let id = standing(&venue, at).await;
+                let id = role(&venue, at).await;
                 check(&venue, door, at, action, &id).await;
             }
         }
@@ -173,7 +173,7 @@ async fn a_job_that_waits_for_its_turn_can_be_paused_and_cancelled() {
     let at = STANDINGS.iter().find(|at| at.name == "waits on the queue").unwrap();
     for action in ACTIONS {
         for door in DOORS {
-            let id = standing(&venue, at).await;
+            let id = role(&venue, at).await;
             check(&venue, door, at, action, &id).await;
         }
     }
@@ -188,7 +188,7 @@ fn a_job_that_was_put_back_on_the_queue_can_be_paused_and_cancelled() {
         let mut ids = Vec::new();
         // One more than is asked about: somebody takes the only place of the next life.
         for _ in 0..=ACTIONS.len() * DOORS.len() {
-            ids.push(standing(&first, at).await);
+            ids.push(role(&first, at).await);
         }
         (first.stop().await, ids)
     });

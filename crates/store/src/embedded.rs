@@ -5,11 +5,11 @@
 //! still the one expected or a cell is already held, is decided in the committer, in `apply`.
 //! Reading goes straight to the ledger and never waits for a writer.
 
+pub mod admin;
 mod apply;
 mod cells;
 mod check;
 mod collect;
-pub mod control;
 mod engine;
 mod folder;
 pub mod ledger;

@@ -32,8 +32,8 @@ pub mod testing;
 pub use effects::{CommitError, Effect, Effects, Receipt};
 pub use lately::Lately;
 pub use store::{
-    Answer, Claim, Filter, Idempotency, JobCells, JobPage, ListQuery, ListedJob, Message, Order,
-    ReadError, RecordPage, Root, RootKey, RootSpace, Store, StoredBlob, StoredJob, Timer,
+    Answer, Claim, Filter, Idempotency, JobCells, JobPage, ListOrder, ListQuery, ListedJob,
+    Message, ReadError, RecordPage, Root, RootKey, RootSpace, Store, StoredBlob, StoredJob, Timer,
     TimerKind,
 };
 pub use summary::Summary;

@@ -184,7 +184,7 @@ pub struct ListQuery {
     /// Which of them.
     pub filter: Filter,
     /// In which direction.
-    pub order: Order,
+    pub order: ListOrder,
     /// After this place in the order.
     pub after: Option<u64>,
     /// At most so many.
@@ -206,7 +206,7 @@ pub enum Filter {
 
 /// The direction of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum ListOrder {
     /// First committed first.
     Oldest,
     /// Last committed first.

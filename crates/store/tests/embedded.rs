@@ -71,7 +71,7 @@ async fn cells_that_nothing_refers_to_are_collected() {
     let large =
         |text: &str| Value::from((0..4_000).map(|i| format!("{text}{i} ")).collect::<String>());
     let mut draft = Draft::open(opening(job_id(1), "did:a", large("kept ")), 5);
-    draft.change(Event::Begun);
+    draft.change(Event::Started);
     store.commit(Effects::one(draft.effect())).await.unwrap();
     let other = Draft::open(opening(job_id(2), "did:a", large("deleted ")), 5);
     store.commit(Effects::one(other.effect())).await.unwrap();

@@ -96,8 +96,8 @@ async fn a_task_that_waits_for_somebody_is_not_waited_for() {
     let client = Speaker::new(&site, OLD);
     let task = task_of(&client, "test_chat", json!({})).await;
     site.until(&task, "INPUT_REQUIRED").await;
-    let standing = client.result("tasks/get", json!({"taskId": task})).await;
-    assert_eq!(standing["status"], "input_required");
+    let role = client.result("tasks/get", json!({"taskId": task})).await;
+    assert_eq!(role["status"], "input_required");
     let (status, code, error) = client.refusal("tasks/result", json!({"taskId": task})).await;
     assert_eq!((status, code), (200, -32603));
     assert_eq!(error["data"]["status"], "INPUT_REQUIRED");
@@ -119,11 +119,8 @@ async fn a_client_that_takes_tasks_gets_one_for_what_takes_long() {
     assert!(task["pollIntervalMs"].as_i64().unwrap() > 0);
     let id = task["taskId"].as_str().unwrap().to_owned();
     assert_eq!(site.job(&id).await["status"], "STARTED", "nobody ended it");
-    let standing = client.result("tasks/get", json!({"taskId": id})).await;
-    assert_eq!(
-        (&standing["resultType"], &standing["status"]),
-        (&json!("complete"), &json!("working"))
-    );
+    let role = client.result("tasks/get", json!({"taskId": id})).await;
+    assert_eq!((&role["resultType"], &role["status"]), (&json!("complete"), &json!("working")));
     client.result("tasks/cancel", json!({"taskId": id})).await;
     let ended = client.result("tasks/get", json!({"taskId": id})).await;
     assert_eq!((&ended["status"], &ended["result"]), (&json!("cancelled"), &Json::Null));
@@ -145,9 +142,9 @@ async fn a_task_carries_its_question_and_then_its_result() {
     assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("input_required")));
     let id = task["taskId"].as_str().unwrap().to_owned();
     let get = async || client.result("tasks/get", json!({"taskId": id})).await;
-    let standing = get().await;
-    assert_eq!(standing["status"], "input_required");
-    let requests = standing["inputRequests"].as_object().unwrap();
+    let role = get().await;
+    assert_eq!(role["status"], "input_required");
+    let requests = role["inputRequests"].as_object().unwrap();
     let (key, request) = requests.iter().next().unwrap();
     assert_eq!(request["method"], "elicitation/create");
     let update = async |response: Json| {
@@ -195,8 +192,8 @@ async fn tasks_survive_a_restart() {
     let (old, new) = (Speaker::new(&site, OLD), Speaker::able(&site, extension()));
     let listed = old.result("tasks/list", json!({})).await;
     assert_eq!(listed["tasks"].as_array().unwrap().len(), 3);
-    let standing = old.result("tasks/get", json!({"taskId": never})).await;
-    assert_eq!(standing["status"], "working");
+    let role = old.result("tasks/get", json!({"taskId": never})).await;
+    assert_eq!(role["status"], "working");
     let result = old.result("tasks/result", json!({"taskId": ended})).await;
     assert_eq!(result["structuredContent"], json!({"a": 1}));
     assert_eq!(key(&new.result("tasks/get", json!({"taskId": chat})).await), before);
@@ -223,10 +220,10 @@ async fn changes_of_tasks_are_told_as_they_come() {
     let first = next().await;
     assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(first["params"], json!({"notifications": {"taskIds": [own]}, "_meta": stream}));
-    let standing = next().await;
-    assert_eq!(standing["method"], "notifications/tasks");
-    assert_eq!(standing["params"]["status"], "input_required");
-    assert_eq!(standing["params"]["_meta"], stream);
+    let role = next().await;
+    assert_eq!(role["method"], "notifications/tasks");
+    assert_eq!(role["params"]["status"], "input_required");
+    assert_eq!(role["params"]["_meta"], stream);
     caller.send(&own, &json!({"content": "done"})).await.expect(202);
     let ended = loop {
         let message = next().await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use catena_engine::{Adapter, Call, Failure, Pace, Registration, Turn, Turning};
+use catena_engine::{Adapter, Call, ExecutionMode, Failure, Registration, Turn, TurnFuture};
 use catena_tests::mcp::{STATELESS, Speaker};
 use catena_tests::site::Site;
 use catena_value::{Value, json as value_json};
@@ -114,7 +114,7 @@ impl Adapter for Odd {
         let registration = |name: &'static str, operation: Json| {
             let metadata = json!({"name": name, "description": name, "operation": operation});
             let metadata = value_json::read(metadata.to_string().as_bytes()).unwrap();
-            Registration { name, metadata, pace: Pace::Instant }
+            Registration { name, metadata, mode: ExecutionMode::Inline }
         };
         let text = json!({"type": "string"});
         let texts =
@@ -140,7 +140,7 @@ impl Adapter for Odd {
         })
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         let done = self.compute(&call);
         Box::pin(async move { done.map_or_else(Turn::Failed, Turn::Complete) })
     }

@@ -376,8 +376,8 @@ async fn a_closed_port_is_a_failure_that_may_pass() {
     let url = Url::parse(&format!("http://127.0.0.1:{port}/")).unwrap();
     let failure = Failure::from(send(&allowing(&["127.0.0.1"]), get(url)).await.unwrap_err());
     assert_eq!(
-        (failure.code.as_str(), failure.repeat),
-        ("connection", catena_engine::Repeat::MayHelp)
+        (failure.code.as_str(), failure.retry),
+        ("connection", catena_engine::RetryAdvice::MaySucceed)
     );
 }
 

@@ -16,7 +16,7 @@ use catena_auth::{KeyPair, Token};
 use catena_engine::follow::Reader;
 use catena_engine::request::{Invoke, JobView};
 use catena_engine::{
-    Adapter, Call, Caller, Engine, Failure, Pace, Registration, Standing, Turning,
+    Adapter, Call, Caller, Engine, ExecutionMode, Failure, Registration, Role, TurnFuture,
 };
 use catena_job::{JobId, Status};
 use catena_server::config::Flags;
@@ -55,7 +55,7 @@ pub fn caller() -> Caller {
 
 /// Somebody who may see everything.
 pub fn operator() -> Caller {
-    Caller { did: "operator".into(), standing: Standing::Admin, delegations: Vec::new() }
+    Caller { did: "operator".into(), role: Role::Admin, delegations: Vec::new() }
 }
 
 /// Two venues, of which the first may send steps to the second.
@@ -195,7 +195,7 @@ impl Adapter for Agent {
     fn operations(&self) -> Vec<Registration> {
         let metadata = r#"{"name":"Request","operation":{"adapter":"agent:request","pure":true}}"#;
         let metadata = json::read(metadata.as_bytes()).unwrap();
-        vec![Registration { name: "request", pace: Pace::Instant, metadata }]
+        vec![Registration { name: "request", mode: ExecutionMode::Inline, metadata }]
     }
 
     fn compute(&self, call: &Call) -> Result<Value, Failure> {
@@ -205,7 +205,7 @@ impl Adapter for Agent {
         Ok([("output", Value::from(said))].into_iter().collect::<Map>().into())
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         Box::pin(async move { Agent.compute(&call).into() })
     }
 }

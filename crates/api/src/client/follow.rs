@@ -20,7 +20,7 @@ use super::{Ask, Client, ClientError};
 use crate::limits::{
     POLL_FIRST, POLL_MAX, REOPEN_DELAY, REOPEN_DELAY_MAX, REOPEN_MAX, REQUEST_TIME, STREAM_SILENCE,
 };
-use crate::wire::{ERROR, PROGRESS, Standing, member, path_encoded};
+use crate::wire::{ERROR, JobOutcome, PROGRESS, member, path_encoded};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -113,7 +113,7 @@ impl Follow {
         self.failures = 0;
         if let Update::Job(job) = &update {
             let status = member(job, "status").and_then(Value::as_str).unwrap_or_default();
-            if Standing::of(status).is_terminal() {
+            if JobOutcome::of(status).is_terminal() {
                 self.source = Source::Ended;
             }
         }

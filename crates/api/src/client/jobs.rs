@@ -57,7 +57,7 @@ pub struct JobPage {
 
 /// What can be done to a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Control {
+pub enum Action {
     /// End it, perhaps saying why.
     Cancel(Option<String>),
     /// Suspend it.
@@ -134,12 +134,12 @@ impl Client {
     }
 
     /// Controls a job, and gives it as it then stands; of a deleted one that it is deleted.
-    pub async fn control(&self, id: &str, control: &Control) -> Result<Value, ClientError> {
+    pub async fn control(&self, id: &str, control: &Action) -> Result<Value, ClientError> {
         let (verb, reason) = match control {
-            Control::Cancel(reason) => ("cancel", reason.as_deref()),
-            Control::Pause => ("pause", None),
-            Control::Resume => ("resume", None),
-            Control::Delete => ("delete", None),
+            Action::Cancel(reason) => ("cancel", reason.as_deref()),
+            Action::Pause => ("pause", None),
+            Action::Resume => ("resume", None),
+            Action::Delete => ("delete", None),
         };
         let mut ask = Ask::new(Method::PUT, &format!("/jobs/{}/{verb}", path_encoded(id)));
         if let Some(reason) = reason {
@@ -148,7 +148,7 @@ impl Client {
         }
         match control {
             // Some venues answer with nothing.
-            Control::Delete => {
+            Action::Delete => {
                 self.json_or_nothing(ask).await?;
                 let deleted = [("id", Value::from(id)), ("deleted", true.into())];
                 Ok(deleted.into_iter().collect::<Map>().into())

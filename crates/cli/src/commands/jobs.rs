@@ -7,7 +7,7 @@ mod ls;
 mod send;
 mod watch;
 
-use catena_api::client::jobs::Control;
+use catena_api::client::jobs::Action;
 
 use crate::output::{Failure, Output};
 use crate::venue::{VenueArgs, block_on};
@@ -64,12 +64,12 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
             Command::Watch(args) => watch::run(args, &client, output).await,
             Command::History(args) => history::run(args, &client, output).await,
             Command::Cancel { job, reason } => {
-                control::run(job, &Control::Cancel(reason.clone()), &client, output).await
+                control::run(job, &Action::Cancel(reason.clone()), &client, output).await
             }
-            Command::Pause(job) => control::run(job, &Control::Pause, &client, output).await,
-            Command::Resume(job) => control::run(job, &Control::Resume, &client, output).await,
+            Command::Pause(job) => control::run(job, &Action::Pause, &client, output).await,
+            Command::Resume(job) => control::run(job, &Action::Resume, &client, output).await,
             Command::Rerun { job, from } => control::rerun(job, *from, &client, output).await,
-            Command::Rm(job) => control::run(job, &Control::Delete, &client, output).await,
+            Command::Rm(job) => control::run(job, &Action::Delete, &client, output).await,
             Command::Send(args) => send::run(args, &client, output).await,
         }
     })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use catena_api::Client;
 use catena_api::client::jobs::Invocation;
 use catena_api::limits::WAIT_MAX;
-use catena_api::wire::{Standing, member};
+use catena_api::wire::{JobOutcome, member};
 use catena_value::Value;
 
 use crate::exit::Exit;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
             tell_made(&job, output);
             return Ok(());
         }
-        let ended = match Standing::of(&status_of(&job)).is_terminal() {
+        let ended = match JobOutcome::of(&status_of(&job)).is_terminal() {
             true => Watched::Ended(job),
             false => follow(&client, &job, over, output).await?,
         };
@@ -132,7 +132,7 @@ fn conclude(watched: &Watched, output: &mut Output) -> Result<(), Failure> {
         }
         Watched::Interrupted => return Err(Failure::told(Exit::Interrupted)),
     };
-    let exit = Exit::of(Standing::of(&status_of(job)));
+    let exit = Exit::of(JobOutcome::of(&status_of(job)));
     if output.is_json() {
         output.value(job);
         return exit.map_or(Ok(()), |exit| Err(Failure::told(exit)));

@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::adapter::Cause;
 use crate::change::Current;
 use crate::engine::Engine;
-use crate::error::{ResolveError, StoreTrouble};
+use crate::error::{ResolveError, StoreError};
 use crate::message::is_answering;
 use crate::operation::Operation;
 use crate::resume::left_until;
@@ -58,7 +58,7 @@ pub(crate) async fn claim(engine: Engine) {
 }
 
 /// Claims one job and begins to run it. Whether there was one.
-async fn claim_one(engine: &Engine, slot: OwnedSemaphorePermit) -> Result<bool, StoreTrouble> {
+async fn claim_one(engine: &Engine, slot: OwnedSemaphorePermit) -> Result<bool, StoreError> {
     let now = engine.now();
     let until = now + i64::try_from(LEASE.as_millis()).unwrap_or(0);
     let Some(claim) = engine.0.store.claim(QUEUE, &engine.0.worker, now, until).await? else {
@@ -83,7 +83,7 @@ async fn claim_one(engine: &Engine, slot: OwnedSemaphorePermit) -> Result<bool, 
     Ok(true)
 }
 
-async fn withdraw(engine: &Engine, job: JobId) -> Result<(), StoreTrouble> {
+async fn withdraw(engine: &Engine, job: JobId) -> Result<(), StoreError> {
     match engine.0.store.commit(Effects::one(Effect::Withdraw { job })).await {
         Ok(_) | Err(CommitError::NoSuchJob { .. } | CommitError::Ended { .. }) => Ok(()),
         Err(error) => Err(error.into()),
@@ -95,7 +95,7 @@ async fn begin(
     claim: &Claim,
     held: Held,
     slot: OwnedSemaphorePermit,
-) -> Result<Option<Run>, StoreTrouble> {
+) -> Result<Option<Run>, StoreError> {
     let id = claim.job;
     let Some(current) = engine.current(id).await? else { return Ok(None) };
     let operation = match engine.operation_of(&current.job).await {
@@ -132,10 +132,10 @@ async fn begun(
     current: Current,
     held: Held,
     operation: Arc<Operation>,
-) -> Result<Option<Run>, StoreTrouble> {
+) -> Result<Option<Run>, StoreError> {
     let now = engine.now();
     let left = engine.limit_of(&current.job, &operation);
-    let mut change = Change::new(Event::Begun, now);
+    let mut change = Change::new(Event::Started, now);
     change.extra.push(("deadline", deadline(now, left)));
     let mut draft = current.draft();
     draft.fenced(held.reins.fence);
@@ -152,7 +152,7 @@ async fn begun(
         caller: engine.owner_of(&current.job),
         operation,
         input,
-        cause: Cause::Begun,
+        cause: Cause::Start,
         left,
         held,
         slot: None,
@@ -165,15 +165,15 @@ async fn again(
     current: Current,
     held: Held,
     operation: Arc<Operation>,
-) -> Result<Option<Run>, StoreTrouble> {
+) -> Result<Option<Run>, StoreError> {
     let limit = engine.limit_of(&current.job, &operation);
     let cause = match is_answering(&current.job) {
-        true => engine.last_message(&current).await?.map_or(Cause::Repeated, Cause::Message),
-        false => Cause::Repeated,
+        true => engine.last_message(&current).await?.map_or(Cause::Retry, Cause::Message),
+        false => Cause::Retry,
     };
     let input = match engine.input_of(&current).await {
         Ok(input) => input,
-        Err(StoreTrouble::Damaged(reason)) => {
+        Err(StoreError::Damaged(reason)) => {
             incomplete(engine, &current, held.reins.fence, &reason).await?;
             return Ok(None);
         }
@@ -198,7 +198,7 @@ async fn incomplete(
     current: &Current,
     fence: Option<u64>,
     reason: &str,
-) -> Result<(), StoreTrouble> {
+) -> Result<(), StoreError> {
     let mut draft = current.draft();
     draft.fenced(fence);
     let failure = crate::adapter::Failure::new(

@@ -8,7 +8,7 @@ use catena_store::{Effect, Effects, TimerKind};
 use super::claim::LEASE;
 use super::recover::put_back;
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 
 /// Timers looked at in one go.
 const DUE_BATCH: usize = 256;
@@ -48,7 +48,7 @@ pub(crate) async fn expire(engine: Engine) {
 }
 
 /// Ends everything that is due; how long until the next.
-async fn end_due(engine: &Engine) -> Result<Duration, StoreTrouble> {
+async fn end_due(engine: &Engine) -> Result<Duration, StoreError> {
     loop {
         let now = engine.now();
         let timers = engine.0.store.due(now, DUE_BATCH).await?;

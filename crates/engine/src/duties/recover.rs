@@ -22,7 +22,7 @@ use futures_util::StreamExt as _;
 use crate::adapter::{Cause, Failure};
 use crate::change::{Changed, Current, Draft, waits_for_message};
 use crate::engine::Engine;
-use crate::error::{ControlError, ResolveError, StoreTrouble};
+use crate::error::{ControlError, ResolveError, StoreError};
 use crate::operation::{Operation, Recovery};
 use crate::recovery::{RecoverySummary, SKIPPED_NAMED_MAX, SkippedJob};
 use crate::run::{Run, TurnState, paused, unwritten};
@@ -46,7 +46,7 @@ enum Done {
 }
 
 /// Every job that is live now: nobody has been let in yet, so they are all of the life before.
-pub(crate) async fn find(engine: &Engine) -> Result<Vec<JobId>, StoreTrouble> {
+pub(crate) async fn find(engine: &Engine) -> Result<Vec<JobId>, StoreError> {
     let mut found: Vec<JobId> = Vec::new();
     loop {
         let page = engine.0.store.live(found.last().copied(), SCAN_BATCH).await?;
@@ -105,7 +105,7 @@ async fn one(engine: &Engine, id: JobId) -> Done {
     loop {
         match attempt(engine, id).await {
             Ok(done) => return done,
-            Err(StoreTrouble::Busy | StoreTrouble::Full | StoreTrouble::Contended) => {
+            Err(StoreError::Busy | StoreError::Full | StoreError::Contended) => {
                 engine.0.env.sleep(AGAIN_AFTER).await;
             }
             Err(trouble) => {
@@ -121,7 +121,7 @@ async fn one(engine: &Engine, id: JobId) -> Done {
     }
 }
 
-async fn attempt(engine: &Engine, id: JobId) -> Result<Done, StoreTrouble> {
+async fn attempt(engine: &Engine, id: JobId) -> Result<Done, StoreError> {
     let Some(current) = engine.current(id).await? else { return Ok(Done::Left) };
     // Whoever changed it in this life has seen to it. What is asked after the job was read holds
     // of what was read: a run holds the reins from before its first commit to after its last.
@@ -147,13 +147,13 @@ async fn attempt(engine: &Engine, id: JobId) -> Result<Done, StoreTrouble> {
     }
     let operation = match engine.operation_of(&current.job).await {
         Ok(operation) => operation,
-        Err(ResolveError::Store(StoreTrouble::Damaged(reason))) => {
+        Err(ResolveError::Store(StoreError::Damaged(reason))) => {
             return fail(engine, current, incomplete(&reason)).await;
         }
         Err(ResolveError::Store(trouble)) => return Err(trouble),
         Err(reason) => return Ok(skip(engine, &current, &reason)),
     };
-    if let Err(StoreTrouble::Damaged(reason)) = engine.input_of(&current).await {
+    if let Err(StoreError::Damaged(reason)) = engine.input_of(&current).await {
         return fail(engine, current, incomplete(&reason)).await;
     }
     decide(engine, current, &operation).await
@@ -161,7 +161,7 @@ async fn attempt(engine: &Engine, id: JobId) -> Result<Done, StoreTrouble> {
 
 /// Why a step must not go on, when the venue stopped after its job had ended and before it had ended
 /// the step.
-async fn orphaned(engine: &Engine, job: &Job) -> Result<Option<String>, StoreTrouble> {
+async fn orphaned(engine: &Engine, job: &Job) -> Result<Option<String>, StoreError> {
     let Some(parent) = job.parent() else { return Ok(None) };
     let Some(whole) = engine.current(parent.job).await? else {
         return Ok(Some("the job that it is a step of is gone".to_owned()));
@@ -193,7 +193,7 @@ fn skip(engine: &Engine, current: &Current, reason: &ResolveError) -> Done {
 }
 
 /// A job that waits for somebody goes on when there is a message, or when it has steps that run.
-async fn go_on_waiting(engine: &Engine, current: Current) -> Result<(), StoreTrouble> {
+async fn go_on_waiting(engine: &Engine, current: Current) -> Result<(), StoreError> {
     let id = current.job.id();
     if current.job.steps().is_empty() {
         if current.queue_depth > 0 {
@@ -213,7 +213,7 @@ async fn go_on_waiting(engine: &Engine, current: Current) -> Result<(), StoreTro
         cells: current.cells,
         job: Arc::unwrap_or_clone(current.job),
         operation,
-        cause: Cause::Repeated,
+        cause: Cause::Retry,
         held,
         slot: None,
     };
@@ -225,7 +225,7 @@ async fn decide(
     engine: &Engine,
     current: Current,
     operation: &Operation,
-) -> Result<Done, StoreTrouble> {
+) -> Result<Done, StoreError> {
     if current.job.status() == Status::Pending {
         return requeue(engine, current).await;
     }
@@ -257,7 +257,7 @@ fn incomplete(reason: &str) -> Failure {
     )
 }
 
-async fn requeue(engine: &Engine, current: Current) -> Result<Done, StoreTrouble> {
+async fn requeue(engine: &Engine, current: Current) -> Result<Done, StoreError> {
     let draft = requeued(engine, &current)?;
     if !commit(engine, draft).await? {
         return Ok(Done::Left);
@@ -267,7 +267,7 @@ async fn requeue(engine: &Engine, current: Current) -> Result<Done, StoreTrouble
 }
 
 /// The draft that puts a job back on the queue.
-fn requeued(engine: &Engine, current: &Current) -> Result<Draft, StoreTrouble> {
+fn requeued(engine: &Engine, current: &Current) -> Result<Draft, StoreError> {
     let now = engine.now();
     // A job that never began has used up no try.
     let attempt = match current.job.status() {
@@ -282,7 +282,7 @@ fn requeued(engine: &Engine, current: &Current) -> Result<Draft, StoreTrouble> {
     Ok(draft)
 }
 
-async fn fail(engine: &Engine, current: Current, failure: Failure) -> Result<Done, StoreTrouble> {
+async fn fail(engine: &Engine, current: Current, failure: Failure) -> Result<Done, StoreError> {
     let now = engine.now();
     let mut draft = current.draft();
     match current.job.status() {
@@ -295,7 +295,7 @@ async fn fail(engine: &Engine, current: Current, failure: Failure) -> Result<Don
     Ok(if did { Done::Failed } else { Done::Left })
 }
 
-async fn pause(engine: &Engine, current: Current) -> Result<Done, StoreTrouble> {
+async fn pause(engine: &Engine, current: Current) -> Result<Done, StoreError> {
     let now = engine.now();
     let mut change = Change::new(Event::Paused, now);
     let trigger = current.job.field("trigger");
@@ -308,7 +308,7 @@ async fn pause(engine: &Engine, current: Current) -> Result<Done, StoreTrouble> 
 }
 
 /// Whether it was this that changed the job, and not somebody else first.
-async fn commit(engine: &Engine, draft: Draft) -> Result<bool, StoreTrouble> {
+async fn commit(engine: &Engine, draft: Draft) -> Result<bool, StoreError> {
     match engine.commit(draft).await {
         Ok(_) => Ok(true),
         Err(
@@ -322,7 +322,7 @@ async fn commit(engine: &Engine, draft: Draft) -> Result<bool, StoreTrouble> {
 }
 
 /// Puts a job whose lease ended back on the queue. Whether it did.
-pub(crate) async fn put_back(engine: &Engine, id: JobId) -> Result<bool, StoreTrouble> {
+pub(crate) async fn put_back(engine: &Engine, id: JobId) -> Result<bool, StoreError> {
     let changed = engine
         .change(id, None, |current| match current.job.status() {
             Status::Pending | Status::Started => requeued(engine, current).map(Some),

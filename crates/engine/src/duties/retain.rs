@@ -5,7 +5,7 @@ use std::time::Duration;
 use catena_job::JobId;
 
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 
 /// How often old jobs are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub(crate) async fn retain(engine: Engine) {
 }
 
 /// Deletes jobs without a parent that ended before the age; their sub-jobs go with them.
-pub(crate) async fn delete_old(engine: &Engine, age: Duration) -> Result<u64, StoreTrouble> {
+pub(crate) async fn delete_old(engine: &Engine, age: Duration) -> Result<u64, StoreError> {
     let before = engine.now() - i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     let mut deleted = 0;
     let mut after: Option<JobId> = None;

@@ -15,8 +15,8 @@ use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace};
 use catena_value::{CellSource, Map, NoCells, Value, ValueId};
 
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
-use crate::federation::{Asker, RemoteJob};
+use crate::error::StoreError;
+use crate::federation::{RemoteJob, Requester};
 use crate::limits::CONTENTION_TRIES_MAX;
 
 /// Whose roots these are.
@@ -33,7 +33,7 @@ const PAGE: usize = 256;
 
 /// A job on another venue as it was last seen.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Sighting {
+pub(crate) struct RemoteSnapshot {
     /// The job there.
     pub(crate) job: JobId,
     /// The venue's DID.
@@ -41,7 +41,7 @@ pub(crate) struct Sighting {
     /// Where the venue is, as the definition says.
     pub(crate) place: String,
     /// Who asked for it.
-    pub(crate) asker: Asker,
+    pub(crate) requester: Requester,
     /// How it stood.
     pub(crate) seen: RemoteJob,
     /// When.
@@ -58,16 +58,16 @@ fn held_key(parent: JobId, step: u32) -> RootKey {
     RootKey { space, owner, name: format!("{name}{HELD}") }
 }
 
-impl Sighting {
+impl RemoteSnapshot {
     /// What the parent's chain alone says of a step on another venue.
-    pub(crate) fn of_chain(state: &StepState, place: &str) -> Sighting {
+    pub(crate) fn of_chain(state: &StepState, place: &str) -> RemoteSnapshot {
         let start = &state.start;
         let (status, record) = (Status::Started, start.record);
-        Sighting {
+        RemoteSnapshot {
             job: start.job,
             venue: start.venue.clone().unwrap_or_default(),
             place: place.to_owned(),
-            asker: Asker::Nobody,
+            requester: Requester::Anonymous,
             seen: RemoteJob { status, record, output: None, error: None, message: None },
             at: state.started_at,
         }
@@ -83,8 +83,8 @@ impl Sighting {
             ("status", (*status).into()),
             ("record", (*record).into()),
         ];
-        if self.asker == Asker::Venue {
-            members.push(("asker", "venue".into()));
+        if self.requester == Requester::Venue {
+            members.push(("requester", "venue".into()));
         }
         members.extend(output.clone().map(|output| ("output", output)));
         members.extend(error.as_deref().map(|error| ("error", error.into())));
@@ -93,14 +93,18 @@ impl Sighting {
     }
 
     /// From what is stored, wholly in memory.
-    fn from_value(value: &Value) -> Option<Sighting> {
+    fn from_value(value: &Value) -> Option<RemoteSnapshot> {
         let field = |name: &str| value.as_map()?.get(&name.into(), &NoCells).ok()?;
         let text = |name: &str| field(name).and_then(|text| Some(text.to_text()?.into_owned()));
-        Some(Sighting {
+        Some(RemoteSnapshot {
             job: text("job")?.parse().ok()?,
             venue: text("venue")?,
             place: text("place")?,
-            asker: if field("asker").is_some() { Asker::Venue } else { Asker::Nobody },
+            requester: if field("requester").is_some() {
+                Requester::Venue
+            } else {
+                Requester::Anonymous
+            },
             seen: RemoteJob {
                 status: Status::parse(&text("status")?)?,
                 record: text("record")?.parse().ok()?,
@@ -167,7 +171,7 @@ impl Engine {
     pub(crate) async fn unwanted(&self, job: &Job) -> Vec<Effect> {
         let mut effects = Vec::new();
         for (step, _) in open_away(job) {
-            match self.sighting(job.id(), step).await {
+            match self.snapshot(job.id(), step).await {
                 Ok(Some((known, _))) if !known.seen.status.is_terminal() => {
                     let (key, value) = (unwanted_key(job.id(), step), Some(known.to_value()));
                     effects.push(Effect::Root { key, expected: None, value });
@@ -182,7 +186,9 @@ impl Engine {
     }
 
     /// Everything that is still to be cancelled elsewhere.
-    pub(crate) async fn all_unwanted(&self) -> Result<Vec<(JobId, u32, Sighting)>, StoreTrouble> {
+    pub(crate) async fn all_unwanted(
+        &self,
+    ) -> Result<Vec<(JobId, u32, RemoteSnapshot)>, StoreError> {
         let mut all = Vec::new();
         let mut after: Option<String> = None;
         loop {
@@ -210,31 +216,34 @@ impl Engine {
     }
 
     /// What is known of a step on another venue, and what it is replaced by.
-    pub(crate) async fn sighting(
+    pub(crate) async fn snapshot(
         &self,
         parent: JobId,
         step: u32,
-    ) -> Result<Option<(Sighting, ValueId)>, StoreTrouble> {
+    ) -> Result<Option<(RemoteSnapshot, ValueId)>, StoreError> {
         self.seen_under(&key(parent, step)).await
     }
 
-    async fn seen_under(&self, key: &RootKey) -> Result<Option<(Sighting, ValueId)>, StoreTrouble> {
+    async fn seen_under(
+        &self,
+        key: &RootKey,
+    ) -> Result<Option<(RemoteSnapshot, ValueId)>, StoreError> {
         let Some(root) = self.0.store.root(key).await? else { return Ok(None) };
-        let damaged = || StoreTrouble::Damaged(format!("what is known under {key}"));
+        let damaged = || StoreError::Damaged(format!("what is known under {key}"));
         let cells = self.0.store.cells();
         let value = root.value.fully_loaded(&*cells as &dyn CellSource).map_err(|_| damaged())?;
-        let sighting = Sighting::from_value(&value).ok_or_else(damaged)?;
-        Ok(Some((sighting, root.id)))
+        let snapshot = RemoteSnapshot::from_value(&value).ok_or_else(damaged)?;
+        Ok(Some((snapshot, root.id)))
     }
 
     /// Keeps what was learnt of a step when its parent's chain says nothing more about it.
-    pub(crate) async fn keep_late(&self, parent: JobId, step: u32, sighting: &Sighting) {
+    pub(crate) async fn keep_late(&self, parent: JobId, step: u32, snapshot: &RemoteSnapshot) {
         for _ in 0..CONTENTION_TRIES_MAX {
-            let kept = self.sighting(parent, step).await;
+            let kept = self.snapshot(parent, step).await;
             let Ok(kept) = kept else { return };
             let expected = kept.map(|(_, id)| id);
             let effects =
-                vec![Effect::Touch { job: parent }, sighting.keep(parent, step, expected)];
+                vec![Effect::Touch { job: parent }, snapshot.keep(parent, step, expected)];
             match self.0.store.commit(Effects(effects)).await {
                 Err(CommitError::RootMoved { .. }) => {}
                 Ok(_) => return self.0.hub.announce_beside(parent),
@@ -249,11 +258,7 @@ impl Engine {
     }
 
     /// Whether this venue paused the job of a step.
-    pub(crate) async fn held(
-        &self,
-        parent: JobId,
-        step: u32,
-    ) -> Result<Option<Held>, StoreTrouble> {
+    pub(crate) async fn held(&self, parent: JobId, step: u32) -> Result<Option<Held>, StoreError> {
         let root = self.0.store.root(&held_key(parent, step)).await?;
         Ok(root.map(|root| Held::from_value(&root.value)))
     }
@@ -265,7 +270,7 @@ impl Engine {
         parent: JobId,
         step: u32,
         held: Option<Held>,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         let key = held_key(parent, step);
         let expected = self.0.store.root(&key).await?.map(|root| root.id);
         let value = held.map(Held::to_value);
@@ -278,7 +283,7 @@ impl Engine {
     }
 
     /// The effects that forget everything that is kept here for a job.
-    pub(crate) async fn forget_elsewhere(&self, job: JobId) -> Result<Vec<Effect>, StoreTrouble> {
+    pub(crate) async fn forget_elsewhere(&self, job: JobId) -> Result<Vec<Effect>, StoreError> {
         let prefix = format!("{}-", job.to_hex());
         let mut effects = Vec::new();
         let mut after = prefix.clone();

@@ -17,7 +17,7 @@ use super::weaver::{Next, Weaver};
 use crate::adapter::Failure;
 use crate::change::{Current, cut, waits_for_message};
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 use crate::federation::{Delivery, RemoteJob};
 use crate::run::unwritten;
 
@@ -48,13 +48,13 @@ impl Engine {
     pub(crate) async fn asks_from_elsewhere(
         &self,
         whole: &Current,
-    ) -> Result<Option<(JobId, String)>, StoreTrouble> {
+    ) -> Result<Option<(JobId, String)>, StoreError> {
         if !waits_for_message(whole.job.status()) {
             return Ok(None);
         }
         for (step, state) in whole.job.steps().iter().filter(|(_, state)| state.end.is_none()) {
             if state.start.venue.is_some() {
-                let known = self.sighting(whole.job.id(), *step).await?.map(|(known, _)| known);
+                let known = self.snapshot(whole.job.id(), *step).await?.map(|(known, _)| known);
                 if let Some(known) = known.filter(|known| waits_for_message(known.seen.status)) {
                     return Ok(Some((known.job, known.venue)));
                 }
@@ -92,7 +92,7 @@ impl Weaver {
         &mut self,
         engine: &Engine,
         message: Message,
-    ) -> Result<Option<Next>, StoreTrouble> {
+    ) -> Result<Option<Next>, StoreError> {
         let Some((step, _)) = self.weave.asking() else { return Ok(Some(Next::Listen)) };
         if !may_leave(&message) {
             let refused = self.record(engine, step, &message, Some(CREDENTIALS_STAY)).await?;
@@ -101,7 +101,7 @@ impl Weaver {
         if self.letter.is_some() {
             return Ok(Some(Next::Listen));
         }
-        let Some(known) = self.weave.sighting(step) else { return Ok(Some(Next::Listen)) };
+        let Some(known) = self.weave.snapshot(step) else { return Ok(Some(Next::Listen)) };
         let (number, asked) = (message.number, known.seen.record);
         let control = self.run.held.reins.control(&engine.0.env);
         let offered = (number, offered(&message)?);
@@ -112,7 +112,7 @@ impl Weaver {
 
     /// Records what became of the message that was on its way. Nothing when there is nothing to
     /// record now; false when the job is no longer what we know.
-    pub(super) async fn settle(&mut self, engine: &Engine) -> Result<Option<bool>, StoreTrouble> {
+    pub(super) async fn settle(&mut self, engine: &Engine) -> Result<Option<bool>, StoreError> {
         let status = self.run.job.status();
         let may_record = waits_for_message(status) || status == Status::Started;
         let Some(letter) = self.letter.take_if(|letter| letter.delivery.is_some() && may_record)
@@ -157,7 +157,7 @@ impl Weaver {
         step: u32,
         message: &Message,
         refused: Option<&str>,
-    ) -> Result<bool, StoreTrouble> {
+    ) -> Result<bool, StoreError> {
         let (trigger, shown) = crate::message::shown(message);
         let is_answer = refused.is_none() && waits_for_message(self.run.job.status());
         let event = if is_answer { Event::Answered } else { Event::Noted(Note::Message) };
@@ -193,9 +193,9 @@ impl Weaver {
 }
 
 /// A message as it is offered: what was said, under the ID it has here.
-fn offered(message: &Message) -> Result<Value, StoreTrouble> {
+fn offered(message: &Message) -> Result<Value, StoreError> {
     let (_, said) = crate::message::shown(message);
     let said: Map = said.as_map().cloned().unwrap_or_default();
     let said = said.insert("messageId".into(), message.id.as_str().into(), &NoCells);
-    said.map(Value::from).map_err(|error| StoreTrouble::Damaged(error.to_string()))
+    said.map(Value::from).map_err(|error| StoreError::Damaged(error.to_string()))
 }

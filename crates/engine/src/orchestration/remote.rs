@@ -7,13 +7,14 @@ use catena_job::{Job, JobId, RecordId, Status};
 use catena_value::Value;
 use tokio::sync::{Mutex, Notify, watch};
 
-use super::elsewhere::{Held, Sighting, has_open_away};
+use super::elsewhere::{Held, RemoteSnapshot, has_open_away};
 use super::weaver::News;
-use crate::adapter::{Failure, Repeat};
-use crate::control::Control;
+use crate::adapter::{Failure, RetryAdvice};
+use crate::control::RunControl;
 use crate::engine::Engine;
 use crate::federation::{
-    Answer, Delivery, Federation, Hold, REMOTE_CONFLICT, RemoteCall, RemoteJob, RemoteStart, Visit,
+    Delivery, Federation, PauseChange, REMOTE_CONFLICT, RemoteCall, RemoteJob, RemoteJobRef,
+    RemoteReply, RemoteStart,
 };
 
 /// How long a beginning that nobody wants any more may take to say which job is to be cancelled.
@@ -42,7 +43,7 @@ pub(crate) enum Errand {
     /// Begins it and follows it to its end.
     Begin(Box<RemoteCall>),
     /// Follows a job that began before.
-    Follow(Box<Sighting>),
+    Follow(Box<RemoteSnapshot>),
 }
 
 /// What a task tells.
@@ -65,13 +66,13 @@ pub(crate) enum Tidings {
 /// What somebody takes along to another venue.
 pub(crate) struct Orders {
     /// Pausing and sleeping.
-    pub(crate) control: Control,
+    pub(crate) control: RunControl,
     /// Changes when another is sent instead, and closes when the weaver has gone.
     pub(crate) recall: watch::Receiver<()>,
     /// What all who are sent for this step share.
     pub(crate) post: Arc<Post>,
     /// What the job has to be told first: whoever was there before may not have said it.
-    pub(crate) hold: Hold,
+    pub(crate) hold: PauseChange,
 }
 
 /// What all who are sent for one step share.
@@ -91,7 +92,7 @@ struct Mission {
     parent: JobId,
     step: u32,
     /// The job there, asked about without regard to pauses here.
-    urgent: Visit,
+    urgent: RemoteJobRef,
     orders: Orders,
 }
 
@@ -123,7 +124,7 @@ impl Engine {
                 let Some(start) = self.until_begun(begin, &mut orders).await? else {
                     return Ok(());
                 };
-                let known = Box::new(Sighting::first(&start, &place, self.now()));
+                let known = Box::new(RemoteSnapshot::first(&start, &place, self.now()));
                 let tidings = Tidings::Started(Box::new(start));
                 self.0.weavers.tell(parent, News::Remote(step, tidings));
                 known
@@ -141,8 +142,8 @@ impl Engine {
         parent: JobId,
         step: u32,
         (number, message): (u64, Value),
-        known: &Sighting,
-        control: Control,
+        known: &RemoteSnapshot,
+        control: RunControl,
     ) {
         let visit = self.visit(known, control);
         let engine = self.clone();
@@ -152,7 +153,7 @@ impl Engine {
                 Err(failure) => Err(failure),
             };
             let delivery = match delivery {
-                Err(failure) if failure.repeat == Repeat::MayHelp => {
+                Err(failure) if failure.retry == RetryAdvice::MaySucceed => {
                     engine.0.env.sleep(DELIVER_AGAIN_AFTER).await;
                     Err(failure)
                 }
@@ -170,12 +171,12 @@ impl Engine {
         self.0.catalogue.federation().ok_or_else(missing)
     }
 
-    fn visit(&self, known: &Sighting, control: Control) -> Visit {
-        Visit {
+    fn visit(&self, known: &RemoteSnapshot, control: RunControl) -> RemoteJobRef {
+        RemoteJobRef {
             venue: known.place.clone(),
             did: known.venue.clone(),
             job: known.job,
-            asker: known.asker,
+            requester: known.requester,
             identity: self.0.identity.clone(),
             control,
         }
@@ -183,15 +184,15 @@ impl Engine {
 
     /// Cancels a job that nobody waits for any more, and keeps what became of it: the parent's
     /// chain has ended.
-    pub(crate) async fn give_up(&self, parent: JobId, step: u32, mut known: Sighting) {
+    pub(crate) async fn give_up(&self, parent: JobId, step: u32, mut known: RemoteSnapshot) {
         let Ok(federation) = self.road() else { return };
         let visit = self.visit(&known, self.0.free.clone());
         let mut pause = CANCEL_AGAIN_AFTER;
         for _ in 0..CANCEL_TRIES_MAX {
             match federation.cancel(visit.clone()).await {
-                Ok(seen) => known = Sighting { seen, at: self.now(), ..known },
+                Ok(seen) => known = RemoteSnapshot { seen, at: self.now(), ..known },
                 Err(_) if self.is_stopping() => return,
-                Err(failure) if failure.repeat == Repeat::MayHelp => {
+                Err(failure) if failure.retry == RetryAdvice::MaySucceed => {
                     self.0.env.sleep(pause).await;
                     pause *= 2;
                     continue;
@@ -233,7 +234,7 @@ impl Engine {
             if state.end.is_some() || state.start.venue.is_none() {
                 continue;
             }
-            if let Ok(Some((known, _))) = self.sighting(job.id(), *step).await {
+            if let Ok(Some((known, _))) = self.snapshot(job.id(), *step).await {
                 let (engine, parent, step) = (self.clone(), job.id(), *step);
                 self.spawn(async move { engine.give_up(parent, step, known).await });
             }
@@ -244,7 +245,7 @@ impl Engine {
     /// when the step was given up, because only then is it known what to cancel.
     async fn until_begun(
         &self,
-        mut begin: Answer<RemoteStart>,
+        mut begin: RemoteReply<RemoteStart>,
         orders: &mut Orders,
     ) -> Result<Option<RemoteStart>, Failure> {
         let is_gone = tokio::select! {
@@ -261,14 +262,14 @@ impl Engine {
     }
 }
 
-impl Sighting {
+impl RemoteSnapshot {
     /// A job that has just begun.
-    pub(crate) fn first(start: &RemoteStart, place: &str, at: i64) -> Sighting {
-        Sighting {
+    pub(crate) fn first(start: &RemoteStart, place: &str, at: i64) -> RemoteSnapshot {
+        RemoteSnapshot {
             job: start.job,
             venue: start.venue.clone(),
             place: place.to_owned(),
-            asker: start.asker,
+            requester: start.requester,
             seen: start.seen.clone(),
             at,
         }
@@ -277,7 +278,7 @@ impl Sighting {
 
 impl Mission {
     /// Follows the job to its end and tells it meanwhile when it is to stand still.
-    async fn stay(mut self, mut known: Box<Sighting>) -> Result<(), Failure> {
+    async fn stay(mut self, mut known: Box<RemoteSnapshot>) -> Result<(), Failure> {
         let mut known_as = (known.seen.status, known.seen.record);
         if known_as.0.is_terminal() {
             // It ended while it was begun.
@@ -294,7 +295,7 @@ impl Mission {
                 seen = &mut look => {
                     let seen = seen?;
                     known_as = (seen.status, seen.record);
-                    *known = Sighting { seen, at: self.engine.now(), ..*known };
+                    *known = RemoteSnapshot { seen, at: self.engine.now(), ..*known };
                     self.tell(known.seen.clone());
                     if known_as.0.is_terminal() {
                         return Ok(());
@@ -312,7 +313,7 @@ impl Mission {
                 }
                 () = self.orders.post.nudge.notified() => look = self.look(known_as),
                 hold = self.orders.control.turned() => is_owed = self.hold(hold).await,
-                () = again, if is_owed => is_owed = self.hold(Hold::Resume).await,
+                () = again, if is_owed => is_owed = self.hold(PauseChange::Resume).await,
             }
         }
     }
@@ -323,13 +324,13 @@ impl Mission {
     }
 
     /// The job when it stands elsewhere; asked about only while the whole is not paused.
-    fn look(&self, known: (Status, RecordId)) -> Answer<RemoteJob> {
+    fn look(&self, known: (Status, RecordId)) -> RemoteReply<RemoteJob> {
         let control = self.orders.control.clone();
-        self.federation.look(Visit { control, ..self.urgent.clone() }, known)
+        self.federation.look(RemoteJobRef { control, ..self.urgent.clone() }, known)
     }
 
     /// The same after a while: a venue whose job never stands still keeps nobody busy.
-    fn look_after(&self, pause: Duration, known: (Status, RecordId)) -> Answer<RemoteJob> {
+    fn look_after(&self, pause: Duration, known: (Status, RecordId)) -> RemoteReply<RemoteJob> {
         let (look, control) = (self.look(known), self.orders.control.clone());
         Box::pin(async move {
             control.sleep(pause).await;
@@ -338,11 +339,11 @@ impl Mission {
     }
 
     /// Pauses or resumes the job. Whether a resume is still owed.
-    async fn hold(&self, hold: Hold) -> bool {
+    async fn hold(&self, hold: PauseChange) -> bool {
         let _turn = self.orders.post.turn.lock().await;
         let done = match hold {
-            Hold::Pause => self.pause().await.map(|()| false),
-            Hold::Resume => self.resume().await,
+            PauseChange::Pause => self.pause().await.map(|()| false),
+            PauseChange::Resume => self.resume().await,
         };
         done.unwrap_or_else(|trouble| {
             let job = self.parent;
@@ -353,7 +354,7 @@ impl Mission {
 
     /// Pauses the job, unless it stands still already by itself. That this venue wants it paused
     /// is remembered before it is asked for, or a crash would leave it paused for ever.
-    async fn pause(&self) -> Result<(), crate::error::StoreTrouble> {
+    async fn pause(&self) -> Result<(), crate::error::StoreError> {
         let (engine, parent, step) = (&self.engine, self.parent, self.step);
         let held = engine.held(parent, step).await?;
         if let Some(Held::Since(_)) = held {
@@ -369,7 +370,7 @@ impl Mission {
                 Ok(_) => engine.set_held(parent, step, Some(Held::Asked)).await?,
             }
         }
-        match self.federation.hold(self.urgent.clone(), Hold::Pause).await {
+        match self.federation.hold(self.urgent.clone(), PauseChange::Pause).await {
             Ok(seen) => engine.set_held(parent, step, Some(Held::Since(seen.record))).await,
             // It was asked for before, and nobody knows whether that is why the job stands still.
             Err(failure) if failure.code == REMOTE_CONFLICT && held.is_none() => {
@@ -380,20 +381,20 @@ impl Mission {
     }
 
     /// Resumes the job if it is this venue that paused it. Whether that is still owed.
-    async fn resume(&self) -> Result<bool, crate::error::StoreTrouble> {
+    async fn resume(&self) -> Result<bool, crate::error::StoreError> {
         let (engine, parent, step) = (&self.engine, self.parent, self.step);
         let Some(held) = engine.held(parent, step).await? else { return Ok(false) };
         let seen = match self.federation.see(self.urgent.clone()).await {
             Ok(seen) => seen,
-            Err(failure) => return Ok(failure.repeat == Repeat::MayHelp),
+            Err(failure) => return Ok(failure.retry == RetryAdvice::MaySucceed),
         };
         let is_ours = match held {
             Held::Asked => true,
             Held::Since(record) => record == seen.record,
         };
         if seen.status == Status::Paused && is_ours {
-            match self.federation.hold(self.urgent.clone(), Hold::Resume).await {
-                Err(failure) if failure.repeat == Repeat::MayHelp => return Ok(true),
+            match self.federation.hold(self.urgent.clone(), PauseChange::Resume).await {
+                Err(failure) if failure.retry == RetryAdvice::MaySucceed => return Ok(true),
                 _ => self.orders.post.nudge.notify_one(),
             }
         }

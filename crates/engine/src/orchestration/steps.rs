@@ -5,9 +5,9 @@ use catena_job::plan::Plan;
 use catena_job::{Job, Status};
 use catena_value::{CellSource, Map, Value, Vector};
 
-use super::elsewhere::Sighting;
+use super::elsewhere::RemoteSnapshot;
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 use crate::federation::RemoteJob;
 use crate::rerun::Earlier;
 
@@ -17,7 +17,7 @@ type Entry = Vec<(&'static str, Value)>;
 impl Engine {
     /// One entry per step, from what the parent's chain and the sub-jobs say; nothing when the job
     /// is not an orchestration.
-    pub(crate) async fn steps_of(&self, job: &Job) -> Result<Option<Value>, StoreTrouble> {
+    pub(crate) async fn steps_of(&self, job: &Job) -> Result<Option<Value>, StoreError> {
         let id = job.field("operation").and_then(Value::as_str).unwrap_or_default();
         if self.0.catalogue.is_plain(id) {
             return Ok(None);
@@ -25,7 +25,7 @@ impl Engine {
         Box::pin(self.steps_of_orchestration(job)).await
     }
 
-    async fn steps_of_orchestration(&self, job: &Job) -> Result<Option<Value>, StoreTrouble> {
+    async fn steps_of_orchestration(&self, job: &Job) -> Result<Option<Value>, StoreError> {
         let operation = match self.operation_of(job).await {
             Ok(operation) => operation,
             Err(crate::error::ResolveError::Store(trouble)) => return Err(trouble),
@@ -39,7 +39,7 @@ impl Engine {
         Ok(Some(Vector::from_items(entries).into()))
     }
 
-    async fn step(&self, job: &Job, plan: &Plan, index: usize) -> Result<Value, StoreTrouble> {
+    async fn step(&self, job: &Job, plan: &Plan, index: usize) -> Result<Value, StoreError> {
         let step = &plan.steps[index];
         let number = i64::try_from(index).unwrap_or(i64::MAX);
         let mut entry = vec![("index", Value::from(number)), ("op", step.op.as_str().into())];
@@ -61,7 +61,7 @@ impl Engine {
         step: u32,
         is_away: bool,
         entry: &mut Entry,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         let reused = crate::rerun::reused_of(job.field("reused"));
         if let Some(earlier) = reused.into_iter().find(|earlier| earlier.step == step) {
             entry.push(("id", earlier.job.into()));
@@ -78,7 +78,7 @@ impl Engine {
         // One that was given up while it was being begun elsewhere.
         if is_away
             && job.status().is_terminal()
-            && let Some((known, _)) = self.sighting(job.id(), step).await?
+            && let Some((known, _)) = self.snapshot(job.id(), step).await?
         {
             entry.push(("id", known.job.into()));
             describe_sighting(known, entry);
@@ -90,11 +90,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn describe_begun(
-        &self,
-        state: &StepState,
-        entry: &mut Entry,
-    ) -> Result<(), StoreTrouble> {
+    async fn describe_begun(&self, state: &StepState, entry: &mut Entry) -> Result<(), StoreError> {
         entry.push(("id", state.start.job.into()));
         entry.push(("started", state.started_at.into()));
         match self.current(state.start.job).await? {
@@ -115,12 +111,12 @@ impl Engine {
         step: u32,
         state: &StepState,
         entry: &mut Entry,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         entry.push(("id", state.start.job.into()));
         entry.push(("started", state.started_at.into()));
-        let known = self.sighting(job.id(), step).await?.map(|(known, _)| known);
+        let known = self.snapshot(job.id(), step).await?.map(|(known, _)| known);
         let Some(end) = &state.end else {
-            describe_sighting(known.unwrap_or_else(|| Sighting::of_chain(state, "")), entry);
+            describe_sighting(known.unwrap_or_else(|| RemoteSnapshot::of_chain(state, "")), entry);
             return Ok(());
         };
         entry.push(("status", end.status.into()));
@@ -136,10 +132,10 @@ impl Engine {
         job: &Job,
         earlier: &Earlier,
         entry: &mut Entry,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         entry.push(("status", Status::Complete.into()));
         entry.extend(earlier.record.map(|record| ("head", record.into())));
-        if let Some((known, _)) = self.sighting(job.id(), earlier.step).await? {
+        if let Some((known, _)) = self.snapshot(job.id(), earlier.step).await? {
             describe_said(known.seen, entry);
         }
         Ok(())
@@ -150,7 +146,7 @@ impl Engine {
         child: &Job,
         cells: Option<&catena_store::JobCells>,
         entry: &mut Entry,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         entry.push(("status", child.status().into()));
         entry.push(("head", child.head().into()));
         if child.status().is_terminal() {
@@ -163,7 +159,7 @@ impl Engine {
         for name in ["output", "error", "message"] {
             if let Some(value) = child.field(name) {
                 let value = value.fully_loaded(cells);
-                let value = value.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
+                let value = value.map_err(|error| StoreError::Damaged(error.to_string()))?;
                 entry.push((name, value));
             }
         }
@@ -178,7 +174,7 @@ fn describe_end(state: &StepState, entry: &mut Entry) {
 }
 
 /// Where a job on another venue was last seen, and when: nothing here proves that it still is there.
-fn describe_sighting(known: Sighting, entry: &mut Entry) {
+fn describe_sighting(known: RemoteSnapshot, entry: &mut Entry) {
     entry.push(("status", known.seen.status.into()));
     entry.push(("head", known.seen.record.into()));
     entry.push(("asOf", known.at.into()));

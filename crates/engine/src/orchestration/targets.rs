@@ -10,7 +10,7 @@ use catena_value::{NoCells, Value, ValueId};
 use super::NESTING_MAX;
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::error::{ResolveError, StoreTrouble};
+use crate::error::{ResolveError, StoreError};
 use crate::operation::Operation;
 use crate::submit::refusal;
 
@@ -99,7 +99,7 @@ impl Engine {
         caller: &Caller,
         whole: &Operation,
         depth: u32,
-    ) -> Result<Result<Targets, String>, StoreTrouble> {
+    ) -> Result<Result<Targets, String>, StoreError> {
         Survey::new(Here { engine: self, caller }).of(whole, depth).await
     }
 }
@@ -124,7 +124,7 @@ impl<D: Definitions> Survey<D> {
         mut self,
         whole: &Operation,
         depth: u32,
-    ) -> Result<Result<Targets, String>, StoreTrouble> {
+    ) -> Result<Result<Targets, String>, StoreError> {
         let Some(plan) = whole.plan() else { return Ok(Ok(Targets::new())) };
         if depth as usize >= NESTING_MAX {
             return Ok(Err(told(vec![too_deep()])));
@@ -157,7 +157,7 @@ impl<D: Definitions> Survey<D> {
     }
 
     /// The orchestrations one level deeper.
-    async fn below(&mut self, level: Vec<Nested>) -> Result<Vec<Nested>, StoreTrouble> {
+    async fn below(&mut self, level: Vec<Nested>) -> Result<Vec<Nested>, StoreError> {
         let mut below = Vec::new();
         for Nested { step, operation, mut within } in level {
             let Some(plan) = operation.plan() else { continue };
@@ -197,7 +197,7 @@ impl<D: Definitions> Survey<D> {
         self.problems.extend(steps.into_iter().map(problem));
     }
 
-    async fn resolve_steps(&mut self, plan: &Plan, within: &str) -> Result<Targets, StoreTrouble> {
+    async fn resolve_steps(&mut self, plan: &Plan, within: &str) -> Result<Targets, StoreError> {
         let mut targets = Vec::with_capacity(plan.steps.len());
         self.steps += plan.steps.len();
         for (index, step) in plan.steps.iter().enumerate() {
@@ -248,7 +248,7 @@ fn is_constant(source: &catena_job::plan::Source) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapter::{Adapter, Call, Failure, Pace, Registration, Turn, Turning};
+    use crate::adapter::{Adapter, Call, ExecutionMode, Failure, Registration, Turn, TurnFuture};
     use crate::orchestration::Orchestrator;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -268,7 +268,7 @@ mod tests {
             Vec::new()
         }
 
-        fn run(&self, _call: Call) -> Turning {
+        fn run(&self, _call: Call) -> TurnFuture {
             Box::pin(async { Turn::Failed(Failure::new("no", "it does nothing")) })
         }
     }
@@ -297,10 +297,10 @@ mod tests {
 
     fn operation(metadata: &str) -> Arc<Operation> {
         let metadata = catena_value::json::read(metadata.as_bytes()).unwrap();
-        let find = |adapter: &str| -> Option<(Arc<dyn Adapter>, Pace)> {
+        let find = |adapter: &str| -> Option<(Arc<dyn Adapter>, ExecutionMode)> {
             match adapter {
-                "orchestrator" => Some((Arc::new(Orchestrator), Pace::Running)),
-                _ => Some((Arc::new(Leaf), Pace::Running)),
+                "orchestrator" => Some((Arc::new(Orchestrator), ExecutionMode::Task)),
+                _ => Some((Arc::new(Leaf), ExecutionMode::Task)),
             }
         };
         Arc::new(Operation::read(metadata, find).unwrap())

@@ -22,14 +22,14 @@ use catena_value::{CellSource, ExtentError, Value, ValueId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::depth_of;
-use super::elsewhere::Sighting;
+use super::elsewhere::RemoteSnapshot;
 use super::remote::Errand;
 use super::targets::Targets;
-use crate::adapter::{Cause, Failure, Pace};
+use crate::adapter::{Cause, ExecutionMode, Failure};
 use crate::caller::Caller;
 use crate::change::{Current, Draft, cut};
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 use crate::operation::Operation;
 use crate::request::{Invoke, JobView};
 use crate::rerun::Reused;
@@ -85,7 +85,7 @@ pub(crate) struct Weave {
     /// Jobs on other venues that somebody must ask for.
     errands: Vec<(u32, Errand)>,
     /// What is known of jobs on other venues, and under which ID it is stored.
-    away: BTreeMap<u32, (Sighting, Option<ValueId>)>,
+    away: BTreeMap<u32, (RemoteSnapshot, Option<ValueId>)>,
     /// Those of which something is not stored yet.
     unkept: BTreeSet<u32>,
     /// Why the whole fails, once a step did.
@@ -148,7 +148,7 @@ impl ChildRun {
             operation: self.operation,
             caller: caller.clone(),
             input: self.input,
-            cause: Cause::Begun,
+            cause: Cause::Start,
             left,
             held: self.held,
             slot: self.slot,
@@ -222,7 +222,7 @@ impl Weave {
         &mut self,
         engine: &Engine,
         parent: &Current,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         for reused in engine.taken_over(parent).await? {
             self.reuse(reused);
         }
@@ -360,7 +360,7 @@ impl Weave {
         &mut self,
         engine: &Engine,
         parent: &mut Draft,
-    ) -> Result<Batch, StoreTrouble> {
+    ) -> Result<Batch, StoreError> {
         let mut batch = Batch {
             started: std::mem::take(&mut self.starts),
             ended: std::mem::take(&mut self.ends),
@@ -387,11 +387,12 @@ impl Weave {
         parent: &Job,
         step: u32,
         batch: &mut Batch,
-    ) -> Result<bool, StoreTrouble> {
+    ) -> Result<bool, StoreError> {
         let plan = Arc::clone(&self.plan);
         let definition = &plan.steps[step as usize];
         let target = self.targets.get(step as usize).cloned().flatten();
-        let is_instant = target.as_ref().is_some_and(|target| target.pace() == Pace::Instant);
+        let is_instant =
+            target.as_ref().is_some_and(|target| target.mode() == ExecutionMode::Inline);
         let only_waits = target.as_ref().is_some_and(|target| target.plan().is_some());
         let mut permit = None;
         if !is_instant && !only_waits {
@@ -409,7 +410,7 @@ impl Weave {
         };
         self.permits.extend(permit.map(|permit| (step, permit)));
         let input = input.fully_loaded(&*self.cells);
-        let input = input.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
+        let input = input.map_err(|error| StoreError::Damaged(error.to_string()))?;
         let Some(target) = target else {
             batch.errands.push((step, self.errand(engine, parent, step, input)));
             return Ok(true);
@@ -421,7 +422,7 @@ impl Weave {
         let passed_on = sealed::passed_on(&definition.input, &secrets);
         let opened = engine.opening(id, &request, &target, &passed_on);
         let (mut opening, secrets) =
-            opened.map_err(|error| StoreTrouble::Damaged(error.to_string()))?;
+            opened.map_err(|error| StoreError::Damaged(error.to_string()))?;
         opening.parent = Some(Parent { job: parent.id(), step });
         let refused = refusal(&target, &request.input);
         let mut child = Draft::open(opening, now, refused.as_deref()).map_err(unwritten)?;
@@ -430,7 +431,7 @@ impl Weave {
         if let Some(refused) = refused {
             self.ended_at_once(batch, step, &child, Status::Rejected, None, &refused);
         } else if is_instant {
-            child.append(Change::new(Event::Begun, now)).map_err(unwritten)?;
+            child.append(Change::new(Event::Started, now)).map_err(unwritten)?;
             let done = compute(&engine.call(&request, target, Some(id)));
             let (output, error) = match &done {
                 Ok(output) => (Some(output.clone()), String::new()),
@@ -475,7 +476,7 @@ impl Weave {
         operation: Arc<Operation>,
         input: Value,
         batch: &mut Batch,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         let (now, job) = (engine.now(), child.job().id());
         // A nested orchestration only waits for others: it needs no place.
         let slot = match operation.plan() {
@@ -490,10 +491,10 @@ impl Weave {
             },
         };
         let limit = engine.execution_limit(None, &operation);
-        let mut begun = Change::new(Event::Begun, now);
+        let mut begun = Change::new(Event::Started, now);
         begun.extra.push(("deadline", deadline(now, limit)));
         child.append(begun).map_err(unwritten)?;
-        let held = engine.0.running.take(job, None).ok_or(StoreTrouble::Contended)?;
+        let held = engine.0.running.take(job, None).ok_or(StoreError::Contended)?;
         batch.runs.push(ChildRun { job, operation, input, held, slot });
         Ok(())
     }
@@ -517,7 +518,7 @@ impl Weave {
         engine: &Engine,
         parent: &mut Draft,
         batch: &mut Batch,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         let now = engine.now();
         let started = std::mem::take(&mut batch.started);
         let ended = std::mem::take(&mut batch.ended);
@@ -570,7 +571,7 @@ impl Weave {
     }
 
     /// A step that asks makes the whole ask; when none does any more, the whole goes on.
-    fn ask_or_go_on(&self, engine: &Engine, parent: &mut Draft) -> Result<(), StoreTrouble> {
+    fn ask_or_go_on(&self, engine: &Engine, parent: &mut Draft) -> Result<(), StoreError> {
         let now = engine.now();
         let status = parent.job().status();
         match self.asking() {
@@ -601,7 +602,7 @@ impl Weave {
         engine: &Engine,
         current: &Current,
         message: catena_store::Message,
-    ) -> Result<Option<(Draft, JobId)>, StoreTrouble> {
+    ) -> Result<Option<(Draft, JobId)>, StoreError> {
         let Some((step, child)) = self.asking().map(|(step, asking)| (step, asking.job)) else {
             return Ok(None);
         };

@@ -16,13 +16,13 @@ use super::remote::{Errand, Orders, Post, Tidings};
 use super::weave::{Batch, Weave};
 use super::{CONCURRENT_MAX, depth_of, targets::Targets};
 use crate::adapter::Failure;
-use crate::caller::{Caller, Standing};
+use crate::caller::{Caller, Role};
 use crate::change::{Current, Draft, waits_for_message};
 use crate::control::Signal;
 use crate::engine::Engine;
 use crate::env::Task;
-use crate::error::{InvokeError, StoreTrouble};
-use crate::federation::Hold;
+use crate::error::{InvokeError, StoreError};
+use crate::federation::PauseChange;
 use crate::idempotency::uncommitted;
 use crate::operation::Operation;
 use crate::progress::of_steps;
@@ -161,7 +161,7 @@ impl Engine {
         };
         let mut draft = draft;
         let job = draft.job().id();
-        let held = self.0.running.take(job, None).ok_or(StoreTrouble::Contended)?;
+        let held = self.0.running.take(job, None).ok_or(StoreError::Contended)?;
         let budget = self.0.weavers.budget(draft.job().parent().map(|parent| parent.job));
         let hearing = Hearing::new(self, job, Arc::clone(&budget));
         let (caller, input) = (request.caller.clone(), request.input.clone());
@@ -184,7 +184,7 @@ impl Engine {
                 operation,
                 caller: request.caller.clone(),
                 input: request.input.clone(),
-                cause: crate::adapter::Cause::Begun,
+                cause: crate::adapter::Cause::Start,
                 left: limit,
                 held,
                 slot: None,
@@ -239,7 +239,7 @@ impl Engine {
     }
 
     /// Goes on with an orchestration that nobody runs, from what is stored.
-    pub(crate) async fn weave_on(&self, mut run: Run) -> Result<(), StoreTrouble> {
+    pub(crate) async fn weave_on(&self, mut run: Run) -> Result<(), StoreError> {
         let Some(plan) = run.operation.plan().cloned() else { return Ok(()) };
         let job = run.job.id();
         if run.job.field(sealed::DELEGATED).is_some() && run.caller.delegations.is_empty() {
@@ -268,7 +268,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn fail_run(&self, run: &Run, failure: Failure) -> Result<(), StoreTrouble> {
+    async fn fail_run(&self, run: &Run, failure: Failure) -> Result<(), StoreError> {
         self.change(run.job.id(), None, |current| {
             if current.job.status() != Status::Started {
                 return Ok(None);
@@ -276,7 +276,7 @@ impl Engine {
             let mut draft = current.draft();
             let ending = outcome(Err(failure.clone()), self.now());
             draft.append(ending).map_err(crate::run::unwritten)?;
-            Ok::<_, StoreTrouble>(Some(draft))
+            Ok::<_, StoreError>(Some(draft))
         })
         .await?;
         Ok(())
@@ -333,15 +333,15 @@ impl Engine {
 
     /// The venue, when it acts on sub-jobs for their parent.
     pub(crate) fn itself(&self) -> Caller {
-        Caller { did: self.0.did.clone(), standing: Standing::Admin, delegations: Vec::new() }
+        Caller { did: self.0.did.clone(), role: Role::Admin, delegations: Vec::new() }
     }
 }
 
 /// What a job elsewhere has to be told, given how its parent stands.
-fn hold_of(parent: &Job) -> Hold {
+fn hold_of(parent: &Job) -> PauseChange {
     match parent.status() {
-        Status::Paused => Hold::Pause,
-        _ => Hold::Resume,
+        Status::Paused => PauseChange::Pause,
+        _ => PauseChange::Resume,
     }
 }
 
@@ -370,7 +370,7 @@ impl Weaver {
             match self.advance(&engine).await {
                 Ok(Next::Listen) => {}
                 Ok(Next::Over) => return,
-                Err(trouble @ (StoreTrouble::Busy | StoreTrouble::Full)) => {
+                Err(trouble @ (StoreError::Busy | StoreError::Full)) => {
                     tracing::warn!(job = %self.run.job.id(), %trouble, "an orchestration waits");
                     engine.0.env.sleep(AGAIN_AFTER).await;
                     continue;
@@ -444,7 +444,7 @@ impl Weaver {
     }
 
     /// Decides and commits, again and again, until there is nothing to decide.
-    async fn advance(&mut self, engine: &Engine) -> Result<Next, StoreTrouble> {
+    async fn advance(&mut self, engine: &Engine) -> Result<Next, StoreError> {
         if self.has_been_resumed() || std::mem::take(&mut self.is_stale) {
             self.start_over(engine).await?;
         }
@@ -529,7 +529,7 @@ impl Weaver {
 
     /// Hands a message that came for the whole to the step that waits for one. Nothing when the
     /// job is no longer what we know.
-    async fn route(&mut self, engine: &Engine) -> Result<Option<Next>, StoreTrouble> {
+    async fn route(&mut self, engine: &Engine) -> Result<Option<Next>, StoreError> {
         let status = self.run.job.status();
         if let Some(settled) = self.settle(engine).await? {
             return Ok(settled.then_some(Next::Listen));
@@ -576,7 +576,7 @@ impl Weaver {
     }
 
     /// Somebody else changed the job: the weave is made anew from what is stored.
-    async fn start_over(&mut self, engine: &Engine) -> Result<Next, StoreTrouble> {
+    async fn start_over(&mut self, engine: &Engine) -> Result<Next, StoreError> {
         let id = self.run.job.id();
         let Some(current) = engine.current(id).await? else { return Ok(Next::Over) };
         if current.job.status().is_terminal() {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use catena_engine::federation::{
-    Answer, Asker, Delivery, Federation, Hold, REMOTE_CONFLICT, RemoteCall, RemoteJob, RemoteStart,
-    Visit,
+    Delivery, Federation, PauseChange, REMOTE_CONFLICT, RemoteCall, RemoteJob, RemoteJobRef,
+    RemoteReply, RemoteStart, Requester,
 };
-use catena_engine::{Adapter, Call, Failure, Registration, Turn, Turning};
+use catena_engine::{Adapter, Call, Failure, Registration, Turn, TurnFuture};
 use catena_job::{JobId, RecordId, Status};
 use catena_value::Value;
 use parking_lot::Mutex;
@@ -46,7 +46,7 @@ pub struct Guest {
     /// What its records are made of.
     story: Mutex<String>,
     /// Who asked for it.
-    pub asker: Asker,
+    pub requester: Requester,
     /// The messages it has taken, by their IDs; repeated ones only once.
     pub messages: Mutex<Vec<(String, Value)>>,
     pub status: watch::Sender<Status>,
@@ -165,7 +165,7 @@ impl Elsewhere {
     fn asked(&self, what: &str, job: JobId) -> Result<Arc<Guest>, Failure> {
         self.asked.lock().push(what.to_owned());
         if self.is_down.load(Ordering::SeqCst) {
-            return Err(Failure::passing("connection", "it cannot be reached"));
+            return Err(Failure::transient("connection", "it cannot be reached"));
         }
         self.job(job).ok_or_else(|| Failure::new("remote_not_found", "there is no such job"))
     }
@@ -195,7 +195,7 @@ impl Elsewhere {
             input: call.input.clone(),
             left: Mutex::new(self.script.time(step)),
             story: Mutex::new(call.key.clone()),
-            asker: asker(call),
+            requester: requester(call),
             messages: Mutex::default(),
             status: watch::Sender::new(match call.operation.as_str() {
                 "far:chat" => Status::InputRequired,
@@ -213,8 +213,8 @@ impl Elsewhere {
 /// The way to it.
 pub struct Road(pub Arc<Elsewhere>);
 
-fn asker(call: &RemoteCall) -> Asker {
-    if call.delegations.is_empty() { Asker::Nobody } else { Asker::Venue }
+fn requester(call: &RemoteCall) -> Requester {
+    if call.delegations.is_empty() { Requester::Anonymous } else { Requester::Venue }
 }
 
 /// The content of a message.
@@ -230,7 +230,7 @@ impl Road {
         job: JobId,
         may: fn(Status) -> bool,
         to: Status,
-    ) -> Answer<RemoteJob> {
+    ) -> RemoteReply<RemoteJob> {
         let there = Arc::clone(&self.0);
         Box::pin(async move {
             let guest = there.asked(what, job)?;
@@ -244,7 +244,7 @@ impl Road {
 }
 
 impl Federation for Road {
-    fn begin(&self, call: RemoteCall) -> Answer<RemoteStart> {
+    fn begin(&self, call: RemoteCall) -> RemoteReply<RemoteStart> {
         let there = Arc::clone(&self.0);
         Box::pin(async move {
             call.control.proceed().await;
@@ -253,24 +253,24 @@ impl Federation for Road {
             let latency = *there.latency.lock();
             tokio::time::sleep(latency).await;
             let record = guest.record(Status::Pending);
-            let (asker, seen) = (asker(&call), guest.seen());
-            Ok(RemoteStart { job, record, venue: call.venue, asker, seen })
+            let (requester, seen) = (requester(&call), guest.seen());
+            Ok(RemoteStart { job, record, venue: call.venue, requester, seen })
         })
     }
 
-    fn see(&self, visit: Visit) -> Answer<RemoteJob> {
+    fn see(&self, visit: RemoteJobRef) -> RemoteReply<RemoteJob> {
         let there = Arc::clone(&self.0);
         Box::pin(async move { there.asked("see", visit.job).map(|guest| guest.seen()) })
     }
 
-    fn look(&self, visit: Visit, known: (Status, RecordId)) -> Answer<RemoteJob> {
+    fn look(&self, visit: RemoteJobRef, known: (Status, RecordId)) -> RemoteReply<RemoteJob> {
         let there = Arc::clone(&self.0);
         Box::pin(async move {
             let mut tries = 0;
             loop {
                 match there.asked("look", visit.job) {
                     Ok(guest) => {
-                        if guest.asker != visit.asker {
+                        if guest.requester != visit.requester {
                             return Err(Failure::new("remote_forbidden", "it is somebody else's"));
                         }
                         if there.is_restless.load(Ordering::SeqCst) {
@@ -294,7 +294,7 @@ impl Federation for Road {
         })
     }
 
-    fn send(&self, visit: Visit, message: Value) -> Answer<Delivery> {
+    fn send(&self, visit: RemoteJobRef, message: Value) -> RemoteReply<Delivery> {
         let there = Arc::clone(&self.0);
         Box::pin(async move {
             loop {
@@ -312,16 +312,16 @@ impl Federation for Road {
         })
     }
 
-    fn cancel(&self, visit: Visit) -> Answer<RemoteJob> {
+    fn cancel(&self, visit: RemoteJobRef) -> RemoteReply<RemoteJob> {
         self.change("cancel", visit.job, |from| !from.is_terminal(), Status::Cancelled)
     }
 
-    fn hold(&self, visit: Visit, hold: Hold) -> Answer<RemoteJob> {
+    fn hold(&self, visit: RemoteJobRef, hold: PauseChange) -> RemoteReply<RemoteJob> {
         let job = visit.job;
         let may_pause = |from: Status| !from.is_terminal() && from != Status::Paused;
         match hold {
-            Hold::Pause => self.change("pause", job, may_pause, Status::Paused),
-            Hold::Resume => {
+            PauseChange::Pause => self.change("pause", job, may_pause, Status::Paused),
+            PauseChange::Resume => {
                 self.change("resume", job, |from| from == Status::Paused, Status::Started)
             }
         }
@@ -345,7 +345,7 @@ impl Adapter for Road {
         Some(Arc::new(Road(Arc::clone(&self.0))))
     }
 
-    fn run(&self, _call: Call) -> Turning {
+    fn run(&self, _call: Call) -> TurnFuture {
         Box::pin(async { Turn::Failed(Failure::new("no", "it has no operations")) })
     }
 }

@@ -13,7 +13,8 @@ use catena_auth::KeyPair;
 use catena_engine::env::PausedEnv;
 use catena_engine::request::{Invoke, JobView};
 use catena_engine::{
-    Adapter, Call, Caller, Cause, Engine, Failure, Limits, Pace, Registration, Setup, Turn, Turning,
+    Adapter, Call, Caller, Cause, Engine, ExecutionMode, Failure, Limits, Registration, Setup,
+    Turn, TurnFuture,
 };
 use catena_job::state::{Ask, Event};
 use catena_job::verify::{Expected, verify};
@@ -167,7 +168,7 @@ pub async fn ended(engine: &Engine, id: JobId) -> JobView {
 }
 
 /// The job when it stands somewhere.
-pub async fn standing(engine: &Engine, id: JobId, status: Status) -> JobView {
+pub async fn role(engine: &Engine, id: JobId, status: Status) -> JobView {
     let mut follow = engine.follow(catena_engine::follow::Reader::Bearer, id, None).await.unwrap();
     loop {
         let view = engine.job(&alice(), id).await.unwrap();
@@ -216,29 +217,29 @@ pub struct Scripted {
     without: Option<&'static str>,
 }
 
-const OPERATIONS: [(&str, Pace, &str); 15] = [
-    ("breaks", Pace::Running, r#""pure":true"#),
-    ("echo", Pace::Instant, r#""pure":true"#),
-    ("error", Pace::Instant, r#""pure":true"#),
+const OPERATIONS: [(&str, ExecutionMode, &str); 15] = [
+    ("breaks", ExecutionMode::Task, r#""pure":true"#),
+    ("echo", ExecutionMode::Inline, r#""pure":true"#),
+    ("error", ExecutionMode::Inline, r#""pure":true"#),
     (
         "strict",
-        Pace::Instant,
+        ExecutionMode::Inline,
         r#""input":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]},
            "output":{"type":"object","required":["ok"]}"#,
     ),
-    ("wait", Pace::Running, r#""pure":true"#),
-    ("effect", Pace::Running, r#""timeoutMs":5000"#),
-    ("careful", Pace::Running, r#""recovery":"pause""#),
-    ("chat", Pace::Running, r#""pure":true"#),
-    ("pause", Pace::Running, r#""pure":true"#),
-    ("auth", Pace::Running, r#""pure":true"#),
-    ("flaky", Pace::Running, r#""retry":{"attempts":3,"backoffMs":100,"factor":2}"#),
-    ("broken", Pace::Running, r#""pure":true"#),
-    ("progress", Pace::Running, r#""pure":true"#),
-    ("reports", Pace::Running, r#""pure":true"#),
+    ("wait", ExecutionMode::Task, r#""pure":true"#),
+    ("effect", ExecutionMode::Task, r#""timeoutMs":5000"#),
+    ("careful", ExecutionMode::Task, r#""recovery":"pause""#),
+    ("chat", ExecutionMode::Task, r#""pure":true"#),
+    ("pause", ExecutionMode::Task, r#""pure":true"#),
+    ("auth", ExecutionMode::Task, r#""pure":true"#),
+    ("flaky", ExecutionMode::Task, r#""retry":{"attempts":3,"backoffMs":100,"factor":2}"#),
+    ("broken", ExecutionMode::Task, r#""pure":true"#),
+    ("progress", ExecutionMode::Task, r#""pure":true"#),
+    ("reports", ExecutionMode::Task, r#""pure":true"#),
     (
         "secret",
-        Pace::Running,
+        ExecutionMode::Task,
         r#""pure":true,"input":{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}"#,
     ),
 ];
@@ -253,9 +254,9 @@ impl Adapter for Scripted {
     }
 
     fn operations(&self) -> Vec<Registration> {
-        let registration = |(name, pace, more): (&'static str, Pace, &str)| Registration {
+        let registration = |(name, mode, more): (&'static str, ExecutionMode, &str)| Registration {
             name,
-            pace,
+            mode,
             metadata: value(&format!(
                 r#"{{"name":"{name}","operation":{{"adapter":"t:{name}",{more}}}}}"#
             )),
@@ -271,7 +272,7 @@ impl Adapter for Scripted {
         }
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         let effects = Arc::clone(&self.effects);
         Box::pin(async move { turn(call, &effects).await })
     }
@@ -312,7 +313,7 @@ async fn turn(call: Call, effects: &AtomicU32) -> Turn {
             }
         }
         ("chat", _) => Turn::NeedsInput(Ask { message: Some("what?".into()), output: None }),
-        ("pause", Cause::Begun | Cause::Repeated) => Turn::Pause,
+        ("pause", Cause::Start | Cause::Retry) => Turn::Pause,
         ("pause", _) => Turn::Complete(call.input),
         ("auth", Cause::Message(message)) => {
             let secret = message.as_map().and_then(|map| map.field("credentials")).cloned();
@@ -324,7 +325,7 @@ async fn turn(call: Call, effects: &AtomicU32) -> Turn {
             effects.fetch_add(1, Ordering::SeqCst);
             match u64::from(call.attempt) > number(&call.input, "fails") {
                 true => Turn::Complete(Value::from(i64::from(call.attempt))),
-                false => Turn::Failed(Failure::passing("shaky", format!("try {}", call.attempt))),
+                false => Turn::Failed(Failure::transient("shaky", format!("try {}", call.attempt))),
             }
         }
         ("progress", _) => {

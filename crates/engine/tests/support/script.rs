@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catena_engine::{Adapter, Call, Failure, Pace, Registration, Turn, Turning};
+use catena_engine::{Adapter, Call, ExecutionMode, Failure, Registration, Turn, TurnFuture};
 use catena_value::{Map, Value};
 use parking_lot::Mutex;
 
@@ -71,10 +71,10 @@ impl Adapter for StandIn {
         let metadata = value(&format!(
             r#"{{"name":"{operation}","operation":{{"adapter":"{name}:{operation}","pure":true}}}}"#
         ));
-        vec![Registration { name: operation, pace: Pace::Running, metadata }]
+        vec![Registration { name: operation, mode: ExecutionMode::Task, metadata }]
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         let script = Arc::clone(&self.script);
         Box::pin(async move { act(&script, call).await })
     }

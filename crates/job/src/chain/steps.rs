@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Break;
+use super::ChainError;
 use crate::note::{StepEnd, StepStart};
 use crate::state::Status;
 
@@ -39,8 +39,8 @@ impl Steps {
         started: &[StepStart],
         ended: &[StepEnd],
         is_outcome_held: bool,
-    ) -> Result<(), Break> {
-        let again = |step: u32, what: &str| Break::Commitment(format!("step {step} {what}"));
+    ) -> Result<(), ChainError> {
+        let again = |step: u32, what: &str| ChainError::Commitment(format!("step {step} {what}"));
         if let (true, Some(start)) = (is_outcome_held, started.first()) {
             return Err(again(start.step, "starts although the job's outcome is already held"));
         }
@@ -64,17 +64,17 @@ impl Steps {
     }
 
     /// Whether every step that started has ended well.
-    pub(super) fn check_complete(&self) -> Result<(), Break> {
+    pub(super) fn check_complete(&self) -> Result<(), ChainError> {
         let unfinished = self
             .0
             .iter()
             .find(|(_, state)| state.end.as_ref().is_none_or(|end| end.status != Status::Complete));
         match unfinished {
             None => Ok(()),
-            Some((step, StepState { end: None, .. })) => Err(Break::Commitment(format!(
+            Some((step, StepState { end: None, .. })) => Err(ChainError::Commitment(format!(
                 "the job is COMPLETE, but step {step} has not ended"
             ))),
-            Some((step, StepState { end: Some(end), .. })) => Err(Break::Commitment(format!(
+            Some((step, StepState { end: Some(end), .. })) => Err(ChainError::Commitment(format!(
                 "the job is COMPLETE, but step {step} ended as {}",
                 end.status
             ))),

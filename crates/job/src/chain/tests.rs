@@ -2,8 +2,8 @@ use super::*;
 use crate::note::{StepEnd, StepStart};
 use crate::state::Ask;
 
-fn opening() -> Opening {
-    Opening {
+fn opening() -> NewJob {
+    NewJob {
         id: JobId::new(1_000, [1; 10]),
         venue: "did:key:venue".into(),
         op: "test:echo".into(),
@@ -31,7 +31,7 @@ fn finished(output: &str) -> Event {
 #[test]
 fn a_job_is_the_fold_of_its_records() {
     let (mut job, first) = opened();
-    let records = [first, append(&mut job, Event::Begun), append(&mut job, finished("out"))];
+    let records = [first, append(&mut job, Event::Started), append(&mut job, finished("out"))];
     assert_eq!(job.status(), Status::Complete);
     assert_eq!(job.count(), 3);
     assert_eq!(job.head(), records[2].id());
@@ -48,7 +48,7 @@ fn a_job_is_the_fold_of_its_records() {
 #[test]
 fn a_record_carries_only_what_changed() {
     let (mut job, _) = opened();
-    let begun = append(&mut job, Event::Begun);
+    let begun = append(&mut job, Event::Started);
     let names: Vec<_> = begun.fields().fields().iter().map(|(k, _)| k.as_str().unwrap()).collect();
     assert_eq!(names.len(), 3, "{names:?}");
 }
@@ -72,14 +72,14 @@ fn an_illegal_change_changes_nothing() {
 #[test]
 fn a_clock_that_went_back_is_corrected() {
     let (mut job, _) = opened();
-    let record = job.append(Change::new(Event::Begun, 10)).unwrap();
+    let record = job.append(Change::new(Event::Started, 10)).unwrap();
     assert_eq!(record.updated(), 1_000);
 }
 
 #[test]
 fn messages_of_the_moment_do_not_outlive_it() {
     let (mut job, _) = opened();
-    append(&mut job, Event::Begun);
+    append(&mut job, Event::Started);
     let ask = Ask { message: Some("which one?".into()), output: Some("turn 1".into()) };
     append(&mut job, Event::AskedForInput(ask));
     assert_eq!(job.field("message").unwrap().as_str(), Some("which one?"));
@@ -91,7 +91,7 @@ fn messages_of_the_moment_do_not_outlive_it() {
 #[test]
 fn a_held_outcome_is_not_shown_and_must_follow_the_resume() {
     let (mut job, _) = opened();
-    append(&mut job, Event::Begun);
+    append(&mut job, Event::Started);
     append(&mut job, Event::Paused);
     append(&mut job, Event::Noted(Note::Held(Some(Outcome::complete("late".into())))));
     assert_eq!(job.field("output"), None);
@@ -101,7 +101,7 @@ fn a_held_outcome_is_not_shown_and_must_follow_the_resume() {
     append(&mut job, Event::Resumed);
     let mut cancelled = job.clone();
     let refused = cancelled.append(Change::new(Event::Cancelled { error: "no".into() }, 9_000));
-    assert!(matches!(refused, Err(AppendError::Invalid(Break::Held { .. }))));
+    assert!(matches!(refused, Err(AppendError::Invalid(ChainError::Held { .. }))));
     let due = job.due().cloned().unwrap().event();
     append(&mut job, due);
     assert_eq!(job.field("output").unwrap().as_str(), Some("late"));
@@ -110,7 +110,7 @@ fn a_held_outcome_is_not_shown_and_must_follow_the_resume() {
 #[test]
 fn a_cancel_during_the_pause_drops_the_held_outcome() {
     let (mut job, _) = opened();
-    append(&mut job, Event::Begun);
+    append(&mut job, Event::Started);
     append(&mut job, Event::Paused);
     append(&mut job, Event::Noted(Note::Held(Some(Outcome::complete("late".into())))));
     append(&mut job, Event::Cancelled { error: "enough".into() });
@@ -120,7 +120,7 @@ fn a_cancel_during_the_pause_drops_the_held_outcome() {
 #[test]
 fn steps_start_once_end_once_and_before_the_job_completes() {
     let (mut job, first) = opened();
-    append(&mut job, Event::Begun);
+    append(&mut job, Event::Started);
     let start =
         |step| StepStart { step, job: JobId::new(2, [2; 10]), record: first.id(), venue: None };
     let end = |step, status| StepEnd { step, status, record: first.id() };
@@ -129,7 +129,7 @@ fn steps_start_once_end_once_and_before_the_job_completes() {
     append(&mut job, step(vec![], vec![end(0, Status::Complete)]));
     let refused = |job: &Job, event: Event| {
         let error = job.clone().append(Change::new(event, 9_000)).unwrap_err();
-        let AppendError::Invalid(Break::Commitment(why)) = error else { panic!("{error}") };
+        let AppendError::Invalid(ChainError::Commitment(why)) = error else { panic!("{error}") };
         why
     };
     assert_eq!(refused(&job, step(vec![start(1)], vec![])), "step 1 starts a second time");
@@ -156,7 +156,7 @@ fn steps_start_once_end_once_and_before_the_job_completes() {
 #[test]
 fn the_last_places_of_a_history_are_kept_for_its_ending() {
     let (mut job, _) = opened();
-    append(&mut job, Event::Begun);
+    append(&mut job, Event::Started);
     job.count = HISTORY_RECORDS_MAX - HISTORY_RECORDS_RESERVED - 1;
     append(&mut job, Event::Paused);
     let mut full = job.clone();
@@ -172,20 +172,20 @@ fn the_last_places_of_a_history_are_kept_for_its_ending() {
 #[test]
 fn members_the_record_sets_itself_cannot_be_given() {
     let (mut job, _) = opened();
-    let mut change = Change::new(Event::Begun, 2_000);
+    let mut change = Change::new(Event::Started, 2_000);
     change.extra = vec![("status", "COMPLETE".into())];
     assert!(job.append(change).is_err());
-    let mut change = Change::new(Event::Begun, 2_000);
+    let mut change = Change::new(Event::Started, 2_000);
     change.extra = vec![("caller", "did:key:other".into())];
     let refused = job.append(change).unwrap_err();
-    assert_eq!(refused, AppendError::Invalid(Break::Identity("caller")));
+    assert_eq!(refused, AppendError::Invalid(ChainError::Identity("caller")));
 }
 
 #[test]
 fn chains_merge_by_union_and_forks_are_refused() {
     let (mut job, first) = opened();
     let mut other = job.clone();
-    let chain = [first.clone(), append(&mut job, Event::Begun), append(&mut job, finished("a"))];
+    let chain = [first.clone(), append(&mut job, Event::Started), append(&mut job, finished("a"))];
     let shorter = &chain[..2];
     assert_eq!(merge(&chain, shorter).unwrap().len(), 3);
     assert_eq!(merge(shorter, &chain).unwrap().len(), 3);
@@ -198,7 +198,7 @@ fn chains_merge_by_union_and_forks_are_refused() {
 #[test]
 fn a_fold_can_be_put_aside_and_gone_on_with() {
     let (mut job, first) = opened();
-    append(&mut job, Event::Begun);
+    append(&mut job, Event::Started);
     let start = StepStart { step: 3, job: JobId::new(2, [2; 10]), record: first.id(), venue: None };
     append(&mut job, Event::Noted(Note::Step { started: vec![start], ended: vec![] }));
     append(&mut job, Event::Paused);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::http::{HeaderName, StatusCode, header};
 use catena_engine::error::{
-    AssetError, ControlError, InvokeError, JobError, KeyTrouble, NoOutput, ResolveError, RunError,
-    SendError, StoreTrouble, TooFast,
+    AssetError, ControlError, IdempotencyError, InvokeError, JobError, NoOutput, RateLimited,
+    ResolveError, RunError, SendError, StoreError,
 };
 use catena_engine::rerun::RerunError;
 use catena_job::Status;
@@ -26,22 +26,22 @@ const RESTART: Duration = Duration::from_secs(5);
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-impl From<StoreTrouble> for ApiError {
-    fn from(error: StoreTrouble) -> Self {
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
         let text = error.to_string();
         match error {
-            StoreTrouble::Busy => ApiError::new(Code::VenueBusy, text).retry_after(BUSY),
-            StoreTrouble::Full => ApiError::new(Code::StoreFull, text).retry_after(RESTART),
-            StoreTrouble::Stopped(reason) => {
+            StoreError::Busy => ApiError::new(Code::VenueBusy, text).retry_after(BUSY),
+            StoreError::Full => ApiError::new(Code::StoreFull, text).retry_after(RESTART),
+            StoreError::Stopped(reason) => {
                 tracing::warn!(%reason, "refused: the venue is stopping");
                 ApiError::new(Code::Stopping, "the venue is stopping").retry_after(RESTART)
             }
-            StoreTrouble::Damaged(reason) => {
+            StoreError::Damaged(reason) => {
                 tracing::error!(%reason, "what is stored is damaged");
                 ApiError::new(Code::StoreDamaged, "what is stored is damaged")
             }
-            StoreTrouble::Contended => ApiError::new(Code::Contended, text),
-            StoreTrouble::TooLarge(_) => ApiError::new(Code::TooLargeToStore, text),
+            StoreError::Contended => ApiError::new(Code::Contended, text),
+            StoreError::TooLarge(_) => ApiError::new(Code::TooLargeToStore, text),
         }
     }
 }
@@ -87,7 +87,7 @@ impl From<InvokeError> for ApiError {
             InvokeError::TooManyJobs { .. } => {
                 ApiError::new(Code::TooManyJobs, text).retry_after(FULL)
             }
-            InvokeError::TooFast(fast) => fast.into(),
+            InvokeError::RateLimited(fast) => fast.into(),
             InvokeError::Key(trouble) => trouble.into(),
             InvokeError::Forbidden(_) => ApiError::new(Code::Forbidden, text),
             InvokeError::ShuttingDown => ApiError::new(Code::Stopping, text).retry_after(RESTART),
@@ -96,8 +96,8 @@ impl From<InvokeError> for ApiError {
     }
 }
 
-impl From<TooFast> for ApiError {
-    fn from(fast: TooFast) -> Self {
+impl From<RateLimited> for ApiError {
+    fn from(fast: RateLimited) -> Self {
         let seconds = fast.after.as_millis().div_ceil(1000).max(1);
         ApiError::new(Code::RateLimited, "too many requests")
             .retry_after(fast.after)
@@ -194,13 +194,13 @@ impl From<ControlError> for ApiError {
     }
 }
 
-impl From<KeyTrouble> for ApiError {
-    fn from(trouble: KeyTrouble) -> Self {
+impl From<IdempotencyError> for ApiError {
+    fn from(trouble: IdempotencyError) -> Self {
         let text = trouble.to_string();
         match trouble {
-            KeyTrouble::Reused => ApiError::new(Code::KeyReused, text),
-            KeyTrouble::InFlight => ApiError::new(Code::KeyInFlight, text).retry_after(BUSY),
-            KeyTrouble::TooMany => ApiError::new(Code::TooManyKeys, text).retry_after(FULL),
+            IdempotencyError::Reused => ApiError::new(Code::KeyReused, text),
+            IdempotencyError::InFlight => ApiError::new(Code::KeyInFlight, text).retry_after(BUSY),
+            IdempotencyError::TooMany => ApiError::new(Code::TooManyKeys, text).retry_after(FULL),
         }
     }
 }
@@ -225,7 +225,7 @@ impl From<SendError> for ApiError {
                     .member("asking", asking)
                     .member("venue", venue)
             }
-            SendError::TooFast(fast) => fast.into(),
+            SendError::RateLimited(fast) => fast.into(),
             SendError::Key(trouble) => trouble.into(),
             SendError::Invalid(_) => ApiError::bad_request(text),
             SendError::Store(trouble) => trouble.into(),
@@ -251,7 +251,7 @@ impl From<AssetError> for ApiError {
             AssetError::WrongContent { .. } => ApiError::new(Code::ContentMismatch, text),
             AssetError::TooLarge { .. } => ApiError::new(Code::ContentTooLarge, text),
             AssetError::Forbidden(_) => ApiError::new(Code::Forbidden, text),
-            AssetError::TooFast(fast) => fast.into(),
+            AssetError::RateLimited(fast) => fast.into(),
             AssetError::Key(trouble) => trouble.into(),
             AssetError::Store(trouble) => trouble.into(),
         }

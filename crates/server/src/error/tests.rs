@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use catena_engine::error::{
-    ControlError, InvokeError, NoOutput, ResolveError, RunError, SendError, StoreTrouble, TooFast,
+    ControlError, InvokeError, NoOutput, RateLimited, ResolveError, RunError, SendError, StoreError,
 };
 use catena_job::{JobId, Status};
 use catena_value::NoCells;
@@ -129,7 +129,7 @@ fn an_unknown_operation_lists_the_nearest() {
 
 #[test]
 fn too_fast_says_when_to_come_again() {
-    let fast = TooFast { after: Duration::from_millis(1_200), burst: 20 };
+    let fast = RateLimited { after: Duration::from_millis(1_200), burst: 20 };
     let response = ApiError::from(fast).into_response();
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()[header::RETRY_AFTER], "2");
@@ -147,7 +147,7 @@ fn a_job_that_waits_for_a_message_is_hinted_to_one() {
 
 #[test]
 fn what_is_inside_is_not_told_outside() {
-    let error = ApiError::from(StoreTrouble::Damaged("row 17 of table jobs".to_owned()));
+    let error = ApiError::from(StoreError::Damaged("row 17 of table jobs".to_owned()));
     let text = json::to_string(&error.to_value()).unwrap();
     assert!(!text.contains("row 17"), "{text}");
 }

@@ -12,7 +12,7 @@ use catena_engine::select::Selection;
 use catena_engine::waiting::{Depths, Health};
 use catena_job::vocabulary::{Action, CanvasStatus, State, WaitingFor};
 use catena_job::{JobId, Status};
-use catena_store::Order;
+use catena_store::ListOrder;
 use catena_store::embedded::ledger::CounterSnapshot;
 use catena_value::{Map, Value, json};
 
@@ -171,7 +171,7 @@ async fn list_jobs(call: Call) -> ApiResult<Response> {
         owner: text("createdById")?,
         op: text("type")?,
         status: call.parameter("status")?.map(|word| status(&word)).transpose()?,
-        order: Order::Newest,
+        order: ListOrder::Newest,
         offset,
         limit,
     };
@@ -181,7 +181,7 @@ async fn list_jobs(call: Call) -> ApiResult<Response> {
     let mut is_first = true;
     for job in &page.jobs {
         // One that was deleted since is no longer there.
-        let Ok(outline) = engine.outline(&call.caller, job.id).await else { continue };
+        let Ok(outline) = engine.summary(&call.caller, job.id).await else { continue };
         if !std::mem::take(&mut is_first) {
             text.push(',');
         }
@@ -227,21 +227,21 @@ fn wanted(body: &Value) -> ApiResult<(String, Value)> {
 }
 
 async fn shown(call: &Call, view: JobView, status: StatusCode) -> ApiResult<Response> {
-    let outline = call.door.engine.outline_of(view).await?;
+    let outline = call.door.engine.summarize(view).await?;
     let mut text = String::new();
     canvas_json::write_job(&outline, Extent::Whole, &mut text)?;
     Ok(answer::json(status, text))
 }
 
 async fn read(call: Call) -> ApiResult<Response> {
-    let outline = call.door.engine.outline(&call.caller, call.job_id()?).await?;
+    let outline = call.door.engine.summary(&call.caller, call.job_id()?).await?;
     let mut text = String::new();
     canvas_json::write_job(&outline, Extent::Whole, &mut text)?;
     Ok(answer::json(StatusCode::OK, text))
 }
 
 async fn progress(call: Call) -> ApiResult<Response> {
-    let outline = call.door.engine.outline(&call.caller, call.job_id()?).await?;
+    let outline = call.door.engine.summary(&call.caller, call.job_id()?).await?;
     Ok(object(canvas_json::progress(&outline)))
 }
 
@@ -269,7 +269,7 @@ fn action(body: &Value) -> ApiResult<Action> {
 /// Does something to a job, if it stands where that may be done.
 async fn act(call: &Call, id: JobId, action: Action) -> ApiResult<Response> {
     let (engine, caller) = (&call.door.engine, &call.caller);
-    let before = engine.outline(caller, id).await?.view;
+    let before = engine.summary(caller, id).await?.view;
     let state = state_of(&before);
     if !state.canvas_actions().contains(&action) {
         return Err(not_allowed(id, action, state));

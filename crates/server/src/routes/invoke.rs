@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use catena_engine::Standing;
+use catena_engine::Role;
 use catena_engine::limits::{TIMEOUT_MAX, WAIT_MAX};
 use catena_engine::request::{IdempotencyKey, Invoke, Recording};
 use catena_job::{JobId, Status};
@@ -170,8 +170,8 @@ fn request(
     let mut caller = call.caller.clone();
     caller.delegations = texts(body, "ucans", DELEGATIONS_MAX)?;
     // Who shows delegations asks for what they allow, and not for what an operator may.
-    if !caller.delegations.is_empty() && caller.standing == Standing::Admin {
-        caller.standing = Standing::Known;
+    if !caller.delegations.is_empty() && caller.role == Role::Admin {
+        caller.role = Role::Known;
     }
     let asked = match body.field("wait").map(wait_of) {
         Some(wait) => Some(wait?),

@@ -9,7 +9,7 @@ use catena_engine::follow::Reader;
 use catena_engine::limits::PAGE_MAX;
 use catena_engine::request::{HistoryPage, JobList, JobView, ListJobs, Sent};
 use catena_job::Status;
-use catena_store::{ListedJob, Order};
+use catena_store::{ListOrder, ListedJob};
 use catena_value::{Map, NoCells, Value, json};
 
 use super::invoke::{location, mark_replay};
@@ -257,10 +257,10 @@ fn status(word: &str) -> ApiResult<Status> {
     })
 }
 
-fn order(word: Option<&str>) -> ApiResult<Order> {
+fn order(word: Option<&str>) -> ApiResult<ListOrder> {
     match word {
-        None | Some("oldest") => Ok(Order::Oldest),
-        Some("newest") => Ok(Order::Newest),
+        None | Some("oldest") => Ok(ListOrder::Oldest),
+        Some("newest") => Ok(ListOrder::Newest),
         Some(_) => Err(ApiError::bad_request("`order` must be oldest or newest")),
     }
 }
@@ -494,7 +494,7 @@ mod tests {
             updated: 6,
         };
         let page = JobList { jobs: vec![job.clone(), job], total: 12 };
-        let query = ListJobs::all(Order::Oldest, 10, 2);
+        let query = ListJobs::all(ListOrder::Oldest, 10, 2);
         let hex = "07".repeat(16);
         let plain = format!(r#"{{"items":["{hex}","{hex}"],"total":12,"offset":10,"limit":2}}"#);
         assert_eq!(page_json(&page, &query, false).unwrap(), plain);
@@ -539,7 +539,7 @@ mod tests {
     fn words_that_are_none_of_ours_are_refused() {
         assert_eq!(status("COMPLETE").unwrap(), Status::Complete);
         assert!(status("complete").is_err());
-        assert_eq!(order(None).unwrap(), Order::Oldest);
+        assert_eq!(order(None).unwrap(), ListOrder::Oldest);
         assert!(order(Some("up")).is_err());
     }
 }

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catena_engine::adapter::{Adapter, Call, Cause, Failure, Pace, Registration, Turn, Turning};
+use catena_engine::adapter::{
+    Adapter, Call, Cause, ExecutionMode, Failure, Registration, Turn, TurnFuture,
+};
 use catena_job::state::Ask;
 use catena_server::Venue;
 use catena_server::config::{Config, Flags};
@@ -35,26 +37,26 @@ impl Adapter for Try {
     }
 
     fn operations(&self) -> Vec<Registration> {
-        let operation = |name: &'static str, pace: Pace, more: &str| {
+        let operation = |name: &'static str, mode: ExecutionMode, more: &str| {
             let is_idempotent = name != "once";
             let metadata = format!(
                 r#"{{"name":"{name}","description":"For tests.","operation":{{"adapter":"try:{name}","idempotent":{is_idempotent}{more}}}}}"#
             );
-            Registration { name, metadata: value(&metadata), pace }
+            Registration { name, metadata: value(&metadata), mode }
         };
         let strict = r#","input":{"type":"object","required":["n"]}"#;
         let retry = r#","retry":{"attempts":2,"backoffMs":1}"#;
         let all = vec![
-            operation("auth", Pace::Running, ""),
-            operation("report", Pace::Running, ""),
-            operation("flaky", Pace::Running, retry),
-            operation("once", Pace::Running, ""),
-            operation("echo", Pace::Instant, ""),
-            operation("peek", Pace::Instant, r#","readOnly":true"#),
-            operation("strict", Pace::Instant, strict),
-            operation("never", Pace::Running, ""),
-            operation("fail", Pace::Running, ""),
-            operation("ask", Pace::Running, ""),
+            operation("auth", ExecutionMode::Task, ""),
+            operation("report", ExecutionMode::Task, ""),
+            operation("flaky", ExecutionMode::Task, retry),
+            operation("once", ExecutionMode::Task, ""),
+            operation("echo", ExecutionMode::Inline, ""),
+            operation("peek", ExecutionMode::Inline, r#","readOnly":true"#),
+            operation("strict", ExecutionMode::Inline, strict),
+            operation("never", ExecutionMode::Task, ""),
+            operation("fail", ExecutionMode::Task, ""),
+            operation("ask", ExecutionMode::Task, ""),
         ];
         all.into_iter().filter(|operation| operation.name != self.without).collect()
     }
@@ -63,7 +65,7 @@ impl Adapter for Try {
         Ok(call.input.clone())
     }
 
-    fn run(&self, call: Call) -> Turning {
+    fn run(&self, call: Call) -> TurnFuture {
         Box::pin(async move {
             match call.operation.name() {
                 "fail" => Turn::Failed(Failure::new("asked_to", "it was asked to fail")),
@@ -75,7 +77,7 @@ impl Adapter for Try {
                 },
                 "auth" => Turn::NeedsAuth(Ask::default()),
                 "flaky" if call.attempt > 1 => Turn::Complete(call.attempt.into()),
-                "flaky" => Turn::Failed(Failure::passing("shaky", "the first try never works")),
+                "flaky" => Turn::Failed(Failure::transient("shaky", "the first try never works")),
                 "report" => {
                     for report in items(&field(&call.input, "reports")) {
                         call.control.report(report);

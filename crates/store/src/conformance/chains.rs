@@ -38,7 +38,7 @@ pub(super) async fn a_chain_grows_only_from_its_head(store: Subject) {
     assert_eq!(again, CommitError::HeadMoved { job: job.id(), expected: None, found });
 
     let (mut first, mut second) = (Draft::of(job.clone()), Draft::of(job.clone()));
-    assert!(first.change(Event::Begun));
+    assert!(first.change(Event::Started));
     assert!(second.change(Event::Cancelled { error: "no".into() }));
     let head = first.job.head();
     store.commit(Effects::one(first.effect())).await.unwrap();
@@ -62,7 +62,7 @@ pub(super) async fn effects_are_durable_together_or_not_at_all(store: Subject) {
 
 pub(super) async fn a_long_chain_is_read_by_pages(store: Subject) {
     let mut draft = Draft::open(opening(job_id(1), "did:a", hello()), 5);
-    draft.change(Event::Begun);
+    draft.change(Event::Started);
     let mut all = draft.records.clone();
     let mut job = Arc::new(draft.job.clone());
     store.commit(Effects::one(draft.effect())).await.unwrap();
@@ -104,7 +104,7 @@ pub(super) async fn large_members_come_back_whole(store: Subject) {
     for (number, input) in [(1, text), (2, items.into()), (3, Value::from("y".repeat(1_000)))] {
         let id = job_id(number);
         let mut draft = Draft::open(opening(id, "did:a", input.clone()), 5);
-        draft.change(Event::Begun);
+        draft.change(Event::Started);
         draft.change(Event::Finished { output: input.clone() });
         store.commit(Effects::one(draft.effect())).await.unwrap();
         let stored = store.job(id).await.unwrap().unwrap();
@@ -120,7 +120,7 @@ pub(super) async fn a_record_can_refer_to_what_its_job_holds(store: Subject) {
     // Long enough for a cell of its own, short enough to stay in the job's rows.
     let input = Value::from("input ".repeat(200));
     let mut draft = Draft::open(opening(job_id(1), "did:a", input.clone()), 5);
-    draft.change(Event::Begun);
+    draft.change(Event::Started);
     store.commit(Effects::one(draft.effect())).await.unwrap();
     for _ in 0..12 {
         let mut draft = Draft::of(store.job(job_id(1)).await.unwrap().unwrap().job);
@@ -213,7 +213,7 @@ pub(super) async fn commits_of_one_job_take_effect_in_order(store: Subject) {
     let mut answers = Vec::new();
     for turn in 0..40 {
         let event = match turn {
-            0 => Event::Begun,
+            0 => Event::Started,
             n if n % 2 == 1 => Event::Paused,
             _ => Event::Resumed,
         };
@@ -241,7 +241,7 @@ pub(super) async fn what_the_fold_reads_is_there_however_long_it_is(store: Subje
         ("redacted", text('r', 200).as_str().into()),
     ];
     let mut draft = Draft::open(long, 5);
-    assert!(draft.change(Event::Begun));
+    assert!(draft.change(Event::Started));
     let message = Some(text('m', 5_000));
     assert!(draft.change(Event::AskedForInput(catena_job::state::Ask { message, output: None })));
     store.commit(Effects::one(draft.clone().effect())).await.unwrap();

@@ -7,11 +7,11 @@ use catena_value::{Value, Vector};
 
 use super::Subject;
 use crate::effects::{Effect, Effects};
-use crate::store::{Filter, ListQuery, Order, Timer, TimerKind};
+use crate::store::{Filter, ListOrder, ListQuery, Timer, TimerKind};
 use crate::testing::jobs::{Draft, echo, hello, job_id, opening};
 
 fn query(owner: &str, filter: Filter) -> ListQuery {
-    ListQuery { owner: owner.into(), filter, order: Order::Oldest, after: None, limit: 100 }
+    ListQuery { owner: owner.into(), filter, order: ListOrder::Oldest, after: None, limit: 100 }
 }
 
 async fn ids(store: &Subject, query: &ListQuery) -> Vec<JobId> {
@@ -27,12 +27,12 @@ pub(super) async fn lists_are_in_the_order_of_commits(store: Subject) {
     }
     let expected: Vec<_> = numbers.map(job_id).to_vec();
     assert_eq!(ids(&store, &query("did:a", Filter::All)).await, expected);
-    let newest = ListQuery { order: Order::Newest, ..query("did:a", Filter::All) };
+    let newest = ListQuery { order: ListOrder::Newest, ..query("did:a", Filter::All) };
     let reversed: Vec<_> = expected.iter().rev().copied().collect();
     assert_eq!(ids(&store, &newest).await, reversed);
     assert!(ids(&store, &query("did:c", Filter::All)).await.is_empty());
     // By pages, in both directions.
-    for (order, expected) in [(Order::Oldest, expected), (Order::Newest, reversed)] {
+    for (order, expected) in [(ListOrder::Oldest, expected), (ListOrder::Newest, reversed)] {
         let mut found = Vec::new();
         let mut page = ListQuery { order, limit: 2, ..query("did:a", Filter::All) };
         loop {
@@ -68,7 +68,7 @@ pub(super) async fn lists_show_only_what_is_asked_for(store: Subject) {
     }
     assert!(ids(&store, &query("did:b", Filter::Tag("red".into()))).await.is_empty());
     draft = Draft::of(draft.job);
-    draft.change(Event::Begun);
+    draft.change(Event::Started);
     store.commit(Effects::one(draft.effect())).await.unwrap();
     assert_eq!(ids(&store, &status(Status::Pending)).await, [job_id(2)]);
     assert_eq!(ids(&store, &status(Status::Started)).await, [job_id(1)]);

@@ -120,7 +120,7 @@ pub(super) async fn late_results_are_fenced_off(store: Subject) {
     assert!(second.fence > first.fence);
     let result = |fence| {
         let mut draft = draft.clone();
-        assert!(draft.change(Event::Begun));
+        assert!(draft.change(Event::Started));
         let Effect::Append { job, after, records, .. } = draft.effect() else {
             panic!("no append")
         };

@@ -17,8 +17,8 @@ use crate::keys::*;
 use crate::limits::{PAGE_LOOKED_AT_MAX, PAGE_ROWS_MAX};
 use crate::row::{JobRow, LocalCells, read_chunk};
 use crate::store::{
-    Claim, Filter, Idempotency, JobCells, JobPage, ListQuery, ListedJob, Message, Order, ReadError,
-    RecordPage, Root, RootKey, RootSpace, StoredBlob, StoredJob, Timer, TimerKind,
+    Claim, Filter, Idempotency, JobCells, JobPage, ListOrder, ListQuery, ListedJob, Message,
+    ReadError, RecordPage, Root, RootKey, RootSpace, StoredBlob, StoredJob, Timer, TimerKind,
 };
 use crate::summary::{Summary, optional, put_optional, status_of};
 
@@ -229,8 +229,8 @@ impl EmbeddedStore {
         while page.jobs.len() < limit {
             let range = list_range(scope, after, query.order);
             let direction = match query.order {
-                Order::Oldest => Direction::Forward,
-                Order::Newest => Direction::Backward,
+                ListOrder::Oldest => Direction::Forward,
+                ListOrder::Newest => Direction::Backward,
             };
             let wanted = limit - page.jobs.len() + 1;
             let rows = self.engine.range(LISTS, &range, direction, wanted)?;
@@ -279,7 +279,7 @@ impl EmbeddedStore {
         let mut query = ListQuery {
             owner: owner.to_owned(),
             filter: filter.clone(),
-            order: Order::Oldest,
+            order: ListOrder::Oldest,
             after: tally.last,
             limit: PAGE_ROWS_MAX,
         };
@@ -471,13 +471,13 @@ impl Page {
     }
 }
 
-fn list_range(scope: [u8; 8], after: Option<u64>, order: Order) -> KeyRange {
+fn list_range(scope: [u8; 8], after: Option<u64>, order: ListOrder) -> KeyRange {
     let KeyRange { lower, upper } = KeyRange::prefix(&scope);
     let Some(after) = after else { return KeyRange { lower, upper } };
     let place = ordered(scope, after).as_slice().into();
     match order {
-        Order::Oldest => KeyRange { lower: Bound::Excluded(place), upper },
-        Order::Newest => KeyRange { lower, upper: Bound::Excluded(place) },
+        ListOrder::Oldest => KeyRange { lower: Bound::Excluded(place), upper },
+        ListOrder::Newest => KeyRange { lower, upper: Bound::Excluded(place) },
     }
 }
 

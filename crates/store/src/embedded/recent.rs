@@ -118,7 +118,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use catena_job::Opening;
+    use catena_job::NewJob;
     use catena_value::{NoCells, Value};
     use std::collections::HashMap;
 
@@ -130,7 +130,7 @@ mod tests {
 
     /// A job that lives, or one that was refused.
     fn stored(id: JobId, refusal: Option<&str>) -> StoredJob {
-        let opening = Opening {
+        let opening = NewJob {
             id,
             venue: "did:key:venue".into(),
             op: "test:echo".into(),

@@ -260,7 +260,7 @@ impl World {
         let ask = Ask { message: Some(text.clone()), output: Some(output.clone()) };
         match (status, self.rng.below(10)) {
             (_, 0) => Event::Cancelled { error: text },
-            (Status::Pending, _) => Event::Begun,
+            (Status::Pending, _) => Event::Started,
             (Status::Started, 1..=2) => Event::Finished { output },
             (Status::Started, 3..=7) => Event::AskedForInput(ask),
             (Status::Paused, _) => Event::Resumed,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catena_job::chain::{Change, Opening};
+use catena_job::chain::{Change, NewJob};
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Record, RecordId};
 use catena_value::{Map, Value};
@@ -17,8 +17,8 @@ pub fn job_id(number: u64) -> JobId {
 }
 
 /// What an echo job is opened with.
-pub fn opening(id: JobId, owner: &str, input: Value) -> Opening {
-    Opening {
+pub fn opening(id: JobId, owner: &str, input: Value) -> NewJob {
+    NewJob {
         id,
         venue: "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK".into(),
         op: "test:echo".into(),
@@ -48,7 +48,7 @@ pub struct Draft {
 
 impl Draft {
     /// A new job.
-    pub fn open(opening: Opening, now: i64) -> Self {
+    pub fn open(opening: NewJob, now: i64) -> Self {
         let Ok((job, first)) = Job::open(opening, now, None) else {
             unreachable!("an opening of this module is always valid")
         };
@@ -84,7 +84,7 @@ impl Draft {
 /// An echo job that begins and ends in one commit.
 pub fn echo(id: JobId, owner: &str) -> Draft {
     let mut draft = Draft::open(opening(id, owner, hello()), 1_769_683_717_706);
-    draft.change(Event::Begun);
+    draft.change(Event::Started);
     draft.change(Event::Finished { output: hello() });
     draft
 }

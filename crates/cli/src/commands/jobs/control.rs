@@ -1,7 +1,7 @@
 //! `catena jobs cancel`, `pause`, `resume`, `rerun` and `rm`: one thing done to one job.
 
 use catena_api::Client;
-use catena_api::client::jobs::Control;
+use catena_api::client::jobs::Action;
 use catena_job::JobId;
 
 use crate::output::{Failure, Output};
@@ -16,7 +16,7 @@ pub(crate) struct Args {
 
 pub(super) async fn run(
     args: &Args,
-    control: &Control,
+    control: &Action,
     client: &Client,
     output: &mut Output,
 ) -> Result<(), Failure> {
@@ -26,8 +26,8 @@ pub(super) async fn run(
         return Ok(());
     }
     let stands = match control {
-        Control::Delete => "deleted".to_owned(),
-        Control::Cancel(_) | Control::Pause | Control::Resume => status_of(&job),
+        Action::Delete => "deleted".to_owned(),
+        Action::Cancel(_) | Action::Pause | Action::Resume => status_of(&job),
     };
     output.line(&format!("{}  {stands}", id_of(&job)));
     Ok(())

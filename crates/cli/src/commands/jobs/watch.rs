@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use catena_api::Client;
-use catena_api::wire::Standing;
+use catena_api::wire::JobOutcome;
 use catena_job::JobId;
 use catena_value::Value;
 
@@ -40,7 +40,7 @@ pub(super) async fn run(args: &Args, client: &Client, output: &mut Output) -> Re
         let reason = reason_of(&job).map(|reason| format!(": {reason}")).unwrap_or_default();
         output.line(&format!("job {id} is {status}{reason}"));
     }
-    Exit::of(Standing::of(&status)).map_or(Ok(()), |exit| Err(Failure::told(exit)))
+    Exit::of(JobOutcome::of(&status)).map_or(Ok(()), |exit| Err(Failure::told(exit)))
 }
 
 /// Changes as data, each handed over at once.
@@ -67,7 +67,7 @@ impl Show for Changes<'_> {
         let reason = reason_of(job).map(|reason| format!(": {reason}")).unwrap_or_default();
         let change = format!("{status}{reason}");
         // The end is told by the verdict.
-        if change != self.last && !Standing::of(&status).is_terminal() {
+        if change != self.last && !JobOutcome::of(&status).is_terminal() {
             self.line(format!("{}  {change}", time_of(job, "updated")));
         }
         self.last = change;

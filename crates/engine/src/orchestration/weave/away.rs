@@ -12,10 +12,10 @@ use super::{Asking, StepPhase, Weave};
 use crate::adapter::Failure;
 use crate::change::{Draft, waits_for_message};
 use crate::engine::Engine;
-use crate::error::StoreTrouble;
+use crate::error::StoreError;
 use crate::federation::{RemoteCall, RemoteJob, RemoteStart};
 use crate::orchestration::depth_of;
-use crate::orchestration::elsewhere::Sighting;
+use crate::orchestration::elsewhere::RemoteSnapshot;
 use crate::orchestration::remote::{Errand, Tidings};
 
 /// Bytes of what a job on another venue gives in an interactive turn that are recorded here.
@@ -48,12 +48,12 @@ impl Weave {
         parent: &Job,
         step: u32,
         state: &StepState,
-    ) -> Result<(), StoreTrouble> {
+    ) -> Result<(), StoreError> {
         let plan = Arc::clone(&self.plan);
         let place = plan.steps[step as usize].venue.as_deref().unwrap_or_default();
-        let (mut known, kept_as) = match engine.sighting(parent.id(), step).await? {
+        let (mut known, kept_as) = match engine.snapshot(parent.id(), step).await? {
             Some((known, kept_as)) => (known, Some(kept_as)),
-            None => (Sighting::of_chain(state, place), None),
+            None => (RemoteSnapshot::of_chain(state, place), None),
         };
         self.away.insert(step, (known.clone(), kept_as));
         let seen = known.seen.clone();
@@ -63,7 +63,10 @@ impl Weave {
                 self.see(parent, step, seen, known.at);
                 return Ok(());
             }
-            known = Sighting { asker: known.asker, ..Sighting::of_chain(state, place) };
+            known = RemoteSnapshot {
+                requester: known.requester,
+                ..RemoteSnapshot::of_chain(state, place)
+            };
         } else if waits_for_message(seen.status) {
             self.phases[step as usize] = StepPhase::Asking(Asking::away(known.job, &seen));
         }
@@ -85,10 +88,10 @@ impl Weave {
             Tidings::Started(start) => {
                 self.phases[index] = StepPhase::Running(start.job);
                 let place = self.plan.steps[index].venue.as_deref().unwrap_or_default();
-                let sighting = Sighting::first(&start, place, now);
+                let snapshot = RemoteSnapshot::first(&start, place, now);
                 let RemoteStart { job, record, venue, seen, .. } = *start;
                 self.starts.push(StepStart { step, job, record, venue: Some(venue) });
-                self.away.insert(step, (sighting, None));
+                self.away.insert(step, (snapshot, None));
                 self.unkept.insert(step);
                 // An end is told by itself.
                 if !seen.status.is_terminal() {
@@ -109,7 +112,7 @@ impl Weave {
         let Some((known, _)) = self.away.get_mut(&step) else { return };
         let job = known.job;
         if known.seen != seen {
-            *known = Sighting { seen: seen.clone(), at: now, ..known.clone() };
+            *known = RemoteSnapshot { seen: seen.clone(), at: now, ..known.clone() };
             self.unkept.insert(step);
         }
         let RemoteJob { status, record, output, error, .. } = seen.clone();
@@ -135,7 +138,7 @@ impl Weave {
     }
 
     /// What is known of a step on another venue.
-    pub(crate) fn sighting(&self, step: u32) -> Option<&Sighting> {
+    pub(crate) fn snapshot(&self, step: u32) -> Option<&RemoteSnapshot> {
         self.away.get(&step).map(|(known, _)| known)
     }
 

@@ -5,7 +5,7 @@
 //! revision knows a way to take a call back, which is to close the connection; the job is cancelled
 //! then. Whoever wants a job to outlive the connection asks for a task.
 
-use catena_engine::follow::{Follow, Happening, Reader};
+use catena_engine::follow::{Follow, JobEvent, Reader};
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::request::{IdempotencyKey, Invoke};
 use catena_engine::{Caller, Engine};
@@ -162,8 +162,8 @@ async fn wait(
     // Nothing more happens when the venue stops or the job was deleted: it stands as it was seen.
     while let Some(happening) = follow.next().await? {
         match happening {
-            Happening::Progress(progress) => notes.tell(&progress),
-            Happening::Record { job, cells, .. } => {
+            JobEvent::Progress(progress) => notes.tell(&progress),
+            JobEvent::Record { job, cells, .. } => {
                 *last = Seen { job: *job, cells: Some(cells) };
                 if is_settled(last, known) {
                     break;

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::protocol::mcp::revision::Revision;
     use catena_job::state::{Ask, Event};
-    use catena_job::{Change, Job, JobId, Opening};
+    use catena_job::{Change, Job, JobId, NewJob};
     use catena_value::{NoCells, json};
 
     fn value(text: &str) -> Value {
@@ -164,7 +164,7 @@ mod tests {
 
     /// A job that asks, with this output.
     fn seen(asks: fn(Ask) -> Event, output: Option<&str>) -> Seen {
-        let opening = Opening {
+        let opening = NewJob {
             id: JobId::from_bytes([7; 16]),
             venue: "did:key:venue".into(),
             op: "test:chat".into(),
@@ -175,7 +175,7 @@ mod tests {
             extra: Vec::new(),
         };
         let (mut job, _) = Job::open(opening, 1, None).unwrap();
-        job.append(Change::new(Event::Begun, 2)).unwrap();
+        job.append(Change::new(Event::Started, 2)).unwrap();
         let ask = Ask { message: Some("Well?".to_owned()), output: output.map(value) };
         job.append(Change::new(asks(ask), 3)).unwrap();
         Seen { job, cells: None }

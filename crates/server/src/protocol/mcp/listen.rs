@@ -4,7 +4,7 @@
 //! changes with a restart only, which ends the stream. Each record of a task's job is told as the
 //! whole task. The stream ends when all of its tasks have, when the venue stops, or after a time.
 
-use catena_engine::follow::{Follow, Happening, Reader};
+use catena_engine::follow::{Follow, JobEvent, Reader};
 use catena_job::JobId;
 use catena_value::{NoCells, Value};
 use futures_util::future::join_all;
@@ -78,7 +78,7 @@ fn acknowledged(followed: &[(JobId, Follow)]) -> Value {
 async fn tell_of(asked: &Asked, mut follow: Follow, of_stream: &Value) {
     // A task that cannot be read or told any more is one that nothing more is heard of.
     while let Ok(Some(happening)) = follow.next().await {
-        let Happening::Record { job, cells, .. } = happening else { continue };
+        let JobEvent::Record { job, cells, .. } = happening else { continue };
         let seen = Seen { job: *job, cells: Some(cells) };
         let Ok(note) = note_of(asked, &seen, of_stream) else { return };
         asked.notes.send(note).await;

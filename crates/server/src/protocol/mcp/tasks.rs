@@ -7,7 +7,7 @@ use catena_engine::limits::WAIT_MAX;
 use catena_engine::request::ListJobs;
 use catena_job::vocabulary::{Fault, Phase, State, TaskStatus};
 use catena_job::{Job, JobId, Status};
-use catena_store::{ListedJob, Order};
+use catena_store::{ListOrder, ListedJob};
 use catena_value::{Map, Value};
 
 use super::calls::settled;
@@ -111,7 +111,7 @@ pub(super) async fn list(asked: &Asked, params: &Map) -> Answered {
         Some(cursor) => whole_number(cursor)
             .ok_or_else(|| Refusal::invalid_params("`cursor` is none that was given"))?,
     };
-    let query = ListJobs::all(Order::Oldest, offset, MCP_PAGE_MAX);
+    let query = ListJobs::all(ListOrder::Oldest, offset, MCP_PAGE_MAX);
     let page = asked.door.engine.jobs(&asked.caller, &query).await?;
     let revision = asked.client.revision;
     let tasks = page.jobs.iter().map(|job| object(listed(revision, job)));

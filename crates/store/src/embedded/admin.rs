@@ -25,13 +25,13 @@ const REQUEST_BYTES_MAX: u64 = 8 * 1024;
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A process listening for requests about its folder. Stops when dropped.
-pub struct Control {
+pub struct AdminSocket {
     path: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Control {
+impl AdminSocket {
     /// Begins to listen.
     pub fn start(folder: Arc<DataFolder>) -> io::Result<Self> {
         let path = folder.path().join(SOCKET);
@@ -46,11 +46,11 @@ impl Control {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("store-control".to_owned());
         let thread = thread.spawn(move || listen(&listener, &folder, &stopped))?;
-        Ok(Control { path, stop, thread: Some(thread) })
+        Ok(AdminSocket { path, stop, thread: Some(thread) })
     }
 }
 
-impl Drop for Control {
+impl Drop for AdminSocket {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         // Wakes the listener, which then sees that it is to stop.

@@ -9,7 +9,7 @@ use catena_value::Value;
 
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::error::{JobError, ResolveError, StoreTrouble};
+use crate::error::{JobError, ResolveError, StoreError};
 use crate::request::JobView;
 
 /// Records that are read from the beginning: a job starts among them.
@@ -26,7 +26,7 @@ pub const ERROR_BYTES_MAX: usize = 2_048;
 
 /// A job in outline.
 #[derive(Debug, Clone)]
-pub struct Outline {
+pub struct JobSummary {
     /// The job. Steps are not listed, they are counted.
     pub view: JobView,
     /// Steps that ended, and all, when it is an orchestration.
@@ -36,7 +36,7 @@ pub struct Outline {
     /// How it was recovered last, if it was.
     pub recovery: Option<Recovered>,
     /// What went wrong, oldest first.
-    pub errors: Vec<Mishap>,
+    pub errors: Vec<AttemptFailure>,
 }
 
 /// How a job was recovered.
@@ -52,13 +52,13 @@ pub struct Recovered {
 
 /// Something that went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mishap {
+pub struct AttemptFailure {
     /// When.
     pub at: i64,
     /// The try that it ended.
     pub attempt: u32,
     /// What kind of end.
-    pub kind: MishapKind,
+    pub kind: FailureKind,
     /// A word for the failure, when there is one.
     pub code: Option<String>,
     /// What was said.
@@ -67,7 +67,7 @@ pub struct Mishap {
 
 /// What a mishap ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MishapKind {
+pub enum FailureKind {
     /// One try; another followed.
     Attempt,
     /// One try, with the venue that carried it out.
@@ -78,19 +78,19 @@ pub enum MishapKind {
 
 impl Engine {
     /// A job in outline.
-    pub async fn outline(&self, caller: &Caller, id: JobId) -> Result<Outline, JobError> {
+    pub async fn summary(&self, caller: &Caller, id: JobId) -> Result<JobSummary, JobError> {
         if let Some(private) = self.0.private.get(id) {
             let view = private.view();
             self.visible(caller, &view.job)?;
-            return Ok(self.outline_of(view).await?);
+            return Ok(self.summarize(view).await?);
         }
         let current = self.current(id).await?.ok_or(JobError::NotFound(id))?;
         self.visible(caller, &current.job)?;
-        Ok(self.outline_of(self.view(current)).await?)
+        Ok(self.summarize(self.view(current)).await?)
     }
 
     /// The outline of a job that somebody was shown.
-    pub async fn outline_of(&self, mut view: JobView) -> Result<Outline, StoreTrouble> {
+    pub async fn summarize(&self, mut view: JobView) -> Result<JobSummary, StoreError> {
         if !view.status().is_terminal() {
             // What is kept may be a second old.
             let reins = self.0.running.get(view.job.id());
@@ -101,10 +101,10 @@ impl Engine {
         let (first, last) = self.ends_of_chain(&view.job).await?;
         let records = || first.iter().chain(&last);
         let started = records().find(|record| record.status() == Status::Started);
-        let mut errors: Vec<Mishap> = records().filter_map(noted).collect();
+        let mut errors: Vec<AttemptFailure> = records().filter_map(noted).collect();
         errors.extend(ending(&view.job));
         errors.drain(..errors.len().saturating_sub(ERRORS_MAX));
-        Ok(Outline {
+        Ok(JobSummary {
             steps,
             started: started.map(Record::updated),
             recovery: records().rev().find_map(recovered),
@@ -114,7 +114,7 @@ impl Engine {
     }
 
     /// The first records of a chain and the last ones, none twice.
-    async fn ends_of_chain(&self, job: &Job) -> Result<(Vec<Record>, Vec<Record>), StoreTrouble> {
+    async fn ends_of_chain(&self, job: &Job) -> Result<(Vec<Record>, Vec<Record>), StoreError> {
         let whole = FIRST_RECORDS + LAST_RECORDS;
         let is_short = job.count() <= whole;
         let first = if is_short { whole } else { FIRST_RECORDS };
@@ -131,14 +131,14 @@ impl Engine {
         job: JobId,
         from: u64,
         count: u64,
-    ) -> Result<Vec<Record>, StoreTrouble> {
+    ) -> Result<Vec<Record>, StoreError> {
         let limit = usize::try_from(count).unwrap_or(usize::MAX);
         let page = self.0.store.records(job, from, limit).await?;
         Ok(page.map_or_else(Vec::new, |page| page.records))
     }
 
     /// Steps that ended, and all; nothing when the job is not an orchestration.
-    async fn step_counts(&self, job: &Job) -> Result<Option<(u64, u64)>, StoreTrouble> {
+    async fn step_counts(&self, job: &Job) -> Result<Option<(u64, u64)>, StoreError> {
         let id = job.field("operation").and_then(Value::as_str).unwrap_or_default();
         if self.0.catalogue.is_plain(id) {
             return Ok(None);
@@ -163,16 +163,16 @@ fn recovered(record: &Record) -> Option<Recovered> {
 }
 
 /// What a note says went wrong with the try before.
-fn noted(record: &Record) -> Option<Mishap> {
+fn noted(record: &Record) -> Option<AttemptFailure> {
     let (kind, attempt, reason) = match record.note()? {
-        Note::Attempt { attempt, reason } => (MishapKind::Attempt, attempt, reason),
+        Note::Attempt { attempt, reason } => (FailureKind::Attempt, attempt, reason),
         // A job that had not started lost nothing.
         Note::Recovered { attempt, reason } if record.status() == Status::Started => {
-            (MishapKind::Interrupted, attempt, reason)
+            (FailureKind::Interrupted, attempt, reason)
         }
         _ => return None,
     };
-    Some(Mishap {
+    Some(AttemptFailure {
         at: record.updated(),
         attempt: attempt.map_or(1, |attempt| attempt.saturating_sub(1).max(1)),
         kind,
@@ -182,13 +182,13 @@ fn noted(record: &Record) -> Option<Mishap> {
 }
 
 /// What the end of a job says went wrong.
-fn ending(job: &Job) -> Option<Mishap> {
+fn ending(job: &Job) -> Option<AttemptFailure> {
     let status = job.status();
     let error = job.field("error").filter(|_| status.is_terminal())?;
-    Some(Mishap {
+    Some(AttemptFailure {
         at: job.updated(),
         attempt: job.attempt(),
-        kind: MishapKind::End(status),
+        kind: FailureKind::End(status),
         code: job.field("errorCode").and_then(Value::as_str).map(str::to_owned),
         error: cut(&error.to_text().unwrap_or_default()),
     })
