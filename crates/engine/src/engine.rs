@@ -1,210 +1,209 @@
-//! The engine as a whole: what it is made of, how it starts and stops.
+//! The engine: a façade over its components, how they are put together, and how it stops.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use catena_auth::{KeyPair, SealKey};
-use catena_job::JobId;
+use catena_auth::KeyPair;
+use catena_job::vocabulary::CanvasStatus;
+use catena_job::{JobId, Status};
 use catena_store::Store;
 use catena_store::blob::Blobs;
-use catena_value::Value;
-use tokio::sync::{Notify, Semaphore, watch};
+use catena_value::{Value, ValueId};
 
-use crate::adapter::Adapter;
-use crate::admission::Admission;
-use crate::caller::Did;
-use crate::catalogue::Catalogue;
-use crate::control::{RunControl, Signal};
-use crate::counts::{Alarms, Counts};
-use crate::duties;
-use crate::env::{Env, Task};
-use crate::error::StoreError;
-use crate::federation::Identity;
-use crate::hub::Hub;
-use crate::idempotency::InFlight;
+use crate::background::{Background, RecoverySummary};
+use crate::commands::Commands;
+use crate::error::{
+    AssetError, ControlError, InvokeError, JobError, RerunError, ResolveError, RunError, SendError,
+    StartError, StoreError,
+};
+use crate::execution::Execution;
+use crate::jobs::{JOB_SECRETS_PURPOSE, Jobs};
 use crate::limits::Limits;
-use crate::orchestration::Orchestrator;
-use crate::orchestration::weaver::Weavers;
-use crate::private::PrivateJobs;
-use crate::recovery::{Leftover, RecoverySummary};
-use crate::running::Running;
-use crate::sealed;
-use crate::waiting::Waiting;
+use crate::operations::{
+    Adapter, Asset, CatalogueEntry, Content, ContentUpload, Host, HostReply, ListAssets,
+    ListedAsset, Operation, Operations, Signal,
+};
+use crate::orchestration::{Drivers, Orchestration, Orchestrator};
+use crate::requests::{
+    Admission, Caller, Did, HistoryPage, IdempotencyKey, IdempotencyKeys, Invoke, Invoked, JobList,
+    JobView, ListJobs, MessageReceipt, RunOutput, Scheduled, When,
+};
+use crate::runtime::{Env, Runtime};
+use crate::views::{CanvasQuery, Follow, Health, JobSummary, Reader, Views};
+
+/// How long runs that are stopped may take to end.
+const STOP_GRACE: Duration = Duration::from_millis(500);
+
+/// How often a shutdown checks whether runs have ended.
+const STOP_POLL: Duration = Duration::from_millis(10);
 
 /// What an engine is made of.
 pub struct Setup {
-    /// Durable memory.
+    /// The durable store.
     pub store: Arc<dyn Store>,
-    /// Content of assets.
+    /// The content of assets.
     pub blobs: Blobs,
-    /// The world.
+    /// Time, randomness and tasks.
     pub env: Arc<dyn Env>,
     /// The venue's DID.
     pub did: String,
-    /// The venue's key: it signs, and what is sealed is sealed with a key derived from it.
+    /// The venue's key. It signs, and the key that seals secrets is derived from it.
     pub key: KeyPair,
-    /// Bounds that the operator set.
+    /// The operator's limits.
     pub limits: Limits,
-    /// What carries operations out.
+    /// The adapters that execute operations.
     pub adapters: Vec<Arc<dyn Adapter>>,
     /// Assets that every venue has: metadata, and content if any.
     pub assets: Vec<(Value, Option<&'static [u8]>)>,
 }
 
-/// A running engine. Cheap to clone.
+/// A running engine. It is cheap to clone.
 #[derive(Clone)]
-pub struct Engine(pub(crate) Arc<Inner>);
+pub struct Engine(Arc<Components>);
 
-pub(crate) struct Inner {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) blobs: Blobs,
-    pub(crate) env: Arc<dyn Env>,
-    pub(crate) did: Did,
-    pub(crate) seal_key: SealKey,
-    /// How this venue names itself to others.
-    pub(crate) identity: Identity,
-    pub(crate) limits: Limits,
-    pub(crate) catalogue: Catalogue,
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) running: Arc<Running>,
-    pub(crate) private: PrivateJobs,
-    pub(crate) weavers: Weavers,
-    pub(crate) admission: Admission,
-    pub(crate) in_flight: Arc<InFlight>,
-    pub(crate) counts: Counts,
-    pub(crate) alarms: Alarms,
-    /// A place for every job that may run in this process at a time.
-    pub(crate) slots: Arc<Semaphore>,
-    /// Something was put on the queue.
-    pub(crate) queued: Notify,
-    /// Something was scheduled earlier than what was known.
-    pub(crate) scheduled: Notify,
-    /// Something was deleted.
-    pub(crate) has_garbage: AtomicBool,
-    /// A word that this process is known by to the store.
-    pub(crate) worker: String,
-    /// The control of turns that nobody can hold.
-    pub(crate) free: RunControl,
-    _free: watch::Sender<Signal>,
-    stopping: watch::Sender<bool>,
-    pub(crate) recovery: watch::Sender<RecoverySummary>,
-    /// Jobs of the life before that nobody here has changed.
-    pub(crate) leftover: Leftover,
-    /// What waits on the queue.
-    pub(crate) waiting: Waiting,
-    /// When this process last showed that it lives.
-    pub(crate) heartbeat: AtomicI64,
+/// The components, lowest first. Each is built from those before it.
+struct Components {
+    runtime: Arc<Runtime>,
+    operations: Arc<Operations>,
+    jobs: Arc<Jobs>,
+    execution: Arc<Execution>,
+    views: Arc<Views>,
+    commands: Arc<Commands>,
+    background: Arc<Background>,
 }
 
-/// What the engine counts, since it started.
+/// What the engine counts since it started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Jobs made.
+    /// Jobs created.
     pub invoked: u64,
-    /// Jobs that ended, by status, in the order COMPLETE, FAILED, CANCELLED, REJECTED, TIMEOUT.
+    /// Jobs ended, by status, in the order COMPLETE, FAILED, CANCELLED, REJECTED, TIMEOUT.
     pub ended: [u64; 5],
     /// Jobs that run in this process now.
     pub running: u64,
-    /// Jobs that wait for their turn, as far as this process knows.
+    /// Jobs that are queued now, as far as this process knows.
     pub queued: u64,
-    /// Messages taken in.
+    /// Messages accepted.
     pub messages: u64,
-    /// Tries after the first.
+    /// Attempts after the first.
     pub retries: u64,
-    /// Those who watch a job now.
+    /// Watches of jobs now.
     pub watchers: u64,
 }
 
-/// Why an engine did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A definition of an adapter or a demo asset is wrong.
-    #[error("a definition of this venue's own is wrong: {0}")]
-    Definition(String),
-    /// The store could not do its part.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// How long turns that are dropped may take to go.
-const DROP_TIME_MAX: Duration = Duration::from_millis(500);
-
 impl Engine {
-    /// Opens the catalogue, finds what was live, and begins the duties. It takes new work when this
-    /// returns; what was live is recovered meanwhile, see [`Engine::recovered`].
+    /// Builds the components, finds the jobs that were live, and starts the background tasks. The
+    /// engine accepts work when this returns; recovery continues, see [`Engine::recovered`].
     pub async fn start(setup: Setup) -> Result<Engine, StartError> {
-        let definition = |problems: Vec<(String, String)>| {
-            let (place, problem) = problems.into_iter().next().unwrap_or_default();
-            StartError::Definition(format!("{place}: {problem}"))
-        };
+        let did: Did = setup.did.into();
+        let seal_key = setup.key.seal_key(JOB_SECRETS_PURPOSE);
+        let runtime = Runtime::new(setup.env, setup.limits);
+        let admission = Arc::new(Admission::new(Arc::clone(&runtime)));
+        let keys = IdempotencyKeys::new(Arc::clone(&runtime), Arc::clone(&setup.store));
         let mut adapters = setup.adapters;
         adapters.push(Arc::new(Orchestrator));
-        let catalogue = Catalogue::new(adapters).map_err(definition)?;
-        let (signal, free) = watch::channel(Signal::Go);
-        let mut worker = [0; 8];
-        setup.env.random(&mut worker);
-        let engine = Engine(Arc::new(Inner {
-            store: setup.store,
-            blobs: setup.blobs,
-            free: RunControl::new(free, Arc::clone(&setup.env), Arc::default()),
-            _free: signal,
-            did: setup.did.into(),
-            seal_key: setup.key.seal_key(sealed::PURPOSE),
-            identity: Identity::new(Arc::new(setup.key), Arc::clone(&setup.env)),
-            slots: Arc::new(Semaphore::new(setup.limits.running_max)),
-            limits: setup.limits,
-            catalogue,
-            hub: Arc::default(),
-            running: Arc::default(),
-            private: PrivateJobs::default(),
-            weavers: Weavers::default(),
-            admission: Admission::default(),
-            in_flight: Arc::default(),
-            counts: Counts::default(),
-            alarms: Alarms::default(),
-            queued: Notify::new(),
-            scheduled: Notify::new(),
-            has_garbage: AtomicBool::new(false),
-            worker: format!("venue-{:016x}", u64::from_be_bytes(worker)),
-            env: setup.env,
-            stopping: watch::Sender::new(false),
-            recovery: watch::Sender::new(RecoverySummary::default()),
-            leftover: Leftover::default(),
-            waiting: Waiting::default(),
-            heartbeat: AtomicI64::new(0),
-        }));
-        engine.keep_own_assets(setup.assets).await?;
-        let live = duties::recover::find(&engine).await?;
-        duties::begin(&engine, live);
-        Ok(engine)
+        let operations = Operations::new(
+            Arc::clone(&runtime),
+            Arc::clone(&setup.store),
+            setup.blobs,
+            did.clone(),
+            Arc::clone(&admission),
+            Arc::new(keys),
+            adapters,
+        );
+        let operations = Arc::new(operations.map_err(|problems| {
+            let (location, problem) = problems.into_iter().next().unwrap_or_default();
+            StartError::Definition(format!("{location}: {problem}"))
+        })?);
+        let drivers: Arc<Drivers> = Arc::default();
+        let events = Arc::clone(&drivers) as Arc<dyn crate::jobs::DriverEvents>;
+        let jobs = Jobs::new(Arc::clone(&runtime), setup.store, did, seal_key, admission, events);
+        let jobs = Arc::new(jobs);
+        let execution =
+            Execution::new(Arc::clone(&runtime), Arc::clone(&operations), Arc::clone(&jobs));
+        let views = Views::new(Arc::clone(&execution));
+        let orchestration = Orchestration::new(Arc::clone(&views), drivers, setup.key);
+        let commands = Commands::new(orchestration);
+        let background = Background::new(Arc::clone(&commands));
+        let components = Arc::new(Components {
+            runtime,
+            operations,
+            jobs,
+            execution,
+            views,
+            commands,
+            background,
+        });
+        let host: Arc<dyn Host> = Arc::clone(&components) as Arc<dyn Host>;
+        components.execution.set_host(Arc::downgrade(&host));
+        components.operations.store_own_assets(setup.assets).await?;
+        components.background.start().await?;
+        Ok(Engine(components))
     }
 
-    /// The venue's DID.
+    /// Stops accepting work and waits up to `grace` for runs to end. Runs that have not ended then
+    /// are stopped without a record and left to recovery.
+    pub async fn shutdown(&self, grace: Duration) {
+        let execution = &self.0.execution;
+        self.0.runtime.begin_stop();
+        execution.store_progress().await;
+        self.wait_for_runs(grace).await;
+        execution.store_progress().await;
+        // Other processes need not wait for the end of the leases.
+        execution.set_lease_end(self.0.runtime.now()).await;
+        for (_, handle) in execution.registry.all() {
+            handle.signal(Signal::Stop);
+        }
+        self.wait_for_runs(STOP_GRACE).await;
+    }
+
+    /// Returns when nothing runs, or after `time`.
+    async fn wait_for_runs(&self, time: Duration) {
+        let env = &self.0.runtime.env;
+        let until = env.monotonic() + time;
+        while self.0.execution.registry.count() > 0 {
+            let left = until.saturating_sub(env.monotonic());
+            if left.is_zero() {
+                return;
+            }
+            env.sleep(left.min(STOP_POLL)).await;
+        }
+    }
+
+    /// Returns the venue's DID.
     pub fn did(&self) -> &str {
-        &self.0.did
+        &self.0.jobs.did
     }
 
-    /// The bounds.
+    /// Returns the operator's limits.
     pub fn limits(&self) -> &Limits {
-        &self.0.limits
+        &self.0.runtime.limits
     }
 
-    /// The world.
+    /// Returns the environment.
     pub fn env(&self) -> &Arc<dyn Env> {
-        &self.0.env
+        &self.0.runtime.env
     }
 
-    /// What recovery has done so far.
+    /// Returns true unless the engine is shutting down. It accepts work during recovery.
+    pub fn is_ready(&self) -> bool {
+        !self.0.runtime.is_stopping()
+    }
+
+    /// Returns once the engine has begun to shut down: streams end then.
+    pub async fn stopping(&self) {
+        self.0.runtime.stopping().await;
+    }
+
+    /// Returns what recovery has done so far.
     pub fn recovery(&self) -> RecoverySummary {
-        self.0.recovery.borrow().clone()
+        self.0.background.recovery.borrow().clone()
     }
 
-    /// Returns when recovery is done, with what it did; or when the engine stops.
+    /// Returns what recovery did, once it is done or the engine stops.
     pub async fn recovered(&self) -> RecoverySummary {
-        let mut recovery = self.0.recovery.subscribe();
+        let mut recovery = self.0.background.recovery.subscribe();
         tokio::select! {
             _ = recovery.wait_for(RecoverySummary::is_done) => {}
             () = self.stopping() => {}
@@ -212,117 +211,352 @@ impl Engine {
         self.recovery()
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
-        let counts = &self.0.counts;
-        let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let Components { runtime, jobs, execution, .. } = &*self.0;
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counters {
-            invoked: load(&counts.invoked),
-            ended: std::array::from_fn(|at| load(&counts.ended[at])),
-            running: self.0.running.count() as u64,
-            queued: self.0.waiting.count(),
-            messages: load(&counts.messages),
-            retries: load(&counts.retries),
-            watchers: self.0.hub.watchers(),
+            invoked: load(&runtime.counters.invoked),
+            ended: std::array::from_fn(|at| load(&runtime.counters.ended[at])),
+            running: execution.registry.count() as u64,
+            queued: jobs.queue_stats.count(),
+            messages: load(&runtime.counters.messages),
+            retries: load(&runtime.counters.retries),
+            watchers: jobs.watchers.count(),
         }
     }
 
-    /// Whether it takes work: it is not shutting down. It does so while recovery is under way.
-    pub fn is_ready(&self) -> bool {
-        !self.is_stopping()
+    /// Returns the health of this process.
+    pub fn health(&self) -> Health {
+        self.0.views.health()
+    }
+}
+
+/// Operations and assets.
+impl Engine {
+    /// Returns the operations of all adapters, ordered by path.
+    pub fn operations(&self) -> Vec<CatalogueEntry> {
+        self.0.operations.entries()
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
-        *self.0.stopping.borrow()
+    /// Returns the operations of one adapter. `None` if there is no such adapter.
+    pub fn adapter_operations(&self, adapter: &str) -> Option<Vec<CatalogueEntry>> {
+        self.0.operations.entries_of(adapter)
     }
 
-    /// Returns when the engine began to shut down: streams close then.
-    pub async fn stopping(&self) {
-        let mut stopping = self.0.stopping.subscribe();
-        let _ = stopping.wait_for(|stopping| *stopping).await;
+    /// Returns the name and description of each adapter.
+    pub fn adapters(&self) -> Vec<(&'static str, &'static str)> {
+        self.0.operations.adapters()
     }
 
-    /// Stops taking work, and lets what runs come to an end for a time. What then still runs is
-    /// dropped and left to recovery: nothing of it is written down.
-    pub async fn shutdown(&self, grace: Duration) {
-        self.0.stopping.send_replace(true);
-        self.keep_progress().await;
-        self.all_ended(grace).await;
-        self.keep_progress().await;
-        self.release_leases().await;
-        for (_, reins) in self.0.running.all() {
-            reins.signal(Signal::Stop);
-        }
-        self.all_ended(DROP_TIME_MAX).await;
-    }
-
-    /// Returns when nothing runs any more, or after a time.
-    async fn all_ended(&self, time: Duration) {
-        let until = self.0.env.monotonic() + time;
-        while self.0.running.count() > 0 {
-            let left = until.saturating_sub(self.0.env.monotonic());
-            if left.is_zero() {
-                return;
-            }
-            self.0.env.sleep(left.min(Duration::from_millis(10))).await;
-        }
-    }
-
-    /// A new job ID.
-    pub(crate) fn new_id(&self) -> JobId {
-        let mut random = [0; 10];
-        self.0.env.random(&mut random);
-        JobId::new(u64::try_from(self.now()).unwrap_or(0), random)
-    }
-
-    pub(crate) fn now(&self) -> i64 {
-        self.0.env.now()
-    }
-
-    /// Does something to its end even when whoever asked for it goes away meanwhile: a change of a
-    /// job must not stay half done. Nothing begins before it is awaited.
-    pub(crate) fn surely<T: 'static>(
+    /// Resolves a reference to an operation.
+    pub async fn resolve(
         &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Surely<T> {
-        Surely { work: Some(Box::pin(work)), has_begun: false, engine: self.clone() }
+        caller: &Caller,
+        reference: &str,
+    ) -> Result<Arc<Operation>, ResolveError> {
+        self.0.operations.resolve(caller, reference).await
     }
 
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let task: Task = Box::pin(task);
-        self.0.env.spawn(task);
+    /// Registers an asset. Returns its ID, and true if an earlier request with the same idempotency
+    /// key registered it.
+    pub async fn register(
+        &self,
+        caller: &Caller,
+        text: &str,
+        key: Option<IdempotencyKey>,
+    ) -> Result<(ValueId, bool), AssetError> {
+        self.0.operations.register(caller, text, key).await
+    }
+
+    /// Returns the asset that a reference names.
+    pub async fn asset(&self, caller: &Caller, reference: &str) -> Result<Asset, AssetError> {
+        self.0.operations.asset(caller, reference).await
+    }
+
+    /// Returns a page of assets, ordered by ID, and the number of assets on all pages.
+    pub async fn assets(
+        &self,
+        caller: &Caller,
+        query: ListAssets,
+    ) -> Result<(Vec<ListedAsset>, u64), StoreError> {
+        self.0.operations.assets(caller, query).await
+    }
+
+    /// Returns the number of assets.
+    pub async fn asset_count(&self) -> Result<u64, StoreError> {
+        self.0.operations.asset_count().await
+    }
+
+    /// Returns an asset's content.
+    pub async fn content(&self, caller: &Caller, reference: &str) -> Result<Content, AssetError> {
+        self.0.operations.content(caller, reference).await
+    }
+
+    /// Starts an upload of an asset's content.
+    pub async fn put_content(
+        &self,
+        caller: &Caller,
+        reference: &str,
+    ) -> Result<ContentUpload, AssetError> {
+        self.0.operations.put_content(caller, reference).await
+    }
+}
+
+/// Views of jobs.
+impl Engine {
+    /// Returns a job.
+    pub async fn job(&self, caller: &Caller, job: JobId) -> Result<JobView, JobError> {
+        self.0.views.job(caller, job).await
+    }
+
+    /// Returns a job once it has ended, or as it is after `time`.
+    pub async fn wait(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        time: Duration,
+    ) -> Result<JobView, JobError> {
+        self.0.views.wait(caller, job, time).await
+    }
+
+    /// Returns a job as soon as `is_known` does not accept it, or as it is after `time`. Changes
+    /// outside the chain count too: progress and the message queue.
+    pub async fn wait_for_change(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        time: Duration,
+        is_known: impl Fn(&JobView) -> bool,
+    ) -> Result<JobView, JobError> {
+        self.0.views.wait_for_change(caller, job, time, is_known).await
+    }
+
+    /// Returns a page of a job's records.
+    pub async fn history(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        from: u64,
+        limit: usize,
+    ) -> Result<HistoryPage, JobError> {
+        self.0.views.history(caller, job, from, limit).await
+    }
+
+    /// Follows a job from its current record on, or from the record after `after` on.
+    pub async fn follow(
+        &self,
+        reader: Reader<'_>,
+        job: JobId,
+        after: Option<u64>,
+    ) -> Result<Follow, JobError> {
+        self.0.views.follow(reader, job, after).await
+    }
+
+    /// Returns the summary of a job.
+    pub async fn summary(&self, caller: &Caller, job: JobId) -> Result<JobSummary, JobError> {
+        self.0.views.summary(caller, job).await
+    }
+
+    /// Returns the summary of a job whose view was returned before.
+    pub async fn summarize(&self, view: JobView) -> Result<JobSummary, StoreError> {
+        self.0.views.summarize(view).await
+    }
+
+    /// Lists jobs of the caller, or of another owner if an admin asks.
+    pub async fn jobs(&self, caller: &Caller, query: &ListJobs) -> Result<JobList, StoreError> {
+        self.0.views.list(caller, query).await
+    }
+
+    /// Lists jobs by their canvas status.
+    pub async fn canvas_jobs(
+        &self,
+        caller: &Caller,
+        query: &CanvasQuery,
+    ) -> Result<JobList, StoreError> {
+        self.0.views.list_canvas(caller, query).await
+    }
+
+    /// Returns the canvas status of a job with this status.
+    pub fn canvas_status(&self, job: JobId, status: Status) -> CanvasStatus {
+        self.0.views.canvas_status(job, status)
+    }
+}
+
+/// Commands.
+impl Engine {
+    /// Invokes an operation as a job. Waits for its end for the grace period, or as requested.
+    pub async fn invoke(&self, request: Invoke) -> Result<Invoked, InvokeError> {
+        self.0.commands.invoke(request).await
+    }
+
+    /// Runs an operation and returns its bare output. A read-only operation creates no job.
+    pub async fn run(&self, request: Invoke) -> Result<RunOutput, RunError> {
+        self.0.commands.run(request).await
+    }
+
+    /// Runs a job that has ended again. An orchestration can be run from a step on.
+    pub async fn rerun(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        from: Option<u32>,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Invoked, RerunError> {
+        self.0.commands.rerun(caller, job, from, key).await
+    }
+
+    /// Pauses a job: nothing new starts until it is resumed.
+    pub async fn pause(&self, caller: &Caller, job: JobId) -> Result<JobView, ControlError> {
+        self.0.commands.pause(caller, job).await
+    }
+
+    /// Pauses a job if `may` accepts its status at the time of the commit.
+    pub async fn pause_if(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        may: impl Fn(Status) -> bool + Send + Sync + 'static,
+    ) -> Result<JobView, ControlError> {
+        self.0.commands.pause_if(caller, job, may).await
+    }
+
+    /// Resumes a paused job.
+    pub async fn resume(&self, caller: &Caller, job: JobId) -> Result<JobView, ControlError> {
+        self.0.commands.resume(caller, job).await
+    }
+
+    /// Cancels a job and its sub-jobs. A job that has ended is returned unchanged.
+    pub async fn cancel(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        reason: Option<String>,
+    ) -> Result<JobView, ControlError> {
+        self.0.commands.cancel(caller, job, reason).await
+    }
+
+    /// Deletes a job and its sub-jobs. A job that has not ended is cancelled first. What it produced
+    /// is kept.
+    pub async fn delete(&self, caller: &Caller, job: JobId) -> Result<(), ControlError> {
+        self.0.commands.delete(caller, job).await
+    }
+
+    /// Sends a message to a job.
+    pub async fn send(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        message: Value,
+        key: Option<IdempotencyKey>,
+    ) -> Result<MessageReceipt, SendError> {
+        self.0.commands.send(caller, job, message, key).await
+    }
+
+    /// Schedules an operation on the caller's authority.
+    pub async fn schedule(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        input: Value,
+        when: When,
+    ) -> Result<Scheduled, InvokeError> {
+        self.0.commands.schedule(caller, operation, input, when).await
+    }
+
+    /// Removes a scheduled invocation of the caller. Returns false if there was none.
+    pub async fn unschedule(&self, caller: &Caller, handle: &str) -> Result<bool, InvokeError> {
+        self.0.commands.unschedule(caller, handle).await
+    }
+
+    /// Returns the caller's scheduled invocations, ordered by time.
+    pub async fn scheduled(&self, caller: &Caller) -> Result<Vec<Scheduled>, InvokeError> {
+        self.0.commands.scheduled(caller).await
+    }
+
+    /// Invokes a scheduled operation now. Returns `None` if there is no such schedule.
+    pub async fn trigger(
+        &self,
+        caller: &Caller,
+        handle: &str,
+    ) -> Result<Option<JobId>, InvokeError> {
+        self.0.commands.trigger(caller, handle).await
     }
 }
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "engine of {}", self.0.did)
+        write!(f, "engine of {}", self.0.jobs.did)
     }
 }
 
-/// Work that somebody waits for. When they stop waiting in the middle, it goes on by itself.
-pub(crate) struct Surely<T: 'static> {
-    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
-    has_begun: bool,
-    engine: Engine,
-}
-
-impl<T> Future for Surely<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        self.has_begun = true;
-        let Some(work) = &mut self.work else { return Poll::Pending };
-        let result = ready!(work.as_mut().poll(cx));
-        self.work = None;
-        Poll::Ready(result)
+impl Host for Components {
+    fn env(&self) -> &Arc<dyn Env> {
+        &self.runtime.env
     }
-}
 
-impl<T> Drop for Surely<T> {
-    fn drop(&mut self) {
-        if let Some(work) = self.work.take().filter(|_| self.has_begun) {
-            self.engine.spawn(async move { drop(work.await) });
-        }
+    fn is_ready(&self) -> bool {
+        !self.runtime.is_stopping()
+    }
+
+    fn invoke(&self, request: Invoke) -> HostReply<Invoked, InvokeError> {
+        let commands = Arc::clone(&self.commands);
+        Box::pin(async move { commands.invoke(request).await })
+    }
+
+    fn job(&self, caller: &Caller, job: JobId) -> HostReply<JobView, JobError> {
+        let views = Arc::clone(&self.views);
+        let caller = caller.clone();
+        Box::pin(async move { views.job(&caller, job).await })
+    }
+
+    fn wait(&self, caller: &Caller, job: JobId, time: Duration) -> HostReply<JobView, JobError> {
+        let views = Arc::clone(&self.views);
+        let caller = caller.clone();
+        Box::pin(async move { views.wait(&caller, job, time).await })
+    }
+
+    fn cancel(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        reason: Option<String>,
+    ) -> HostReply<JobView, ControlError> {
+        let commands = Arc::clone(&self.commands);
+        let caller = caller.clone();
+        Box::pin(async move { commands.cancel(&caller, job, reason).await })
+    }
+
+    fn schedule(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        input: Value,
+        when: When,
+    ) -> HostReply<Scheduled, InvokeError> {
+        let commands = Arc::clone(&self.commands);
+        let caller = caller.clone();
+        let operation = operation.to_owned();
+        Box::pin(async move { commands.schedule(&caller, &operation, input, when).await })
+    }
+
+    fn unschedule(&self, caller: &Caller, handle: &str) -> HostReply<bool, InvokeError> {
+        let commands = Arc::clone(&self.commands);
+        let caller = caller.clone();
+        let handle = handle.to_owned();
+        Box::pin(async move { commands.unschedule(&caller, &handle).await })
+    }
+
+    fn scheduled(&self, caller: &Caller) -> HostReply<Vec<Scheduled>, InvokeError> {
+        let commands = Arc::clone(&self.commands);
+        let caller = caller.clone();
+        Box::pin(async move { commands.scheduled(&caller).await })
+    }
+
+    fn trigger(&self, caller: &Caller, handle: &str) -> HostReply<Option<JobId>, InvokeError> {
+        let commands = Arc::clone(&self.commands);
+        let caller = caller.clone();
+        let handle = handle.to_owned();
+        Box::pin(async move { commands.trigger(&caller, &handle).await })
     }
 }

@@ -328,6 +328,43 @@ pub enum AssetError {
     Store(#[from] StoreError),
 }
 
+/// Why a job was not run again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RerunError {
+    /// The job cannot be seen, or its status does not allow a rerun.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The new job was not created.
+    #[error(transparent)]
+    Invoke(#[from] InvokeError),
+}
+
+impl From<StoreError> for RerunError {
+    fn from(error: StoreError) -> Self {
+        RerunError::Control(error.into())
+    }
+}
+
+/// Why an engine did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A definition of an adapter or of a demo asset is invalid.
+    #[error("a definition of the venue itself is invalid: {0}")]
+    Definition(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<ControlError> for StoreError {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Store(error) => error,
+            other => StoreError::Damaged(other.to_string()),
+        }
+    }
+}
+
 fn first(problems: &[(String, String)]) -> String {
     match problems {
         [] => "unknown".to_owned(),

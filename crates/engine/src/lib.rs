@@ -1,65 +1,45 @@
 //! Runs jobs: time, concurrency, recovery.
 //!
 //! A request becomes a decision about one job, and the decision becomes effects that are committed
-//! together. Two that decide about the same job at once are kept apart by its head: the store
-//! refuses the second, which then reads the job again and decides anew. So nothing here holds a
-//! lock on a job, and what is true of one process is true of many.
+//! together. Two decisions about the same job at the same time are kept apart by its head: the
+//! store refuses the second, which reads the job again and decides again. Nothing here holds a lock
+//! on a job, so what is true of one process is true of many.
 //!
-//! Modules, in reading order: [`request`] and [`error`] (what can be asked and answered),
-//! [`adapter`] (what carries operations out), [`operation`] and [`catalogue`] (what can be
-//! invoked), [`engine`] (the whole), `submit` (a request becomes a job), `run` (a job is carried
-//! out), `progress` (how far it is), `change` (the one way to change a job), `pause`, `resume`, `cancel`, `delete`, `message`
-//! (one request each), `read`, [`summary`], [`select`] and [`follow`] (what people see),
-//! [`recovery`] and [`waiting`] (what operators see), `assets`, `schedule`, `duties`
-//! (what is done without being asked), [`limits`], [`mod@env`].
+//! Folders, in reading order. Each may use those before it, never those after it (`tests/tidy.rs`
+//! checks this):
 //!
-//! This crate names no adapter, and takes time, randomness and tasks from [`env::Env`] alone.
+//! 1. [`error`] and [`limits`]: what can go wrong, and every bound.
+//! 2. [`runtime`]: time, randomness, tasks, counters.
+//! 3. [`requests`]: what can be asked, by whom, and how much of it.
+//! 4. [`operations`]: adapters, operations, assets, and what adapters receive.
+//! 5. `jobs`: jobs as they are stored, and the one way to change them.
+//! 6. `execution`: what runs in this process, and how it is controlled.
+//! 7. [`views`]: what callers see of jobs.
+//! 8. `orchestration`: jobs whose steps are jobs, here and on other venues.
+//! 9. `commands`: the requests that create or change jobs, one file each.
+//! 10. [`background`]: recovery, the queue, deadlines, schedules, retention.
+//! 11. [`Engine`]: the façade over all of these.
+//!
+//! This crate names no adapter, and takes time, randomness and tasks from [`runtime::Env`] alone.
 
-pub mod adapter;
-mod admission;
-pub mod assets;
-pub mod caller;
-mod cancel;
-pub mod catalogue;
-mod change;
-pub mod control;
-mod counts;
-mod delete;
-mod duties;
-pub mod engine;
-pub mod env;
+pub mod background;
+mod commands;
+mod engine;
 pub mod error;
-pub mod federation;
-pub mod follow;
-mod hub;
-mod idempotency;
+mod execution;
+mod jobs;
 pub mod limits;
-mod message;
-pub mod operation;
+pub mod operations;
 mod orchestration;
-mod pause;
-mod private;
-mod progress;
-mod read;
-pub mod recovery;
-pub mod request;
-pub mod rerun;
-mod resume;
-mod run;
-mod running;
-pub mod schedule;
-pub mod schema;
-mod sealed;
-pub mod select;
-mod submit;
-pub mod summary;
-pub mod waiting;
+pub mod requests;
+pub mod runtime;
+pub mod views;
 
-pub use adapter::{
-    Adapter, Call, Cause, ExecutionMode, Failure, Registration, RetryAdvice, Turn, TurnFuture,
-};
-pub use caller::{Caller, Did, Role};
-pub use control::RunControl;
-pub use engine::{Engine, Setup};
+pub use engine::{Counters, Engine, Setup};
+pub use jobs::{OldestQueued, QueueDepths};
 pub use limits::Limits;
-pub use operation::Operation;
+pub use operations::{
+    Adapter, Call, Cause, ExecutionMode, Failure, Host, Operation, Registration, RetryAdvice,
+    RunControl, Turn, TurnFuture,
+};
+pub use requests::{Caller, Did, Role};

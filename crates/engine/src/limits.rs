@@ -95,3 +95,60 @@ pub const CONTENTION_TRIES_MAX: usize = 64;
 
 /// Longest error text in a record; what is longer is cut.
 pub const ERROR_BYTES_MAX: usize = 16 * 1024;
+
+/// Callers whose request rates are remembered. If there are more, full buckets are dropped, which
+/// changes nothing for their callers.
+pub const RATES_MAX: usize = 100_000;
+
+/// Attempts that `operation.retry` may declare.
+pub const RETRY_ATTEMPTS_MAX: i64 = 100;
+
+/// Longest delay between two attempts.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Schema violations that an error text lists.
+pub const VIOLATIONS_MAX: usize = 5;
+
+/// Definitions of callers that are cached, compiled.
+pub const CACHED_DEFINITIONS_MAX: usize = 1_024;
+
+/// Names that the error for an unknown reference suggests.
+pub const NEAREST_MAX: usize = 3;
+
+/// Errors in the summary of a job: the newest ones.
+pub const SUMMARY_ERRORS_MAX: usize = 50;
+
+/// Bytes of one error in the summary of a job.
+pub const SUMMARY_ERROR_BYTES_MAX: usize = 2_048;
+
+/// Sub-jobs of one root that may run at a time, including those of nested orchestrations.
+pub const CONCURRENT_STEPS_MAX: usize = 256;
+
+/// Depth of nested orchestrations, including those on other venues that report their depth.
+pub const NESTING_MAX: usize = 8;
+
+/// Steps that start in one commit: enough to share its sync, few enough that other commits do not
+/// wait long for it.
+pub const BATCH_STEPS_MAX: usize = 128;
+
+/// Problems of an orchestration that are listed; the others are counted.
+pub const PREFLIGHT_PROBLEMS_MAX: usize = 100;
+
+/// Definitions on one level below an orchestration that are checked before it starts.
+pub const NESTED_DEFINITIONS_MAX: usize = 1_000;
+
+/// Steps of nested definitions that are checked before an orchestration starts: wide definitions of
+/// wide definitions would otherwise keep the venue busy with one request.
+pub const NESTED_STEPS_MAX: usize = 100_000;
+
+/// Bytes of the output of a remote step's interactive turn that are recorded in the parent's chain.
+pub const TURN_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// Attempts to cancel a remote step before it is left to its venue.
+pub const CANCEL_TRIES_MAX: u32 = 8;
+
+/// Schedules of one caller.
+pub const SCHEDULES_MAX: usize = 1_000;
+
+/// Jobs that the recovery summary names because they could not be recovered; others are counted.
+pub const SKIPPED_JOBS_MAX: usize = 100;

@@ -6,8 +6,8 @@ mod support;
 use std::time::Duration;
 
 use catena_engine::error::{ControlError, IdempotencyError, InvokeError, JobError};
-use catena_engine::follow::{JobEvent, Reader};
-use catena_engine::request::{IdempotencyKey, ListJobs, Recording};
+use catena_engine::requests::{IdempotencyKey, ListJobs, Recording};
+use catena_engine::views::{JobEvent, Reader};
 use catena_job::Status;
 use catena_store::ListOrder;
 use support::*;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use catena_engine::Engine;
 use catena_engine::error::SendError;
-use catena_engine::request::Sent;
+use catena_engine::requests::MessageReceipt;
 use catena_job::{JobId, Status};
 use support::*;
 
-async fn say(engine: &Engine, id: JobId, message: &str) -> Sent {
+async fn say(engine: &Engine, id: JobId, message: &str) -> MessageReceipt {
     engine.send(&alice(), id, value(message), None).await.unwrap()
 }
 

@@ -116,7 +116,7 @@ fn an_input_that_violates_the_targets_schema_is_a_rejected_step() {
         assert!(member(&view, "error").contains("step 0 ended as REJECTED"));
         tree_verified(&engine, view.job.id()).await;
         let view = invoke(&engine, &op, "{}").await;
-        assert!(member(&view, "error").contains("step 0 cannot begin: the input has nothing at"));
+        assert!(member(&view, "error").contains("step 0 cannot start: the input has nothing at"));
         assert_eq!(of_steps(&view, "status"), ["SKIPPED"]);
     });
 }
@@ -381,7 +381,7 @@ fn a_step_does_not_outlive_its_job_when_the_venue_stops_in_between() {
             for step in &steps {
                 let view = ended(&engine, *step).await;
                 assert_eq!(view.status(), Status::Cancelled);
-                assert!(member(&view, "error").contains("the job that it is a step of is"));
+                assert!(member(&view, "error").contains("the parent job is"));
             }
             tree_verified(&engine, id).await;
         });

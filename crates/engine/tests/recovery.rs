@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use catena_engine::schedule::When;
+use catena_engine::requests::When;
 use catena_job::Status;
 use catena_job::state::Event;
 use support::*;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use catena_engine::Engine;
-use catena_engine::request::JobView;
+use catena_engine::requests::JobView;
 use catena_job::{JobId, Status};
 use catena_value::{NoCells, Value, json};
 
@@ -134,7 +134,7 @@ impl Case {
                 assert!(is_after, "{name}: step {index} began before step {need} had ended");
             }
             if state.start.venue.is_some() {
-                let guest = world.elsewhere.job(state.start.job).unwrap();
+                let guest = world.remote.job(state.start.job).unwrap();
                 assert_eq!(guest.record(Status::Pending), state.start.record);
                 let end = state.end.as_ref();
                 assert!(end.is_none_or(|end| guest.record(end.status) == end.record));
@@ -146,7 +146,7 @@ impl Case {
     /// Nothing runs, here or elsewhere.
     fn assert_still(&self, world: &World, engine: &Engine, when: &str) {
         assert_eq!(engine.counters().running, 0, "{} {when}: something runs", self.name);
-        for guest in world.elsewhere.jobs() {
+        for guest in world.remote.jobs() {
             let status = guest.status();
             assert!(status.is_terminal(), "{} {when}: {status} elsewhere", self.name);
         }
@@ -222,7 +222,7 @@ impl Case {
     fn statuses(&self, world: &World, view: &JobView) -> Vec<String> {
         let mut statuses = of_steps(view, "status");
         for (step, state) in view.job.steps() {
-            if let Some(guest) = world.elsewhere.job(state.start.job) {
+            if let Some(guest) = world.remote.job(state.start.job) {
                 statuses[*step as usize] = guest.status().to_string();
             }
         }

@@ -1,8 +1,8 @@
 //! A venue in memory, whose time stands still, with an adapter that does what tests ask for.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
-pub mod elsewhere;
 pub mod harness;
+pub mod remote;
 pub mod script;
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use catena_auth::KeyPair;
-use catena_engine::env::PausedEnv;
-use catena_engine::request::{Invoke, JobView};
+use catena_engine::requests::{Invoke, JobView};
+use catena_engine::runtime::PausedEnv;
 use catena_engine::{
     Adapter, Call, Caller, Cause, Engine, ExecutionMode, Failure, Limits, Registration, Setup,
     Turn, TurnFuture,
@@ -26,7 +26,7 @@ use catena_store::testing::stepped::SteppedStore;
 use catena_store::testing::{Disk, RealDisk, SimDisk};
 use catena_store::{Effects, Store as _};
 use catena_value::{Map, NoCells, Value, json};
-use elsewhere::{Elsewhere, Road};
+use remote::{Elsewhere, Road};
 use script::{Script, stand_ins};
 
 /// What survives a life of the venue.
@@ -42,7 +42,7 @@ pub struct World {
     /// What steps do that are run by stand-ins.
     pub script: Arc<Script>,
     /// Another venue.
-    pub elsewhere: Arc<Elsewhere>,
+    pub remote: Arc<Elsewhere>,
     lives: AtomicU32,
 }
 
@@ -50,7 +50,7 @@ impl World {
     pub fn new() -> Self {
         let script = Arc::<Script>::default();
         World {
-            elsewhere: Elsewhere::new(&script),
+            remote: Elsewhere::new(&script),
             script,
             disk: Arc::new(SimDisk::new(7)),
             folder: tempfile::tempdir().unwrap(),
@@ -81,7 +81,7 @@ impl World {
         Engine::start(Setup {
             store: store.clone(),
             blobs: Blobs::new(store, Arc::new(files)),
-            env: Arc::new(PausedEnv::of_life(self.lives.fetch_add(1, Ordering::SeqCst))),
+            env: Arc::new(PausedEnv::for_process(self.lives.fetch_add(1, Ordering::SeqCst))),
             did: key.did(),
             key,
             limits: self.limits.clone(),
@@ -94,7 +94,7 @@ impl World {
 
     fn adapters(&self) -> Vec<Arc<dyn Adapter>> {
         let mut adapters = stand_ins(&self.script);
-        adapters.push(Arc::new(Road(Arc::clone(&self.elsewhere))));
+        adapters.push(Arc::new(Road(Arc::clone(&self.remote))));
         let effects = Arc::clone(&self.effects);
         adapters.push(Arc::new(Scripted { effects, without: self.without }));
         adapters
@@ -169,7 +169,7 @@ pub async fn ended(engine: &Engine, id: JobId) -> JobView {
 
 /// The job when it stands somewhere.
 pub async fn role(engine: &Engine, id: JobId, status: Status) -> JobView {
-    let mut follow = engine.follow(catena_engine::follow::Reader::Bearer, id, None).await.unwrap();
+    let mut follow = engine.follow(catena_engine::views::Reader::Bearer, id, None).await.unwrap();
     loop {
         let view = engine.job(&alice(), id).await.unwrap();
         if view.status() == status {
@@ -265,7 +265,7 @@ impl Adapter for Scripted {
         here.map(registration).collect()
     }
 
-    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+    fn run_inline(&self, call: &Call) -> Result<Value, Failure> {
         match call.operation.name() {
             "error" => Err(Failure::new("asked_for", "it went wrong")),
             _ => Ok(call.input.clone()),

@@ -81,7 +81,7 @@ impl Adapter for StandIn {
 }
 
 async fn act(script: &Script, call: Call) -> Turn {
-    let view = call.engine.job(&call.caller, call.job.unwrap()).await.unwrap();
+    let view = call.host.job(&call.caller, call.job.unwrap()).await.unwrap();
     let step = view.job.parent().map_or(0, |parent| parent.step as usize);
     script.begun.lock().push((step, call.input.clone()));
     call.control.sleep(script.time(step)).await;
@@ -89,7 +89,7 @@ async fn act(script: &Script, call: Call) -> Turn {
         return Turn::Failed(Failure::new("asked_for", "it broke"));
     }
     script.finished.lock().push(step);
-    Turn::Complete(answer(call.operation.adapter(), &call.input))
+    Turn::Complete(answer(call.operation.adapter_ref(), &call.input))
 }
 
 /// What an operation answers: `{value}`, `{output}`, `{content}` or `{body}`.

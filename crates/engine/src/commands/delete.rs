@@ -1,0 +1,125 @@
+//! Deletes a job and its sub-jobs.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use catena_job::JobId;
+use catena_store::{Effect, Effects};
+
+use crate::commands::Commands;
+use crate::error::{ControlError, StoreError};
+use crate::jobs::{CommitFailure, check_control};
+use crate::limits::CONTENTION_TRIES_MAX;
+use crate::requests::Caller;
+
+/// Jobs that are deleted in one commit.
+const DELETE_BATCH: usize = 256;
+
+impl Commands {
+    /// Deletes a job and its sub-jobs. A job that has not ended is cancelled first. What it produced
+    /// is kept.
+    pub(crate) async fn delete(
+        self: &Arc<Self>,
+        caller: &Caller,
+        id: JobId,
+    ) -> Result<(), ControlError> {
+        let commands = Arc::clone(self);
+        let caller = caller.clone();
+        let deleting = async move { commands.delete_recorded(&caller, id).await };
+        self.runtime.finish_even_if_dropped(deleting).await
+    }
+
+    async fn delete_recorded(
+        self: &Arc<Self>,
+        caller: &Caller,
+        id: JobId,
+    ) -> Result<(), ControlError> {
+        self.execution.check_recorded(id, "be deleted")?;
+        let current = self.jobs.current(id).await?.ok_or(ControlError::NotFound(id))?;
+        check_control(caller, &current)?;
+        if let Some(parent) = current.job.parent() {
+            let root = self.root_of(parent.job).await?;
+            return Err(ControlError::SubJob { job: id, root });
+        }
+        if !current.job.status().is_terminal() {
+            self.cancel(caller, id, Some("it is being deleted".to_owned())).await?;
+        }
+        self.delete_tree(id).await?;
+        Ok(())
+    }
+
+    /// Returns the root of the tree that a job belongs to.
+    async fn root_of(&self, job: JobId) -> Result<JobId, StoreError> {
+        let mut job = job;
+        while let Some(current) = self.jobs.current(job).await? {
+            match current.job.parent() {
+                Some(parent) => job = parent.job,
+                None => break,
+            }
+        }
+        Ok(job)
+    }
+
+    /// Deletes a job that has ended and everything below it, leaves first, so that a crash leaves no
+    /// job without its parent.
+    pub(crate) async fn delete_tree(&self, root: JobId) -> Result<(), StoreError> {
+        let mut tree = vec![root];
+        let mut orchestrations = HashSet::new();
+        let mut next = 0;
+        while let Some(job) = tree.get(next).copied() {
+            next += 1;
+            let Some(current) = self.jobs.current(job).await? else { continue };
+            if !self.operations.has_no_steps(current.text("operation")) {
+                orchestrations.insert(job);
+            }
+            let steps = current.job.steps().values();
+            tree.extend(steps.filter(|step| step.start.venue.is_none()).map(|step| step.start.job));
+        }
+        tree.reverse();
+        for batch in tree.chunks(DELETE_BATCH) {
+            let mut effects = Vec::with_capacity(batch.len());
+            for job in batch {
+                effects.push(Effect::Delete { job: *job });
+                if orchestrations.contains(job) {
+                    effects.extend(self.jobs.delete_remote_steps(*job).await?);
+                }
+            }
+            let committed = self.jobs.store.commit(Effects(effects)).await;
+            match committed.map_err(CommitFailure::from) {
+                Ok(_) => {}
+                // Some are deleted already, or a step has changed: delete them one by one.
+                Err(CommitFailure::Gone | CommitFailure::Conflict) => {
+                    self.delete_each(batch).await?;
+                }
+                Err(CommitFailure::Busy(error) | CommitFailure::Fatal(error)) => return Err(error),
+            }
+        }
+        for job in &tree {
+            self.jobs.watchers.announce_deleted(*job);
+        }
+        self.jobs.has_garbage.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn delete_each(&self, jobs: &[JobId]) -> Result<(), StoreError> {
+        for job in jobs {
+            self.delete_one(*job).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_one(&self, job: JobId) -> Result<(), StoreError> {
+        for _ in 0..CONTENTION_TRIES_MAX {
+            let mut effects = vec![Effect::Delete { job }];
+            effects.extend(self.jobs.delete_remote_steps(job).await?);
+            let committed = self.jobs.store.commit(Effects(effects)).await;
+            match committed.map_err(CommitFailure::from) {
+                Ok(_) | Err(CommitFailure::Gone) => return Ok(()),
+                Err(CommitFailure::Conflict) => {}
+                Err(CommitFailure::Busy(error) | CommitFailure::Fatal(error)) => return Err(error),
+            }
+        }
+        Err(StoreError::Contended)
+    }
+}

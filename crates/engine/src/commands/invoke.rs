@@ -1,0 +1,375 @@
+//! Turns a request into a job.
+//!
+//! An inline operation runs here, and its job is a single commit: three records, head and index
+//! entries together. Any other operation is durably STARTED before it runs. If all slots are
+//! occupied, its job is durably PENDING and queued.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_job::chain::{AppendError, Change};
+use catena_job::state::Event;
+use catena_job::{JobId, Status};
+use catena_value::Value;
+
+use crate::commands::Commands;
+use crate::error::{InvokeError, JobError, NoOutput, RunError, StoreError};
+use crate::execution::{Run, RunSpec, offer, require_output};
+use crate::jobs::{Draft, NewSecrets, Rerun, Watch, deadline, execution_limit, run_inline};
+use crate::limits::{
+    IDEMPOTENCY_KEY_BYTES_MAX, REFERENCE_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX, TIMEOUT_MAX, WAIT_MAX,
+};
+use crate::operations::{Cause, ExecutionMode, Operation};
+use crate::orchestration::StartOptions;
+use crate::requests::{
+    ClaimedKey, Invoke, Invoked, JobView, KeyLookup, Recording, RunOutput, commit_error,
+    job_from_response, response_for_job,
+};
+
+/// Whether a request creates a job.
+enum Admitted {
+    /// It does. The idempotency key, if it has one, is claimed.
+    New(Option<Box<ClaimedKey>>),
+    /// An earlier request with the same key created one: this is the stored response.
+    Answered(Value),
+}
+
+impl Commands {
+    /// Invokes an operation as a job. Waits for its end for the grace period, or as requested.
+    pub(crate) async fn invoke(self: &Arc<Self>, request: Invoke) -> Result<Invoked, InvokeError> {
+        let key = match self.admit(&request).await? {
+            Admitted::New(key) => key,
+            Admitted::Answered(answer) => return Box::pin(self.replay(&request, &answer)).await,
+        };
+        let operation = self.operations.resolve(&request.caller, &request.operation).await?;
+        self.invoke_resolved(&request, operation, key, None).await
+    }
+
+    /// Invokes a definition again, reusing outputs of an earlier run.
+    pub(super) async fn invoke_rerun(
+        self: &Arc<Self>,
+        request: Invoke,
+        operation: Arc<Operation>,
+        rerun: Rerun,
+    ) -> Result<Invoked, InvokeError> {
+        let key = match self.admit(&request).await? {
+            Admitted::New(key) => key,
+            Admitted::Answered(answer) => return self.replay(&request, &answer).await,
+        };
+        self.invoke_resolved(&request, operation, key, Some(Box::new(rerun))).await
+    }
+
+    async fn invoke_resolved(
+        self: &Arc<Self>,
+        request: &Invoke,
+        operation: Arc<Operation>,
+        key: Option<Box<ClaimedKey>>,
+        rerun: Option<Box<Rerun>>,
+    ) -> Result<Invoked, InvokeError> {
+        let live = self.admission.live_count(&request.caller.did);
+        if live >= self.runtime.limits.live_jobs_per_caller_max {
+            return Err(InvokeError::TooManyJobs { live });
+        }
+        // All but the inline path, which most requests take, are boxed to keep this future small.
+        let view = match (operation.refusal(&request.input), request.recording) {
+            (Some(refusal), _) => Box::pin(self.reject(request, &operation, &refusal, key)).await?,
+            (None, Recording::Private) => {
+                Box::pin(self.execution.start_private(request, operation)).await?
+            }
+            (None, Recording::Durable) => match operation.mode() {
+                ExecutionMode::Inline => {
+                    let draft = self.draft_inline(request, operation, rerun)?;
+                    self.commit_new(draft, key).await?
+                }
+                ExecutionMode::Task => Box::pin(self.start(request, operation, key, rerun)).await?,
+            },
+        };
+        Ok(Invoked { view: self.views.complete(view).await?, is_replay: false })
+    }
+
+    /// Checks that a request may create a job, or finds the one it created before.
+    async fn admit(&self, request: &Invoke) -> Result<Admitted, InvokeError> {
+        if self.runtime.is_stopping() {
+            return Err(InvokeError::ShuttingDown);
+        }
+        check_request(request)?;
+        self.admission.admit(&request.caller).map_err(InvokeError::RateLimited)?;
+        let Some(key) = &request.idempotency else { return Ok(Admitted::New(None)) };
+        match Box::pin(self.keys.look_up::<InvokeError>(&request.caller, key)).await? {
+            KeyLookup::First(claimed) => Ok(Admitted::New(Some(Box::new(claimed)))),
+            KeyLookup::Answered(answer) => Ok(Admitted::Answered(answer)),
+        }
+    }
+
+    /// Returns the job that an earlier request with the same key created.
+    async fn replay(&self, request: &Invoke, answer: &Value) -> Result<Invoked, InvokeError> {
+        let deleted = || InvokeError::Invalid("the job of this idempotency key was deleted".into());
+        let job = job_from_response(answer).ok_or_else(deleted)?;
+        let time = request.wait.unwrap_or(self.runtime.limits.grace);
+        let view =
+            self.views.wait(&request.caller, job, time).await.map_err(|error| match error {
+                JobError::NotFound(_) => deleted(),
+                JobError::Store(error) => error.into(),
+            })?;
+        Ok(Invoked { view, is_replay: true })
+    }
+
+    /// Creates a REJECTED job, so that the refusal can be audited.
+    async fn reject(
+        &self,
+        request: &Invoke,
+        operation: &Operation,
+        refusal: &str,
+        key: Option<Box<ClaimedKey>>,
+    ) -> Result<JobView, InvokeError> {
+        let (new_job, _) = self.jobs.new_job(self.runtime.new_id(), request, operation, &[]);
+        let draft = Draft::new(new_job, self.runtime.now(), Some(refusal)).map_err(invalid_job)?;
+        if request.recording == Recording::Private {
+            return Ok(draft.into_parts().1);
+        }
+        self.commit_new(draft, key).await
+    }
+
+    /// Runs an inline operation. Returns the draft of its complete job.
+    fn draft_inline(
+        &self,
+        request: &Invoke,
+        operation: Arc<Operation>,
+        rerun: Option<Box<Rerun>>,
+    ) -> Result<Draft, InvokeError> {
+        let id = self.runtime.new_id();
+        let now = self.runtime.now();
+        let (mut draft, _) = self.new_draft(id, request, &operation, rerun.as_deref(), now)?;
+        let call = self.execution.unpaused_call(request, operation, Some(id));
+        let call = call.ok_or(InvokeError::ShuttingDown)?;
+        draft.append_inline(&call, now).map_err(invalid_job)?;
+        Ok(draft)
+    }
+
+    /// Starts an operation that runs as a task. The job runs even if the client disconnects; only
+    /// the wait for its end belongs to the request.
+    async fn start(
+        self: &Arc<Self>,
+        request: &Invoke,
+        operation: Arc<Operation>,
+        key: Option<Box<ClaimedKey>>,
+        rerun: Option<Box<Rerun>>,
+    ) -> Result<JobView, InvokeError> {
+        let id = self.runtime.new_id();
+        let mut watch = self.jobs.watchers.watch(id);
+        let commands = Arc::clone(self);
+        let owned = request.clone();
+        let starting = async move { commands.start_job(id, &owned, operation, key, rerun).await };
+        let view = self.runtime.finish_even_if_dropped(starting).await?;
+        Ok(self.wait_for(view, &mut watch, request.wait).await)
+    }
+
+    async fn start_job(
+        self: &Arc<Self>,
+        id: JobId,
+        request: &Invoke,
+        operation: Arc<Operation>,
+        key: Option<Box<ClaimedKey>>,
+        rerun: Option<Box<Rerun>>,
+    ) -> Result<JobView, InvokeError> {
+        let now = self.runtime.now();
+        let (mut draft, secrets) =
+            self.new_draft(id, request, &operation, rerun.as_deref(), now)?;
+        if let Some(stored) = self.jobs.store_secrets(id, &secrets)? {
+            draft.add(stored);
+        }
+        if operation.plan().is_some() {
+            return self.start_orchestration(request, operation, draft, key, rerun).await;
+        }
+        let Some(slot) = self.execution.try_claim_slot() else {
+            draft.add(offer(id, now));
+            let view = self.commit_new(draft, key).await?;
+            self.execution.notify_queued(&view.job);
+            return Ok(view);
+        };
+        let time_left = execution_limit(&self.runtime.limits, request.timeout, &operation);
+        draft.append(started(now, time_left)).map_err(invalid_job)?;
+        // The job cannot be reached before it is durable, so it cannot be claimed already.
+        let guard = self.execution.registry.claim(id, None).ok_or(StoreError::Contended)?;
+        let view = self.commit_new(draft, key).await?;
+        let spec = RunSpec {
+            operation,
+            caller: request.caller.clone(),
+            input: request.input.clone(),
+            cause: Cause::Start,
+            time_left,
+        };
+        let run = Run::new((*view.job).clone(), None, spec, guard).with_slot(slot);
+        self.runtime.spawn(run.execute(Arc::clone(&self.execution)));
+        Ok(view)
+    }
+
+    async fn start_orchestration(
+        &self,
+        request: &Invoke,
+        operation: Arc<Operation>,
+        mut draft: Draft,
+        key: Option<Box<ClaimedKey>>,
+        rerun: Option<Box<Rerun>>,
+    ) -> Result<JobView, InvokeError> {
+        let checked = self.orchestration.preflight(&request.caller, &operation, request.depth);
+        let targets = match checked.await? {
+            Ok(targets) => targets,
+            Err(refusal) => return self.reject(request, &operation, &refusal, key).await,
+        };
+        let limit = execution_limit(&self.runtime.limits, request.timeout, &operation);
+        draft.append(started(draft.job().updated(), limit)).map_err(invalid_job)?;
+        if let Some(key) = &key {
+            draft.add(key.remember(response_for_job(draft.job().id())));
+        }
+        let reused = rerun.as_ref().map_or(&[][..], |rerun| &rerun.reused);
+        let options = StartOptions { targets, reused, limit };
+        self.orchestration.start(request, operation, draft, options).await
+    }
+
+    /// Commits a new job together with its idempotency key.
+    fn commit_new(
+        &self,
+        mut draft: Draft,
+        key: Option<Box<ClaimedKey>>,
+    ) -> impl Future<Output = Result<JobView, InvokeError>> + use<'_> {
+        if let Some(key) = &key {
+            draft.add(key.remember(response_for_job(draft.job().id())));
+        }
+        let committing = self.jobs.commit(draft);
+        async move {
+            let committed = committing.await;
+            drop(key);
+            committed.map(|committed| committed.view).map_err(commit_error)
+        }
+    }
+
+    /// Returns the draft of a new PENDING job, and its secrets.
+    fn new_draft(
+        &self,
+        id: JobId,
+        request: &Invoke,
+        operation: &Operation,
+        rerun: Option<&Rerun>,
+        now: i64,
+    ) -> Result<(Draft, NewSecrets), InvokeError> {
+        let (mut new_job, secrets) = self.jobs.new_job(id, request, operation, &[]);
+        new_job.extra.extend(rerun.map(Rerun::record_members).unwrap_or_default());
+        Ok((Draft::new(new_job, now, None).map_err(invalid_job)?, secrets))
+    }
+
+    /// Waits for a job as requested. By default it waits for the operation during the grace period,
+    /// but not for people.
+    async fn wait_for(&self, view: JobView, watch: &mut Watch, wait: Option<Duration>) -> JobView {
+        let (time, is_enough): (_, fn(Status) -> bool) = match wait {
+            Some(wait) => (wait.min(WAIT_MAX), Status::is_terminal),
+            None => (self.runtime.limits.grace, |status| {
+                !matches!(status, Status::Pending | Status::Started)
+            }),
+        };
+        self.jobs.watch_until(view, watch, time, is_enough).await
+    }
+
+    /// Runs an operation and returns its bare output. A read-only operation creates no job.
+    pub(crate) async fn run(self: &Arc<Self>, mut request: Invoke) -> Result<RunOutput, RunError> {
+        let is_recorded = request.recording == Recording::Durable;
+        let time = request.wait.unwrap_or(WAIT_MAX).min(WAIT_MAX);
+        request.wait = Some(time);
+        if is_recorded && request.idempotency.is_none() {
+            check_request(&request)?;
+            let operation = self.operations.resolve(&request.caller, &request.operation).await;
+            let operation = operation.map_err(InvokeError::from)?;
+            if operation.is_read_only() {
+                return Box::pin(self.run_unrecorded(request, operation, time)).await;
+            }
+        }
+        let Invoked { view, is_replay } = self.invoke(request).await?;
+        let job = Some(view.job.id()).filter(|_| is_recorded);
+        if view.status() == Status::Complete {
+            let output = view.job.field("output").cloned().unwrap_or_default();
+            return Ok(RunOutput { output, cells: view.cells, job, is_replay });
+        }
+        let text = |name: &str| Some(view.job.field(name)?.to_text()?.into_owned());
+        let error = text("error").unwrap_or_else(|| format!("the job is {}", view.status()));
+        let code = text("errorCode");
+        let status = view.status();
+        Err(RunError::Ended(Box::new(NoOutput { job, status, error, code, is_replay })))
+    }
+
+    /// Runs a read-only operation without a job.
+    async fn run_unrecorded(
+        &self,
+        request: Invoke,
+        operation: Arc<Operation>,
+        time: Duration,
+    ) -> Result<RunOutput, RunError> {
+        if self.runtime.is_stopping() {
+            return Err(InvokeError::ShuttingDown.into());
+        }
+        self.admission.admit(&request.caller).map_err(InvokeError::RateLimited)?;
+        let ended = |status, error, code| {
+            let is_replay = false;
+            RunError::Ended(Box::new(NoOutput { job: None, status, error, code, is_replay }))
+        };
+        if let Some(refusal) = operation.refusal(&request.input) {
+            return Err(ended(Status::Rejected, refusal, None));
+        }
+        let call = self.execution.unpaused_call(&request, Arc::clone(&operation), None);
+        let call = call.ok_or(InvokeError::ShuttingDown)?;
+        let result = match operation.mode() {
+            ExecutionMode::Inline => run_inline(&call),
+            ExecutionMode::Task => {
+                let turn = operation.adapter().run(call);
+                let limits = &self.runtime.limits;
+                let limit = execution_limit(limits, request.timeout, &operation).min(time);
+                tokio::select! {
+                    turn = turn => require_output(turn),
+                    () = self.runtime.env.sleep(limit) => {
+                        let error = format!("no result within {} ms", limit.as_millis());
+                        return Err(ended(Status::Timeout, error, None));
+                    }
+                }
+            }
+        };
+        match result {
+            Ok(output) => Ok(RunOutput { output, cells: None, job: None, is_replay: false }),
+            Err(failure) => Err(ended(Status::Failed, failure.error, Some(failure.code))),
+        }
+    }
+}
+
+/// Returns the change that starts a job, with its deadline.
+fn started(now: i64, limit: Duration) -> Change {
+    let mut change = Change::new(Event::Started, now);
+    change.extra.push(("deadline", deadline(now, limit)));
+    change
+}
+
+fn invalid_job(error: AppendError) -> InvokeError {
+    InvokeError::Invalid(format!("the job cannot be recorded: {error}"))
+}
+
+fn check_request(request: &Invoke) -> Result<(), InvokeError> {
+    let invalid = |text: String| Err(InvokeError::Invalid(text));
+    if request.operation.is_empty() || request.operation.len() > REFERENCE_BYTES_MAX {
+        return invalid(format!("`operation` must have 1 to {REFERENCE_BYTES_MAX} bytes"));
+    }
+    if request.tags.len() > TAGS_MAX {
+        return invalid(format!("a job has at most {TAGS_MAX} tags"));
+    }
+    if request.tags.iter().any(|tag| tag.is_empty() || tag.len() > TAG_BYTES_MAX) {
+        return invalid(format!("a tag must have 1 to {TAG_BYTES_MAX} bytes"));
+    }
+    if request.timeout.is_some_and(|timeout| timeout.is_zero() || timeout > TIMEOUT_MAX) {
+        return invalid(format!("`timeoutMs` must be from 1 to {}", TIMEOUT_MAX.as_millis()));
+    }
+    if request.recording == Recording::Private && request.idempotency.is_some() {
+        return invalid("a private job is not stored, so it takes no idempotency key".to_owned());
+    }
+    let key = request.idempotency.as_ref().map(|key| key.key.len());
+    if key.is_some_and(|len| len == 0 || len > IDEMPOTENCY_KEY_BYTES_MAX) {
+        let max = IDEMPOTENCY_KEY_BYTES_MAX;
+        return invalid(format!("an idempotency key must have 1 to {max} bytes"));
+    }
+    Ok(())
+}

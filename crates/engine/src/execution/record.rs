@@ -1,0 +1,248 @@
+//! Decides what the end of a turn changes in a job.
+//!
+//! This is a pure function of the current job, what the turn produced, and the time.
+
+use std::time::Duration;
+
+use catena_job::Status;
+use catena_job::chain::{AppendError, Change};
+use catena_job::note::{Note, Outcome};
+use catena_job::state::{Ask, Event};
+use catena_store::Effect;
+use catena_value::{Map, Value};
+
+use crate::error::StoreError;
+use crate::jobs::{Current, Draft, append_error, deadline, outcome_change};
+use crate::operations::Failure;
+
+/// What a turn produced.
+#[derive(Debug, Clone)]
+pub(super) enum TurnOutcome {
+    /// An output or a failure.
+    Done(Result<Value, Failure>),
+    /// The job waits for a message.
+    NeedsInput(Ask),
+    /// The job waits for authorisation.
+    NeedsAuth(Ask),
+    /// The job pauses itself.
+    Pause,
+    /// The turn exceeded its time limit, with this error.
+    TimedOut(String),
+}
+
+impl TurnOutcome {
+    /// Returns true if the job waits afterwards.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self, TurnOutcome::NeedsInput(_) | TurnOutcome::NeedsAuth(_) | TurnOutcome::Pause)
+    }
+}
+
+/// When and how an outcome is recorded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RecordContext {
+    /// Unix time in ms.
+    pub(super) now: i64,
+    /// How long the job may wait for people.
+    pub(super) interactive: Duration,
+    /// The fence of the run's lease.
+    pub(super) fence: Option<u64>,
+}
+
+/// Returns the change that records an outcome. `None` if the outcome is discarded: the job has
+/// ended, or another run of it has started.
+pub(super) fn record_outcome(
+    current: &Current,
+    outcome: TurnOutcome,
+    context: RecordContext,
+) -> Result<Option<Draft>, StoreError> {
+    let RecordContext { now, interactive, fence } = context;
+    let mut draft = current.draft();
+    draft.set_fence(fence);
+    match current.job.status() {
+        Status::Started => {}
+        Status::Paused if current.job.held().is_none() => {
+            let Some(held) = held_outcome(outcome) else { return Ok(None) };
+            let note = Note::Held(Some(held));
+            draft.append(Change::new(Event::Noted(note), now)).map_err(append_error)?;
+            draft.save_progress();
+            return Ok(Some(draft));
+        }
+        _ => return Ok(None),
+    }
+    let waits = outcome.waits();
+    let mut change = match outcome {
+        TurnOutcome::Done(result) => outcome_change(result, now),
+        TurnOutcome::TimedOut(error) => Change::new(Event::Expired { error }, now),
+        TurnOutcome::NeedsInput(ask) => Change::new(Event::AskedForInput(ask), now),
+        TurnOutcome::NeedsAuth(ask) => Change::new(Event::AskedForAuth(ask), now),
+        TurnOutcome::Pause => {
+            let mut change = Change::new(Event::Paused, now);
+            let paused = paused_member(Status::Started, TurnPosition::Ended, None, None);
+            change.extra.push(("paused", paused));
+            change
+        }
+    };
+    if waits {
+        draft.save_progress();
+        change.extra.push(("deadline", deadline(now, interactive)));
+        if fence.is_some() {
+            draft.add(Effect::Withdraw { job: current.job.id() });
+        }
+    }
+    match draft.append(change) {
+        Ok(()) => Ok(Some(draft)),
+        Err(AppendError::HistoryFull) => {
+            let mut draft = current.draft();
+            draft.set_fence(fence);
+            let full = Failure::new("history_full", AppendError::HistoryFull.to_string());
+            draft.append(outcome_change(Err(full), now)).map_err(append_error)?;
+            Ok(Some(draft))
+        }
+        Err(error) => Err(append_error(error)),
+    }
+}
+
+/// Returns what is held of an outcome while the job is paused. `None` if nothing is: a turn that
+/// timed out, or paused itself, follows the recovery rule on resume.
+fn held_outcome(outcome: TurnOutcome) -> Option<Outcome> {
+    let ask = |status, ask: Ask| {
+        Some(Outcome { status, output: ask.output, error: None, message: ask.message })
+    };
+    match outcome {
+        TurnOutcome::Done(Ok(output)) => Some(Outcome::complete(output)),
+        TurnOutcome::Done(Err(failure)) => Some(Outcome::failed(&failure.error)),
+        TurnOutcome::NeedsInput(asked) => ask(Status::InputRequired, asked),
+        TurnOutcome::NeedsAuth(asked) => ask(Status::AuthRequired, asked),
+        TurnOutcome::Pause | TurnOutcome::TimedOut(_) => None,
+    }
+}
+
+/// Where a turn was when its job was paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TurnPosition {
+    /// In the middle.
+    Open,
+    /// At its end.
+    Ended,
+}
+
+/// Returns the `paused` member of a record, which says what a resume continues with.
+pub(crate) fn paused_member(
+    from: Status,
+    turn: TurnPosition,
+    left_ms: Option<i64>,
+    trigger: Option<&Value>,
+) -> Value {
+    let turn = if turn == TurnPosition::Open { "open" } else { "ended" };
+    let mut members = vec![("from", Value::from(from)), ("turn", turn.into())];
+    members.extend(left_ms.map(|left| ("leftMs", left.into())));
+    members.extend(trigger.map(|trigger| ("trigger", trigger.clone())));
+    members.into_iter().collect::<Map>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use catena_job::chain::NewJob;
+    use catena_job::{Job, JobId};
+
+    use super::*;
+
+    const NOW: i64 = 1_000;
+
+    fn job(events: &[Event]) -> Current {
+        let new_job = NewJob {
+            id: JobId::from_bytes([7; 16]),
+            venue: "did:key:venue".into(),
+            op: "test:any".into(),
+            operation: None,
+            input: Value::Nil,
+            caller: "did:key:caller".into(),
+            parent: None,
+            extra: Vec::new(),
+        };
+        let (mut job, _) = Job::open(new_job, 1, None).unwrap();
+        for event in events {
+            job.append(Change::new(event.clone(), 2)).unwrap();
+        }
+        Current::from_job(job)
+    }
+
+    fn held(outcome: Outcome) -> Event {
+        Event::Noted(Note::Held(Some(outcome)))
+    }
+
+    /// What is recorded of an outcome: the job's status afterwards and the kind of its held outcome.
+    fn check(events: &[Event], outcome: TurnOutcome, expected: Option<(Status, Option<Status>)>) {
+        let context =
+            RecordContext { now: NOW, interactive: Duration::from_secs(60), fence: Some(4) };
+        let current = job(events);
+        let draft = record_outcome(&current, outcome, context).unwrap();
+        let found = draft.map(|draft| {
+            let job = draft.job();
+            (job.status(), job.held().map(|held| held.status))
+        });
+        assert_eq!(found, expected, "after {events:?}");
+    }
+
+    fn output() -> TurnOutcome {
+        TurnOutcome::Done(Ok(1i64.into()))
+    }
+
+    fn failure() -> TurnOutcome {
+        TurnOutcome::Done(Err(Failure::new("no", "it failed")))
+    }
+
+    fn ask() -> Ask {
+        Ask { message: Some("which?".into()), output: None }
+    }
+
+    #[test]
+    fn a_started_job_takes_the_status_of_its_outcome() {
+        use Status::*;
+        let started = &[Event::Started];
+        check(started, output(), Some((Complete, None)));
+        check(started, failure(), Some((Failed, None)));
+        check(started, TurnOutcome::NeedsInput(ask()), Some((InputRequired, None)));
+        check(started, TurnOutcome::NeedsAuth(ask()), Some((AuthRequired, None)));
+        check(started, TurnOutcome::Pause, Some((Paused, None)));
+        check(started, TurnOutcome::TimedOut("too long".into()), Some((Timeout, None)));
+    }
+
+    #[test]
+    fn a_paused_job_holds_its_first_outcome() {
+        use Status::*;
+        let paused = &[Event::Started, Event::Paused];
+        check(paused, output(), Some((Paused, Some(Complete))));
+        check(paused, failure(), Some((Paused, Some(Failed))));
+        check(paused, TurnOutcome::NeedsInput(ask()), Some((Paused, Some(InputRequired))));
+        check(paused, TurnOutcome::NeedsAuth(ask()), Some((Paused, Some(AuthRequired))));
+        check(paused, TurnOutcome::Pause, None);
+        check(paused, TurnOutcome::TimedOut("too long".into()), None);
+        let holding = &[Event::Started, Event::Paused, held(Outcome::complete(1i64.into()))];
+        check(holding, output(), None);
+    }
+
+    #[test]
+    fn a_late_outcome_is_discarded() {
+        let cancelled = Event::Cancelled { error: "enough".into() };
+        check(&[Event::Started, cancelled], output(), None);
+        check(&[Event::Started, Event::AskedForInput(ask())], output(), None);
+        check(&[], output(), None);
+    }
+
+    #[test]
+    fn a_job_that_waits_gets_a_deadline_and_leaves_the_queue() {
+        let context =
+            RecordContext { now: NOW, interactive: Duration::from_secs(60), fence: Some(4) };
+        let current = job(&[Event::Started]);
+        let draft = record_outcome(&current, TurnOutcome::NeedsInput(ask()), context).unwrap();
+        let (effects, view) = draft.unwrap().into_parts();
+        assert_eq!(view.job.field("deadline").and_then(Value::as_i64), Some(NOW + 60_000));
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Withdraw { .. })));
+        let fences = effects.iter().filter_map(|effect| match effect {
+            Effect::Append { fence, .. } => Some(*fence),
+            _ => None,
+        });
+        assert_eq!(fences.collect::<Vec<_>>(), [Some(4)]);
+    }
+}

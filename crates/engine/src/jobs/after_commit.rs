@@ -1,0 +1,91 @@
+//! What follows from a commit: watchers, counters, quotas, deadlines and drivers are notified.
+
+use catena_job::{Job, JobId, Status};
+use catena_store::{CommitError, Effect, Effects};
+use catena_value::Value;
+
+use crate::jobs::{Committed, Jobs};
+use crate::requests::JobView;
+use crate::runtime::Task;
+
+/// Receives what concerns the driver of an orchestration. The orchestrations, which rank above this
+/// folder, implement it.
+pub(crate) trait DriverEvents: Send + Sync {
+    /// A sub-job changed. Returns false if its parent has no driver in this process.
+    fn child_changed(&self, parent: JobId, child: &JobView) -> bool;
+
+    /// A message was queued for a job that this process may drive.
+    fn message_queued(&self, job: JobId);
+}
+
+impl Jobs {
+    /// Announces a commit.
+    pub(super) fn announce(&self, committed: &Committed) {
+        for child in &committed.children {
+            self.announce_job(child, true);
+        }
+        if committed.is_off_chain {
+            self.watchers.announce_off_chain(committed.view.job.id());
+        } else {
+            self.announce_job(&committed.view, committed.is_new);
+        }
+    }
+
+    fn announce_job(&self, view: &JobView, is_new: bool) {
+        let job = &view.job;
+        let ends = job.status().is_terminal();
+        if !is_new {
+            self.adopt(job);
+        }
+        if !matches!(job.status(), Status::Pending | Status::Started) {
+            self.queue_stats.remove(job.id());
+        }
+        if job.parent().is_none() {
+            match (is_new, ends) {
+                (true, false) => self.admission.add_live(owner(job)),
+                (false, true) => self.admission.remove_live(owner(job)),
+                _ => {}
+            }
+        }
+        self.runtime.counters.count_job(is_new, ends.then(|| job.status()));
+        if let Some(deadline) = job.field("deadline").and_then(Value::as_i64).filter(|_| !ends) {
+            self.runtime.deadlines.wake_by(deadline);
+        }
+        if let Some(parent) = job.parent() {
+            let is_driven = self.drivers.child_changed(parent.job, view);
+            if ends && !is_driven {
+                self.runtime.spawn(self.touch(parent.job));
+            }
+        }
+        self.watchers.announce(view);
+    }
+
+    /// Counts a job of the previous process among the live jobs of its owner, once.
+    pub(crate) fn adopt(&self, job: &Job) {
+        if self.unrecovered.remove(job.id()) && job.parent().is_none() {
+            self.admission.add_live(owner(job));
+        }
+    }
+
+    /// Notifies the driver of a job, if it has one here, that a message was queued.
+    pub(crate) fn notify_driver(&self, job: JobId) {
+        self.drivers.message_queued(job);
+    }
+
+    /// Changes the entity tag of a job because its steps changed: its own chain may have ended.
+    pub(crate) fn touch(&self, job: JobId) -> Task {
+        let committing = self.store.commit(Effects(vec![Effect::Touch { job }]));
+        Box::pin(async move {
+            // A deleted job has no entity tag.
+            if let Err(error) = committing.await
+                && !matches!(error, CommitError::NoSuchJob { .. })
+            {
+                tracing::warn!(%job, %error, "could not update the entity tag after a step changed");
+            }
+        })
+    }
+}
+
+fn owner(job: &Job) -> &str {
+    job.field("caller").and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,318 @@
+//! A job as it was read, and a change of it that is not durable yet.
+
+use std::sync::Arc;
+
+use catena_job::chain::{AppendError, Change, NewJob};
+use catena_job::progress::last_report;
+use catena_job::record::Parent;
+use catena_job::state::Event;
+use catena_job::vocabulary::Phase;
+use catena_job::{Job, JobId, Record, RecordId};
+use catena_store::{Effect, JobCells, StoredJob};
+use catena_value::{CellSource, NoCells, Value, Vector};
+
+use crate::error::StoreError;
+use crate::jobs::{
+    DELEGATED, DEPTH, Jobs, NewSecrets, has_open_remote_steps, milliseconds, outcome_change,
+    redact, redacted_paths, run_inline, secrets,
+};
+use crate::limits::ERROR_BYTES_MAX;
+use crate::operations::schema::Secret;
+use crate::operations::{Call, Operation};
+use crate::requests::{Invoke, JobView};
+
+/// A job as it is before a decision about it.
+#[derive(Debug, Clone)]
+pub(crate) struct Current {
+    /// The fold of its chain.
+    pub(crate) job: Arc<Job>,
+    /// Where the cells of its large members are. `None` if all of it is in memory.
+    pub(crate) cells: Option<JobCells>,
+    /// The number of queued messages.
+    pub(crate) queue_depth: u32,
+    /// The last progress report.
+    pub(crate) progress: Option<Value>,
+    /// The number of changes outside the chain.
+    pub(crate) changes: u64,
+}
+
+impl From<StoredJob> for Current {
+    fn from(stored: StoredJob) -> Self {
+        Current {
+            job: stored.job,
+            cells: Some(stored.cells),
+            queue_depth: stored.queue_depth,
+            progress: stored.progress,
+            changes: stored.changes,
+        }
+    }
+}
+
+impl Current {
+    /// Creates the current state of a job that this process created or changed last, as far as it
+    /// knows.
+    pub(crate) fn from_job(job: Job) -> Self {
+        Current { job: Arc::new(job), cells: None, queue_depth: 0, progress: None, changes: 0 }
+    }
+
+    /// Returns a member of the job, completely in memory.
+    pub(crate) fn member(&self, name: &str) -> Result<Option<Value>, StoreError> {
+        let Some(value) = self.job.field(name) else { return Ok(None) };
+        let cells: &dyn CellSource = match &self.cells {
+            Some(cells) => cells,
+            None => &NoCells,
+        };
+        let loaded = value.fully_loaded(cells);
+        loaded.map(Some).map_err(|error| StoreError::Damaged(format!("`{name}`: {error}")))
+    }
+
+    /// Returns a member of the job, if it is an integer.
+    pub(crate) fn number(&self, name: &str) -> Option<i64> {
+        self.job.field(name).and_then(Value::as_i64)
+    }
+
+    /// Returns a member of the job as text. Empty if it is absent or not text.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.job.field(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Starts a change.
+    pub(crate) fn draft(&self) -> Draft {
+        Draft {
+            job: (*self.job).clone(),
+            after: Some(self.job.head()),
+            records: Vec::new(),
+            more: Vec::new(),
+            fence: None,
+            queue_depth: self.queue_depth,
+            progress: self.progress.clone(),
+            cells: self.cells.clone(),
+            changes: self.changes,
+            leaves_remote_steps: false,
+        }
+    }
+}
+
+/// A change that is not durable yet.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    job: Job,
+    after: Option<RecordId>,
+    records: Vec<Record>,
+    more: Vec<Effect>,
+    fence: Option<u64>,
+    /// The number of queued messages: they are discarded, and counted, when the job ends.
+    queue_depth: u32,
+    progress: Option<Value>,
+    cells: Option<JobCells>,
+    changes: u64,
+    leaves_remote_steps: bool,
+}
+
+impl Draft {
+    /// Creates a new job. It is PENDING, or REJECTED if there is a refusal.
+    pub(crate) fn new(
+        new_job: NewJob,
+        now: i64,
+        refusal: Option<&str>,
+    ) -> Result<Draft, AppendError> {
+        let (job, first) = Job::open(new_job, now, refusal.map(truncate_text).as_deref())?;
+        // Room for the three records of a job that starts and ends in one commit.
+        let mut records = Vec::with_capacity(3);
+        records.push(first);
+        Ok(Draft {
+            job,
+            after: None,
+            records,
+            more: Vec::new(),
+            fence: None,
+            queue_depth: 0,
+            progress: None,
+            cells: None,
+            changes: 0,
+            leaves_remote_steps: false,
+        })
+    }
+
+    pub(crate) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Adds an effect that becomes durable together with the records.
+    pub(crate) fn add(&mut self, effect: Effect) {
+        self.more.push(effect);
+    }
+
+    /// Removes the effects that a predicate selects.
+    pub(super) fn remove_effects(&mut self, is_removed: impl Fn(&Effect) -> bool) {
+        self.more.retain(|effect| !is_removed(effect));
+    }
+
+    /// Makes the commit conditional on a lease.
+    pub(crate) fn set_fence(&mut self, fence: Option<u64>) {
+        self.fence = fence;
+    }
+
+    /// Leaves open remote steps running if the job ends with this change. By default they are
+    /// cancelled.
+    pub(crate) fn leave_remote_steps(&mut self) {
+        self.leaves_remote_steps = true;
+    }
+
+    /// Appends a record. A record that ends the job also carries the last progress and the number
+    /// of discarded messages.
+    pub(crate) fn append(&mut self, mut change: Change) -> Result<(), AppendError> {
+        let ends = matches!(
+            change.event,
+            Event::Finished { .. }
+                | Event::Erred { .. }
+                | Event::Cancelled { .. }
+                | Event::Expired { .. }
+                | Event::Refused { .. }
+        );
+        if ends {
+            if self.queue_depth > 0 {
+                change.extra.push(("discarded", i64::from(self.queue_depth).into()));
+            }
+            if let Some(progress) = self.progress.take() {
+                change.extra.push(("progress", last_report(&progress)));
+            }
+        }
+        if let Event::Erred { error } | Event::Expired { error } | Event::Cancelled { error } =
+            &mut change.event
+        {
+            *error = truncate_text(error);
+        }
+        let record = self.job.append(change)?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// Appends the start and the outcome of an inline operation.
+    pub(crate) fn append_inline(&mut self, call: &Call, now: i64) -> Result<(), AppendError> {
+        self.append(Change::new(Event::Started, now))?;
+        let result = run_inline(call);
+        self.append(outcome_change(result, call.control.now().max(now)))
+    }
+
+    /// Makes the known progress durable together with the records.
+    pub(crate) fn save_progress(&mut self) {
+        if let Some(progress) = self.progress.clone() {
+            self.more.push(Effect::Progress { job: self.job.id(), progress });
+        }
+    }
+
+    /// Returns true if the job is not stored yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.after.is_none()
+    }
+
+    /// Returns true if the change adds no record.
+    pub(crate) fn is_off_chain(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Returns true if there is nothing to commit.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.records.is_empty() && self.more.is_empty()
+    }
+
+    /// Returns true if the change ends a job that has secrets to erase or remote steps to cancel.
+    pub(super) fn needs_cleanup(&self) -> bool {
+        self.job.status().is_terminal()
+            && (secrets::has_secrets(&self.job) || has_open_remote_steps(&self.job))
+    }
+
+    /// Returns true if open remote steps are cancelled with the job.
+    pub(super) fn cancels_remote_steps(&self) -> bool {
+        !self.leaves_remote_steps && !self.is_new()
+    }
+
+    /// Returns the effects, and the job as it will be.
+    pub(crate) fn into_parts(self) -> (Vec<Effect>, JobView) {
+        let id = self.job.id();
+        let mut effects = Vec::with_capacity(2 + self.more.len());
+        let is_ending = self.job.status().is_terminal() && self.after.is_some();
+        if is_ending {
+            effects.push(Effect::Waiting { job: id, count: self.queue_depth });
+        }
+        let job = Arc::new(self.job);
+        if !self.records.is_empty() {
+            effects.push(Effect::Append {
+                job: Arc::clone(&job),
+                after: self.after,
+                records: self.records,
+                fence: self.fence,
+            });
+        }
+        effects.extend(self.more);
+        let view = JobView {
+            job,
+            cells: self.cells,
+            changes: self.changes,
+            queue_depth: if is_ending { 0 } else { self.queue_depth },
+            progress: self.progress,
+            steps: None,
+            phase: Phase::Queued,
+        };
+        (effects, view)
+    }
+}
+
+/// Truncates a text that is too long for a record.
+pub(crate) fn truncate_text(text: &str) -> String {
+    if text.len() <= ERROR_BYTES_MAX {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(ERROR_BYTES_MAX);
+    format!("{}… (truncated from {} bytes)", &text[..end], text.len())
+}
+
+impl Jobs {
+    /// Returns what the first record of a new job says, and the secrets that it must not say: the
+    /// values that the operation marks, those that were secret where the input comes from, and
+    /// delegations.
+    pub(crate) fn new_job(
+        &self,
+        id: JobId,
+        request: &Invoke,
+        operation: &Operation,
+        passed_on: &[Secret],
+    ) -> (NewJob, NewSecrets) {
+        let mut extra = Vec::new();
+        if !request.tags.is_empty() {
+            let tags: Vector = request.tags.iter().map(|tag| Value::from(tag.as_str())).collect();
+            extra.push(("tags", tags.into()));
+        }
+        if let Some(timeout) = request.timeout {
+            extra.push(("timeoutMs", milliseconds(timeout).into()));
+        }
+        let secrets = [operation.secrets(), passed_on].concat();
+        let redacted = redact(&request.input, &secrets, secrets::INPUT);
+        let has_secret = !redacted.paths.is_empty();
+        if has_secret {
+            extra.push(("redacted", redacted_paths(None, redacted.paths)));
+        }
+        let delegations = match operation.plan() {
+            Some(_) => request.caller.delegations_for(&self.did),
+            None => Vec::new(),
+        };
+        if !delegations.is_empty() {
+            extra.push((DELEGATED, true.into()));
+        }
+        if operation.plan().is_some() && request.depth > 0 {
+            extra.push((DEPTH, request.depth.into()));
+        }
+        let new_job = NewJob {
+            id,
+            venue: self.did.value(),
+            op: request.operation.as_str().into(),
+            operation: Some(operation.id_value()),
+            input: redacted.public,
+            caller: request.caller.did.value(),
+            parent: None::<Parent>,
+            extra,
+        };
+        (new_job, NewSecrets { input: has_secret.then(|| request.input.clone()), delegations })
+    }
+}

@@ -1,0 +1,82 @@
+//! What can be read from a job: who owns it, who may see it, its input and its last message.
+
+use catena_job::{Job, Status};
+use catena_value::Value;
+
+use crate::error::{ControlError, JobError, StoreError};
+use crate::jobs::messages::{CREDENTIALS, with_credentials};
+use crate::jobs::{Current, Jobs, secrets};
+use crate::requests::{Caller, Role};
+
+/// The member of a first record with the number of orchestrations that enclose the job.
+pub(crate) const DEPTH: &str = "depth";
+
+/// Returns the number of orchestrations that enclose a job.
+pub(crate) fn depth_of(job: &Job) -> u32 {
+    let depth = job.field(DEPTH).and_then(Value::as_i64);
+    depth.and_then(|depth| u32::try_from(depth).ok()).unwrap_or(0)
+}
+
+/// Returns true if a job has not ended.
+pub(crate) fn is_live(job: &Job) -> bool {
+    !job.status().is_terminal()
+}
+
+/// Returns true if a job with this status waits for a message.
+pub(crate) fn waits_for_message(status: Status) -> bool {
+    matches!(status, Status::InputRequired | Status::AuthRequired)
+}
+
+/// Returns true if a job is in a turn that a message started.
+pub(crate) fn is_answering(job: &Job) -> bool {
+    job.field("trigger").is_some()
+}
+
+/// Fails as if there were no job, unless the caller may see it.
+pub(crate) fn check_visible(caller: &Caller, job: &Job) -> Result<(), JobError> {
+    let owner = job.field("caller").and_then(Value::as_str).unwrap_or_default();
+    if caller.may_touch(owner) { Ok(()) } else { Err(JobError::NotFound(job.id())) }
+}
+
+/// Fails as if there were no job, unless the caller may control it.
+pub(crate) fn check_control(caller: &Caller, current: &Current) -> Result<(), ControlError> {
+    if caller.may_touch(current.text("caller")) {
+        Ok(())
+    } else {
+        Err(ControlError::NotFound(current.job.id()))
+    }
+}
+
+impl Jobs {
+    /// Returns the caller that a job belongs to.
+    pub(crate) fn owner_of(&self, job: &Job) -> Caller {
+        let did = job.field("caller").and_then(Value::as_str).unwrap_or_default();
+        let is_public = did.strip_prefix(&*self.did) == Some(":public");
+        let role = if is_public { Role::Anonymous } else { Role::Known };
+        Caller { did: did.into(), role, delegations: Vec::new() }
+    }
+
+    /// Returns a job's input, including the values of its secret fields.
+    pub(crate) async fn input_of(&self, current: &Current) -> Result<Value, StoreError> {
+        if secrets::has_secret_input(&current.job) {
+            let input = self.find_secret(current.job.id(), secrets::COMPLETE_INPUT).await?;
+            return input.ok_or_else(|| {
+                StoreError::Damaged("the secret values of its input cannot be decrypted".into())
+            });
+        }
+        Ok(current.member("input")?.unwrap_or_default())
+    }
+
+    /// Returns the message of the turn that was interrupted, including its credentials.
+    pub(crate) async fn last_message(
+        &self,
+        current: &Current,
+    ) -> Result<Option<Value>, StoreError> {
+        let Some(public) = current.member("received")? else { return Ok(None) };
+        let secret = match current.job.field("redacted") {
+            Some(_) => self.find_secret(current.job.id(), CREDENTIALS).await?,
+            None => None,
+        };
+        Ok(Some(with_credentials(public, secret)))
+    }
+}

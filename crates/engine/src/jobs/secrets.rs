@@ -1,0 +1,286 @@
+//! Secrets of a job, which are stored encrypted outside its chain until it ends.
+//!
+//! Fields that the operation's schema marks `writeOnly`, and the credentials of an authorisation
+//! message, never enter a record: there they are `{"redacted": true}`, and the record's `redacted`
+//! lists their locations. Recovery needs the values to run the job, so they are sealed here and
+//! erased in the commit that ends the job. The same holds for the delegations (UCANs) that a caller
+//! sent for steps on other venues.
+
+use catena_job::plan::Source;
+use catena_job::{Job, JobId};
+use catena_store::{Effect, RootKey, RootSpace};
+use catena_value::{Map, NoCells, Value, Vector, json};
+
+use crate::error::StoreError;
+use crate::jobs::{Draft, Jobs};
+use crate::operations::schema::{Place, Secret};
+
+/// The location of the input in a job's record, as a JSON pointer.
+pub(super) const INPUT: &str = "/input";
+
+/// The purpose for which the sealing key is derived.
+pub(crate) const JOB_SECRETS_PURPOSE: &str = "job secrets";
+
+/// The name under which the complete input of a job is stored.
+pub(super) const COMPLETE_INPUT: &str = "input";
+
+/// The name under which delegations are stored.
+const DELEGATIONS: &str = "ucans";
+
+/// The member of a first record that says that the request carried delegations.
+pub(crate) const DELEGATED: &str = "delegated";
+
+/// Returns what a record contains in place of a secret.
+fn redacted() -> Value {
+    [("redacted", true)].into_iter().collect::<Map>().into()
+}
+
+fn secrets_key(job: JobId) -> RootKey {
+    RootKey { space: RootSpace::Venue, owner: "sealed".to_owned(), name: job.to_hex() }
+}
+
+/// A value whose secrets were removed.
+pub(crate) struct Redacted {
+    /// The value as a record may contain it.
+    pub(crate) public: Value,
+    /// Where secrets were, as JSON pointers below `under`.
+    pub(crate) paths: Vec<Value>,
+}
+
+/// Removes the secrets at these paths from a value.
+pub(crate) fn redact(value: &Value, secrets: &[Secret], under: &str) -> Redacted {
+    let mut redacted = Redacted { public: value.clone(), paths: Vec::new() };
+    for secret in secrets {
+        if let Some(public) = hide(&redacted.public, secret, under, &mut redacted.paths) {
+            redacted.public = public;
+        }
+    }
+    redacted
+}
+
+/// Returns a value with the secret at a path hidden. `None` if there is nothing at the path.
+fn hide(value: &Value, secret: &[Place], at: &str, paths: &mut Vec<Value>) -> Option<Value> {
+    let Some((first, rest)) = secret.split_first() else {
+        let path = Value::from(at);
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+        return Some(redacted());
+    };
+    let is_selected = |name: &str| match first {
+        Place::At(own) => own == name,
+        Place::Each => true,
+    };
+    let mut has_hidden = false;
+    let mut hidden = |name: &str, member: &Value| {
+        let below = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+        let hidden = is_selected(name).then(|| hide(member, rest, &below, paths)).flatten();
+        has_hidden |= hidden.is_some();
+        hidden.unwrap_or_else(|| member.clone())
+    };
+    let public: Value = match value {
+        Value::Map(members) => {
+            let entries = members.iter(&NoCells).flatten();
+            let hide_entry = |(key, member): (Value, Value)| {
+                let public = hidden(&key.to_text().unwrap_or_default(), &member);
+                (key, public)
+            };
+            entries.map(hide_entry).collect::<Map>().into()
+        }
+        Value::Vector(items) => {
+            let items = items.iter(&NoCells).flatten().enumerate();
+            let public = items.map(|(index, item)| hidden(&index.to_string(), &item)).collect();
+            Vector::from_items(public).into()
+        }
+        _ => return None,
+    };
+    has_hidden.then_some(public)
+}
+
+/// Returns the paths of secrets in the input of a job.
+pub(crate) fn input_secrets(job: &Job) -> Vec<Secret> {
+    let below = |place: &Value| {
+        let place = place.to_text()?.into_owned();
+        let names = place.strip_prefix(INPUT)?.split('/').skip(1);
+        let name = |name: &str| Place::At(name.replace("~1", "/").replace("~0", "~"));
+        Some(names.map(name).collect())
+    };
+    job.field("redacted").and_then(Value::as_vector).map_or_else(Vec::new, |places| {
+        places.iter(&NoCells).flatten().filter_map(|place| below(&place)).collect()
+    })
+}
+
+/// Returns where the secrets of the parent job's input end up in the input of a step.
+pub(crate) fn passed_on_secrets(source: &Source, secrets: &[Secret]) -> Vec<Secret> {
+    let mut found = Vec::new();
+    if !secrets.is_empty() {
+        pass_on(source, secrets, &mut Vec::new(), &mut found);
+    }
+    found
+}
+
+fn pass_on(source: &Source, secrets: &[Secret], at: &mut Secret, found: &mut Vec<Secret>) {
+    let below = |name: String, part: &Source, at: &mut Secret, found: &mut Vec<Secret>| {
+        at.push(Place::At(name));
+        pass_on(part, secrets, at, found);
+        at.pop();
+    };
+    match source {
+        Source::Const(_) | Source::Step { .. } => {}
+        Source::Input(path) => {
+            let path: Vec<_> = path.segments().iter().cloned().map(Place::At).collect();
+            for secret in secrets {
+                if let Some(rest) = secret.strip_prefix(path.as_slice()) {
+                    found.push([at.as_slice(), rest].concat());
+                } else if path.starts_with(secret) {
+                    found.push(at.clone());
+                }
+            }
+        }
+        // A text that contains a secret is a secret.
+        Source::Concat(parts) => {
+            let mut within = Vec::new();
+            parts.iter().for_each(|part| pass_on(part, secrets, &mut Vec::new(), &mut within));
+            found.extend((!within.is_empty()).then(|| at.clone()));
+        }
+        Source::Array(parts) => {
+            let parts = parts.iter().enumerate();
+            parts.for_each(|(number, part)| below(number.to_string(), part, at, found));
+        }
+        Source::Object(members) => {
+            members.iter().for_each(|(name, part)| below(name.clone(), part, at, found));
+        }
+    }
+}
+
+/// The secrets of a new job, which only this venue may read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NewSecrets {
+    /// The complete input, if secrets were removed from it.
+    pub(crate) input: Option<Value>,
+    /// The delegations that its remote steps may present.
+    pub(crate) delegations: Vec<String>,
+}
+
+/// Returns true if a job may have sealed secrets.
+pub(super) fn has_secrets(job: &Job) -> bool {
+    job.field("redacted").is_some() || job.field(DELEGATED).is_some()
+}
+
+/// Returns true if secrets were removed from the input of a job.
+pub(super) fn has_secret_input(job: &Job) -> bool {
+    !input_secrets(job).is_empty()
+}
+
+/// Returns the `redacted` member of a record: the paths it has, and more.
+pub(crate) fn redacted_paths(present: Option<&Value>, more: Vec<Value>) -> Value {
+    let present = present.and_then(Value::as_vector).map(|paths| paths.iter(&NoCells).flatten());
+    let mut all: Vec<Value> = present.into_iter().flatten().collect();
+    for path in more {
+        if !all.contains(&path) {
+            all.push(path);
+        }
+    }
+    Vector::from_items(all).into()
+}
+
+impl Jobs {
+    /// Seals a value for a job.
+    pub(super) fn seal(&self, job: JobId, value: &Value) -> Result<String, StoreError> {
+        let text = json::to_string(value)
+            .map_err(|error| StoreError::TooLarge(format!("secret: {error}")))?;
+        let mut nonce = [0; catena_auth::seal::NONCE_BYTES];
+        self.runtime.env.random(&mut nonce);
+        let sealed = self.seal_key.seal(&job.to_hex(), text.as_bytes(), nonce);
+        sealed.ok_or_else(|| StoreError::TooLarge("a secret cannot be sealed".into()))
+    }
+
+    /// Decrypts what was sealed for a job. `None` if the key or the job is another.
+    pub(super) fn unseal(&self, job: JobId, sealed: &str) -> Option<Value> {
+        json::read(&self.seal_key.open(&job.to_hex(), sealed)?).ok()
+    }
+
+    /// Returns the effect that stores the secrets of a new job. `None` if it has none.
+    pub(crate) fn store_secrets(
+        &self,
+        job: JobId,
+        secrets: &NewSecrets,
+    ) -> Result<Option<Effect>, StoreError> {
+        let mut sealed = Vec::new();
+        if let Some(input) = &secrets.input {
+            sealed.push((COMPLETE_INPUT, Value::from(self.seal(job, input)?)));
+        }
+        if !secrets.delegations.is_empty() {
+            let tokens = secrets.delegations.iter().map(|token| Value::from(token.as_str()));
+            let tokens = tokens.collect::<Vector>().into();
+            sealed.push((DELEGATIONS, Value::from(self.seal(job, &tokens)?)));
+        }
+        if sealed.is_empty() {
+            return Ok(None);
+        }
+        let value = Some(sealed.into_iter().collect::<Map>().into());
+        Ok(Some(Effect::Root { key: secrets_key(job), expected: None, value }))
+    }
+
+    /// Returns the effect that adds a sealed secret to those of a job.
+    pub(crate) async fn store_more_secrets(
+        &self,
+        job: JobId,
+        name: &str,
+        sealed: &str,
+    ) -> Result<Effect, StoreError> {
+        let root = self.store.root(&secrets_key(job)).await?;
+        let expected = root.as_ref().map(|root| root.id);
+        let secrets = match root.as_ref().and_then(|root| root.value.as_map()) {
+            Some(map) => map.clone(),
+            None => Map::new(),
+        };
+        let secrets = secrets.insert(name.into(), sealed.into(), &*self.store.cells());
+        let secrets = secrets.map_err(|error| StoreError::Damaged(error.to_string()))?;
+        Ok(Effect::Root { key: secrets_key(job), expected, value: Some(secrets.into()) })
+    }
+
+    /// Returns a secret of a job by its name.
+    pub(super) async fn find_secret(
+        &self,
+        job: JobId,
+        name: &str,
+    ) -> Result<Option<Value>, StoreError> {
+        let Some(root) = self.store.root(&secrets_key(job)).await? else { return Ok(None) };
+        let damaged = |error: catena_value::LoadError| StoreError::Damaged(error.to_string());
+        let value = root.value.fully_loaded(&*self.store.cells()).map_err(damaged)?;
+        let sealed = value.as_map().and_then(|map| map.get(&name.into(), &NoCells).ok()?);
+        let Some(Value::String(sealed)) = sealed else { return Ok(None) };
+        let sealed = sealed.to_bytes(&NoCells).map_err(damaged)?;
+        Ok(std::str::from_utf8(&sealed).ok().and_then(|sealed| self.unseal(job, sealed)))
+    }
+
+    /// Returns the delegations that came with the request of a job. `None` if they cannot be
+    /// decrypted.
+    pub(crate) async fn delegations_of(
+        &self,
+        job: JobId,
+    ) -> Result<Option<Vec<String>>, StoreError> {
+        let Some(tokens) = self.find_secret(job, DELEGATIONS).await? else { return Ok(None) };
+        let text = |token: Value| token.to_text().map(|text| text.into_owned());
+        let tokens = tokens.as_vector();
+        let tokens = tokens.map(|tokens| tokens.iter(&NoCells).flatten().filter_map(text));
+        Ok(tokens.map(Iterator::collect))
+    }
+
+    /// Erases the secrets of a job, in the commit that ends it.
+    pub(super) async fn erase_secrets(&self, draft: &mut Draft) {
+        if !has_secrets(draft.job()) {
+            return;
+        }
+        let key = secrets_key(draft.job().id());
+        if draft.is_new() {
+            // The job starts and ends in one commit: nothing needs to be stored.
+            draft.remove_effects(
+                |effect| matches!(effect, Effect::Root { key: other, .. } if *other == key),
+            );
+        } else if let Ok(Some(root)) = self.store.root(&key).await {
+            draft.add(Effect::Root { key, expected: Some(root.id), value: None });
+        }
+    }
+}

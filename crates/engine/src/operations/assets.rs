@@ -1,0 +1,466 @@
+//! Assets: metadata by its Value ID, content by its SHA-256.
+//!
+//! Metadata is stored as the text that was registered, so that it can be returned exactly. Lists
+//! are roots too: one of all assets, one per kind and one per owner.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use catena_store::blob::{Digest, Download, KeepError, Upload};
+use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace, Store};
+use catena_value::{Map, NoCells, Value, ValueId, json};
+
+use crate::error::{AssetError, StartError, StoreError};
+use crate::limits::{METADATA_BYTES_MAX, PAGE_MAX};
+use crate::operations::Operations;
+use crate::operations::catalogue::{Form, parse_reference, text_member};
+use crate::operations::operation::member;
+use crate::requests::{Caller, IdempotencyKey, KeyLookup, Role, commit_error};
+
+/// The list of all assets, which also holds their metadata.
+const ALL: &str = "all";
+
+/// The digests of content whose metadata does not name one.
+const CONTENT: &str = "content";
+
+/// An asset.
+#[derive(Debug, Clone)]
+pub struct Asset {
+    /// The asset ID.
+    pub id: ValueId,
+    /// The metadata, exactly as it was registered.
+    pub text: Arc<str>,
+}
+
+/// Which assets to list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListAssets {
+    /// Only assets of this kind.
+    pub kind: Option<AssetKind>,
+    /// Only assets that the caller registered.
+    pub own: bool,
+    /// The number of assets to skip.
+    pub offset: u64,
+    /// The page size.
+    pub limit: usize,
+}
+
+/// The kinds of assets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AssetKind {
+    /// An operation that can be invoked.
+    Operation,
+    /// Anything else.
+    Data,
+}
+
+impl AssetKind {
+    fn list(self) -> &'static str {
+        match self {
+            AssetKind::Operation => "kind:operation",
+            AssetKind::Data => "kind:data",
+        }
+    }
+
+    fn from_metadata(metadata: &Value) -> Self {
+        match member(metadata, "adapter") {
+            Some(_) => AssetKind::Operation,
+            None => AssetKind::Data,
+        }
+    }
+}
+
+/// One entry of a list of assets.
+#[derive(Debug, Clone)]
+pub struct ListedAsset {
+    /// The asset ID.
+    pub id: ValueId,
+    /// `name` in its metadata.
+    pub name: Option<String>,
+    /// `type` in its metadata.
+    pub kind: Option<String>,
+    /// `description` in its metadata.
+    pub description: Option<String>,
+}
+
+/// An upload of an asset's content.
+pub struct ContentUpload {
+    store: Arc<dyn Store>,
+    bytes_max: u64,
+    hex: String,
+    upload: Upload,
+    declared: Option<String>,
+    received: u64,
+}
+
+/// The content of an asset.
+pub struct Content {
+    /// The bytes, in chunks.
+    pub download: Download,
+    /// The number of bytes.
+    pub len: u64,
+    /// The content type in the metadata.
+    pub content_type: Option<String>,
+    /// The SHA-256 of the bytes in hex.
+    pub sha256: String,
+}
+
+fn key(list: &str, hex: &str) -> RootKey {
+    RootKey { space: RootSpace::Asset, owner: list.to_owned(), name: hex.to_owned() }
+}
+
+fn owner_list(did: &str) -> String {
+    format!("by:{did}")
+}
+
+fn hex_of(id: &ValueId) -> String {
+    id.to_string().trim_start_matches("0x").to_owned()
+}
+
+impl Operations {
+    /// Registers an asset. Returns its ID, and true if an earlier request with the same idempotency
+    /// key registered it.
+    pub(crate) async fn register(
+        &self,
+        caller: &Caller,
+        text: &str,
+        key: Option<IdempotencyKey>,
+    ) -> Result<(ValueId, bool), AssetError> {
+        self.admission.admit(caller).map_err(AssetError::RateLimited)?;
+        let metadata = self.parse_metadata(text).map_err(AssetError::Invalid)?;
+        let claimed = match &key {
+            None => None,
+            Some(key) => match self.keys.look_up::<AssetError>(caller, key).await? {
+                KeyLookup::First(claimed) => Some(claimed),
+                KeyLookup::Answered(_) => return Ok((metadata.id(), true)),
+            },
+        };
+        let id = metadata.id();
+        let mut effects = self.asset_effects(&caller.did, &metadata, text).await?;
+        if let Some(claimed) = &claimed {
+            let answer: Map = [("asset", Value::from(hex_of(&id)))].into_iter().collect();
+            effects.push(claimed.remember(answer.into()));
+        }
+        match self.store.commit(Effects(effects)).await {
+            // The same asset was registered concurrently, which is the result the caller wants.
+            Ok(_) | Err(CommitError::RootMoved { .. }) => Ok((id, false)),
+            Err(error) => Err(commit_error(error)),
+        }
+    }
+
+    /// Returns the effects that store an asset, as far as it is not stored yet.
+    async fn asset_effects(
+        &self,
+        owner: &str,
+        metadata: &Value,
+        text: &str,
+    ) -> Result<Vec<Effect>, StoreError> {
+        let hex = hex_of(&metadata.id());
+        let mut effects = Vec::new();
+        let mut put = |key, value| {
+            effects.push(Effect::Root { key, expected: None, value: Some(value) });
+        };
+        if self.store.root(&key(ALL, &hex)).await?.is_none() {
+            let kept = [
+                ("text", Value::from(text)),
+                ("owner", owner.into()),
+                ("created", self.runtime.now().into()),
+            ];
+            put(key(ALL, &hex), kept.into_iter().collect::<Map>().into());
+            put(key(AssetKind::from_metadata(metadata).list(), &hex), true.into());
+        }
+        let own = key(&owner_list(owner), &hex);
+        if self.store.root(&own).await?.is_none() {
+            put(own, true.into());
+        }
+        Ok(effects)
+    }
+
+    /// Parses metadata, or returns all of its problems.
+    fn parse_metadata(&self, text: &str) -> Result<Value, Vec<(String, String)>> {
+        let wrong = |place: &str, problem: String| vec![(place.to_owned(), problem)];
+        if text.len() > METADATA_BYTES_MAX {
+            let problem = format!("metadata has at most {METADATA_BYTES_MAX} bytes");
+            return Err(wrong("", problem));
+        }
+        let metadata = json::read(text.as_bytes())
+            .map_err(|error| wrong("", format!("not valid JSON: {error}")))?;
+        let Some(map) = metadata.as_map() else {
+            return Err(wrong("", "metadata must be an object".to_owned()));
+        };
+        let field = |name: &str| map.get(&name.into(), &NoCells).ok().flatten();
+        if let Some(content) = field("content").filter(|content| !content.is_nil()) {
+            if content.as_map().is_none() {
+                return Err(wrong("/content", "must be an object".to_owned()));
+            }
+            let sha256 = content_member(&metadata, "sha256");
+            if sha256.as_deref().is_some_and(|text| parse_digest(text).is_none()) {
+                return Err(wrong("/content/sha256", "must be 64 hex digits".to_owned()));
+            }
+        }
+        match field("operation") {
+            None | Some(Value::Nil) => Ok(metadata),
+            Some(_) => self.catalogue.read(metadata.clone()).map(|_| metadata),
+        }
+    }
+
+    /// Stores the venue's own definitions as assets, so that a job of one can be recovered and
+    /// verified even after a later version of the program defines it differently.
+    pub(crate) async fn store_own_assets(
+        &self,
+        assets: Vec<(Value, Option<&'static [u8]>)>,
+    ) -> Result<(), StartError> {
+        let registered =
+            self.catalogue.entries().map(|(_, operation)| (operation.metadata().clone(), None));
+        let all: Vec<(Value, Option<&'static [u8]>)> = registered.chain(assets).collect();
+        let mut effects = Vec::new();
+        let owner = self.did.to_string();
+        for (metadata, content) in all {
+            let text = json::to_string(&metadata)
+                .map_err(|error| StartError::Definition(error.to_string()))?;
+            effects.extend(self.asset_effects(&owner, &metadata, &text).await?);
+            if let (Some(content), Some(declared)) = (content, content_member(&metadata, "sha256"))
+            {
+                let kept = self.store_content(content, &declared).await;
+                kept.map_err(|error| StartError::Definition(error.to_string()))?;
+            }
+        }
+        if !effects.is_empty() {
+            self.store.commit(Effects(effects)).await.map_err(StoreError::from)?;
+        }
+        Ok(())
+    }
+
+    async fn store_content(
+        &self,
+        content: &'static [u8],
+        declared: &str,
+    ) -> Result<(), AssetError> {
+        let expected = parse_digest(declared);
+        if let Some(expected) = expected
+            && self.blobs.open(expected).await.map_err(blob_error)?.is_some()
+        {
+            return Ok(());
+        }
+        let mut upload = self.blobs.begin().await.map_err(blob_error)?;
+        upload.write(Bytes::from_static(content)).await.map_err(blob_error)?;
+        upload.finish(expected).await.map_err(blob_error)?;
+        Ok(())
+    }
+
+    /// Returns the metadata of an asset as it was registered.
+    pub(crate) async fn asset_text(&self, hex: &str) -> Result<Option<Arc<str>>, StoreError> {
+        let Some(root) = self.store.root(&key(ALL, hex)).await? else { return Ok(None) };
+        let damaged = |error: String| StoreError::Damaged(format!("asset {hex}: {error}"));
+        let value = root.value.fully_loaded(&*self.store.cells());
+        let value = value.map_err(|error| damaged(error.to_string()))?;
+        let text = value.as_map().and_then(|map| map.get(&"text".into(), &NoCells).ok()?);
+        let Some(Value::String(text)) = text else { return Err(damaged("no text".into())) };
+        let bytes = text.to_bytes(&NoCells).map_err(|error| damaged(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|error| damaged(error.to_string()))?;
+        Ok(Some(text.into()))
+    }
+
+    /// Returns the asset that a reference names.
+    pub(crate) async fn asset(
+        &self,
+        caller: &Caller,
+        reference: &str,
+    ) -> Result<Asset, AssetError> {
+        let not_found = || AssetError::NotFound(reference.to_owned());
+        let form =
+            parse_reference(reference, &self.did, &caller.did).map_err(AssetError::Malformed)?;
+        match form {
+            Form::Asset(id) => {
+                let text = self.asset_text(&hex_of(&id)).await?.ok_or_else(not_found)?;
+                Ok(Asset { id, text })
+            }
+            Form::OtherVenue(_) => Err(not_found()),
+            Form::Path(space, path) => {
+                let value = self.value_at(&caller.did, space, &path).await?;
+                asset_from_metadata(&value.ok_or_else(not_found)?)
+            }
+            Form::Name(_) => match self.resolve(caller, reference).await {
+                Ok(operation) => asset_from_metadata(operation.metadata()),
+                Err(crate::error::ResolveError::Store(error)) => Err(error.into()),
+                Err(_) => Err(not_found()),
+            },
+        }
+    }
+
+    /// Returns a page of assets, ordered by ID, and the number of assets on all pages.
+    pub(crate) async fn assets(
+        &self,
+        caller: &Caller,
+        query: ListAssets,
+    ) -> Result<(Vec<ListedAsset>, u64), StoreError> {
+        let own = owner_list(&caller.did);
+        let list = match (query.own, query.kind) {
+            (true, _) => own.as_str(),
+            (false, Some(kind)) => kind.list(),
+            (false, None) => ALL,
+        };
+        let (mut page, mut total) = (Vec::new(), 0u64);
+        let mut after: Option<String> = None;
+        let end = query.offset.saturating_add(query.limit.min(PAGE_MAX) as u64);
+        loop {
+            let store = &self.store;
+            let names = store.roots(RootSpace::Asset, list, after.as_deref(), PAGE_MAX).await?;
+            let Some(last) = names.last() else { break };
+            after = Some(last.clone());
+            for hex in &names {
+                // The list of an owner contains all kinds.
+                if query.own && !self.matches_kind(hex, query.kind).await? {
+                    continue;
+                }
+                if (query.offset..end).contains(&total) {
+                    page.extend(self.listed_asset(hex).await?);
+                }
+                total += 1;
+            }
+        }
+        Ok((page, total))
+    }
+
+    async fn matches_kind(&self, hex: &str, kind: Option<AssetKind>) -> Result<bool, StoreError> {
+        let Some(kind) = kind else { return Ok(true) };
+        let Some(text) = self.asset_text(hex).await? else { return Ok(false) };
+        let metadata = json::read(text.as_bytes()).unwrap_or_default();
+        Ok(AssetKind::from_metadata(&metadata) == kind)
+    }
+
+    async fn listed_asset(&self, hex: &str) -> Result<Option<ListedAsset>, StoreError> {
+        let Some(text) = self.asset_text(hex).await? else { return Ok(None) };
+        let metadata = json::read(text.as_bytes()).unwrap_or_default();
+        let text = |name: &str| text_member(&metadata, name);
+        let (name, kind, description) = (text("name"), text("type"), text("description"));
+        Ok(Some(ListedAsset { id: metadata.id(), name, kind, description }))
+    }
+
+    /// Returns the number of assets.
+    pub(crate) async fn asset_count(&self) -> Result<u64, StoreError> {
+        let query = ListAssets { kind: None, own: false, offset: 0, limit: 0 };
+        Ok(self.assets(&Caller::known(""), query).await?.1)
+    }
+
+    /// Starts an upload of an asset's content.
+    pub(crate) async fn put_content(
+        &self,
+        caller: &Caller,
+        reference: &str,
+    ) -> Result<ContentUpload, AssetError> {
+        let asset = self.asset(caller, reference).await?;
+        let hex = hex_of(&asset.id);
+        let metadata = json::read(asset.text.as_bytes()).unwrap_or_default();
+        let declared = match content_member(&metadata, "sha256") {
+            Some(declared) => Some(declared),
+            None => self.content_digest(&hex).await?,
+        };
+        let own = self.store.root(&key(&owner_list(&caller.did), &hex)).await;
+        let is_own = own.map_err(StoreError::from)?.is_some();
+        if declared.is_none() && !is_own && caller.role != Role::Admin {
+            let text =
+                "only the caller that registered the asset may upload its content".to_owned();
+            return Err(AssetError::Forbidden(text));
+        }
+        let upload = self.blobs.begin().await.map_err(blob_error)?;
+        let store = Arc::clone(&self.store);
+        let bytes_max = self.runtime.limits.content_bytes_max;
+        Ok(ContentUpload { store, bytes_max, hex, upload, declared, received: 0 })
+    }
+
+    /// Returns the digest of uploaded content, for an asset whose metadata does not name one.
+    async fn content_digest(&self, hex: &str) -> Result<Option<String>, StoreError> {
+        let root = self.store.root(&key(CONTENT, hex)).await?;
+        Ok(root.and_then(|root| root.value.as_str().map(str::to_owned)))
+    }
+
+    /// Returns an asset's content.
+    pub(crate) async fn content(
+        &self,
+        caller: &Caller,
+        reference: &str,
+    ) -> Result<Content, AssetError> {
+        let asset = self.asset(caller, reference).await?;
+        let metadata = json::read(asset.text.as_bytes()).unwrap_or_default();
+        let none = || AssetError::NoContent(reference.to_owned());
+        let sha256 = match content_member(&metadata, "sha256") {
+            Some(declared) => declared,
+            None => self.content_digest(&hex_of(&asset.id)).await?.ok_or_else(none)?,
+        };
+        let name = parse_digest(&sha256).ok_or_else(none)?;
+        let download = self.blobs.open(name).await.map_err(blob_error)?.ok_or_else(none)?;
+        let len = download.len();
+        let content_type = content_member(&metadata, "contentType");
+        Ok(Content { download, len, content_type, sha256: sha256.to_lowercase() })
+    }
+}
+
+impl ContentUpload {
+    /// Appends the next chunk.
+    pub async fn write(&mut self, data: Bytes) -> Result<(), AssetError> {
+        self.received += data.len() as u64;
+        if self.received > self.bytes_max {
+            return Err(AssetError::TooLarge { max: self.bytes_max });
+        }
+        self.upload.write(data).await.map_err(blob_error)
+    }
+
+    /// Ends the upload and compares the content with its metadata. Returns its SHA-256 in hex.
+    pub async fn finish(self) -> Result<String, AssetError> {
+        let expected = self.declared.as_deref().and_then(parse_digest);
+        let finished = self.upload.finish(expected).await;
+        let (found, _) = finished.map_err(|error| match (error, &self.declared) {
+            (
+                KeepError::Write(catena_store::blob::WriteError::Mismatch { found, .. }),
+                Some(declared),
+            ) => AssetError::WrongContent {
+                declared: declared.to_lowercase(),
+                found: hex_digest(&found),
+            },
+            (error, _) => blob_error(error),
+        })?;
+        let sha256 = hex_digest(&found);
+        if self.declared.is_none() {
+            let effect = Effect::Root {
+                key: key(CONTENT, &self.hex),
+                expected: None,
+                value: Some(sha256.as_str().into()),
+            };
+            match self.store.commit(Effects::one(effect)).await {
+                Ok(_) => {}
+                Err(CommitError::RootMoved { .. }) => {
+                    return Err(StoreError::Contended.into());
+                }
+                Err(error) => return Err(StoreError::from(error).into()),
+            }
+        }
+        Ok(sha256)
+    }
+}
+
+fn asset_from_metadata(metadata: &Value) -> Result<Asset, AssetError> {
+    let text = json::to_string(metadata)
+        .map_err(|error| AssetError::Malformed(format!("not metadata: {error}")))?;
+    Ok(Asset { id: metadata.id(), text: text.into() })
+}
+
+fn hex_digest(digest: &Digest) -> String {
+    digest.to_string().trim_start_matches("sha256:").to_owned()
+}
+
+fn parse_digest(hex: &str) -> Option<Digest> {
+    let hex = hex.strip_prefix("0x").unwrap_or(hex).to_lowercase();
+    let is_hex = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then(|| format!("sha256:{hex}").parse().ok())?
+}
+
+/// Returns a member of the `content` object of an asset's metadata.
+fn content_member(metadata: &Value, name: &str) -> Option<String> {
+    let content = metadata.as_map()?.get(&"content".into(), &NoCells).ok()??;
+    text_member(&content, name)
+}
+
+fn blob_error(error: KeepError) -> AssetError {
+    StoreError::Damaged(error.to_string()).into()
+}

@@ -1,0 +1,386 @@
+//! The catalogue: what can be invoked, and how references are resolved.
+//!
+//! Operations of adapters are found by name and stay in memory. Operations of callers are assets,
+//! which are read from the store by their ID and cached. A reference may be `adapter:op`, a path
+//! (`v/ops/…`, `v/test/ops/…`, `o/…`, `w/…`), an asset ID with or without `0x` or `a/`, or a DID
+//! URL that ends in one of these.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use catena_store::{RootKey, RootSpace};
+use catena_value::path::Path;
+use catena_value::{NoCells, Value, ValueId, json};
+use parking_lot::Mutex;
+
+use crate::error::{ResolveError, StoreError};
+use crate::limits::{CACHED_DEFINITIONS_MAX, NEAREST_MAX, REFERENCE_BYTES_MAX};
+use crate::operations::Operations;
+use crate::operations::adapter::{Adapter, ExecutionMode, Failure};
+use crate::operations::federation::Federation;
+use crate::operations::operation::{Operation, Problem, member};
+use crate::requests::Caller;
+
+/// One entry of the catalogue.
+#[derive(Debug, Clone)]
+pub struct CatalogueEntry {
+    /// The path, such as `v/ops/http/get`.
+    pub path: String,
+    /// The operation.
+    pub operation: Arc<Operation>,
+}
+
+/// The operations of all adapters, and a cache of definitions that callers registered.
+pub(crate) struct Catalogue {
+    adapters: BTreeMap<&'static str, Arc<dyn Adapter>>,
+    modes: HashMap<String, ExecutionMode>,
+    by_path: BTreeMap<String, Arc<Operation>>,
+    by_reference: HashMap<String, Arc<Operation>>,
+    cached: Mutex<HashMap<ValueId, Arc<Operation>>>,
+}
+
+impl Catalogue {
+    /// Reads the definitions that adapters register. Fails with the problems of a definition.
+    pub(crate) fn new(adapters: Vec<Arc<dyn Adapter>>) -> Result<Catalogue, Vec<Problem>> {
+        let mut catalogue = Catalogue {
+            adapters: adapters
+                .iter()
+                .map(|adapter| (adapter.name(), Arc::clone(adapter)))
+                .collect(),
+            modes: HashMap::new(),
+            by_path: BTreeMap::new(),
+            by_reference: HashMap::new(),
+            cached: Mutex::default(),
+        };
+        let mut registered = Vec::new();
+        for adapter in &adapters {
+            // Definitions refer to an adapter without operations of its own by its name alone.
+            catalogue.modes.insert(adapter.name().to_owned(), ExecutionMode::Task);
+            for registration in adapter.operations() {
+                let reference = format!("{}:{}", adapter.name(), registration.name);
+                catalogue.modes.insert(reference.clone(), registration.mode);
+                let path = format!("{}/{}", adapter.folder(), registration.name);
+                registered.push((reference, path, registration.metadata));
+            }
+        }
+        for (reference, path, metadata) in registered {
+            let operation = Arc::new(catalogue.read(metadata)?);
+            let id = operation.id_text().to_owned();
+            let names = [reference, format!("/{path}"), format!("0x{id}"), format!("a/{id}"), id];
+            for name in names {
+                catalogue.by_reference.insert(name, Arc::clone(&operation));
+            }
+            catalogue.by_reference.insert(path.clone(), Arc::clone(&operation));
+            catalogue.by_path.insert(path, operation);
+        }
+        Ok(catalogue)
+    }
+
+    /// Parses a definition for this venue.
+    pub(super) fn read(&self, metadata: Value) -> Result<Operation, Vec<Problem>> {
+        let operation = Operation::read(metadata, |reference| {
+            let mode = *self.modes.get(reference)?;
+            let name = reference.split_once(':').map_or(reference, |(name, _)| name);
+            Some((Arc::clone(self.adapters.get(name)?), mode))
+        })?;
+        Ok(match self.by_reference.get(operation.adapter_ref()) {
+            Some(own) => operation.with_recovery_of(own),
+            None => operation,
+        })
+    }
+
+    /// Returns the operations of adapters, ordered by path.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&String, &Arc<Operation>)> {
+        self.by_path.iter()
+    }
+
+    /// Returns true if this is the ID (64 hex digits) of an adapter's operation without steps.
+    pub(super) fn has_no_steps(&self, hex: &str) -> bool {
+        self.by_reference.get(hex).is_some_and(|operation| operation.plan().is_none())
+    }
+
+    /// Returns the access to other venues, if an adapter provides it.
+    fn federation(&self) -> Option<Arc<dyn Federation>> {
+        self.adapters.values().find_map(|adapter| adapter.federation())
+    }
+
+    fn cached(&self, id: &ValueId) -> Option<Arc<Operation>> {
+        self.cached.lock().get(id).cloned()
+    }
+
+    fn cache(&self, operation: &Arc<Operation>) {
+        let mut cached = self.cached.lock();
+        if cached.len() >= CACHED_DEFINITIONS_MAX {
+            cached.clear();
+        }
+        cached.insert(operation.id(), Arc::clone(operation));
+    }
+
+    /// Returns the registered names that are most similar to a reference.
+    fn nearest(&self, reference: &str) -> Vec<String> {
+        let wanted = reference.to_lowercase();
+        let names = self.by_path.iter().flat_map(|(path, operation)| {
+            [path.as_str(), operation.adapter_ref()].map(str::to_owned)
+        });
+        let mut found: Vec<(usize, String)> =
+            names.map(|name| (distance(&wanted, &name), name)).collect();
+        found.sort();
+        found.dedup();
+        let bound = (wanted.chars().count() / 2).max(2);
+        let near = found.into_iter().filter(|(distance, _)| *distance <= bound);
+        near.map(|(_, name)| name).take(NEAREST_MAX).collect()
+    }
+}
+
+/// Returns the edit distance of two words.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (at, letter) in a.chars().take(256).enumerate() {
+        let mut corner = row[0];
+        row[0] = at + 1;
+        for (place, other) in b.iter().enumerate() {
+            let change = corner + usize::from(letter != *other);
+            corner = row[place + 1];
+            row[place + 1] = change.min(row[place] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// The forms of a reference.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// An asset ID.
+    Asset(ValueId),
+    /// A path in the caller's workspace or operations.
+    Path(RootSpace, Path),
+    /// A name that may be in the catalogue.
+    Name(String),
+    /// A DID URL of another venue.
+    OtherVenue(String),
+}
+
+/// Parses a reference, for the venue and the caller with these DIDs.
+pub(super) fn parse_reference(reference: &str, venue: &str, caller: &str) -> Result<Form, String> {
+    if reference.is_empty() || reference.len() > REFERENCE_BYTES_MAX {
+        return Err(format!("a reference has 1 to {REFERENCE_BYTES_MAX} bytes"));
+    }
+    if reference.starts_with("did:") {
+        for own in [venue, caller] {
+            if let Some(rest) = reference.strip_prefix(own).and_then(|rest| rest.strip_prefix('/'))
+            {
+                return parse_reference(rest, "\0", "\0");
+            }
+        }
+        return Ok(Form::OtherVenue(reference.to_owned()));
+    }
+    let bare = reference.strip_prefix('/').unwrap_or(reference);
+    let hex = bare.strip_prefix("a/").unwrap_or(bare);
+    let hex = hex.strip_prefix("0x").or(hex.strip_prefix("0X")).unwrap_or(hex);
+    if hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let id = format!("0x{}", hex.to_ascii_lowercase()).parse::<ValueId>();
+        return id.map(Form::Asset).map_err(|error| error.to_string());
+    }
+    for (prefix, space) in [("o/", RootSpace::Operation), ("w/", RootSpace::Workspace)] {
+        if let Some(path) = bare.strip_prefix(prefix) {
+            let path = Path::parse(path).map_err(|error| error.to_string())?;
+            return Ok(Form::Path(space, path));
+        }
+    }
+    Ok(Form::Name(bare.to_owned()))
+}
+
+impl Operations {
+    /// Returns the operations of all adapters, ordered by path.
+    pub(crate) fn entries(&self) -> Vec<CatalogueEntry> {
+        let entries = self.catalogue.entries();
+        entries
+            .map(|(path, operation)| CatalogueEntry {
+                path: path.clone(),
+                operation: Arc::clone(operation),
+            })
+            .collect()
+    }
+
+    /// Returns the operations of one adapter. `None` if there is no such adapter.
+    pub(crate) fn entries_of(&self, adapter: &str) -> Option<Vec<CatalogueEntry>> {
+        self.catalogue.adapters.get(adapter)?;
+        let is_own = |entry: &CatalogueEntry| entry.operation.adapter().name() == adapter;
+        Some(self.entries().into_iter().filter(is_own).collect())
+    }
+
+    /// Returns the name and description of each adapter.
+    pub(crate) fn adapters(&self) -> Vec<(&'static str, &'static str)> {
+        let adapters = self.catalogue.adapters.values();
+        adapters.map(|adapter| (adapter.name(), adapter.description())).collect()
+    }
+
+    /// Returns the access to other venues, or a failure if no adapter provides it.
+    pub(crate) fn federation(&self) -> Result<Arc<dyn Federation>, Failure> {
+        let text = "this venue cannot reach others";
+        let missing = || Failure::new("federation_unavailable", text);
+        self.catalogue.federation().ok_or_else(missing)
+    }
+
+    /// Resolves a reference to an operation.
+    pub(crate) async fn resolve(
+        &self,
+        caller: &Caller,
+        reference: &str,
+    ) -> Result<Arc<Operation>, ResolveError> {
+        if let Some(operation) = self.catalogue.by_reference.get(reference) {
+            return Ok(Arc::clone(operation));
+        }
+        Box::pin(self.resolve_other(caller, reference)).await
+    }
+
+    async fn resolve_other(
+        &self,
+        caller: &Caller,
+        reference: &str,
+    ) -> Result<Arc<Operation>, ResolveError> {
+        let named = || reference.to_owned();
+        let form = parse_reference(reference, &self.did, &caller.did)
+            .map_err(|reason| ResolveError::Malformed { reference: named(), reason })?;
+        match form {
+            Form::Asset(id) => self.operation_by_id(&id, reference).await,
+            Form::Path(space, path) => {
+                let metadata = self.value_at(&caller.did, space, &path).await?;
+                match metadata {
+                    // The value is either the metadata or a reference to it.
+                    Some(Value::String(text)) => {
+                        let other = text.as_str().unwrap_or_default().to_owned();
+                        match parse_reference(&other, &self.did, &caller.did) {
+                            Ok(Form::Asset(id)) => self.operation_by_id(&id, reference).await,
+                            Ok(Form::Name(name)) => self.by_name(&name, reference),
+                            _ => Err(self.unknown(reference)),
+                        }
+                    }
+                    Some(metadata) => self.parse_definition(metadata, reference).map(Arc::new),
+                    None => Err(self.unknown(reference)),
+                }
+            }
+            Form::Name(name) => self.by_name(&name, reference),
+            Form::OtherVenue(_) => Err(ResolveError::Unusable {
+                reference: named(),
+                reason: "it belongs to another venue; run it there with `grid:run`".to_owned(),
+            }),
+        }
+    }
+
+    fn by_name(&self, name: &str, reference: &str) -> Result<Arc<Operation>, ResolveError> {
+        let found = self.catalogue.by_reference.get(name);
+        found.cloned().ok_or_else(|| self.unknown(reference))
+    }
+
+    fn unknown(&self, reference: &str) -> ResolveError {
+        let nearest = self.catalogue.nearest(reference);
+        ResolveError::Unknown { reference: reference.to_owned(), nearest }
+    }
+
+    /// Returns the operation with this asset ID.
+    pub(crate) async fn operation_by_id(
+        &self,
+        id: &ValueId,
+        reference: &str,
+    ) -> Result<Arc<Operation>, ResolveError> {
+        if let Some(operation) = self.catalogue.cached(id) {
+            return Ok(operation);
+        }
+        let hex = id.to_string().trim_start_matches("0x").to_owned();
+        if let Some(operation) = self.catalogue.by_reference.get(&hex) {
+            return Ok(Arc::clone(operation));
+        }
+        let Some(text) = self.asset_text(&hex).await? else { return Err(self.unknown(reference)) };
+        let metadata = json::read(text.as_bytes())
+            .map_err(|error| StoreError::Damaged(format!("asset {hex}: {error}")))?;
+        let operation = Arc::new(self.parse_definition(metadata, reference)?);
+        self.catalogue.cache(&operation);
+        Ok(operation)
+    }
+
+    fn parse_definition(
+        &self,
+        metadata: Value,
+        reference: &str,
+    ) -> Result<Operation, ResolveError> {
+        let reference = reference.to_owned();
+        if member(&metadata, "adapter").is_none() {
+            return Err(ResolveError::NotAnOperation { reference });
+        }
+        self.catalogue.read(metadata).map_err(|problems| {
+            let reasons: Vec<String> = problems
+                .into_iter()
+                .map(|(place, problem)| format!("{place}: {problem}"))
+                .collect();
+            ResolveError::Unusable { reference, reason: reasons.join("; ") }
+        })
+    }
+
+    /// Returns the value at a path of an owner.
+    pub(crate) async fn value_at(
+        &self,
+        owner: &str,
+        space: RootSpace,
+        path: &Path,
+    ) -> Result<Option<Value>, StoreError> {
+        let key = RootKey { space, owner: owner.to_owned(), name: String::new() };
+        let Some(root) = self.store.root(&key).await? else { return Ok(None) };
+        let cells = self.store.cells();
+        let damaged = |error: String| StoreError::Damaged(format!("{key}: {error}"));
+        let found = path.get(&root.value, &*cells);
+        let Some(value) = found.map_err(|error| damaged(error.to_string()))? else {
+            return Ok(None);
+        };
+        value.fully_loaded(&*cells).map(Some).map_err(|error| damaged(error.to_string()))
+    }
+}
+
+/// Returns a member of a metadata map, if it is text.
+pub(super) fn text_member(metadata: &Value, name: &str) -> Option<String> {
+    let value = metadata.as_map()?.get(&name.into(), &NoCells).ok()??;
+    value.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_is_read_in_every_form() {
+        let hex = "7a8b9c0d1e2f3a4b5c6d7e8f9a0b1c2d3e4f5a6b7c8d9e0f1a2b3c4d5e6f7a8b";
+        let id: ValueId = format!("0x{hex}").parse().unwrap();
+        let own = "did:key:venue";
+        let form = |text: &str| parse_reference(text, own, "did:key:me").unwrap();
+        let asset_forms = [
+            hex.to_owned(),
+            hex.to_uppercase(),
+            format!("0x{hex}"),
+            format!("a/{hex}"),
+            format!("/a/{hex}"),
+            format!("{own}/a/{hex}"),
+        ];
+        for text in asset_forms {
+            assert_eq!(form(&text), Form::Asset(id), "{text}");
+        }
+        let path = Path::parse("mine/echo").unwrap();
+        assert_eq!(form("o/mine/echo"), Form::Path(RootSpace::Operation, path.clone()));
+        assert_eq!(form("/w/mine/echo"), Form::Path(RootSpace::Workspace, path.clone()));
+        assert_eq!(form("did:key:me/o/mine/echo"), Form::Path(RootSpace::Operation, path));
+        assert_eq!(form("test:echo"), Form::Name("test:echo".into()));
+        assert_eq!(form("/v/ops/http/get"), Form::Name("v/ops/http/get".into()));
+        let other = format!("did:web:other.example/a/{hex}");
+        assert_eq!(form(&other), Form::OtherVenue(other.clone()));
+        assert!(parse_reference("", own, "").is_err());
+        assert!(parse_reference(&"x".repeat(3_000), own, "").is_err());
+    }
+
+    #[test]
+    fn distance_counts_changes() {
+        assert_eq!(distance("test:echo", "test:echo"), 0);
+        assert_eq!(distance("test:ecko", "test:echo"), 1);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+}

@@ -1,0 +1,107 @@
+//! How the engine controls a running turn, and how the turn reports progress.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_value::Value;
+use tokio::sync::watch;
+
+use crate::operations::federation::PauseChange;
+use crate::operations::progress::ProgressMeter;
+use crate::runtime::Env;
+
+/// Whether a turn may continue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Run.
+    Go,
+    /// Pause.
+    Pause,
+    /// Stop for good.
+    Stop,
+}
+
+/// What a running turn receives: pausing, sleeping and progress reports.
+#[derive(Clone)]
+pub struct RunControl {
+    signal: watch::Receiver<Signal>,
+    env: Arc<dyn Env>,
+    progress: Arc<ProgressMeter>,
+}
+
+impl std::fmt::Debug for RunControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "run control: {:?}", *self.signal.borrow())
+    }
+}
+
+impl RunControl {
+    pub(crate) fn new(
+        signal: watch::Receiver<Signal>,
+        env: Arc<dyn Env>,
+        progress: Arc<ProgressMeter>,
+    ) -> Self {
+        RunControl { signal, env, progress }
+    }
+
+    /// Returns as soon as the job is not paused. Await this before everything that has an effect
+    /// outside the venue, such as sending a request.
+    pub async fn proceed(&self) {
+        let mut signal = self.signal.clone();
+        let is_closed = signal.wait_for(|signal| *signal == Signal::Go).await.is_err();
+        if is_closed || self.is_stopped() {
+            // The run was stopped or its handle is gone: the turn is about to be dropped.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Returns when the job is paused or resumed the next time.
+    pub(crate) async fn next_pause_or_resume(&mut self) -> PauseChange {
+        loop {
+            if self.signal.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            match *self.signal.borrow_and_update() {
+                Signal::Go => return PauseChange::Resume,
+                Signal::Pause => return PauseChange::Pause,
+                Signal::Stop => {}
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        *self.signal.borrow() == Signal::Stop
+    }
+
+    /// Sleeps for a time that does not pass while the job is paused.
+    pub async fn sleep(&self, time: Duration) {
+        let mut left = time;
+        let mut signal = self.signal.clone();
+        loop {
+            self.proceed().await;
+            if left.is_zero() {
+                // A timer would round this up to its next tick.
+                return;
+            }
+            let started = self.env.monotonic();
+            tokio::select! {
+                () = self.env.sleep(left) => return,
+                _ = signal.wait_for(|signal| *signal != Signal::Go) => {
+                    left = left.saturating_sub(self.env.monotonic().saturating_sub(started));
+                }
+            }
+        }
+    }
+
+    /// Reports progress:
+    /// `{processedItems?, totalItems?, outputStats?: {bytesProcessed?, bytesTotal?}}`. This is
+    /// cheap: it replaces the previous report, and the engine publishes the newest one in time.
+    pub fn report(&self, progress: Value) {
+        self.progress.report(progress);
+    }
+
+    /// Returns Unix time in ms.
+    pub fn now(&self) -> i64 {
+        self.env.now()
+    }
+}

@@ -1,0 +1,64 @@
+//! What an adapter may ask of the venue that runs it.
+//!
+//! Adapters receive a [`Host`] instead of the engine, so that this folder does not depend on the
+//! folders above it, and an adapter can be tested with a host of its own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_job::JobId;
+use catena_value::Value;
+
+use crate::error::{ControlError, InvokeError, JobError};
+use crate::requests::{Caller, Invoke, Invoked, JobView, Scheduled, When};
+use crate::runtime::Env;
+
+/// The reply of a [`Host`].
+pub type HostReply<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'static>>;
+
+/// What an adapter may ask of the venue that runs it. Every request carries the caller on whose
+/// authority it is made.
+pub trait Host: Send + Sync + 'static {
+    /// Returns the environment: time, randomness and tasks.
+    fn env(&self) -> &Arc<dyn Env>;
+
+    /// Returns true unless the venue is shutting down.
+    fn is_ready(&self) -> bool;
+
+    /// Invokes an operation as a job.
+    fn invoke(&self, request: Invoke) -> HostReply<Invoked, InvokeError>;
+
+    /// Returns a job.
+    fn job(&self, caller: &Caller, job: JobId) -> HostReply<JobView, JobError>;
+
+    /// Returns a job once it has ended, or as it is after `time`.
+    fn wait(&self, caller: &Caller, job: JobId, time: Duration) -> HostReply<JobView, JobError>;
+
+    /// Cancels a job and returns it.
+    fn cancel(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        reason: Option<String>,
+    ) -> HostReply<JobView, ControlError>;
+
+    /// Schedules an operation.
+    fn schedule(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        input: Value,
+        when: When,
+    ) -> HostReply<Scheduled, InvokeError>;
+
+    /// Removes a scheduled invocation. Returns false if there was none.
+    fn unschedule(&self, caller: &Caller, handle: &str) -> HostReply<bool, InvokeError>;
+
+    /// Returns the caller's scheduled invocations, ordered by time.
+    fn scheduled(&self, caller: &Caller) -> HostReply<Vec<Scheduled>, InvokeError>;
+
+    /// Invokes a scheduled operation now. Returns `None` if there is no such schedule.
+    fn trigger(&self, caller: &Caller, handle: &str) -> HostReply<Option<JobId>, InvokeError>;
+}

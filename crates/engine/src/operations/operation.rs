@@ -1,0 +1,362 @@
+//! An operation: the metadata of an asset, parsed and checked once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_job::plan::{Graph, Plan};
+use catena_value::{NoCells, Value, ValueId};
+
+use crate::limits::{BACKOFF_MAX, RETRY_ATTEMPTS_MAX, VIOLATIONS_MAX};
+use crate::operations::adapter::{Adapter, ExecutionMode};
+use crate::operations::schema::{Schema, Secret, Violation};
+
+/// An operation that can be invoked.
+pub struct Operation {
+    id: ValueId,
+    id_text: String,
+    /// The ID as records carry it.
+    id_value: Value,
+    metadata: Value,
+    adapter_ref: String,
+    adapter: Arc<dyn Adapter>,
+    mode: ExecutionMode,
+    input: Option<Schema>,
+    output: Option<Schema>,
+    timeout: Option<Duration>,
+    recovery: Recovery,
+    retry: Option<RetryPolicy>,
+    read_only: bool,
+    plan: Option<(Arc<Plan>, Arc<Graph>)>,
+}
+
+/// What happens to a job that was running when its process stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovery {
+    /// Run it again.
+    Rerun,
+    /// Fail it, because its effects are unknown.
+    Fail,
+    /// Pause it and let a person decide.
+    Pause,
+}
+
+/// When and how often a failed operation is retried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetryPolicy {
+    /// The number of attempts, including the first.
+    pub attempts: u32,
+    /// The delay before the second attempt.
+    pub backoff: Duration,
+    /// The factor by which the delay grows with each attempt.
+    pub factor: f64,
+    /// The failure codes that are retried. Empty for all failures that a retry may overcome.
+    pub on: Vec<String>,
+}
+
+impl RetryPolicy {
+    /// Returns the delay before an attempt; the second attempt is 2.
+    pub fn backoff_before(&self, attempt: u32) -> Duration {
+        let exponent = i32::try_from(attempt.saturating_sub(2)).unwrap_or(i32::MAX);
+        let seconds = self.backoff.as_secs_f64() * self.factor.powi(exponent);
+        Duration::try_from_secs_f64(seconds).unwrap_or(BACKOFF_MAX).min(BACKOFF_MAX)
+    }
+}
+
+/// A problem of a definition: its location as a JSON pointer, and a description.
+pub type Problem = (String, String);
+
+impl std::fmt::Debug for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "operation {} ({})", self.id_text, self.adapter_ref)
+    }
+}
+
+impl Operation {
+    /// Parses a definition. `find` returns the adapter of an adapter reference and how its operation
+    /// is executed.
+    pub(crate) fn read(
+        metadata: Value,
+        find: impl Fn(&str) -> Option<(Arc<dyn Adapter>, ExecutionMode)>,
+    ) -> Result<Operation, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let reference = match member(&metadata, "adapter") {
+            Some(Value::String(text)) => text.as_str().unwrap_or_default().to_owned(),
+            _ => return Err(vec![at("adapter", "must be text, `adapter:operation`")]),
+        };
+        let Some((adapter, mode)) = find(&reference) else {
+            let problem = format!("this venue has no adapter operation {reference}");
+            return Err(vec![at("adapter", problem)]);
+        };
+        let input = schema(&metadata, "input", &mut problems);
+        let output = schema(&metadata, "output", &mut problems);
+        let timeout = milliseconds(&metadata, "timeoutMs", &mut problems);
+        let is_repeatable = flag(&metadata, "pure", &mut problems)
+            | flag(&metadata, "idempotent", &mut problems)
+            | flag(&metadata, "readOnly", &mut problems);
+        let recovery = recovery(&metadata, is_repeatable, &mut problems);
+        let retry = retry(&metadata, &mut problems);
+        // A retry needs a record and a delay of its own.
+        let mode = if retry.is_some() { ExecutionMode::Task } else { mode };
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let id = metadata.id();
+        let read_only = member(&metadata, "readOnly") == Some(Value::Bool(true));
+        let id_text = id.to_string().trim_start_matches("0x").to_owned();
+        let mut operation = Operation {
+            id,
+            id_value: id_text.as_str().into(),
+            id_text,
+            metadata,
+            adapter_ref: reference,
+            adapter: Arc::clone(&adapter),
+            mode,
+            input,
+            output,
+            timeout,
+            recovery,
+            retry,
+            read_only,
+            plan: None,
+        };
+        if let Some(plan) = adapter.plan(&operation) {
+            let plan = plan?;
+            let graph = Arc::new(plan.graph());
+            operation.plan = Some((Arc::new(plan), graph));
+            // The chains say which steps have run, so an orchestration can always continue.
+            operation.recovery = Recovery::Rerun;
+        }
+        match adapter.check(&operation) {
+            problems if problems.is_empty() => Ok(operation),
+            problems => Err(problems),
+        }
+    }
+
+    /// Takes the recovery rule from the adapter's own operation, unless the definition says whether
+    /// it can be repeated: it is the same operation under another name.
+    pub(crate) fn with_recovery_of(mut self, own: &Operation) -> Operation {
+        let declares =
+            |name: &&str| member(&self.metadata, name).is_some_and(|value| !value.is_nil());
+        if self.plan.is_none()
+            && !["recovery", "pure", "idempotent", "readOnly"].iter().any(declares)
+        {
+            self.recovery = own.recovery;
+        }
+        self
+    }
+
+    /// Returns the asset ID of its metadata.
+    pub fn id(&self) -> ValueId {
+        self.id
+    }
+
+    /// Returns the asset ID as 64 hex digits.
+    pub fn id_text(&self) -> &str {
+        &self.id_text
+    }
+
+    /// Returns the asset ID as records carry it.
+    pub(crate) fn id_value(&self) -> Value {
+        self.id_value.clone()
+    }
+
+    /// Returns the metadata of its asset.
+    pub fn metadata(&self) -> &Value {
+        &self.metadata
+    }
+
+    /// Returns a member of the metadata's `operation` object.
+    pub fn member(&self, name: &str) -> Option<Value> {
+        member(&self.metadata, name)
+    }
+
+    /// Returns `operation.adapter`: `name:operation`, or `name` alone.
+    pub fn adapter_ref(&self) -> &str {
+        &self.adapter_ref
+    }
+
+    /// Returns the part of [`Operation::adapter_ref`] after the colon. Empty if there is none.
+    pub fn name(&self) -> &str {
+        self.adapter_ref.split_once(':').map_or("", |(_, name)| name)
+    }
+
+    /// Returns true if the operation changes nothing, so that running it needs no job.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Returns what happens to a job that was running when its process stopped.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// Returns the schema of its input, if it has one.
+    pub fn input_schema(&self) -> Option<&Schema> {
+        self.input.as_ref()
+    }
+
+    /// Returns the schema of its output, if it has one.
+    pub fn output_schema(&self) -> Option<&Schema> {
+        self.output.as_ref()
+    }
+
+    /// Returns its plan, if it consists of steps.
+    pub fn plan(&self) -> Option<&Arc<Plan>> {
+        self.plan.as_ref().map(|(plan, _)| plan)
+    }
+
+    pub(crate) fn graph(&self) -> Option<Arc<Graph>> {
+        self.plan.as_ref().map(|(_, graph)| Arc::clone(graph))
+    }
+
+    pub(crate) fn adapter(&self) -> &Arc<dyn Adapter> {
+        &self.adapter
+    }
+
+    pub(crate) fn mode(&self) -> ExecutionMode {
+        self.mode
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Returns the paths of secret values in its input.
+    pub(crate) fn secrets(&self) -> &[Secret] {
+        self.input.as_ref().map_or(&[], |schema| schema.secrets())
+    }
+
+    pub(crate) fn retry(&self) -> Option<&RetryPolicy> {
+        self.retry.as_ref()
+    }
+
+    /// Returns why an input is refused. `None` if it conforms to the input schema.
+    pub(crate) fn refusal(&self, input: &Value) -> Option<String> {
+        let violations = self.input.as_ref()?.violations(input, VIOLATIONS_MAX);
+        if violations.is_empty() {
+            return None;
+        }
+        Some(format!("invalid input: {}", join(&violations)))
+    }
+
+    /// Returns how an output violates the output schema. `None` if it conforms.
+    pub(crate) fn output_violations(&self, output: &Value) -> Option<String> {
+        let violations = self.output.as_ref()?.violations(output, VIOLATIONS_MAX);
+        if violations.is_empty() { None } else { Some(join(&violations)) }
+    }
+}
+
+fn join(violations: &[Violation]) -> String {
+    violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns a member of the `operation` object of an asset's metadata.
+pub(crate) fn member(metadata: &Value, name: &str) -> Option<Value> {
+    let operation = metadata.as_map()?.get(&"operation".into(), &NoCells).ok()??;
+    operation.as_map()?.get(&name.into(), &NoCells).ok()?
+}
+
+fn at(name: &str, problem: impl Into<String>) -> Problem {
+    (format!("/operation/{name}"), problem.into())
+}
+
+fn schema(metadata: &Value, name: &str, problems: &mut Vec<Problem>) -> Option<Schema> {
+    let schema = member(metadata, name)?;
+    // A schema that allows everything needs no check.
+    if matches!(schema, Value::Bool(true)) || schema.as_map().is_some_and(|map| map.is_empty()) {
+        return None;
+    }
+    match Schema::compile(&schema) {
+        Ok(schema) => Some(schema),
+        Err(problem) => {
+            problems.push(at(name, format!("not a JSON Schema: {problem}")));
+            None
+        }
+    }
+}
+
+fn milliseconds(metadata: &Value, name: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
+    let value = member(metadata, name).filter(|value| !value.is_nil())?;
+    match value.as_i64().and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms > 0) {
+        Some(ms) => Some(Duration::from_millis(ms)),
+        None => {
+            problems.push(at(name, "must be a whole number of milliseconds above 0"));
+            None
+        }
+    }
+}
+
+fn flag(metadata: &Value, name: &str, problems: &mut Vec<Problem>) -> bool {
+    match member(metadata, name) {
+        None | Some(Value::Nil) => false,
+        Some(Value::Bool(flag)) => flag,
+        Some(_) => {
+            problems.push(at(name, "must be true or false"));
+            false
+        }
+    }
+}
+
+fn recovery(metadata: &Value, is_repeatable: bool, problems: &mut Vec<Problem>) -> Recovery {
+    let default = if is_repeatable { Recovery::Rerun } else { Recovery::Fail };
+    let Some(value) = member(metadata, "recovery").filter(|value| !value.is_nil()) else {
+        return default;
+    };
+    match value.as_str() {
+        Some("rerun") => Recovery::Rerun,
+        Some("fail") => Recovery::Fail,
+        Some("pause") => Recovery::Pause,
+        _ => {
+            problems.push(at("recovery", "must be `rerun`, `fail` or `pause`"));
+            default
+        }
+    }
+}
+
+fn retry(metadata: &Value, problems: &mut Vec<Problem>) -> Option<RetryPolicy> {
+    let value = member(metadata, "retry").filter(|value| !value.is_nil())?;
+    let mut wrong = |name: &str, problem: &str| {
+        problems.push(at(&format!("retry{name}"), problem));
+    };
+    let Some(map) = value.as_map() else {
+        wrong("", "must be an object");
+        return None;
+    };
+    let field = |name: &str| map.get(&name.into(), &NoCells).ok().flatten();
+    let attempts = field("attempts").and_then(|value| value.as_i64());
+    let attempts = attempts.filter(|attempts| (1..=RETRY_ATTEMPTS_MAX).contains(attempts));
+    let Some(attempts) = attempts else {
+        wrong("/attempts", "must be a whole number from 1 to 100");
+        return None;
+    };
+    let backoff = match field("backoffMs") {
+        None => Some(1_000),
+        Some(value) => value.as_i64().filter(|ms| *ms >= 0),
+    };
+    let Some(backoff) = backoff else {
+        wrong("/backoffMs", "must be a whole number of milliseconds");
+        return None;
+    };
+    let factor = match field("factor") {
+        None => 2.0,
+        Some(Value::Double(factor)) => factor.get(),
+        Some(value) => value.as_i64().map_or(f64::NAN, |factor| factor as f64),
+    };
+    if !(1.0..=100.0).contains(&factor) {
+        wrong("/factor", "must be a number from 1 to 100");
+        return None;
+    }
+    let mut on = Vec::new();
+    if let Some(codes) = field("on") {
+        let Some(codes) = codes.as_vector() else {
+            wrong("/on", "must be a list of failure codes");
+            return None;
+        };
+        for code in codes.iter(&NoCells).flatten() {
+            on.extend(code.as_str().map(str::to_owned));
+        }
+    }
+    let backoff = Duration::from_millis(u64::try_from(backoff).unwrap_or(0));
+    let attempts = u32::try_from(attempts).unwrap_or(1);
+    Some(RetryPolicy { attempts, backoff, factor, on })
+}

@@ -1,0 +1,444 @@
+//! The task that drives an orchestration: it receives events of the sub-jobs, lets the state decide,
+//! and commits what it decided.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_job::{Job, JobId, Status};
+use tokio::sync::watch;
+
+use crate::error::{InvokeError, StoreError};
+use crate::execution::{Run, RunSpec, step_progress};
+use crate::jobs::{
+    CommitFailure, Current, DELEGATED, Draft, ReusedStep, append_error, depth_of,
+    incomplete_payload, outcome_change, time_limit_exceeded, unless_overtaken, waits_for_message,
+};
+use crate::operations::federation::PauseChange;
+use crate::operations::{Cause, Failure, Operation, Signal};
+use crate::orchestration::Orchestration;
+use crate::orchestration::drivers::{DriverEvent, Subscription};
+use crate::orchestration::preflight::Targets;
+use crate::orchestration::remote::{PendingDelivery, RemoteTasks, RemoteWork, TaskContext};
+use crate::orchestration::state::{Batch, OrchestrationState};
+use crate::requests::{Caller, Invoke, JobView, commit_error};
+
+/// How long to wait before a commit is tried again that the store had no capacity for.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+
+/// An orchestration that runs in this process.
+pub(super) struct OrchestrationDriver {
+    pub(super) run: Run,
+    pub(super) state: OrchestrationState,
+    subscription: Subscription,
+    /// The tasks of remote steps.
+    pub(super) remote_tasks: RemoteTasks,
+    /// The message that is being delivered to a remote step.
+    pub(super) delivery: Option<PendingDelivery>,
+    /// True if the state may differ from the store because a commit failed.
+    is_stale: bool,
+    /// The number of messages that are queued for the orchestration, as far as is known: its end
+    /// counts and discards them.
+    pub(super) queue_depth: u32,
+}
+
+/// What an orchestration starts with.
+pub(crate) struct StartOptions<'a> {
+    /// The operations of its steps.
+    pub(crate) targets: Targets,
+    /// The steps whose outputs it reuses.
+    pub(crate) reused: &'a [ReusedStep],
+    /// How long it may run.
+    pub(crate) limit: Duration,
+}
+
+/// What a driver does next.
+pub(super) enum Next {
+    /// Wait for the next event.
+    Listen,
+    /// Stop: the orchestration has ended or belongs to another process.
+    Over,
+}
+
+impl Orchestration {
+    /// Starts an orchestration. As much as can be decided at once is one commit.
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        request: &Invoke,
+        operation: Arc<Operation>,
+        mut draft: Draft,
+        options: StartOptions<'_>,
+    ) -> Result<JobView, InvokeError> {
+        let StartOptions { targets, reused, limit } = options;
+        let Some(plan) = operation.plan().cloned() else {
+            return Err(InvokeError::Invalid("not an orchestration".into()));
+        };
+        let job = draft.job().id();
+        let guard = self.execution.registry.claim(job, None).ok_or(StoreError::Contended)?;
+        let slots = self.drivers.slots(draft.job().parent().map(|parent| parent.job));
+        let subscription = self.drivers.subscribe(job, Arc::clone(&slots));
+        let mut state = OrchestrationState::new(
+            self.jobs.store.cells(),
+            &operation,
+            &plan,
+            targets,
+            request.caller.clone(),
+            request.input.clone(),
+            slots,
+        );
+        for reused in reused.iter().cloned() {
+            // The earlier run may be deleted before this one has ended.
+            if let Some(remote) = &reused.remote {
+                draft.add(remote.store(job, reused.step, None));
+            }
+            state.reuse(reused);
+        }
+        let mut batch = state.advance(&**self, &mut draft)?;
+        let remote_work = std::mem::take(&mut batch.remote_work);
+        if !state.cancels_on_failure() {
+            draft.leave_remote_steps();
+        }
+        let committed = self.commit_batch(draft, batch, &request.caller).await;
+        let view = committed.map_err(commit_error::<InvokeError>)?;
+        if !view.status().is_terminal() {
+            let spec = RunSpec {
+                operation,
+                caller: request.caller.clone(),
+                input: request.input.clone(),
+                cause: Cause::Start,
+                time_left: limit,
+            };
+            let run = Run::new((*view.job).clone(), None, spec, guard);
+            let mut driver = OrchestrationDriver::new(run, state, subscription);
+            driver.spawn_remote_tasks(self, remote_work);
+            self.runtime.spawn(driver.drive(Arc::clone(self)));
+        } else if state.cancels_on_failure() {
+            self.cancel_siblings(&view.job).await;
+        }
+        Ok(view)
+    }
+
+    /// Commits a parent and its new children together, then starts their runs.
+    async fn commit_batch(
+        self: &Arc<Self>,
+        parent: Draft,
+        batch: Batch,
+        caller: &Caller,
+    ) -> Result<JobView, catena_store::CommitError> {
+        let committed = self.jobs.commit_tree(parent, batch.children).await?;
+        let mut children: HashMap<JobId, JobView> =
+            committed.children.into_iter().map(|child| (child.job.id(), child)).collect();
+        for job in &batch.queued {
+            if let Some(child) = children.get(job) {
+                self.execution.notify_queued(&child.job);
+            }
+        }
+        for run in batch.runs {
+            if let Some(child) = children.remove(&run.job) {
+                let run = run.into_run(&self.runtime.limits, caller, &child);
+                self.runtime.spawn(run.execute_boxed(Arc::clone(&self.execution)));
+            }
+        }
+        Ok(committed.view)
+    }
+
+    /// Continues an orchestration that has no driver, from what is stored.
+    pub(super) async fn resume_driver(self: &Arc<Self>, mut run: Run) -> Result<(), StoreError> {
+        let Some(plan) = run.spec.operation.plan().cloned() else { return Ok(()) };
+        let job = run.job.id();
+        if run.job.field(DELEGATED).is_some() && run.spec.caller.delegations.is_empty() {
+            let Some(delegations) = self.jobs.delegations_of(job).await? else {
+                // Without its delegations, remote steps would run as another identity.
+                let failure = incomplete_payload("its delegations cannot be decrypted");
+                return self.fail_run(&run, failure).await;
+            };
+            run.spec.caller.delegations = delegations;
+        }
+        let depth = depth_of(&run.job);
+        let targets = match self.preflight(&run.spec.caller, &run.spec.operation, depth).await? {
+            Ok(targets) => targets,
+            Err(problems) => return self.fail_run(&run, Failure::new("step_gone", problems)).await,
+        };
+        let slots = self.drivers.slots(run.job.parent().map(|parent| parent.job));
+        let subscription = self.drivers.subscribe(job, Arc::clone(&slots));
+        let mut state = OrchestrationState::new(
+            self.jobs.store.cells(),
+            &run.spec.operation,
+            &plan,
+            targets,
+            run.spec.caller.clone(),
+            run.spec.input.clone(),
+            slots,
+        );
+        state.catch_up(self, &run.current()).await?;
+        OrchestrationDriver::new(run, state, subscription).drive(Arc::clone(self)).await;
+        Ok(())
+    }
+
+    async fn fail_run(&self, run: &Run, failure: Failure) -> Result<(), StoreError> {
+        let decide = |current: &Current| {
+            if current.job.status() != Status::Started {
+                return Ok(None);
+            }
+            let mut draft = current.draft();
+            let change = outcome_change(Err(failure.clone()), self.runtime.now());
+            draft.append(change).map_err(append_error)?;
+            Ok::<_, StoreError>(Some(draft))
+        };
+        self.jobs.change(run.job.id(), None, decide).await?;
+        Ok(())
+    }
+
+    /// Cancels the steps that still run after a step of the same job failed.
+    async fn cancel_siblings(&self, job: &Job) {
+        self.execution.cancel_children(job, "a step of the same job failed").await;
+    }
+}
+
+/// Returns what a remote step has to be told, by the status of its parent.
+fn pause_change_for(parent: &Job) -> PauseChange {
+    match parent.status() {
+        Status::Paused => PauseChange::Pause,
+        _ => PauseChange::Resume,
+    }
+}
+
+impl OrchestrationDriver {
+    fn new(run: Run, state: OrchestrationState, subscription: Subscription) -> Self {
+        OrchestrationDriver {
+            run,
+            state,
+            subscription,
+            remote_tasks: RemoteTasks::default(),
+            delivery: None,
+            is_stale: false,
+            queue_depth: 0,
+        }
+    }
+
+    /// Drives the orchestration until it ends or is stopped.
+    async fn drive(mut self, orchestration: Arc<Orchestration>) {
+        let handle = Arc::clone(&self.run.guard.handle);
+        let control = orchestration.control_of(&self.run.guard);
+        let mut signal: watch::Receiver<Signal> = handle.subscribe();
+        let mut limit = Box::pin(control.sleep(self.run.spec.time_left));
+        let mut stopped = Box::pin(handle.stopped());
+        loop {
+            match self.advance(&orchestration).await {
+                Ok(Next::Listen) => {}
+                Ok(Next::Over) => return,
+                Err(error @ (StoreError::Busy | StoreError::Full)) => {
+                    tracing::warn!(job = %self.run.job.id(), %error, "an orchestration is delayed");
+                    orchestration.runtime.env.sleep(RETRY_DELAY).await;
+                    continue;
+                }
+                Err(error) => {
+                    let job = self.run.job.id();
+                    tracing::error!(%job, %error, "an orchestration cannot continue");
+                    return;
+                }
+            }
+            tokio::select! {
+                biased;
+                () = &mut stopped => return,
+                () = &mut limit => return self.expire(&orchestration).await,
+                event = self.subscription.events.recv() => self.handle(&orchestration, event),
+                // Resumed: steps that were ready may start.
+                _ = signal.changed() => {}
+            }
+            while let Ok(event) = self.subscription.events.try_recv() {
+                self.handle(&orchestration, Some(event));
+            }
+        }
+    }
+
+    /// Spawns a task for each remote step that has work.
+    fn spawn_remote_tasks(
+        &mut self,
+        orchestration: &Arc<Orchestration>,
+        work: Vec<(u32, RemoteWork)>,
+    ) {
+        let control = orchestration.control_of(&self.run.guard);
+        for (step, mut work) in work {
+            if let RemoteWork::Start(call) = &mut work {
+                call.control = control.clone();
+            }
+            let context = TaskContext {
+                control: control.clone(),
+                replaced: self.remote_tasks.subscribe(),
+                sync: self.remote_tasks.sync(step),
+                pause: pause_change_for(&self.run.job),
+            };
+            orchestration.spawn_remote(self.run.job.id(), step, work, context);
+        }
+    }
+
+    /// Applies an event to the state.
+    fn handle(&mut self, orchestration: &Orchestration, event: Option<DriverEvent>) {
+        match event {
+            Some(DriverEvent::Child(view)) => {
+                if let Some(parent) = view.job.parent() {
+                    let step = parent.step;
+                    self.state.update(step, &view, false);
+                }
+            }
+            Some(DriverEvent::Remote(step, event)) => {
+                if let Some(event) = self.note_delivery(step, event) {
+                    let now = orchestration.runtime.now();
+                    self.state.update_remote(&self.run.job, step, event, now);
+                }
+            }
+            Some(DriverEvent::Message) | None => {}
+        }
+    }
+
+    async fn expire(self, orchestration: &Orchestration) {
+        let id = self.run.job.id();
+        let error = time_limit_exceeded(self.run.spec.time_left);
+        if let Err(error) = orchestration.execution.expire_now(id, &error).await {
+            tracing::error!(job = %id, %error, "an orchestration cannot be ended");
+        }
+    }
+
+    /// Returns true if the job was resumed since it was last read.
+    fn was_resumed(&self) -> bool {
+        let may_run = *self.run.guard.handle.subscribe().borrow() == Signal::Go;
+        self.run.job.status() == Status::Paused && may_run
+    }
+
+    /// Decides and commits repeatedly, until there is nothing more to decide.
+    async fn advance(&mut self, orchestration: &Arc<Orchestration>) -> Result<Next, StoreError> {
+        if self.was_resumed() || std::mem::take(&mut self.is_stale) {
+            self.reload(orchestration).await?;
+        }
+        loop {
+            let Some(next) = self.forward_message(orchestration).await? else {
+                if let Next::Over = self.reload(orchestration).await? {
+                    return Ok(Next::Over);
+                }
+                continue;
+            };
+            if let Next::Over = next {
+                return Ok(Next::Over);
+            }
+            let status = self.run.job.status();
+            if status.is_terminal() {
+                return Ok(Next::Over);
+            }
+            let asks = self.state.asking().is_some();
+            let should_ask = asks && status == Status::Started;
+            let should_continue = !asks && waits_for_message(status);
+            if !self.state.has_changes() && !should_ask && !should_continue {
+                return Ok(Next::Listen);
+            }
+            let mut draft = self.current().draft();
+            draft.set_fence(self.run.guard.handle.fence);
+            let mut batch = self.state.advance(&**orchestration, &mut draft)?;
+            let remote_work = std::mem::take(&mut batch.remote_work);
+            if draft.is_unchanged() {
+                self.spawn_remote_tasks(orchestration, remote_work);
+                // Paused, or no slot for more sub-jobs: another event must come first.
+                return Ok(Next::Listen);
+            }
+            if !self.state.cancels_on_failure() {
+                draft.leave_remote_steps();
+            }
+            let caller = self.run.spec.caller.clone();
+            let committed = orchestration.commit_batch(draft, batch, &caller).await;
+            match committed.map_err(CommitFailure::from) {
+                Ok(view) => {
+                    self.run.job = (*view.job).clone();
+                    let (ended, total) = self.state.progress();
+                    let progress = step_progress(ended, total);
+                    orchestration.jobs.watchers.announce_progress(view.job.id(), &progress);
+                    if view.status().is_terminal() {
+                        self.release_steps(orchestration, &view.job).await;
+                        return Ok(Next::Over);
+                    }
+                    self.spawn_remote_tasks(orchestration, remote_work);
+                }
+                Err(CommitFailure::Gone) => return Ok(Next::Over),
+                Err(CommitFailure::Conflict) => {
+                    if let Next::Over = self.reload(orchestration).await? {
+                        return Ok(Next::Over);
+                    }
+                }
+                Err(CommitFailure::Busy(error) | CommitFailure::Fatal(error)) => {
+                    // The decision is lost with the commit.
+                    self.is_stale = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Cancels the open steps of a job that has ended, or leaves them running, as the definition
+    /// says.
+    async fn release_steps(&self, orchestration: &Orchestration, job: &Job) {
+        if self.state.cancels_on_failure() {
+            orchestration.cancel_siblings(job).await;
+        } else {
+            // Tasks that are replaced do not cancel their jobs.
+            self.remote_tasks.replace();
+        }
+    }
+
+    /// Forwards the next message of the orchestration to the step that waits for one. Returns `None`
+    /// if the job has changed.
+    async fn forward_message(
+        &mut self,
+        orchestration: &Arc<Orchestration>,
+    ) -> Result<Option<Next>, StoreError> {
+        let status = self.run.job.status();
+        if let Some(recorded) = self.record_delivery(orchestration).await? {
+            return Ok(recorded.then_some(Next::Listen));
+        }
+        let Some((_, asking)) = self.state.asking().filter(|_| waits_for_message(status)) else {
+            return Ok(Some(Next::Listen));
+        };
+        let is_remote = asking.is_remote;
+        let jobs = &orchestration.jobs;
+        let queued = jobs.store.messages(self.run.job.id(), 1).await?;
+        let Some(message) = queued.into_iter().next() else { return Ok(Some(Next::Listen)) };
+        if is_remote {
+            return self.forward_to_remote(orchestration, message).await;
+        }
+        let current = self.current();
+        let Some((mut draft, child)) = self.state.forward_message(jobs, &current, message)? else {
+            return Ok(Some(Next::Listen));
+        };
+        draft.set_fence(self.run.guard.handle.fence);
+        let Some(committed) = unless_overtaken(jobs.commit(draft).await)? else {
+            return Ok(None);
+        };
+        self.run.job = (*committed.view.job).clone();
+        self.queue_depth = self.queue_depth.saturating_sub(1);
+        orchestration.runtime.spawn(orchestration.execution.wake(child, None));
+        Ok(Some(Next::Listen))
+    }
+
+    /// Returns the parent job as the driver knows it.
+    pub(super) fn current(&self) -> Current {
+        let mut current = self.run.current();
+        current.queue_depth = self.queue_depth;
+        current
+    }
+
+    /// Rebuilds the state from the store, because another request changed the job.
+    async fn reload(&mut self, orchestration: &Orchestration) -> Result<Next, StoreError> {
+        let id = self.run.job.id();
+        let Some(current) = orchestration.jobs.current(id).await? else { return Ok(Next::Over) };
+        if current.job.status().is_terminal() {
+            return Ok(Next::Over);
+        }
+        self.run.job = Arc::unwrap_or_clone(current.job);
+        self.run.cells = current.cells;
+        self.queue_depth = current.queue_depth;
+        // Events of the old tasks may be lost with the old state: new ones are spawned.
+        self.remote_tasks.replace();
+        // This also releases the slots that the old state had claimed.
+        self.state = self.state.reset();
+        self.state.catch_up(orchestration, &self.run.current()).await?;
+        Ok(Next::Listen)
+    }
+}

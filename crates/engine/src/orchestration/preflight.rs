@@ -1,0 +1,403 @@
+//! Checks an orchestration against this venue before it runs: whether its operations exist, whether
+//! constant inputs conform to their schemas, and how deep it is nested.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use catena_job::plan::{Outputs, Plan};
+use catena_value::{NoCells, Value, ValueId};
+
+use crate::error::{ResolveError, StoreError};
+use crate::limits::{
+    NESTED_DEFINITIONS_MAX, NESTED_STEPS_MAX, NESTING_MAX, PREFLIGHT_PROBLEMS_MAX,
+};
+use crate::operations::{Operation, Operations};
+use crate::orchestration::Orchestration;
+use crate::requests::Caller;
+
+/// The operation of each step. `None` for a remote step.
+pub(crate) type Targets = Vec<Option<Arc<Operation>>>;
+
+/// Resolves references to operations.
+trait Resolver: Sync {
+    /// Returns the operation that a reference names.
+    fn resolve(
+        &self,
+        reference: &str,
+    ) -> impl Future<Output = Result<Arc<Operation>, ResolveError>> + Send;
+}
+
+/// Resolves the references of a caller at this venue.
+struct VenueResolver<'a> {
+    operations: &'a Operations,
+    caller: &'a Caller,
+}
+
+impl Resolver for VenueResolver<'_> {
+    async fn resolve(&self, reference: &str) -> Result<Arc<Operation>, ResolveError> {
+        self.operations.resolve(self.caller, reference).await
+    }
+}
+
+/// An operation that one of the steps leads to.
+#[derive(Clone)]
+struct Nested {
+    /// The step of the orchestration that is checked.
+    step: usize,
+    operation: Arc<Operation>,
+    /// The definitions that enclose it.
+    within: Vec<ValueId>,
+}
+
+/// Returns the orchestrations among some operations, each once. One that is reached again on a deeper
+/// level is checked there too.
+fn orchestrations(level: Vec<Nested>) -> Vec<Nested> {
+    let mut seen: HashSet<ValueId> = HashSet::new();
+    let is_new =
+        |nested: &Nested| nested.operation.plan().is_some() && seen.insert(nested.operation.id());
+    level.into_iter().filter(is_new).collect()
+}
+
+/// Returns all problems as one text of bounded length.
+fn describe(mut problems: Vec<String>) -> String {
+    let more = problems.len().saturating_sub(PREFLIGHT_PROBLEMS_MAX);
+    problems.truncate(PREFLIGHT_PROBLEMS_MAX);
+    let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+    format!("invalid orchestration: {}{more}", problems.join("; "))
+}
+
+fn too_deep() -> String {
+    format!("orchestrations are nested deeper than {NESTING_MAX}")
+}
+
+/// The outputs before anything has run: only constants have values.
+struct NoOutputs;
+
+impl Outputs for NoOutputs {
+    fn input(&self) -> &Value {
+        &Value::Nil
+    }
+
+    fn output(&self, _step: u32) -> Option<&Value> {
+        None
+    }
+}
+
+impl Orchestration {
+    /// Returns the operations of an orchestration's steps, or all of its problems as one text.
+    /// `depth` is the number of orchestrations that enclose it.
+    pub(crate) async fn preflight(
+        &self,
+        caller: &Caller,
+        orchestration: &Operation,
+        depth: u32,
+    ) -> Result<Result<Targets, String>, StoreError> {
+        let resolver = VenueResolver { operations: &self.operations, caller };
+        Preflight::new(resolver).check(orchestration, depth).await
+    }
+}
+
+/// Checks everything that an orchestration leads to.
+struct Preflight<R> {
+    resolver: R,
+    /// The resolved references: most occur in many steps.
+    known: HashMap<String, Arc<Operation>>,
+    problems: Vec<String>,
+    /// The number of steps that were checked.
+    steps: usize,
+}
+
+impl<R: Resolver> Preflight<R> {
+    fn new(resolver: R) -> Self {
+        Preflight { resolver, known: HashMap::new(), problems: Vec::new(), steps: 0 }
+    }
+
+    /// Checks an orchestration that `depth` others enclose.
+    async fn check(
+        mut self,
+        orchestration: &Operation,
+        depth: u32,
+    ) -> Result<Result<Targets, String>, StoreError> {
+        let Some(plan) = orchestration.plan() else { return Ok(Ok(Targets::new())) };
+        if depth as usize >= NESTING_MAX {
+            return Ok(Err(describe(vec![too_deep()])));
+        }
+        let targets = self.resolve_steps(plan, "").await?;
+        let mut level: Vec<Nested> = Vec::new();
+        for (step, target) in targets.iter().enumerate() {
+            let Some(operation) = target.clone() else { continue };
+            self.descend(step, operation, &[orchestration.id()], &mut level);
+        }
+        let mut depth = 1 + depth as usize;
+        let mut level = orchestrations(level);
+        while self.problems.is_empty() && !level.is_empty() {
+            depth += 1;
+            if depth > NESTING_MAX {
+                self.report(&level, &too_deep());
+                break;
+            }
+            if level.len() > NESTED_DEFINITIONS_MAX {
+                let text =
+                    format!("more than {NESTED_DEFINITIONS_MAX} orchestrations are on one level");
+                self.report(&level, &text);
+                break;
+            }
+            level = self.next_level(level).await?;
+        }
+        Ok(if self.problems.is_empty() { Ok(targets) } else { Err(describe(self.problems)) })
+    }
+
+    /// Returns the orchestrations one level deeper.
+    async fn next_level(&mut self, level: Vec<Nested>) -> Result<Vec<Nested>, StoreError> {
+        let mut below = Vec::new();
+        for Nested { step, operation, mut within } in level {
+            let Some(plan) = operation.plan() else { continue };
+            let inside = format!(" (within {})", operation.id_text());
+            within.push(operation.id());
+            for target in self.resolve_steps(plan, &inside).await?.into_iter().flatten() {
+                self.descend(step, target, &within, &mut below);
+            }
+            if self.steps > NESTED_STEPS_MAX {
+                let text = format!(
+                    "the nested orchestrations have more than {NESTED_STEPS_MAX} steps in total"
+                );
+                self.problems.push(format!("/operation/steps/{step}/op: {text}"));
+                break;
+            }
+        }
+        Ok(orchestrations(below))
+    }
+
+    /// Adds an orchestration to the next level, unless it is nested in itself.
+    fn descend(
+        &mut self,
+        step: usize,
+        operation: Arc<Operation>,
+        within: &[ValueId],
+        level: &mut Vec<Nested>,
+    ) {
+        if within.contains(&operation.id()) {
+            let text = format!("orchestration {} is nested in itself", operation.id_text());
+            self.problems.push(format!("/operation/steps/{step}/op: {text}"));
+        } else if operation.plan().is_some() {
+            level.push(Nested { step, operation, within: within.to_vec() });
+        }
+    }
+
+    fn report(&mut self, level: &[Nested], text: &str) {
+        let steps: BTreeSet<usize> = level.iter().map(|nested| nested.step).collect();
+        let problem = |step: usize| format!("/operation/steps/{step}/op: {text}");
+        self.problems.extend(steps.into_iter().map(problem));
+    }
+
+    async fn resolve_steps(&mut self, plan: &Plan, within: &str) -> Result<Targets, StoreError> {
+        let mut targets = Vec::with_capacity(plan.steps.len());
+        self.steps += plan.steps.len();
+        for (index, step) in plan.steps.iter().enumerate() {
+            if step.venue.is_some() {
+                targets.push(None);
+                continue;
+            }
+            let operation = match self.find(&step.op).await {
+                Ok(operation) => operation,
+                Err(ResolveError::Store(error)) => return Err(error),
+                Err(error) => {
+                    self.problems.push(format!("/operation/steps/{index}/op{within}: {error}"));
+                    continue;
+                }
+            };
+            // A constant input is known before anything runs.
+            if let Ok(input) = step.input.evaluate(&NoOutputs, &NoCells)
+                && is_constant(&step.input)
+                && let Some(refused) = operation.refusal(&input.value)
+            {
+                self.problems.push(format!("/operation/steps/{index}/input{within}: {refused}"));
+            }
+            targets.push(Some(operation));
+        }
+        Ok(targets)
+    }
+
+    async fn find(&mut self, reference: &str) -> Result<Arc<Operation>, ResolveError> {
+        if let Some(known) = self.known.get(reference) {
+            return Ok(Arc::clone(known));
+        }
+        let found = self.resolver.resolve(reference).await?;
+        self.known.insert(reference.to_owned(), Arc::clone(&found));
+        Ok(found)
+    }
+}
+
+fn is_constant(source: &catena_job::plan::Source) -> bool {
+    use catena_job::plan::Source;
+    match source {
+        Source::Const(_) => true,
+        Source::Input(_) | Source::Step { .. } => false,
+        Source::Concat(parts) | Source::Array(parts) => parts.iter().all(is_constant),
+        Source::Object(members) => members.iter().all(|(_, member)| is_constant(member)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operations::{
+        Adapter, Call, ExecutionMode, Failure, Registration, Turn, TurnFuture,
+    };
+    use crate::orchestration::Orchestrator;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// An operation without steps.
+    struct Leaf;
+
+    impl Adapter for Leaf {
+        fn name(&self) -> &'static str {
+            "leaf"
+        }
+
+        fn description(&self) -> &'static str {
+            "Does nothing."
+        }
+
+        fn operations(&self) -> Vec<Registration> {
+            Vec::new()
+        }
+
+        fn run(&self, _call: Call) -> TurnFuture {
+            Box::pin(async { Turn::Failed(Failure::new("no", "it does nothing")) })
+        }
+    }
+
+    /// A resolver whose names can form cycles.
+    #[derive(Default)]
+    struct Names {
+        meanings: HashMap<String, Arc<Operation>>,
+        asked: AtomicUsize,
+    }
+
+    impl Names {
+        fn name(mut self, name: &str, operation: Arc<Operation>) -> Self {
+            self.meanings.insert(name.to_owned(), operation);
+            self
+        }
+    }
+
+    impl Resolver for &Names {
+        async fn resolve(&self, reference: &str) -> Result<Arc<Operation>, ResolveError> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            let unknown = || ResolveError::Unknown { reference: reference.into(), nearest: vec![] };
+            self.meanings.get(reference).cloned().ok_or_else(unknown)
+        }
+    }
+
+    fn operation(metadata: &str) -> Arc<Operation> {
+        let metadata = catena_value::json::read(metadata.as_bytes()).unwrap();
+        let find = |adapter: &str| -> Option<(Arc<dyn Adapter>, ExecutionMode)> {
+            match adapter {
+                "orchestrator" => Some((Arc::new(Orchestrator), ExecutionMode::Task)),
+                _ => Some((Arc::new(Leaf), ExecutionMode::Task)),
+            }
+        };
+        Arc::new(Operation::read(metadata, find).unwrap())
+    }
+
+    fn leaf() -> Arc<Operation> {
+        operation(r#"{"operation":{"adapter":"leaf:nothing"}}"#)
+    }
+
+    /// An orchestration of these steps.
+    fn of_steps(steps: &[&str]) -> Arc<Operation> {
+        let step = |op: &&str| format!(r#"{{"op":"{op}","input":["const",1]}}"#);
+        let steps: Vec<String> = steps.iter().map(step).collect();
+        operation(&format!(
+            r#"{{"operation":{{"adapter":"orchestrator","steps":[{}],"result":[0]}}}}"#,
+            steps.join(",")
+        ))
+    }
+
+    fn check(names: &Names, orchestration: &Operation) -> Result<Targets, String> {
+        let check = Preflight::new(names).check(orchestration, 0);
+        futures_util::FutureExt::now_or_never(check).unwrap().unwrap()
+    }
+
+    fn refused(names: &Names, orchestration: &Operation) -> String {
+        check(names, orchestration).unwrap_err()
+    }
+
+    #[test]
+    fn an_orchestration_nested_in_itself_is_refused_by_name() {
+        let outer = of_steps(&["leaf", "o/again"]);
+        let names = Names::default().name("leaf", leaf()).name("o/again", Arc::clone(&outer));
+        let expected = format!(
+            "invalid orchestration: /operation/steps/1/op: orchestration {} is nested in itself",
+            outer.id_text()
+        );
+        assert_eq!(refused(&names, &outer), expected);
+        // Through any number of definitions.
+        let (one, two) = (of_steps(&["o/two"]), of_steps(&["leaf", "o/one"]));
+        let names = Names::default()
+            .name("leaf", leaf())
+            .name("o/one", Arc::clone(&one))
+            .name("o/two", two);
+        let problems = refused(&names, &one);
+        assert!(
+            problems.contains("/operation/steps/0/op: ") && problems.contains("nested in itself"),
+            "{problems}"
+        );
+        // Also below a definition that is not part of the cycle.
+        let problems = refused(&names, &of_steps(&["leaf", "leaf", "o/one"]));
+        assert!(problems.contains("/operation/steps/2/op: "), "{problems}");
+        assert!(problems.contains("nested in itself"), "{problems}");
+    }
+
+    #[test]
+    fn the_same_definition_in_many_places_is_no_cycle() {
+        let inner = of_steps(&["leaf"]);
+        let middle = of_steps(&["o/inner", "o/inner"]);
+        let names =
+            Names::default().name("leaf", leaf()).name("o/inner", inner).name("o/middle", middle);
+        let outer = of_steps(&["o/inner", "o/middle", "o/inner", "o/middle"]);
+        assert_eq!(check(&names, &outer).unwrap().len(), 4);
+        assert_eq!(names.asked.load(Ordering::Relaxed), 3, "each name is looked up once");
+    }
+
+    #[test]
+    fn eight_levels_are_enough_and_nine_are_too_many() {
+        let mut names = Names::default().name("o/0", leaf());
+        for depth in 1..=9 {
+            names = names.name(&format!("o/{depth}"), of_steps(&[&format!("o/{}", depth - 1)]));
+        }
+        assert!(check(&names, &names.meanings["o/8"]).is_ok());
+        // Enclosing orchestrations on other venues count too.
+        let nested = |depth| {
+            let check = Preflight::new(&names).check(&names.meanings["o/3"], depth);
+            futures_util::FutureExt::now_or_never(check).unwrap().unwrap()
+        };
+        assert!(nested(5).is_ok());
+        for depth in [6, 7, 8, u32::MAX] {
+            assert!(
+                nested(depth).unwrap_err().ends_with("orchestrations are nested deeper than 8")
+            );
+        }
+        let problems = refused(&names, &names.meanings["o/9"]);
+        assert_eq!(
+            problems,
+            "invalid orchestration: /operation/steps/0/op: orchestrations are nested deeper than 8"
+        );
+    }
+
+    #[test]
+    fn wide_definitions_of_wide_definitions_are_refused_before_all_are_checked() {
+        let mut names = Names::default().name("leaf", leaf()).name("other", leaf());
+        let wide: Vec<String> = (0..101).map(|n| format!("o/{n}")).collect();
+        for (n, name) in wide.iter().enumerate() {
+            let mut steps = vec!["leaf"; 1_000];
+            // Each is a different definition.
+            steps[n] = "other";
+            names = names.name(name, of_steps(&steps));
+        }
+        let steps: Vec<&str> = wide.iter().map(String::as_str).collect();
+        let problems = check(&names, &of_steps(&steps)).err().unwrap_or_default();
+        assert!(problems.contains("more than 100000 steps in total"), "{problems}");
+    }
+}

@@ -1,0 +1,675 @@
+//! The state of one run of an orchestration, and what follows from it.
+//!
+//! The state decides in memory as much as can be decided now: which steps start, what inline steps
+//! return, which steps start because of that, and whether the orchestration has ended. The decision
+//! is a [`Batch`], which is committed as a unit. If the commit is refused, the state is discarded
+//! and rebuilt from the store: it holds nothing that the chains do not.
+
+mod remote;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use catena_job::chain::{AppendError, Change, NewJob};
+use catena_job::limits::ASSEMBLED_BYTES_MAX;
+use catena_job::note::{Note, Outcome, StepEnd, StepStart};
+use catena_job::plan::{EvaluateError, Graph, OnFailure, Outputs, Plan, Step};
+use catena_job::record::Parent;
+use catena_job::state::Event;
+use catena_job::{Job, JobId, Status};
+use catena_store::Effect;
+use catena_value::{CellSource, ExtentError, Value, ValueId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::StoreError;
+use crate::execution::{Run, RunGuard, RunSpec, offer};
+use crate::jobs::{
+    Current, Draft, Jobs, NewSecrets, RemoteSnapshot, ReusedStep, append_error, check_output,
+    deadline, depth_of, execution_limit, input_secrets, message_record, outcome_change,
+    passed_on_secrets, recorded_limit, redact, reseal_message, truncate_text,
+};
+use crate::limits::{BATCH_STEPS_MAX, Limits};
+use crate::operations::federation::RemoteCall;
+use crate::operations::schema::Secret;
+use crate::operations::{Cause, ExecutionMode, Failure, Operation};
+use crate::orchestration::Orchestration;
+use crate::orchestration::preflight::Targets;
+use crate::orchestration::remote::RemoteWork;
+use crate::requests::{Caller, Invoke, JobView};
+
+/// What a decision about steps needs of the process: time, IDs, slots, and inline operations.
+pub(super) trait StepHost {
+    /// Returns Unix time in ms.
+    fn now(&self) -> i64;
+
+    /// Returns a new job ID.
+    fn new_id(&self) -> JobId;
+
+    fn limits(&self) -> &Limits;
+
+    /// Returns what the first record of a sub-job says, and the secrets that it must not say.
+    fn new_job(
+        &self,
+        id: JobId,
+        request: &Invoke,
+        operation: &Operation,
+        passed_on: &[Secret],
+    ) -> (NewJob, NewSecrets);
+
+    /// Returns the effect that stores the secrets of a new sub-job.
+    fn store_secrets(&self, job: JobId, secrets: &NewSecrets)
+    -> Result<Option<Effect>, StoreError>;
+
+    /// Executes an inline operation.
+    fn run_inline(
+        &self,
+        request: &Invoke,
+        operation: Arc<Operation>,
+        job: JobId,
+    ) -> Result<Value, Failure>;
+
+    /// Claims a slot of the process, if one is free.
+    fn claim_slot(&self) -> Option<OwnedSemaphorePermit>;
+
+    /// Claims a new sub-job for a run in this process.
+    fn claim_run(&self, job: JobId) -> Option<RunGuard>;
+
+    /// Returns the call that starts a remote step. The state sets its key and depth.
+    fn remote_call(
+        &self,
+        caller: &Caller,
+        venue: &str,
+        operation: &str,
+        input: Value,
+    ) -> RemoteCall;
+}
+
+/// The phase of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum StepPhase {
+    /// The step has not started.
+    Waiting,
+    /// The sub-job runs.
+    Running(JobId),
+    /// The sub-job waits for a message.
+    Asking(Asking),
+    /// The sub-job has ended.
+    Ended(Status),
+}
+
+/// A step that waits for a message.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Asking {
+    pub(super) job: JobId,
+    status: Status,
+    message: Option<String>,
+    output: Option<Value>,
+    /// True if the sub-job is on another venue.
+    pub(super) is_remote: bool,
+}
+
+/// The state of one run of an orchestration.
+pub(super) struct OrchestrationState {
+    pub(super) plan: Arc<Plan>,
+    graph: Arc<Graph>,
+    operation: Arc<Operation>,
+    targets: Targets,
+    caller: Caller,
+    input: Value,
+    outputs: BTreeMap<u32, Value>,
+    pub(super) phases: Vec<StepPhase>,
+    ready: BTreeSet<u32>,
+    /// The number of steps that have not ended.
+    open: usize,
+    /// Starts of remote steps that the parent's chain does not contain yet.
+    starts: Vec<StepStart>,
+    /// Ends of steps that the parent's chain does not contain yet.
+    ends: Vec<StepEnd>,
+    /// Work for remote tasks that have not been spawned.
+    remote_work: Vec<(u32, RemoteWork)>,
+    /// The known state of remote steps, and the Value ID under which it is stored.
+    remote: BTreeMap<u32, (RemoteSnapshot, Option<ValueId>)>,
+    /// Remote steps whose state is not stored yet.
+    unsaved: BTreeSet<u32>,
+    /// Why the orchestration fails, once it is known to.
+    failure: Option<Failure>,
+    /// The slots for concurrent sub-jobs of the root.
+    slots: Arc<Semaphore>,
+    claimed: BTreeMap<u32, OwnedSemaphorePermit>,
+    /// The size of all step inputs that were assembled so far, in bytes.
+    assembled: u64,
+    cells: Arc<dyn CellSource + Send + Sync>,
+}
+
+/// What a remote step may see.
+struct WithoutSecrets<'a> {
+    state: &'a OrchestrationState,
+    input: Value,
+}
+
+impl Outputs for WithoutSecrets<'_> {
+    fn input(&self) -> &Value {
+        &self.input
+    }
+
+    fn output(&self, step: u32) -> Option<&Value> {
+        self.state.output(step)
+    }
+}
+
+/// A decision, which is committed as a unit.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// New sub-jobs.
+    pub(super) children: Vec<Draft>,
+    /// Sub-jobs to run once they are durable.
+    pub(super) runs: Vec<ChildRun>,
+    /// Sub-jobs that were queued.
+    pub(super) queued: Vec<JobId>,
+    /// Work for remote tasks, to be spawned once the job is durable.
+    pub(super) remote_work: Vec<(u32, RemoteWork)>,
+    started: Vec<StepStart>,
+    ended: Vec<StepEnd>,
+}
+
+/// A sub-job to run once it is durable.
+pub(super) struct ChildRun {
+    pub(super) job: JobId,
+    operation: Arc<Operation>,
+    input: Value,
+    guard: RunGuard,
+    slot: Option<OwnedSemaphorePermit>,
+}
+
+impl ChildRun {
+    /// Returns the run of the sub-job, which is durable now.
+    pub(super) fn into_run(self, limits: &Limits, caller: &Caller, view: &JobView) -> Run {
+        let spec = RunSpec {
+            time_left: recorded_limit(limits, &view.job, &self.operation),
+            operation: self.operation,
+            caller: caller.clone(),
+            input: self.input,
+            cause: Cause::Start,
+        };
+        let run = Run::new((*view.job).clone(), None, spec, self.guard);
+        match self.slot {
+            Some(slot) => run.with_slot(slot),
+            None => run,
+        }
+    }
+}
+
+/// Loads a value of a sub-job, whose cells may be stored with the sub-job.
+fn loaded(value: Value, view: &JobView) -> Value {
+    match view.cells {
+        Some(_) => value.fully_loaded(view.cells()).unwrap_or(value),
+        None => value,
+    }
+}
+
+impl Outputs for OrchestrationState {
+    fn input(&self) -> &Value {
+        &self.input
+    }
+
+    fn output(&self, step: u32) -> Option<&Value> {
+        self.outputs.get(&step)
+    }
+}
+
+impl OrchestrationState {
+    /// Creates the state of a run in which no step has started.
+    pub(super) fn new(
+        cells: Arc<dyn CellSource + Send + Sync>,
+        operation: &Arc<Operation>,
+        plan: &Arc<Plan>,
+        targets: Targets,
+        caller: Caller,
+        input: Value,
+        slots: Arc<Semaphore>,
+    ) -> OrchestrationState {
+        let graph = operation.graph().unwrap_or_else(|| Arc::new(plan.graph()));
+        OrchestrationState {
+            ready: graph.first_steps().into_iter().collect(),
+            phases: vec![StepPhase::Waiting; plan.steps.len()],
+            open: plan.steps.len(),
+            plan: Arc::clone(plan),
+            graph,
+            operation: Arc::clone(operation),
+            targets,
+            caller,
+            input,
+            outputs: BTreeMap::new(),
+            assembled: 0,
+            starts: Vec::new(),
+            ends: Vec::new(),
+            remote_work: Vec::new(),
+            remote: BTreeMap::new(),
+            unsaved: BTreeSet::new(),
+            failure: None,
+            slots,
+            claimed: BTreeMap::new(),
+            cells,
+        }
+    }
+
+    /// Returns the state of the same run in which no step has started.
+    pub(super) fn reset(&self) -> OrchestrationState {
+        OrchestrationState::new(
+            Arc::clone(&self.cells),
+            &self.operation,
+            &self.plan,
+            self.targets.clone(),
+            self.caller.clone(),
+            self.input.clone(),
+            Arc::clone(&self.slots),
+        )
+    }
+
+    /// Reads what the parent's chain and its sub-jobs say.
+    pub(super) async fn catch_up(
+        &mut self,
+        orchestration: &Orchestration,
+        parent: &Current,
+    ) -> Result<(), StoreError> {
+        for reused in orchestration.jobs.reused_outputs(parent).await? {
+            self.reuse(reused);
+        }
+        for (step, state) in parent.job.steps() {
+            let index = *step as usize;
+            if index >= self.phases.len() {
+                continue;
+            }
+            self.ready.remove(step);
+            self.phases[index] = StepPhase::Running(state.start.job);
+            if state.start.venue.is_some() {
+                self.catch_up_remote(orchestration, &parent.job, *step, state).await?;
+                continue;
+            }
+            let Some(child) = orchestration.jobs.current(state.start.job).await? else {
+                let text = format!("the sub-job of step {step} was deleted");
+                self.failure = Some(Failure::new("step_gone", text));
+                continue;
+            };
+            let slot = Arc::clone(&self.slots).try_acquire_owned().ok();
+            self.claimed.extend(slot.map(|slot| (*step, slot)));
+            let view = orchestration.views.view(child);
+            self.update(*step, &view, state.end.is_some());
+        }
+        Ok(())
+    }
+
+    /// Takes over the output of a step of an earlier run.
+    pub(super) fn reuse(&mut self, reused: ReusedStep) {
+        self.ready.remove(&reused.step);
+        self.end(reused.step, Status::Complete, Some(reused.output), "");
+        self.ready.retain(|step| self.phases[*step as usize] == StepPhase::Waiting);
+    }
+
+    /// Applies the current state of a sub-job. `is_recorded` says that the parent's chain contains its
+    /// end.
+    pub(super) fn update(&mut self, step: u32, view: &JobView, is_recorded: bool) {
+        let index = step as usize;
+        if index >= self.phases.len() || matches!(self.phases[index], StepPhase::Ended(_)) {
+            return;
+        }
+        let job = &view.job;
+        let status = job.status();
+        match status {
+            Status::InputRequired | Status::AuthRequired => {
+                let message = job.field("message").and_then(Value::to_text);
+                let message = message.map(|message| message.into_owned());
+                let output = job.field("output").cloned().map(|output| loaded(output, view));
+                let asking = Asking { job: job.id(), status, message, output, is_remote: false };
+                self.phases[index] = StepPhase::Asking(asking);
+                // A step that waits for people occupies no slot.
+                self.claimed.remove(&step);
+            }
+            status if !status.is_terminal() => {
+                self.phases[index] = StepPhase::Running(job.id());
+            }
+            status => {
+                if !is_recorded {
+                    self.ends.push(StepEnd { step, status, record: job.head() });
+                }
+                let error = job.field("error").and_then(Value::to_text).unwrap_or_default();
+                let output = job.field("output").cloned().map(|output| loaded(output, view));
+                self.end(step, status, output, &error);
+            }
+        }
+    }
+
+    /// Ends a step.
+    fn end(&mut self, step: u32, status: Status, output: Option<Value>, error: &str) {
+        self.phases[step as usize] = StepPhase::Ended(status);
+        self.claimed.remove(&step);
+        self.open = self.open.saturating_sub(1);
+        if status == Status::Complete {
+            self.outputs.insert(step, output.unwrap_or_default());
+            let has_ended = |need: u32| self.outputs.contains_key(&need);
+            // A step that depends on a remote step may have started before a restart, because
+            // the end of the remote step is read again.
+            let next = self.graph.next_steps(step, has_ended).into_iter();
+            let waits = |next: &u32| self.phases[*next as usize] == StepPhase::Waiting;
+            self.ready.extend(next.filter(waits));
+        } else if self.failure.is_none() {
+            let text = format!("{} ended as {status}: {error}", self.step_name(step));
+            self.failure = Some(Failure::new("step_failed", text));
+        }
+    }
+
+    /// Returns the name of a step for error texts.
+    pub(super) fn step_name(&self, step: u32) -> String {
+        match self.plan.steps.get(step as usize).and_then(|step| step.name.as_deref()) {
+            Some(name) => format!("step {step} ({name})"),
+            None => format!("step {step}"),
+        }
+    }
+
+    /// Returns the message of a step that waits.
+    pub(super) fn waiting_message(&self, step: u32) -> String {
+        let message = match self.phases.get(step as usize) {
+            Some(StepPhase::Asking(asking)) => asking.message.as_deref(),
+            _ => None,
+        };
+        let message = message.map_or_else(String::new, |message| format!(": {message}"));
+        format!("{} waits{message}", self.step_name(step))
+    }
+
+    /// Returns the first step that waits for a message.
+    pub(super) fn asking(&self) -> Option<(u32, &Asking)> {
+        self.phases.iter().enumerate().find_map(|(step, phase)| match phase {
+            StepPhase::Asking(asking) => Some((u32::try_from(step).ok()?, asking)),
+            _ => None,
+        })
+    }
+
+    /// Returns true if running steps are cancelled when another step fails.
+    pub(super) fn cancels_on_failure(&self) -> bool {
+        self.plan.on_failure == OnFailure::Cancel
+    }
+
+    /// Returns the number of ended steps and of all steps.
+    pub(super) fn progress(&self) -> (usize, usize) {
+        let total = self.plan.steps.len();
+        (total.saturating_sub(self.open), total)
+    }
+
+    /// Returns true if there is something to decide or to record.
+    pub(super) fn has_changes(&self) -> bool {
+        !self.starts.is_empty()
+            || !self.ends.is_empty()
+            || !self.remote_work.is_empty()
+            || !self.unsaved.is_empty()
+            || !self.ready.is_empty()
+            || self.failure.is_some()
+            || self.open == 0
+    }
+
+    /// Decides as much as can be decided now and appends it to the parent's draft.
+    pub(super) fn advance(
+        &mut self,
+        host: &dyn StepHost,
+        parent: &mut Draft,
+    ) -> Result<Batch, StoreError> {
+        let mut batch = Batch {
+            started: std::mem::take(&mut self.starts),
+            ended: std::mem::take(&mut self.ends),
+            remote_work: std::mem::take(&mut self.remote_work),
+            ..Batch::default()
+        };
+        let may_start = parent.job().status() != Status::Paused;
+        while may_start && self.failure.is_none() && batch.started.len() < BATCH_STEPS_MAX {
+            let Some(step) = self.ready.first().copied() else { break };
+            if !self.start_step(host, parent.job(), step, &mut batch)? {
+                break;
+            }
+            self.ready.remove(&step);
+        }
+        self.store_snapshots(parent);
+        self.record(host, parent, &mut batch)?;
+        Ok(batch)
+    }
+
+    /// Starts a step. Returns false if there is no slot for it.
+    fn start_step(
+        &mut self,
+        host: &dyn StepHost,
+        parent: &Job,
+        step: u32,
+        batch: &mut Batch,
+    ) -> Result<bool, StoreError> {
+        let plan = Arc::clone(&self.plan);
+        let definition = &plan.steps[step as usize];
+        let target = self.targets.get(step as usize).cloned().flatten();
+        let is_inline =
+            target.as_ref().is_some_and(|target| target.mode() == ExecutionMode::Inline);
+        let is_nested = target.as_ref().is_some_and(|target| target.plan().is_some());
+        let mut slot = None;
+        if !is_inline && !is_nested {
+            let Ok(claimed) = Arc::clone(&self.slots).try_acquire_owned() else { return Ok(false) };
+            slot = Some(claimed);
+        }
+        let secrets = input_secrets(parent);
+        let input = match self.input_of(definition, &secrets) {
+            Ok(input) => input,
+            Err(error) => {
+                let text = format!("{} cannot start: {error}", self.step_name(step));
+                self.failure = Some(Failure::new("step_input", text));
+                return Ok(true);
+            }
+        };
+        self.claimed.extend(slot.map(|slot| (step, slot)));
+        let input = input.fully_loaded(&*self.cells);
+        let input = input.map_err(|error| StoreError::Damaged(error.to_string()))?;
+        let Some(target) = target else {
+            batch.remote_work.push((step, self.start_remote(host, parent, step, input)));
+            return Ok(true);
+        };
+        // A clock that was set back must not make a step start before its dependencies ended.
+        let now = host.now().max(parent.updated());
+        let id = host.new_id();
+        let mut request = Invoke::new(self.caller.clone(), definition.op.as_str(), input);
+        request.depth = depth_of(parent) + 1;
+        let passed_on = passed_on_secrets(&definition.input, &secrets);
+        let (mut new_job, secrets) = host.new_job(id, &request, &target, &passed_on);
+        new_job.parent = Some(Parent { job: parent.id(), step });
+        let refused = target.refusal(&request.input);
+        let mut child = Draft::new(new_job, now, refused.as_deref()).map_err(append_error)?;
+        let record = child.job().head();
+        batch.started.push(StepStart { step, job: id, record, venue: None });
+        if let Some(refused) = refused {
+            self.end_at_once(batch, step, &child, Status::Rejected, None, &refused);
+        } else if is_inline {
+            child.append(Change::new(Event::Started, now)).map_err(append_error)?;
+            let result = host.run_inline(&request, target, id);
+            let (output, error) = match &result {
+                Ok(output) => (Some(output.clone()), String::new()),
+                Err(failure) => (None, failure.error.clone()),
+            };
+            child.append(outcome_change(result, now)).map_err(append_error)?;
+            let status = child.job().status();
+            self.end_at_once(batch, step, &child, status, output, &error);
+        } else {
+            self.phases[step as usize] = StepPhase::Running(id);
+            if let Some(stored) = host.store_secrets(id, &secrets)? {
+                child.add(stored);
+            }
+            prepare_run(host, &mut child, target, request.input, batch)?;
+        }
+        batch.children.push(child);
+        Ok(true)
+    }
+
+    /// Returns the input of a step. A remote step receives no secrets.
+    fn input_of(&mut self, definition: &Step, secrets: &[Secret]) -> Result<Value, EvaluateError> {
+        let evaluated = if definition.venue.is_none() {
+            definition.input.evaluate(self, &*self.cells)?
+        } else {
+            let input = redact(&self.input, secrets, "").public;
+            let outputs = WithoutSecrets { state: self, input };
+            definition.input.evaluate(&outputs, &*self.cells)?
+        };
+        self.assembled = self.assembled.saturating_add(evaluated.bytes);
+        if self.assembled > ASSEMBLED_BYTES_MAX {
+            return Err(EvaluateError::TooMuch(ExtentError::Bytes(ASSEMBLED_BYTES_MAX)));
+        }
+        Ok(evaluated.value)
+    }
+
+    fn end_at_once(
+        &mut self,
+        batch: &mut Batch,
+        step: u32,
+        child: &Draft,
+        status: Status,
+        output: Option<Value>,
+        error: &str,
+    ) {
+        batch.ended.push(StepEnd { step, status, record: child.job().head() });
+        self.end(step, status, output, error);
+    }
+
+    /// Records the decision in the parent's draft.
+    fn record(
+        &mut self,
+        host: &dyn StepHost,
+        parent: &mut Draft,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        let now = host.now();
+        let started = std::mem::take(&mut batch.started);
+        let ended = std::mem::take(&mut batch.ended);
+        if !started.is_empty() || !ended.is_empty() {
+            let note = Note::Step { started, ended };
+            match parent.append(Change::new(Event::Noted(note), now)) {
+                Ok(()) => {}
+                Err(AppendError::HistoryFull) => {
+                    let full = AppendError::HistoryFull.to_string();
+                    self.failure = Some(Failure::new("history_full", full));
+                }
+                Err(error) => return Err(append_error(error)),
+            }
+        }
+        let done = match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None if self.open == 0 => self.result(),
+            None => return self.ask_or_continue(host, parent),
+        };
+        match parent.job().status() {
+            Status::Paused if parent.job().held().is_some() => Ok(()),
+            Status::Paused => {
+                let held = match done {
+                    Ok(output) => Outcome::complete(output),
+                    Err(failure) => Outcome::failed(&failure.error),
+                };
+                let note = Note::Held(Some(held));
+                parent.append(Change::new(Event::Noted(note), now)).map_err(append_error)
+            }
+            status => {
+                if status != Status::Started {
+                    parent.append(Change::new(Event::Answered, now)).map_err(append_error)?;
+                }
+                parent.append(outcome_change(done, now)).map_err(append_error)
+            }
+        }
+    }
+
+    /// Returns the output of the orchestration.
+    fn result(&self) -> Result<Value, Failure> {
+        let cells = Arc::clone(&self.cells);
+        let result = self.plan.result.evaluate(self, &*cells);
+        let output = result.map_err(|error| {
+            Failure::new("result_input", format!("the result cannot be assembled: {error}"))
+        })?;
+        let output = output.value.fully_loaded(&*cells);
+        let output = output.map_err(|error| Failure::new("damaged", error.to_string()))?;
+        check_output(&self.operation, &output)?;
+        Ok(output)
+    }
+
+    /// Makes the orchestration wait for a message if a step does, and continue if none does any more.
+    fn ask_or_continue(&self, host: &dyn StepHost, parent: &mut Draft) -> Result<(), StoreError> {
+        let now = host.now();
+        let status = parent.job().status();
+        match self.asking() {
+            Some((step, asking)) if status == Status::Started => {
+                let ask = catena_job::state::Ask {
+                    message: Some(truncate_text(&self.waiting_message(step))),
+                    output: asking.output.clone(),
+                };
+                let event = match asking.status {
+                    Status::AuthRequired => Event::AskedForAuth(ask),
+                    _ => Event::AskedForInput(ask),
+                };
+                let mut change = Change::new(event, now);
+                let waits = deadline(now, host.limits().interactive);
+                change.extra.push(("deadline", waits));
+                parent.append(change).map_err(append_error)
+            }
+            None if matches!(status, Status::InputRequired | Status::AuthRequired) => {
+                parent.append(Change::new(Event::Answered, now)).map_err(append_error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Forwards a message of the orchestration to the local step that waits for one. Returns the
+    /// parent's draft and the sub-job.
+    pub(super) fn forward_message(
+        &mut self,
+        jobs: &Jobs,
+        current: &Current,
+        message: catena_store::Message,
+    ) -> Result<Option<(Draft, JobId)>, StoreError> {
+        let Some((step, child)) = self.asking().map(|(step, asking)| (step, asking.job)) else {
+            return Ok(None);
+        };
+        let parent = current.job.id();
+        let (trigger, public) = message_record(&message);
+        let mut change = Change::new(Event::Answered, jobs.runtime.now());
+        change.trigger = Some(trigger);
+        change.extra.push(("received", public));
+        let mut draft = current.draft();
+        draft.append(change).map_err(append_error)?;
+        draft.add(Effect::Take { job: parent, number: message.number });
+        let body = reseal_message(jobs, parent, child, message.body)?;
+        let message = catena_store::Message { number: 0, id: message.id, body };
+        draft.add(Effect::Send { job: child, message });
+        self.phases[step as usize] = StepPhase::Running(child);
+        Ok(Some((draft, child)))
+    }
+}
+
+/// Makes a sub-job ready to run: STARTED if there is a slot for it, else queued.
+fn prepare_run(
+    host: &dyn StepHost,
+    child: &mut Draft,
+    operation: Arc<Operation>,
+    input: Value,
+    batch: &mut Batch,
+) -> Result<(), StoreError> {
+    let now = host.now();
+    let job = child.job().id();
+    // A nested orchestration only waits for its steps: it occupies no slot.
+    let slot = match operation.plan() {
+        Some(_) => None,
+        None => match host.claim_slot() {
+            Some(slot) => Some(slot),
+            None => {
+                child.add(offer(job, now));
+                batch.queued.push(job);
+                return Ok(());
+            }
+        },
+    };
+    let limit = execution_limit(host.limits(), None, &operation);
+    let mut started = Change::new(Event::Started, now);
+    started.extra.push(("deadline", deadline(now, limit)));
+    child.append(started).map_err(append_error)?;
+    let guard = host.claim_run(job).ok_or(StoreError::Contended)?;
+    batch.runs.push(ChildRun { job, operation, input, guard, slot });
+    Ok(())
+}

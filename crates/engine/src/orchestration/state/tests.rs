@@ -1,0 +1,333 @@
+//! Tables of what [`OrchestrationState::advance`] decides. They need no running engine.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use catena_job::plan::Plan;
+use catena_value::{NoCells, json};
+
+use super::*;
+use crate::execution::RunRegistry;
+use crate::operations::{Adapter, Call, Registration, Turn, TurnFuture};
+use crate::orchestration::Orchestrator;
+
+/// An adapter whose operations do nothing by themselves.
+struct Leaf;
+
+impl Adapter for Leaf {
+    fn name(&self) -> &'static str {
+        "leaf"
+    }
+
+    fn description(&self) -> &'static str {
+        "Does nothing."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        Vec::new()
+    }
+
+    fn run(&self, _call: Call) -> TurnFuture {
+        Box::pin(async { Turn::Failed(Failure::new("no", "it does nothing")) })
+    }
+}
+
+fn operation(metadata: &str) -> Arc<Operation> {
+    let metadata = json::read(metadata.as_bytes()).unwrap();
+    let find = |adapter: &str| -> Option<(Arc<dyn Adapter>, ExecutionMode)> {
+        match adapter {
+            "orchestrator" => Some((Arc::new(Orchestrator), ExecutionMode::Task)),
+            "leaf:inline" | "leaf:fail" => Some((Arc::new(Leaf), ExecutionMode::Inline)),
+            _ => Some((Arc::new(Leaf), ExecutionMode::Task)),
+        }
+    };
+    Arc::new(Operation::read(metadata, find).unwrap())
+}
+
+/// A host without an engine: inline operations return their input or fail by their name.
+struct FakeHost {
+    ids: Cell<u8>,
+    limits: Limits,
+    slots: Arc<Semaphore>,
+    registry: Arc<RunRegistry>,
+}
+
+impl FakeHost {
+    fn new(slots: usize) -> Self {
+        FakeHost {
+            ids: Cell::new(1),
+            limits: Limits::default(),
+            slots: Arc::new(Semaphore::new(slots)),
+            registry: Arc::default(),
+        }
+    }
+}
+
+impl StepHost for FakeHost {
+    fn now(&self) -> i64 {
+        1_000
+    }
+
+    fn new_id(&self) -> JobId {
+        self.ids.set(self.ids.get() + 1);
+        JobId::from_bytes([self.ids.get(); 16])
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn new_job(
+        &self,
+        id: JobId,
+        request: &Invoke,
+        _operation: &Operation,
+        _passed_on: &[Secret],
+    ) -> (NewJob, NewSecrets) {
+        (new_job(id, &request.operation, request.input.clone()), NewSecrets::default())
+    }
+
+    fn store_secrets(
+        &self,
+        _job: JobId,
+        _secrets: &NewSecrets,
+    ) -> Result<Option<Effect>, StoreError> {
+        Ok(None)
+    }
+
+    fn run_inline(
+        &self,
+        request: &Invoke,
+        operation: Arc<Operation>,
+        _job: JobId,
+    ) -> Result<Value, Failure> {
+        match operation.name() {
+            "fail" => Err(Failure::new("no", "it failed")),
+            _ => Ok(request.input.clone()),
+        }
+    }
+
+    fn claim_slot(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.slots).try_acquire_owned().ok()
+    }
+
+    fn claim_run(&self, job: JobId) -> Option<RunGuard> {
+        self.registry.claim(job, None)
+    }
+
+    fn remote_call(
+        &self,
+        _caller: &Caller,
+        _venue: &str,
+        _operation: &str,
+        _input: Value,
+    ) -> RemoteCall {
+        unreachable!("these plans have no remote steps")
+    }
+}
+
+fn new_job(id: JobId, op: &str, input: Value) -> NewJob {
+    NewJob {
+        id,
+        venue: "did:key:venue".into(),
+        op: op.into(),
+        operation: None,
+        input,
+        caller: "did:key:caller".into(),
+        parent: None,
+        extra: Vec::new(),
+    }
+}
+
+/// An orchestration that is STARTED, and what it decided last.
+struct Scenario {
+    host: FakeHost,
+    state: OrchestrationState,
+    parent: Job,
+    children: HashMap<JobId, JobView>,
+    guards: Vec<ChildRun>,
+}
+
+impl Scenario {
+    /// Starts a plan. `steps` names the operations: each takes the output of the one before it if
+    /// the name begins with `>`, else the constant 1.
+    fn new(slots: usize, steps: &[&str], policy: &str) -> Scenario {
+        let entry = |(index, step): (usize, &&str)| match step.strip_prefix('>') {
+            Some(op) => format!(r#"{{"op":"leaf:{op}","input":[{}]}}"#, index - 1),
+            None => format!(r#"{{"op":"leaf:{step}","input":["const",1]}}"#),
+        };
+        let entries: Vec<String> = steps.iter().enumerate().map(entry).collect();
+        let definition = operation(&format!(
+            r#"{{"operation":{{"adapter":"orchestrator","steps":[{}],"result":[{}]{policy}}}}}"#,
+            entries.join(","),
+            steps.len() - 1
+        ));
+        let target = |step: &&str| {
+            let op = step.trim_start_matches('>');
+            Some(operation(&format!(r#"{{"operation":{{"adapter":"leaf:{op}"}}}}"#)))
+        };
+        let plan: Arc<Plan> = definition.plan().cloned().unwrap();
+        let state = OrchestrationState::new(
+            Arc::new(NoCells),
+            &definition,
+            &plan,
+            steps.iter().map(target).collect(),
+            Caller::known("did:key:caller"),
+            Value::Nil,
+            Arc::new(Semaphore::new(256)),
+        );
+        let id = JobId::from_bytes([1; 16]);
+        let (mut parent, _) = Job::open(new_job(id, "o/plan", Value::Nil), 1, None).unwrap();
+        parent.append(Change::new(Event::Started, 2)).unwrap();
+        let host = FakeHost::new(slots);
+        Scenario { host, state, parent, children: HashMap::new(), guards: Vec::new() }
+    }
+
+    /// Lets the state decide, and applies what it decided to the parent.
+    fn advance(&mut self) -> Batch {
+        let mut draft = Current::from_job(self.parent.clone()).draft();
+        let mut batch = self.state.advance(&self.host, &mut draft).unwrap();
+        self.parent = draft.job().clone();
+        for child in std::mem::take(&mut batch.children) {
+            let (_, view) = child.into_parts();
+            self.children.insert(view.job.id(), view);
+        }
+        self.guards.append(&mut batch.runs);
+        batch
+    }
+
+    /// Ends the sub-job of a step and tells the state.
+    fn end(&mut self, step: u32, event: Event) {
+        let StepPhase::Running(id) = self.state.phases[step as usize].clone() else {
+            panic!("step {step} does not run: {:?}", self.state.phases[step as usize]);
+        };
+        let mut view = self.children[&id].clone();
+        let mut job = (*view.job).clone();
+        job.append(Change::new(event, 5)).unwrap();
+        view.job = Arc::new(job);
+        self.state.update(step, &view, false);
+    }
+
+    /// The phase of each step: `w`aiting, `r`unning, `a`sking, or the first letter of its status.
+    fn phases(&self) -> String {
+        let letter = |phase: &StepPhase| match phase {
+            StepPhase::Waiting => 'w',
+            StepPhase::Running(_) => 'r',
+            StepPhase::Asking(_) => 'a',
+            StepPhase::Ended(status) => status.as_str().chars().next().unwrap(),
+        };
+        self.state.phases.iter().map(letter).collect()
+    }
+}
+
+/// What the first decision about a plan leaves.
+#[track_caller]
+fn check(slots: usize, steps: &[&str], phases: &str, status: Status, queued: usize) {
+    let mut scenario = Scenario::new(slots, steps, "");
+    let batch = scenario.advance();
+    assert_eq!(scenario.phases(), phases, "{steps:?}");
+    assert_eq!(scenario.parent.status(), status, "{steps:?}");
+    assert_eq!(batch.queued.len(), queued, "{steps:?}");
+    let recorded = scenario.parent.steps().len();
+    assert_eq!(recorded, phases.chars().filter(|phase| *phase != 'w').count(), "{steps:?}");
+}
+
+fn finished() -> Event {
+    Event::Finished { output: 7i64.into() }
+}
+
+#[test]
+fn the_first_decision_goes_as_far_as_inline_steps_reach() {
+    use Status::*;
+    check(9, &["inline"], "C", Complete, 0);
+    check(9, &["inline", ">inline", ">inline"], "CCC", Complete, 0);
+    check(9, &["task", ">inline"], "rw", Started, 0);
+    check(9, &["inline", ">task", ">inline"], "Crw", Started, 0);
+    check(9, &["task", "task", "task"], "rrr", Started, 0);
+    check(9, &["fail", "task"], "Fw", Failed, 0);
+    check(9, &["task", "fail", "inline"], "rFw", Failed, 0);
+    // Without a free slot a step is queued; its sub-job exists all the same.
+    check(1, &["task", "task", "task"], "rrr", Started, 2);
+    check(0, &["task", ">task"], "rw", Started, 1);
+}
+
+#[test]
+fn the_end_of_a_step_starts_what_depends_on_it_and_ends_the_job_with_the_last() {
+    let mut scenario = Scenario::new(9, &["task", ">task", ">inline"], "");
+    scenario.advance();
+    assert!(!scenario.state.has_changes(), "nothing to decide before the first step ends");
+    scenario.end(0, finished());
+    assert!(scenario.state.has_changes());
+    scenario.advance();
+    assert_eq!(scenario.phases(), "Crw");
+    scenario.end(1, finished());
+    scenario.advance();
+    assert_eq!(scenario.phases(), "CCC");
+    assert_eq!(scenario.parent.status(), Status::Complete);
+    assert_eq!(scenario.parent.field("output").and_then(Value::as_i64), Some(7));
+}
+
+#[test]
+fn a_failed_step_fails_the_job_and_starts_nothing_more() {
+    for (policy, cancels) in [("", true), (r#","onFailure":"leave""#, false)] {
+        let mut scenario = Scenario::new(9, &["task", "task", ">task"], policy);
+        scenario.advance();
+        scenario.end(0, Event::Erred { error: "no luck".into() });
+        scenario.advance();
+        assert_eq!(scenario.phases(), "Frw");
+        assert_eq!(scenario.parent.status(), Status::Failed);
+        let error = scenario.parent.field("error").and_then(Value::to_text).unwrap();
+        assert_eq!(&*error, "step 0 ended as FAILED: no luck");
+        assert_eq!(scenario.state.cancels_on_failure(), cancels);
+    }
+}
+
+#[test]
+fn a_paused_job_starts_nothing_and_holds_its_result() {
+    let mut scenario = Scenario::new(9, &["task", ">task"], "");
+    scenario.advance();
+    scenario.parent.append(Change::new(Event::Paused, 3)).unwrap();
+    scenario.end(0, finished());
+    scenario.advance();
+    assert_eq!(scenario.phases(), "Cw", "the end is recorded, the next step does not start");
+    assert_eq!(scenario.parent.status(), Status::Paused);
+    let mut scenario = Scenario::new(9, &["task"], "");
+    scenario.advance();
+    scenario.parent.append(Change::new(Event::Paused, 3)).unwrap();
+    scenario.end(0, finished());
+    scenario.advance();
+    assert_eq!(scenario.parent.status(), Status::Paused);
+    assert_eq!(scenario.parent.held().map(|held| held.status), Some(Status::Complete));
+}
+
+#[test]
+fn a_step_that_asks_makes_the_job_ask_until_it_is_answered() {
+    let ask = catena_job::state::Ask { message: Some("which?".into()), output: None };
+    let mut scenario = Scenario::new(9, &["task", "task"], "");
+    scenario.advance();
+    scenario.end(1, Event::AskedForInput(ask));
+    scenario.advance();
+    assert_eq!(scenario.phases(), "ra");
+    assert_eq!(scenario.parent.status(), Status::InputRequired);
+    let message = scenario.parent.field("message").and_then(Value::to_text).unwrap();
+    assert_eq!(&*message, "step 1 waits: which?");
+    // The sub-job runs again: the parent continues.
+    let asking = scenario.state.asking().map(|(_, asking)| asking.job).unwrap();
+    let mut view = scenario.children[&asking].clone();
+    view.steps = None;
+    scenario.state.update(1, &view, false);
+    scenario.advance();
+    assert_eq!(scenario.phases(), "rr");
+    assert_eq!(scenario.parent.status(), Status::Started);
+}
+
+#[test]
+fn a_reset_state_knows_nothing_and_frees_its_slots() {
+    let mut scenario = Scenario::new(9, &["task", "task"], "");
+    let free = scenario.state.slots.available_permits();
+    scenario.advance();
+    assert_eq!(scenario.state.slots.available_permits(), free - 2);
+    scenario.state = scenario.state.reset();
+    assert_eq!(scenario.phases(), "ww");
+    assert_eq!(scenario.state.slots.available_permits(), free);
+}

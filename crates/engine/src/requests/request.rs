@@ -1,0 +1,194 @@
+//! The requests that the engine accepts and what it returns for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_job::{Job, JobId, Record, Status};
+use catena_store::{JobCells, ListOrder};
+use catena_value::{CellSource, Value};
+
+use crate::requests::Caller;
+
+/// A request to run an operation as a job.
+#[derive(Debug, Clone)]
+pub struct Invoke {
+    /// The caller.
+    pub caller: Caller,
+    /// A reference to the operation, in any form.
+    pub operation: String,
+    /// The input of the operation.
+    pub input: Value,
+    /// How long to wait for the job's end. `None` waits for the grace period only.
+    pub wait: Option<Duration>,
+    /// The execution limit. `None` applies the operation's limit or the venue's default.
+    pub timeout: Option<Duration>,
+    /// The tags that the job can be listed by.
+    pub tags: Vec<String>,
+    /// Whether the job is recorded.
+    pub recording: Recording,
+    /// Makes a repeated request safe.
+    pub idempotency: Option<IdempotencyKey>,
+    /// The number of orchestrations that enclose it, including those on calling venues.
+    pub depth: u32,
+}
+
+impl Invoke {
+    /// Creates a request for a durable job with defaults for everything else.
+    pub fn new(caller: Caller, operation: impl Into<String>, input: Value) -> Self {
+        Invoke {
+            caller,
+            operation: operation.into(),
+            input,
+            wait: None,
+            timeout: None,
+            tags: Vec::new(),
+            recording: Recording::Durable,
+            idempotency: None,
+            depth: 0,
+        }
+    }
+}
+
+/// Whether a job is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recording {
+    /// The job has a durable chain.
+    Durable,
+    /// The job exists in memory only, is absent from lists and is forgotten when it ends.
+    Private,
+}
+
+/// A client's statement that requests with the same key are the same request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// The route, so that a key is not shared between different calls.
+    pub endpoint: &'static str,
+    /// The key as the client sent it.
+    pub key: String,
+    /// SHA-256 of the request's body.
+    pub body_digest: [u8; 32],
+}
+
+/// The result of an invocation.
+#[derive(Debug, Clone)]
+pub struct Invoked {
+    /// The job as of the response.
+    pub view: JobView,
+    /// True if an earlier request with the same idempotency key created the job.
+    pub is_replay: bool,
+}
+
+/// A job as an authorised reader sees it.
+#[derive(Debug, Clone)]
+pub struct JobView {
+    /// The fold of its chain.
+    pub job: Arc<Job>,
+    /// Where the cells of its large members are. `None` if all of it is in memory.
+    pub cells: Option<JobCells>,
+    /// The number of changes outside the chain (progress, message queue, steps).
+    pub changes: u64,
+    /// The number of queued messages.
+    pub queue_depth: u32,
+    /// The last progress report, unless the chain carries it.
+    pub progress: Option<Value>,
+    /// One entry per step. `None` if the job is not an orchestration.
+    pub steps: Option<Value>,
+    /// Whether the job is queued or runs.
+    pub phase: catena_job::vocabulary::Phase,
+}
+
+impl JobView {
+    /// Returns the job's status.
+    pub fn status(&self) -> Status {
+        self.job.status()
+    }
+
+    /// Returns the entity tag, with quotes.
+    pub fn etag(&self) -> String {
+        format!("\"{}-{}\"", self.job.head(), self.changes)
+    }
+
+    /// Returns the source of the cells of its large members.
+    pub fn cells(&self) -> &dyn CellSource {
+        match &self.cells {
+            Some(cells) => cells,
+            None => &catena_value::NoCells,
+        }
+    }
+}
+
+/// A page of a job's records.
+#[derive(Debug, Clone)]
+pub struct HistoryPage {
+    /// The records, oldest first.
+    pub records: Vec<Record>,
+    /// The number of records in the chain.
+    pub total: u64,
+    /// Where the cells of the records are.
+    pub cells: JobCells,
+}
+
+/// Which jobs to list.
+#[derive(Debug, Clone)]
+pub struct ListJobs {
+    /// The owner's DID, if an admin lists the jobs of another caller.
+    pub owner: Option<String>,
+    /// Only jobs with this status.
+    pub status: Option<Status>,
+    /// Only jobs of this operation, as the caller wrote the reference.
+    pub op: Option<String>,
+    /// Only jobs with this tag.
+    pub tag: Option<String>,
+    /// The sort order.
+    pub order: ListOrder,
+    /// The number of jobs to skip.
+    pub offset: u64,
+    /// The page size.
+    pub limit: usize,
+}
+
+impl ListJobs {
+    /// Selects one page of all jobs of the caller.
+    pub fn all(order: ListOrder, offset: u64, limit: usize) -> Self {
+        ListJobs { owner: None, status: None, op: None, tag: None, order, offset, limit }
+    }
+}
+
+/// A page of jobs.
+#[derive(Debug, Clone)]
+pub struct JobList {
+    /// The jobs on this page.
+    pub jobs: Vec<catena_store::ListedJob>,
+    /// The number of jobs on all pages.
+    pub total: u64,
+}
+
+/// The acknowledgement of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageReceipt {
+    /// The job.
+    pub job: JobId,
+    /// The job's status when the message was accepted.
+    pub status: Status,
+    /// The number of queued messages, including this one.
+    pub queue_depth: u32,
+    /// The message's ID, given by the sender or assigned by the venue.
+    pub message_id: String,
+    /// True if the job had received this message before. Nothing changed then.
+    pub is_duplicate: bool,
+    /// True if an earlier request with the same idempotency key sent it.
+    pub is_replay: bool,
+}
+
+/// The output of an operation that was run with [`crate::Engine::run`].
+#[derive(Debug, Clone)]
+pub struct RunOutput {
+    /// The operation's output.
+    pub output: Value,
+    /// Where the cells of large parts are. `None` if all of it is in memory.
+    pub cells: Option<JobCells>,
+    /// The job, if one was recorded.
+    pub job: Option<JobId>,
+    /// True if an earlier request with the same idempotency key created the job.
+    pub is_replay: bool,
+}

@@ -1,0 +1,46 @@
+//! What callers see of jobs: single jobs, lists, event streams, summaries and steps. Reading
+//! changes nothing and creates no job.
+
+mod follow;
+mod health;
+mod list;
+mod read;
+mod steps;
+mod summary;
+
+use std::sync::Arc;
+
+use crate::execution::Execution;
+use crate::jobs::Jobs;
+use crate::operations::Operations;
+use crate::runtime::Runtime;
+
+pub use follow::{Follow, JobEvent, Reader};
+pub use health::Health;
+pub use list::CanvasQuery;
+pub use summary::{AttemptFailure, FailureKind, JobSummary, RecoveryNote};
+
+/// The views of a venue's jobs.
+pub(crate) struct Views {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) operations: Arc<Operations>,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) execution: Arc<Execution>,
+}
+
+impl Views {
+    pub(crate) fn new(execution: Arc<Execution>) -> Arc<Self> {
+        Arc::new(Views {
+            runtime: Arc::clone(&execution.runtime),
+            operations: Arc::clone(&execution.operations),
+            jobs: Arc::clone(&execution.jobs),
+            execution,
+        })
+    }
+}
+
+impl std::fmt::Debug for Views {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "views of {}", self.jobs.did)
+    }
+}
