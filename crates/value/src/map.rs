@@ -58,9 +58,9 @@ impl Map {
         fields
     }
 
-    /// Shows what [`Map::fields`] gives, one after the other.
-    pub fn each_field<'a>(&'a self, mut show: impl FnMut(&'a Value, &'a Value)) {
-        self.0.visit_in_memory(&mut |entry| show(&entry.key, &entry.value));
+    /// Calls `visit` for every entry that [`Map::fields`] returns, without collecting them.
+    pub fn for_each_field<'a>(&'a self, mut visit: impl FnMut(&'a Value, &'a Value)) {
+        self.0.visit_in_memory(&mut |entry| visit(&entry.key, &entry.value));
     }
 
     /// This map with `value` under `key`.
