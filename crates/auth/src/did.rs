@@ -10,7 +10,7 @@ const ED25519: [u8; 2] = [0xed, 0x01];
 /// The reason why a text is not a usable did:key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DidError {
-    /// The text has another DID method, or is no DID at all.
+    /// The text has another DID method, or is not a DID.
     #[error("not a did:key")]
     NotDidKey,
     /// The key part is not base58, or has the wrong length.

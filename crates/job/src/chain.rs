@@ -88,7 +88,7 @@ pub enum ChainError {
     #[error(transparent)]
     Malformed(#[from] BadField),
     /// The status is not one that a first record may have.
-    #[error("a chain cannot begin with status {0}")]
+    #[error("a chain cannot start with status {0}")]
     NotFirst(Status),
     /// `prev` does not name the previous record.
     #[error("`prev` names {}, but the previous record is {expected}", or_null(.found))]

@@ -1,5 +1,5 @@
-//! Identifiers of jobs and records. They have types of their own, so that neither is ever passed as a
-//! bare string.
+//! Identifiers of jobs and records. They have types of their own, so that neither is ever passed
+//! as a bare string.
 
 use std::fmt;
 use std::str::FromStr;

@@ -81,8 +81,9 @@ pub enum Note {
     },
     /// A message was received or answered; `trigger` identifies it.
     Message,
-    /// An outcome that is applied when the job is resumed. `None` if the venue that wrote the record
-    /// does not include the outcome; then it cannot be compared with the record after the resume.
+    /// An outcome that is applied when the job is resumed. `None` if the venue that wrote the
+    /// record does not include the outcome; then it cannot be compared with the record after the
+    /// resume.
     Held(Option<Outcome>),
     /// The job was put back on the queue after a restart.
     Recovered {

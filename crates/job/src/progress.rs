@@ -1,10 +1,10 @@
 //! Progress: from the reports of an operation to what clients see.
 //!
-//! A running operation may report counts at any time: items, and bytes in `outputStats`. A [`Meter`]
-//! collects the reports of one attempt and makes the value that is stored off-chain: the counts,
-//! the percentage and the rate. The percentage never decreases within an attempt. [`ProgressView`]
-//! is what an API returns: bytes take precedence over items, and the percentage is at most 99
-//! before the end and 100 after it.
+//! A running operation may report counts at any time: items, and bytes in `outputStats`. A
+//! [`Meter`] collects the reports of one attempt and makes the value that is stored off-chain: the
+//! counts, the percentage and the rate. The percentage never decreases within an attempt.
+//! [`ProgressView`] is what an API returns: bytes take precedence over items, and the percentage is
+//! at most 99 before the end and 100 after it.
 
 use catena_value::{Map, Value, json};
 
@@ -285,8 +285,8 @@ pub struct ProgressView {
 }
 
 impl ProgressView {
-    /// The view of a job with this stored progress value. `steps` are the numbers of ended steps and
-    /// of all steps of an orchestration; they count if nothing else was reported.
+    /// The view of a job with this stored progress value. `steps` are the numbers of ended steps
+    /// and of all steps of an orchestration; they count if nothing else was reported.
     pub fn new(stored: Option<&Value>, steps: Option<(u64, u64)>, stage: Stage) -> ProgressView {
         let member = |name: &str| stored.and_then(Value::as_map).and_then(|map| map.field(name));
         let mut figures = stored.map(Figures::from_report).unwrap_or_default();

@@ -52,7 +52,7 @@ fn a_chain_must_say_which_job_of_which_venue_it_is() {
     }
     let first = FIRST.replace("0x019c", "0x01zz");
     check(&[&first], "bad_start: record 0: `id` must be a job ID");
-    check(&[STARTED], "bad_start: record 0: a chain cannot begin with status STARTED");
+    check(&[STARTED], "bad_start: record 0: a chain cannot start with status STARTED");
     check(&[], "bad_start: the history has no records");
 }
 

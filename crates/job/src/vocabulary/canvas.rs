@@ -100,9 +100,9 @@ impl Action {
 /// What a paused job waits for, other than a resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WaitingFor {
-    /// A message.
+    /// The job waits for a message.
     Input,
-    /// Authorisation.
+    /// The job waits for authorisation.
     Auth,
 }
 
