@@ -641,7 +641,7 @@ async fn what_steps_put_together_is_bounded() {
         json!(["concat", ["input"], ["input"], ["input"], ["input"], ["input"], ["input"]]);
     let job = run(&site, json!([echo(six_times)]), json!([0]), json!(text)).await;
     assert_eq!((&job["status"], &job["errorCode"]), (&json!("FAILED"), &json!("step_input")));
-    let told = "step 0 cannot begin: what is put together has more than 16777216 bytes";
+    let told = "step 0 cannot begin: the assembled value has more than 16777216 bytes";
     assert_eq!(job["error"], told);
 
     // A schema of steps that double what they are given never gets far.
@@ -655,7 +655,7 @@ async fn what_steps_put_together_is_bounded() {
     let operation = register(&site, &orchestration(steps, json!([1]))).await;
     let invocation = json!({"operation": operation, "input": 1});
     let reply = site.post("/api/v1/invoke", &invocation).await.expect(201);
-    let told = "step 1 cannot begin: what is put together nests deeper than 136 arrays and objects";
+    let told = "step 1 cannot begin: the assembled value nests deeper than 136 arrays and objects";
     assert!(reply.text().contains(told), "{}", reply.text());
     let location = reply.header("location").unwrap();
     site.get(location).await.expect(200);

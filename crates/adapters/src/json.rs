@@ -253,7 +253,10 @@ mod tests {
         check(assoc, r#"{"path":["a/b"],"value":2}"#, r#"{"a/b":2}"#);
         check(assoc, r#"{"target":[1],"path":"","value":2}"#, "2");
         let wrong = refused(assoc, r#"{"target":{"a":1},"path":"a/b","value":2}"#);
-        assert_eq!(wrong.error, "cannot go below `a`: found integer, expected an object or array");
+        assert_eq!(
+            wrong.error,
+            "cannot descend into `a`: found integer, expected an object or array"
+        );
         assert_eq!(refused(assoc, r#"{"path":1}"#).code, "invalid_input");
         assert_eq!(refused(assoc, "{}").error, "`path` is missing");
     }

@@ -1,12 +1,16 @@
-//! Base58 (the bitcoin alphabet) and base64 (URL form, no padding), strict both ways.
+//! Text forms of bytes: base58 (the Bitcoin alphabet) and base64 (URL-safe, no padding).
+//!
+//! Both decoders accept only canonical texts. Base58 is implemented here because no crate in the
+//! dependency tree provides it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::limits::BASE58_TEXT_MAX;
 
 const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Longest text that is decoded as base58: decoding is quadratic, and keys are short.
-pub const BASE58_TEXT_MAX: usize = 128;
-
-/// Encodes as base58.
+/// Encodes bytes as base58.
 pub fn to_base58(bytes: &[u8]) -> String {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     let mut digits: Vec<u8> = Vec::new();
@@ -26,7 +30,8 @@ pub fn to_base58(bytes: &[u8]) -> String {
     std::iter::repeat_n('1', zeros).chain(letters).collect()
 }
 
-/// Decodes base58; nothing for what is not, or is too long.
+/// Decodes base58. `None` if the text contains another character or is longer than
+/// [`BASE58_TEXT_MAX`].
 pub fn from_base58(text: &str) -> Option<Vec<u8>> {
     if text.len() > BASE58_TEXT_MAX {
         return None;
@@ -50,42 +55,15 @@ pub fn from_base58(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Encodes as base64, URL form, without padding.
+/// Encodes bytes in the URL-safe base64 alphabet, without padding.
 pub fn to_base64url(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0u32, |group, byte| group << 8 | u32::from(*byte));
-        let group = group << (8 * (3 - chunk.len()));
-        for letter in 0..=chunk.len() {
-            text.push(char::from(BASE64[(group >> (18 - 6 * letter)) as usize & 63]));
-        }
-    }
-    text
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Decodes base64 in URL form without padding. Bits that no byte uses must be zero, so that every
-/// text has one meaning and every meaning one text.
+/// Decodes URL-safe base64 without padding. Trailing bits that belong to no byte must be zero, so
+/// that every byte string has exactly one accepted text. `None` if the text is not canonical.
 pub fn from_base64url(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    for chunk in text.as_bytes().chunks(4) {
-        let mut group = 0u32;
-        for letter in chunk {
-            group = group << 6 | BASE64.iter().position(|known| known == letter)? as u32;
-        }
-        let unused = match chunk.len() {
-            4 => 0,
-            3 => 2,
-            2 => 4,
-            _ => return None,
-        };
-        if group & ((1 << unused) - 1) != 0 {
-            return None;
-        }
-        let used = group >> unused;
-        let count = chunk.len() * 6 / 8;
-        bytes.extend_from_slice(&used.to_be_bytes()[4 - count..]);
-    }
-    Some(bytes)
+    URL_SAFE_NO_PAD.decode(text).ok()
 }
 
 #[cfg(test)]
@@ -102,7 +80,7 @@ mod tests {
         assert_eq!(to_base64url(b"\xfb\xff\xfe"), "-__-");
         assert_eq!(to_base64url(b"f"), "Zg");
         assert_eq!(from_base64url("Zg"), Some(b"f".to_vec()));
-        for bad in ["Zg==", "Z", "Zh", "Z+", "Zm9v!"] {
+        for bad in ["Zg==", "Z", "Zh", "Zm9", "Zm9vZ", "Z+", "Z/", "Zm9v!", "Zm9v\n", "Zm 9v"] {
             assert_eq!(from_base64url(bad), None, "{bad}");
         }
     }

@@ -1,34 +1,34 @@
-//! `did:key` for Ed25519: the identity that is its own public key.
+//! `did:key` for Ed25519: an identity that contains its own public key.
 
 use crate::base::{from_base58, to_base58};
 
 const PREFIX: &str = "did:key:z";
 
-/// Marks an Ed25519 public key among other kinds of keys.
+/// The multicodec prefix of an Ed25519 public key.
 const ED25519: [u8; 2] = [0xed, 0x01];
 
-/// Why a text is not a did:key we can use.
+/// The reason why a text is not a usable did:key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DidError {
-    /// Another method, or none.
+    /// The text has another DID method, or is not a DID.
     #[error("not a did:key")]
     NotDidKey,
-    /// Not base58, or of another length.
+    /// The key part is not base58, or has the wrong length.
     #[error("the key in the did:key is malformed")]
     Malformed,
-    /// A key of another kind.
+    /// The key is of another type than Ed25519.
     #[error("the key in the did:key is not an Ed25519 key")]
     NotEd25519,
 }
 
-/// The did:key of a public key.
+/// Returns the did:key of a public key.
 pub fn did_key(public: &[u8; 32]) -> String {
     let mut bytes = ED25519.to_vec();
     bytes.extend_from_slice(public);
     format!("{PREFIX}{}", to_base58(&bytes))
 }
 
-/// The public key that a did:key contains.
+/// Returns the public key that a did:key contains.
 pub fn public_key(did: &str) -> Result<[u8; 32], DidError> {
     let text = did.strip_prefix(PREFIX).ok_or(DidError::NotDidKey)?;
     let bytes = from_base58(text).ok_or(DidError::Malformed)?;
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn other_identities_are_told_apart() {
+    fn other_identities_are_refused() {
         assert_eq!(public_key("did:web:example.org"), Err(DidError::NotDidKey));
         assert_eq!(public_key("did:key:z6Mk"), Err(DidError::NotEd25519));
         assert_eq!(public_key("did:key:z0"), Err(DidError::Malformed));

@@ -1,10 +1,11 @@
-//! What a token says about its bearer.
+//! Authentication: which identity a token proves.
 //!
-//! Two kinds of tokens name somebody. One is issued by its own subject, a did:key, for at most a
-//! few minutes; the published SDKs mint one for every request. The other is issued by this venue
-//! to people and machines that have no key of their own, and may make its bearer an admin.
+//! Two kinds of tokens prove an identity. A self-issued token is signed by its own subject, a
+//! did:key, and lives for a few minutes; the published SDKs mint one for every request. A venue
+//! token is issued by this venue to people and machines that have no key of their own, and may
+//! make its bearer an admin.
 //!
-//! A delegation (a UCAN, told by its `att`) is not an identity and is refused here.
+//! A delegation (a UCAN, recognised by its `att` claim) is not an identity and is refused here.
 
 use catena_value::{Map, Value};
 
@@ -13,62 +14,62 @@ use crate::jwt::{Token, TokenError};
 use crate::key::KeyPair;
 use crate::limits::{CLOCK_SKEW_SECONDS, SELF_ISSUED_SECONDS};
 
-/// This venue, as far as tokens are concerned.
+/// The identity of this venue, against which tokens are checked.
 #[derive(Debug, Clone)]
 pub struct Venue {
-    /// Its DID: what `aud` must be, and the issuer of its own tokens.
+    /// DID of the venue: the required audience, and the issuer of venue tokens.
     pub did: String,
-    /// Its public key.
+    /// Ed25519 public key that verifies venue tokens.
     pub public: [u8; 32],
 }
 
-/// Who somebody is.
+/// The identity that a valid token proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Their DID.
+    /// DID of the bearer.
     pub did: String,
-    /// Whether they see and control everybody's jobs.
+    /// Whether the bearer may see and control the jobs of all callers.
     pub is_admin: bool,
-    /// When the token ends, in seconds since 1970; nothing for one of the venue's that does not.
+    /// Expiry as Unix time in seconds. `None` for a venue token without expiry.
     pub expires: Option<i64>,
-    /// The ID of a venue's token, by which it can be revoked.
+    /// ID of a venue token, by which it can be revoked. `None` for self-issued tokens.
     pub token_id: Option<String>,
 }
 
-/// Why a token names nobody.
+/// The reason why a token was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenRefused {
-    /// Not a token.
+    /// The text is not a well-formed token.
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The issuer is neither a did:key nor this venue.
-    #[error("the issuer is not one this venue knows")]
+    #[error("the token's issuer (`iss`) is neither this venue nor a usable did:key")]
     Issuer(#[source] DidError),
-    /// A claim that must be there is not.
-    #[error("the token has no usable `{0}`")]
+    /// A required claim is missing or has the wrong type.
+    #[error("the token's `{0}` claim is missing or malformed")]
     Missing(&'static str),
-    /// The signature is not by the issuer.
-    #[error("the signature does not hold")]
+    /// The signature was not made with the issuer's key.
+    #[error("the token's signature is invalid")]
     Signature,
-    /// Issued by one for another.
-    #[error("the token's subject is not its issuer")]
+    /// A self-issued token names another subject than its issuer.
+    #[error("the token's subject (`sub`) is not its issuer (`iss`)")]
     Subject,
-    /// It is for another venue.
+    /// The token is for another venue.
     #[error("the token is for {0}, not for this venue")]
     Audience(String),
-    /// It has ended.
+    /// The token has expired.
     #[error("the token has expired")]
     Expired,
-    /// It has not begun.
-    #[error("the token is not valid yet; is a clock wrong?")]
+    /// The token is not valid yet.
+    #[error("the token is not valid yet; check that both clocks are correct")]
     NotYet,
-    /// It delegates authority and names nobody.
+    /// The token delegates authority and does not prove an identity.
     #[error("the token is a delegation, not an identity")]
     Delegation,
 }
 
 impl Venue {
-    /// Who the bearer of this token is, at `now` in seconds since 1970.
+    /// Checks a token and returns the identity of its bearer. `now` is Unix time in seconds.
     pub fn identify(&self, token: &str, now: i64) -> Result<Identity, TokenRefused> {
         let token = Token::parse(token)?;
         if token.claims().field("att").is_some() {
@@ -77,10 +78,8 @@ impl Venue {
         let issuer = token.text("iss").ok_or(TokenRefused::Missing("iss"))?;
         let subject = token.text("sub").ok_or(TokenRefused::Missing("sub"))?;
         let is_own = issuer == self.did;
-        let key = match is_own {
-            true => self.public,
-            false => public_key(issuer).map_err(TokenRefused::Issuer)?,
-        };
+        let key =
+            if is_own { self.public } else { public_key(issuer).map_err(TokenRefused::Issuer)? };
         if !token.is_signed_by(&key) {
             return Err(TokenRefused::Signature);
         }
@@ -94,18 +93,20 @@ impl Venue {
         Ok(Identity { did: subject.to_owned(), is_admin, expires, token_id })
     }
 
-    /// A token may leave out whom it is for; if it says so, it must be this venue.
+    /// Checks `aud`, which a token may leave out; if present, it must name this venue.
     fn check_audience(&self, token: &Token) -> Result<(), TokenRefused> {
         match token.claims().field("aud") {
             None | Some(Value::Nil) => Ok(()),
             Some(value) => match value.as_str() {
                 Some(audience) if audience == self.did => Ok(()),
-                other => Err(TokenRefused::Audience(other.unwrap_or("somebody else").to_owned())),
+                other => {
+                    Err(TokenRefused::Audience(other.unwrap_or("another audience").to_owned()))
+                }
             },
         }
     }
 
-    /// A token of this venue's for a person or a machine.
+    /// Issues a venue token for a person or a machine.
     pub fn issue(&self, key: &KeyPair, grant: &Grant<'_>) -> String {
         let mut claims = vec![
             ("iss", Value::from(self.did.as_str())),
@@ -122,23 +123,23 @@ impl Venue {
     }
 }
 
-/// What a venue's token grants.
+/// The content of a venue token.
 #[derive(Debug, Clone)]
 pub struct Grant<'a> {
-    /// The DID of the bearer.
+    /// DID of the bearer.
     pub subject: &'a str,
-    /// The token's ID.
+    /// ID of the token, by which it can be revoked.
     pub id: &'a str,
-    /// Now, in seconds since 1970.
+    /// Time of issue: Unix time in seconds.
     pub issued: i64,
-    /// When it ends, if it does.
+    /// Expiry as Unix time in seconds. `None` if the token does not expire.
     pub expires: Option<i64>,
-    /// Whether the bearer sees and controls everybody's jobs.
+    /// Whether the bearer may see and control the jobs of all callers.
     pub is_admin: bool,
 }
 
-/// A token that somebody makes for themselves, as the published SDKs do: short-lived, for one venue
-/// when it is known which, and with the key's name in its header.
+/// Mints a self-issued token as the published SDKs do: short-lived, bound to one venue if
+/// `audience` is given, and with the key's ID in its header. `now` is Unix time in seconds.
 pub fn self_issued(key: &KeyPair, audience: Option<&str>, now: i64) -> String {
     let did = key.did();
     let mut claims = vec![
@@ -152,7 +153,7 @@ pub fn self_issued(key: &KeyPair, audience: Option<&str>, now: i64) -> String {
     Token::mint_with_key_id(&claims.into_iter().collect::<Map>(), key, key_id)
 }
 
-/// Whether a token is valid now; those that somebody made for themselves must end.
+/// Checks that a token is valid at `now` and returns its expiry. Self-issued tokens must have one.
 fn check_time(token: &Token, now: i64, is_own: bool) -> Result<Option<i64>, TokenRefused> {
     let expires = match token.claims().field("exp") {
         None if is_own => None,
@@ -161,8 +162,8 @@ fn check_time(token: &Token, now: i64, is_own: bool) -> Result<Option<i64>, Toke
     if expires.is_some_and(|expires| expires.saturating_add(CLOCK_SKEW_SECONDS) <= now) {
         return Err(TokenRefused::Expired);
     }
-    let begins = token.seconds("nbf").or(token.seconds("iat"));
-    if begins.is_some_and(|begins| begins.saturating_sub(CLOCK_SKEW_SECONDS) > now) {
+    let starts = token.seconds("nbf").or(token.seconds("iat"));
+    if starts.is_some_and(|starts| starts.saturating_sub(CLOCK_SKEW_SECONDS) > now) {
         return Err(TokenRefused::NotYet);
     }
     Ok(expires)
@@ -182,7 +183,7 @@ mod tests {
         Venue { did: venue_key().did(), public: venue_key().public() }
     }
 
-    /// The claims of an SDK's token, with some replaced; `null` leaves one out.
+    /// The claims of a token as an SDK mints it, with some replaced; `Nil` removes one.
     fn claims(key: &KeyPair, changes: &[(&'static str, Value)]) -> Map {
         let did = key.did();
         let mut claims = vec![
@@ -211,11 +212,14 @@ mod tests {
         let identity = identify(&[]).unwrap();
         assert_eq!(identity.did, KeyPair::from_seed(&[1; 32]).did());
         assert_eq!((identity.is_admin, identity.expires), (false, Some(NOW + 300)));
-        assert!(identify(&[("aud", Value::Nil)]).is_ok(), "the first request does not know us yet");
+        assert!(
+            identify(&[("aud", Value::Nil)]).is_ok(),
+            "the first request does not know the venue's DID yet"
+        );
     }
 
     #[test]
-    fn a_token_of_the_published_sdk_is_believed() {
+    fn a_token_of_the_published_sdk_is_accepted() {
         // Minted by the Python SDK 0.9.11 with seed 01…01 for this venue; it has a `kid`.
         let token = "eyJhbGciOiJFZERTQSIsImtpZCI6Ino2TWtvbjNOZWNkNk5ra3lmb0dvSHhpZDJ6bkdjNTlM\
              VTNLN211YmFSY0ZiTGZMWCIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJkaWQ6a2V5Ono2TWtvbjN\
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold_is_refused() {
+    fn an_invalid_token_is_refused() {
         let other = KeyPair::from_seed(&[2; 32]).did();
         let cases: [(&[(&'static str, Value)], TokenRefused); 9] = [
             (&[("exp", (NOW - 61).into())], TokenRefused::Expired),
@@ -248,8 +252,8 @@ mod tests {
         for (changes, expected) in cases {
             assert_eq!(identify(changes), Err(expected), "{changes:?}");
         }
-        let foreign = identify(&[("aud", "did:key:elsewhere".into())]).unwrap_err();
-        assert_eq!(foreign.to_string(), "the token is for did:key:elsewhere, not for this venue");
+        let foreign = identify(&[("aud", "did:key:other-venue".into())]).unwrap_err();
+        assert_eq!(foreign.to_string(), "the token is for did:key:other-venue, not for this venue");
     }
 
     #[test]
@@ -260,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_themselves_an_admin() {
+    fn a_self_issued_token_never_makes_an_admin() {
         let identity = identify(&[("admin", true.into()), ("jti", "x".into())]).unwrap();
         assert_eq!((identity.is_admin, identity.token_id), (false, None));
     }
@@ -268,7 +272,7 @@ mod tests {
     #[test]
     fn a_venue_issues_tokens_for_others() {
         let grant = Grant {
-            subject: "did:key:somebody",
+            subject: "did:key:bearer",
             id: "t1",
             issued: NOW,
             expires: None,
@@ -276,27 +280,27 @@ mod tests {
         };
         let token = venue().issue(&venue_key(), &grant);
         let identity = venue().identify(&token, NOW + 1_000_000).unwrap();
-        assert_eq!(identity.did, "did:key:somebody");
+        assert_eq!(identity.did, "did:key:bearer");
         assert_eq!((identity.is_admin, identity.expires), (true, None));
         assert_eq!(identity.token_id.as_deref(), Some("t1"));
-        // Another venue does not believe it.
+        // Another venue does not accept it.
         let other = KeyPair::from_seed(&[8; 32]);
-        let elsewhere = Venue { did: other.did(), public: other.public() };
-        assert!(elsewhere.identify(&token, NOW).is_err());
+        let other_venue = Venue { did: other.did(), public: other.public() };
+        assert!(other_venue.identify(&token, NOW).is_err());
         let ending = Grant { expires: Some(NOW + 10), ..grant };
         let token = venue().issue(&venue_key(), &ending);
         assert_eq!(venue().identify(&token, NOW + 80), Err(TokenRefused::Expired));
     }
 
     #[test]
-    fn a_token_that_somebody_makes_for_themselves_is_short_lived_and_for_one_venue() {
+    fn a_self_issued_token_is_short_lived_and_for_one_venue() {
         let key = KeyPair::from_seed(&[3; 32]);
         let token = self_issued(&key, Some(&venue().did), NOW);
         let identity = venue().identify(&token, NOW).unwrap();
         assert_eq!((identity.did, identity.expires), (key.did(), Some(NOW + 300)));
         assert_eq!(venue().identify(&token, NOW + 400), Err(TokenRefused::Expired));
-        let elsewhere = self_issued(&key, Some("did:key:elsewhere"), NOW);
-        assert!(matches!(venue().identify(&elsewhere, NOW), Err(TokenRefused::Audience(_))));
+        let for_other_venue = self_issued(&key, Some("did:key:other-venue"), NOW);
+        assert!(matches!(venue().identify(&for_other_venue, NOW), Err(TokenRefused::Audience(_))));
         assert!(venue().identify(&self_issued(&key, None, NOW), NOW).is_ok());
     }
 }

@@ -1,7 +1,7 @@
-//! Compact tokens: a header, claims, and an Ed25519 signature over both.
+//! Compact tokens (JWT): a header, claims, and an Ed25519 signature over both.
 //!
-//! There is one algorithm. What the header says about it must agree, and nothing else in the
-//! header is believed: the key comes from the issuer's DID, never from the token's own `kid`.
+//! EdDSA is the only algorithm, and the header's `alg` must say so. Nothing else in the header is
+//! trusted: the key comes from the issuer's DID, never from the token's own `kid`.
 
 use catena_value::{Map, Value, json};
 
@@ -9,37 +9,37 @@ use crate::base::{from_base64url, to_base64url};
 use crate::key::{KeyPair, is_signed_by};
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_DEPTH_MAX};
 
-/// A token that was taken apart, its signature not yet checked.
+/// A parsed token whose signature has not been checked.
 #[derive(Debug, Clone)]
 pub struct Token {
     claims: Map,
     signature: [u8; 64],
-    /// What was signed.
+    /// The signed part of the text: header and claims.
     signed: String,
 }
 
-/// Why a text is not a token.
+/// The reason why a text is not a well-formed token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// More bytes than are looked at.
+    /// The text is longer than [`TOKEN_BYTES_MAX`].
     #[error("the token has more than {TOKEN_BYTES_MAX} bytes")]
     TooLong,
-    /// Not three parts with points between them.
-    #[error("the token does not have three parts")]
+    /// The text does not consist of three parts separated by dots.
+    #[error("the token does not consist of three parts separated by dots")]
     Parts,
-    /// A part is not base64 in URL form, or not JSON.
+    /// A part is not URL-safe base64, or its content is not valid.
     #[error("the {0} of the token is malformed")]
     Malformed(&'static str),
-    /// Another algorithm.
+    /// The header names another algorithm than EdDSA.
     #[error("the token is not signed with EdDSA")]
     Algorithm,
-    /// A header that asks for an extension.
-    #[error("the token asks for an extension (`crit`) that is not known here")]
+    /// The header has a `crit` member, which requires extensions that are not supported.
+    #[error("the token requires an unsupported extension (`crit`)")]
     Critical,
 }
 
 impl Token {
-    /// Takes a token apart.
+    /// Parses a token without checking its signature.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         if text.len() > TOKEN_BYTES_MAX {
             return Err(TokenError::TooLong);
@@ -49,26 +49,27 @@ impl Token {
         if claims.contains('.') {
             return Err(TokenError::Parts);
         }
-        let header = part(header, "header")?;
-        // Whoever made the token asks that what `crit` names is understood; nothing is.
+        let header = decode_part(header, "header")?;
+        // The issuer requires that every extension named in `crit` is supported; none is.
         if header.field("crit").is_some() {
             return Err(TokenError::Critical);
         }
         if header.field("alg").and_then(Value::as_str) != Some("EdDSA") {
             return Err(TokenError::Algorithm);
         }
-        let claims = part(claims, "claims")?;
-        let signature = from_base64url(signature).and_then(|bytes| bytes.try_into().ok());
-        let signature = signature.ok_or(TokenError::Malformed("signature"))?;
+        let claims = decode_part(claims, "claims")?;
+        let signature = from_base64url(signature)
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or(TokenError::Malformed("signature"))?;
         Ok(Token { claims, signature, signed: signed.to_owned() })
     }
 
-    /// Makes a token.
+    /// Signs the claims and returns the text of the token.
     pub fn mint(claims: &Map, key: &KeyPair) -> String {
         Self::mint_with(&[("alg", "EdDSA"), ("typ", "JWT")], claims, key)
     }
 
-    /// Makes a token whose header names the key, as some who check tokens expect.
+    /// Like [`Token::mint`], with a `kid` header, which some verifiers expect.
     pub fn mint_with_key_id(claims: &Map, key: &KeyPair, key_id: &str) -> String {
         Self::mint_with(&[("alg", "EdDSA"), ("typ", "JWT"), ("kid", key_id)], claims, key)
     }
@@ -76,7 +77,7 @@ impl Token {
     fn mint_with(header: &[(&str, &str)], claims: &Map, key: &KeyPair) -> String {
         let header = header.iter().copied().collect::<Map>();
         let text = |map: &Map| {
-            // Claims are built by this program and wholly in memory.
+            // Header and claims are built by this program and entirely in memory.
             let json = json::to_string(&map.clone().into()).unwrap_or_default();
             to_base64url(json.as_bytes())
         };
@@ -85,22 +86,23 @@ impl Token {
         format!("{signed}.{signature}")
     }
 
-    /// Whether it was signed with this key.
+    /// Whether the token was signed with this key.
     pub fn is_signed_by(&self, public: &[u8; 32]) -> bool {
         is_signed_by(public, self.signed.as_bytes(), &self.signature)
     }
 
-    /// What it says.
+    /// All claims. They are trustworthy only after [`Token::is_signed_by`].
     pub fn claims(&self) -> &Map {
         &self.claims
     }
 
-    /// A claim that is a text.
+    /// A string claim. `None` if it is absent or of another type.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.claims.field(name).and_then(Value::as_str)
     }
 
-    /// A claim that is a time in whole seconds. Some issuers write fractions; they are cut off.
+    /// A claim that is a Unix time in seconds. Some issuers write fractions, which are cut off.
+    /// `None` if the claim is absent or not a number.
     pub fn seconds(&self, name: &str) -> Option<i64> {
         match self.claims.field(name)? {
             Value::Integer(number) => number.as_i64(),
@@ -110,7 +112,8 @@ impl Token {
     }
 }
 
-fn part(text: &str, name: &'static str) -> Result<Map, TokenError> {
+/// Decodes one part of a token; `name` is used in the error.
+fn decode_part(text: &str, name: &'static str) -> Result<Map, TokenError> {
     let bytes = from_base64url(text).ok_or(TokenError::Malformed(name))?;
     match json::read_nested(&bytes, TOKEN_DEPTH_MAX) {
         Ok(Value::Map(map)) => Ok(map),
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_holds_for_its_key_and_content_alone() {
+    fn a_token_is_valid_for_its_key_and_content_alone() {
         let key = KeyPair::from_seed(&[3; 32]);
         let text = Token::mint(&claims(), &key);
         let token = Token::parse(&text).unwrap();
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_algorithm_is_known() {
+    fn only_one_algorithm_is_supported() {
         let key = KeyPair::from_seed(&[3; 32]);
         let text = Token::mint(&claims(), &key);
         let rest = text.split_once('.').unwrap().1;
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_told() {
+    fn a_malformed_token_is_refused_with_the_reason() {
         let refused = |text: &str| Token::parse(text).unwrap_err();
         assert_eq!(refused(""), TokenError::Parts);
         assert_eq!(refused("a.b"), TokenError::Parts);

@@ -1,4 +1,4 @@
-//! Key pairs. The secret half never leaves this type.
+//! Ed25519 key pairs. The secret key never leaves [`KeyPair`].
 
 use std::fmt;
 
@@ -12,27 +12,27 @@ use crate::seal::SealKey;
 pub struct KeyPair(SigningKey);
 
 impl KeyPair {
-    /// The pair that 32 secret random bytes make.
+    /// The key pair derived from 32 secret random bytes.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         KeyPair(SigningKey::from_bytes(seed))
     }
 
-    /// The public half.
+    /// The public key.
     pub fn public(&self) -> [u8; 32] {
         self.0.verifying_key().to_bytes()
     }
 
-    /// The identity of whoever holds it.
+    /// The did:key of the public key: the identity of the holder.
     pub fn did(&self) -> String {
         did_key(&self.public())
     }
 
-    /// The key that seals secrets for one purpose.
+    /// Derives the key that seals secrets for one purpose.
     pub fn seal_key(&self, purpose: &str) -> SealKey {
         SealKey::derive(&self.0.to_bytes(), purpose)
     }
 
-    /// Signs a message.
+    /// Returns the Ed25519 signature over a message.
     pub fn sign(&self, message: &[u8]) -> [u8; 64] {
         self.0.sign(message).to_bytes()
     }
@@ -44,7 +44,8 @@ impl fmt::Debug for KeyPair {
     }
 }
 
-/// Whether a signature over a message is by this key. Weak keys and malleable forms do not pass.
+/// Whether the signature over the message was made with this key. Weak keys and malleable
+/// signatures are refused.
 pub fn is_signed_by(public: &[u8; 32], message: &[u8], signature: &[u8; 64]) -> bool {
     let Ok(key) = VerifyingKey::from_bytes(public) else { return false };
     key.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_holds_for_its_message_and_key_alone() {
+    fn a_signature_is_valid_for_its_message_and_key_alone() {
         let pair = KeyPair::from_seed(&[1; 32]);
         let signature = pair.sign(b"message");
         assert!(is_signed_by(&pair.public(), b"message", &signature));
@@ -64,7 +65,10 @@ mod tests {
         let mut changed = signature;
         changed[0] ^= 1;
         assert!(!is_signed_by(&pair.public(), b"message", &changed));
-        assert!(!is_signed_by(&[0; 32], b"message", &[0; 64]), "a weak key signs everything");
+        assert!(
+            !is_signed_by(&[0; 32], b"message", &[0; 64]),
+            "a weak key would accept every message"
+        );
     }
 
     #[test]

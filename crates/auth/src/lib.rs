@@ -1,13 +1,12 @@
-//! Who somebody is: DIDs and signed tokens.
+//! Identities: DIDs and signed tokens.
 //!
-//! Everything here is a pure function: keys, the time and this venue's name are arguments. A token
-//! is believed because of the key that its issuer's DID contains, or because this venue signed it,
-//! and for no other reason; one that does not hold is refused, it never makes its bearer
-//! anonymous.
+//! Everything here is a pure function: keys, the time and this venue's DID are arguments. A token
+//! is accepted if it is signed with the key that its issuer's DID contains, or by this venue, and
+//! for no other reason. An invalid token is refused; it never makes its bearer anonymous.
 //!
 //! Modules, in reading order: [`base`] (base58 and base64), [`did`] (did:key), [`key`] (key
-//! pairs), [`jwt`] (compact EdDSA tokens), [`identity`] (what a token says about its bearer),
-//! [`seal`] (secrets at rest), [`limits`].
+//! pairs), [`jwt`] (compact EdDSA tokens), [`identity`] (which identity a token proves), [`seal`]
+//! (encryption of secrets at rest), [`limits`].
 
 pub mod base;
 pub mod did;

@@ -1,15 +1,18 @@
 //! Every bound of this crate, with its reason.
 
-/// Longest token that is looked at. Identity tokens have a few hundred bytes, delegations with
-/// their proofs a few thousand.
+/// Longest text that is decoded as base58, in bytes. Decoding is quadratic, and keys are short.
+pub const BASE58_TEXT_MAX: usize = 128;
+
+/// Longest token that is parsed, in bytes. Identity tokens have a few hundred bytes, delegations
+/// with their proofs a few thousand.
 pub const TOKEN_BYTES_MAX: usize = 32 * 1024;
 
-/// Nested containers in the parts of a token.
+/// Maximum nesting depth of the JSON in the header and claims of a token.
 pub const TOKEN_DEPTH_MAX: usize = 16;
 
-/// How far clocks may disagree, in seconds.
+/// Tolerated difference between the clocks of issuer and venue, in seconds.
 pub const CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// How long a token holds that somebody makes for themselves, in seconds: what the published SDKs
-/// use, and enough for one request whose clocks disagree.
+/// Lifetime of a self-issued token, in seconds: the value that the published SDKs use, and enough
+/// for one request between machines whose clocks differ.
 pub const SELF_ISSUED_SECONDS: i64 = 300;

@@ -1,7 +1,7 @@
-//! Sealing: secrets at rest, readable by whoever holds the venue's key.
+//! Sealing: encryption of secrets at rest with a key derived from the venue's key.
 //!
-//! XChaCha20-Poly1305 with a random nonce. What a sealed text belongs to is bound into it, so that
-//! it cannot be moved from one place to another.
+//! XChaCha20-Poly1305 with a random nonce. The context that a secret belongs to is authenticated
+//! with it, so that a sealed text cannot be moved from one context to another.
 
 use std::fmt;
 
@@ -11,15 +11,16 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{from_base64url, to_base64url};
 
-/// Bytes of a nonce. So many can be drawn at random without ever meeting.
+/// Length of a nonce in bytes. 24 bytes can be drawn at random without a realistic risk of
+/// collision.
 pub const NONCE_BYTES: usize = 24;
 
-/// The key that seals and opens.
+/// A symmetric key that seals and opens secrets.
 #[derive(Clone)]
 pub struct SealKey(XChaCha20Poly1305);
 
 impl SealKey {
-    /// The key that belongs to 32 secret random bytes and a purpose.
+    /// Derives the key for a purpose from 32 secret random bytes.
     pub fn derive(seed: &[u8; 32], purpose: &str) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(b"catena seal 1\0");
@@ -29,18 +30,19 @@ impl SealKey {
         SealKey(XChaCha20Poly1305::new(&hasher.finalize()))
     }
 
-    /// Seals a text for a place. The nonce must be random.
-    pub fn seal(&self, place: &str, text: &[u8], nonce: [u8; NONCE_BYTES]) -> Option<String> {
-        let payload = Payload { msg: text, aad: place.as_bytes() };
+    /// Encrypts a secret for a context. The nonce must be random. `None` if encryption fails.
+    pub fn seal(&self, context: &str, secret: &[u8], nonce: [u8; NONCE_BYTES]) -> Option<String> {
+        let payload = Payload { msg: secret, aad: context.as_bytes() };
         let sealed = self.0.encrypt(&XNonce::from(nonce), payload).ok()?;
         Some(to_base64url(&[nonce.as_slice(), &sealed].concat()))
     }
 
-    /// Opens what was sealed for this place; nothing when it was not, or not by this key.
-    pub fn open(&self, place: &str, sealed: &str) -> Option<Vec<u8>> {
+    /// Decrypts what was sealed for this context. `None` if it was sealed for another context, with
+    /// another key, or not at all.
+    pub fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>> {
         let bytes = from_base64url(sealed)?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>()?;
-        let payload = Payload { msg: sealed, aad: place.as_bytes() };
+        let payload = Payload { msg: sealed, aad: context.as_bytes() };
         self.0.decrypt(&XNonce::from(*nonce), payload).ok()
     }
 }
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_opens_in_its_place_alone() {
+    fn a_sealed_secret_opens_in_its_context_alone() {
         let key = SealKey::derive(&[7; 32], "jobs");
         let sealed = key.seal("job 1", b"secret", [3; 24]).unwrap();
         assert!(!sealed.contains("secret"));

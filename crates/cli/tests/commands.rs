@@ -188,7 +188,9 @@ fn verify_names_the_first_bad_record() {
     let tampered = history(&records, 3).replacen("did:key:z6MkCaller", "did:key:z6MkOther", 1);
     let ran = catena(&["verify", "-"], tampered.as_bytes());
     assert_eq!((ran.code, ran.stdout.as_str()), (6, ""));
-    assert!(ran.stderr.starts_with("error: verification failed: record 0: the record is given as"));
+    assert!(
+        ran.stderr.starts_with("error: verification failed: record 0: the record is listed as")
+    );
 
     let cut = history(&records[1..], 3);
     let ran = catena(&["verify", "-", "--json"], cut.as_bytes());
@@ -298,8 +300,8 @@ fn plan_tells_every_problem_at_once() {
     let ran = catena(&["plan", "-"], bad.as_bytes());
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
     let expected = "error: the orchestration has 2 problems:\n  \
-        /operation/steps/1/input: is not a source (a literal is written as [\"const\", 2])\n  \
-        /operation/result/all/0: the result refers to step 3; there are 3\n";
+        /operation/steps/1/input: is not a source (write a literal as [\"const\", 2])\n  \
+        /operation/result/all/0: the result refers to step 3, which does not exist\n";
     assert_eq!(ran.stderr, expected);
     let error = same_json(&catena(&["plan", "--json", "-"], bad.as_bytes()).stderr);
     let problems = error.as_map().unwrap().field("problems").unwrap().as_vector().unwrap().len();

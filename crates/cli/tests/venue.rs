@@ -272,8 +272,8 @@ fn every_problem_of_a_definition_is_told() {
     let metadata = br#"{"operation":{"adapter":"orchestrator","steps":[{"op":"test:echo","input":5}],"result":[3]}}"#;
     let ran = venue.catena_with(&["ops", "add", "-"], &[], metadata);
     let expected = "error: the metadata is not acceptable:\n  \
-        /operation/steps/0/input: is not a source (a literal is written as [\"const\", 5])\n  \
-        /operation/result/0: the result refers to step 3; there are 1\n";
+        /operation/steps/0/input: is not a source (write a literal as [\"const\", 5])\n  \
+        /operation/result/0: the result refers to step 3, which does not exist\n";
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
     assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
     let ran = venue.catena_with(&["ops", "add", "-", "--json"], &[], metadata);

@@ -1,9 +1,9 @@
 //! The chain and its fold: how records become a job, and how a change becomes a record.
 //!
-//! [`Job`] is the fold of a chain, as far as it has been followed. [`Job::follow`] takes one more
-//! record and checks everything that can be known at that place; [`Job::append`] makes a record
-//! from a change and then follows it like anybody else's. So a chain we wrote passes the same
-//! checks as a chain we are shown.
+//! [`Job`] is the fold of a chain up to some record. [`Job::follow`] checks the next record against
+//! everything known at that point and applies it; [`Job::append`] makes a record from a change and
+//! then follows it in the same way. So a chain written by this venue passes the same checks as a
+//! chain received from another one.
 
 mod merge;
 mod steps;
@@ -24,17 +24,20 @@ use crate::record::{
 use crate::state::{Event, Illegal, Status, apply};
 use steps::Steps;
 
-/// Members that describe one change of status and not the job: the next change clears them.
-const OF_THE_MOMENT: [&str; 3] = ["message", "trigger", "by"];
+/// Fields that describe one change of status and not the job; the next change of status clears
+/// them.
+const TRANSIENT_FIELDS: [&str; 3] = ["message", "trigger", "by"];
 
-/// Members an annotation may have.
-const OF_AN_ANNOTATION: [&str; 4] = [STATUS, PREV, UPDATED, NOTE];
+/// Fields that every annotation may have. They are not part of the resolved fields.
+const ANNOTATION_FIELDS: [&str; 4] = [STATUS, PREV, UPDATED, NOTE];
 
-/// Members that a first record has at most as a rule, and a later one: saves growing lists.
-const FIRST_FIELDS_USUAL: usize = 11;
-const FIELDS_USUAL: usize = 5;
+/// Number of fields that a first record rarely exceeds: the initial capacity of its list.
+const FIRST_FIELDS_TYPICAL: usize = 11;
 
-/// A job as its records tell it.
+/// Number of fields that a later record rarely exceeds.
+const FIELDS_TYPICAL: usize = 5;
+
+/// A job: the fold of its records.
 #[derive(Debug, Clone)]
 pub struct Job {
     id: JobId,
@@ -48,17 +51,17 @@ pub struct Job {
     updated: i64,
     has_started: bool,
     attempt: u32,
-    /// An outcome that arrived while the job is paused.
+    /// Outcome that arrived while the job was paused.
     held: Option<Box<Outcome>>,
-    /// A held outcome whose record must come next, because the job was resumed.
+    /// Held outcome whose record must come next, because the job was resumed.
     due: Option<Box<Outcome>>,
     steps: Steps,
-    /// The resolved members, without those above that are kept apart.
+    /// Resolved fields, without `status` and `updated`, which have struct fields of their own.
     fields: Vec<(Value, Value)>,
 }
 
-/// What a fold consists of. A held outcome that is due is never part of it: the resume and the
-/// outcome are one commit.
+/// All parts of a fold, as a store keeps them. An outcome that is due is not among them, because
+/// the resume and the outcome are always written in one commit.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "each is what the method of the same name on `Job` returns")]
 pub struct Parts {
@@ -78,55 +81,55 @@ pub struct Parts {
     pub fields: Vec<(Value, Value)>,
 }
 
-/// Why a record cannot stand where it stands.
+/// The reason why a record is not valid at its position in the chain.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ChainError {
-    /// A member is missing or wrong.
+    /// A field is missing or has a wrong value.
     #[error(transparent)]
     Malformed(#[from] BadField),
-    /// The chain does not begin as one must.
-    #[error("a chain cannot begin with status {0}")]
+    /// The status is not one that a first record may have.
+    #[error("a chain cannot start with status {0}")]
     NotFirst(Status),
-    /// `prev` does not name the record before it.
-    #[error("`prev` names {}, but the record before it is {expected}", or_null(.found))]
+    /// `prev` does not name the previous record.
+    #[error("`prev` names {}, but the previous record is {expected}", or_null(.found))]
     Link {
-        /// The record before it.
+        /// ID of the previous record.
         expected: RecordId,
-        /// What `prev` says.
+        /// The value of `prev`.
         found: Option<RecordId>,
     },
     /// The first record names a predecessor.
-    #[error("the first record names a predecessor, {0}")]
+    #[error("`prev` of the first record must be null, but it names {0}")]
     MissingStart(RecordId),
-    /// The job had ended.
-    #[error("the job had ended as {0}; nothing may follow")]
+    /// The job has already ended.
+    #[error("the job has already ended as {0}; no record may follow")]
     Final(Status),
     /// No event leads from one status to the other.
     #[error("status {to} cannot follow {from}")]
     Transition {
-        /// The status before.
+        /// Status of the previous record.
         from: Status,
-        /// The status of this record.
+        /// Status of this record.
         to: Status,
     },
     /// An annotation breaks the rules for annotations.
     #[error("{0}")]
     Annotation(String),
-    /// Time runs backwards.
-    #[error("`updated` is {found}, before the {before} of the record before it")]
+    /// `updated` is earlier than in the previous record.
+    #[error("`updated` is {found}, which is earlier than {before} in the previous record")]
     Time {
-        /// `updated` of the record before.
+        /// `updated` of the previous record: Unix time in ms.
         before: i64,
-        /// `updated` of this one.
+        /// `updated` of this record: Unix time in ms.
         found: i64,
     },
-    /// A later record changes what the job is.
+    /// A later record changes a field that identifies the job.
     #[error("`{0}` is part of the job's identity and cannot change")]
     Identity(&'static str),
-    /// The outcome held during a pause is not what follows the resume.
-    #[error("the outcome held during the pause was {expected}; this record does not carry it")]
+    /// The record after a resume does not carry the outcome that was held during the pause.
+    #[error("this record must carry the {expected} outcome that was held during the pause")]
     Held {
-        /// The status of the held outcome.
+        /// Status of the held outcome.
         expected: Status,
     },
     /// A commitment to a sub-job contradicts another.
@@ -138,60 +141,61 @@ fn or_null(id: &Option<RecordId>) -> String {
     id.map_or_else(|| "null".to_owned(), |id| id.to_string())
 }
 
-/// What a new job is.
+/// The content of the first record of a new job.
 #[derive(Debug, Clone)]
 pub struct NewJob {
-    /// Its ID.
+    /// ID of the job.
     pub id: JobId,
-    /// The venue's DID. Texts are values here, since whoever makes many jobs has them as such.
+    /// DID of the venue. Strings are values here, because a caller that creates many jobs already
+    /// has them in that form.
     pub venue: Value,
-    /// The operation as the caller named it.
+    /// Operation as the caller named it.
     pub op: Value,
-    /// The asset ID of the definition that is used.
+    /// Asset ID of the definition that is used.
     pub operation: Option<Value>,
-    /// The input.
+    /// Input of the operation.
     pub input: Value,
-    /// The caller's DID.
+    /// DID of the caller.
     pub caller: Value,
-    /// Where it hangs, when it is a step of another job.
+    /// Parent job and step index. `None` if the job is not a step of another job.
     pub parent: Option<Parent>,
-    /// Further members of the first record, such as `tags` and `timeoutMs`.
+    /// Further fields of the first record, such as `tags` and `timeoutMs`.
     pub extra: Vec<(&'static str, Value)>,
 }
 
 /// One change of a job.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// What happens.
+    /// Event that happens to the job.
     pub event: Event,
-    /// The time in milliseconds since 1970. A clock that went back is corrected.
+    /// Unix time in ms. A time before the previous record is raised to that of the record.
     pub now: i64,
-    /// The DID of whoever caused it, when somebody did.
+    /// DID of the caller that caused the change. `None` if the venue caused it.
     pub by: Option<String>,
-    /// The message that caused it: `{messageId, role?, from}`.
+    /// Message that caused the change: `{messageId, role?, from}`.
     pub trigger: Option<Value>,
-    /// Further members, such as `discarded` and the last progress.
+    /// Further fields of the record, such as `discarded` and the last progress.
     pub extra: Vec<(&'static str, Value)>,
 }
 
 impl Change {
-    /// A change that the venue itself causes.
+    /// A change that the venue itself causes, without further fields.
     pub fn new(event: Event, now: i64) -> Self {
         Change { event, now, by: None, trigger: None, extra: Vec::new() }
     }
 }
 
-/// Why a change was not made.
+/// The reason why a change was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AppendError {
-    /// The status does not allow it.
+    /// The status of the job does not allow the event.
     #[error(transparent)]
     Illegal(#[from] Illegal),
-    /// The chain has no place left for it.
-    #[error("the history of the job is full ({HISTORY_RECORDS_MAX} records)")]
+    /// The chain has reached its maximum length.
+    #[error("the job's history is full ({HISTORY_RECORDS_MAX} records)")]
     HistoryFull,
-    /// The record would not verify.
-    #[error("the record would not verify")]
+    /// The resulting record would violate the rules of the chain.
+    #[error("the resulting record would not be valid")]
     Invalid(#[from] ChainError),
 }
 
@@ -202,36 +206,37 @@ impl From<BadField> for AppendError {
 }
 
 impl Job {
-    /// A new job and its first record: PENDING, or REJECTED when it comes with a refusal.
-    pub fn open(
-        opening: NewJob,
+    /// Creates a job and its first record: PENDING, or REJECTED if a refusal is given. `now` is
+    /// Unix time in ms.
+    pub fn create(
+        new: NewJob,
         now: i64,
         refusal: Option<&str>,
     ) -> Result<(Job, Record), AppendError> {
         let status = if refusal.is_some() { Status::Rejected } else { Status::Pending };
-        let mut fields = MapBuilder::with_capacity(FIRST_FIELDS_USUAL + opening.extra.len());
+        let mut fields = MapBuilder::with_capacity(FIRST_FIELDS_TYPICAL + new.extra.len());
         fields.extend([
             (STATUS, Value::from(status)),
             (PREV, Value::Nil),
             (UPDATED, now.into()),
-            ("id", opening.id.into()),
-            ("venue", opening.venue),
-            ("op", opening.op),
-            ("input", opening.input),
-            ("caller", opening.caller),
+            ("id", new.id.into()),
+            ("venue", new.venue),
+            ("op", new.op),
+            ("input", new.input),
+            ("caller", new.caller),
             ("created", now.into()),
         ]);
-        fields.extend(opening.operation.map(|operation| ("operation", operation)));
-        fields.extend(opening.parent.map(|parent| ("parent", parent.to_value())));
+        fields.extend(new.operation.map(|operation| ("operation", operation)));
+        fields.extend(new.parent.map(|parent| ("parent", parent.to_value())));
         fields.extend(refusal.map(|error| ("error", error)));
-        add_extra(&mut fields, opening.extra)?;
-        let record = Record::made(fields.build(), status, None, now, None)?;
-        let job = Job::first(&record)?;
+        add_extra(&mut fields, new.extra)?;
+        let record = Record::new(fields.build(), status, None, now, None)?;
+        let job = Job::from_first_record(&record)?;
         Ok((job, record))
     }
 
-    /// The job that begins with this record.
-    pub fn first(record: &Record) -> Result<Job, ChainError> {
+    /// The job whose chain starts with this record.
+    pub fn from_first_record(record: &Record) -> Result<Job, ChainError> {
         if let Some(prev) = record.prev() {
             return Err(ChainError::MissingStart(prev));
         }
@@ -241,7 +246,7 @@ impl Job {
         if record.note().is_some() {
             return Err(ChainError::Annotation("the first record cannot be an annotation".into()));
         }
-        // Checks that a refusal says why.
+        // Checks that a REJECTED record has an `error`.
         record.event(Status::Pending)?;
         let fields = record.fields();
         let required = |name| field_text(fields, name)?.ok_or_else(|| missing(name));
@@ -250,9 +255,12 @@ impl Job {
         required("op")?;
         required("caller")?;
         field_text(fields, "operation")?;
-        let created = fields.field("created").ok_or_else(|| missing("created"))?;
-        let created = created.as_i64().filter(|at| (0..=record.updated()).contains(at));
-        let created = created.ok_or_else(|| wrong("created", "a time not after `updated`"))?;
+        let created = fields
+            .field("created")
+            .ok_or_else(|| missing("created"))?
+            .as_i64()
+            .filter(|at| (0..=record.updated()).contains(at))
+            .ok_or_else(|| wrong("created", "a time that is not after `updated`"))?;
         let parent = fields.field("parent").map(Parent::from_value).transpose()?;
         let mut job = Job {
             id,
@@ -271,24 +279,24 @@ impl Job {
             steps: Steps::default(),
             fields: Vec::with_capacity(12),
         };
-        job.take_fields(record);
+        job.merge_fields(record);
         Ok(job)
     }
 
-    /// The fold of a whole chain, oldest record first. Nothing when there is no record.
+    /// The fold of a complete chain, oldest record first. `None` if there are no records.
     pub fn fold<'a>(
         records: impl IntoIterator<Item = &'a Record>,
     ) -> Result<Option<Job>, ChainError> {
         let mut records = records.into_iter();
         let Some(first) = records.next() else { return Ok(None) };
-        let mut job = Job::first(first)?;
+        let mut job = Job::from_first_record(first)?;
         for record in records {
             job.follow(record)?;
         }
         Ok(Some(job))
     }
 
-    /// Takes one more record. On an error the job stays as it was.
+    /// Checks the next record and applies it. On an error, the job is unchanged.
     pub fn follow(&mut self, record: &Record) -> Result<(), ChainError> {
         if record.prev() != Some(self.head) {
             return Err(ChainError::Link { expected: self.head, found: record.prev() });
@@ -308,16 +316,16 @@ impl Job {
         self.check_identity(record)?;
         self.check_due(record)?;
         self.check_commitments(&event)?;
-        self.take(record, event);
+        self.apply_checked(record, event);
         Ok(())
     }
 
-    /// Makes the record of a change and takes it. On an error the job stays as it was.
+    /// Makes the record of a change and applies it. On an error, the job is unchanged.
     pub fn append(&mut self, change: Change) -> Result<Record, AppendError> {
         let status = apply(self.status, &change.event)?;
         self.check_room(&change.event, status)?;
         let now = change.now.max(self.updated);
-        let mut fields = MapBuilder::with_capacity(FIELDS_USUAL + change.extra.len());
+        let mut fields = MapBuilder::with_capacity(FIELDS_TYPICAL + change.extra.len());
         fields.extend([
             (STATUS, Value::from(status)),
             (PREV, Value::from(self.head)),
@@ -343,18 +351,20 @@ impl Job {
             Event::Started | Event::Paused | Event::Resumed | Event::Answered => {}
         }
         add_extra(&mut fields, change.extra)?;
-        let record = Record::made(fields.build(), status, Some(self.head), now, note)?;
+        let record = Record::new(fields.build(), status, Some(self.head), now, note)?;
         self.follow(&record)?;
         Ok(record)
     }
 
+    /// Checks that the chain has room for this record and for those needed to end the job after it.
     fn check_room(&self, event: &Event, to: Status) -> Result<(), AppendError> {
-        let is_ending =
-            to.is_terminal() || matches!(event, Event::Started | Event::Resumed | Event::Answered);
-        let kept = if is_ending { 0 } else { HISTORY_RECORDS_RESERVED };
-        // A step towards the ending must leave room for the ending itself.
-        let kept = if is_ending && !to.is_terminal() { 1 } else { kept };
-        if self.count + kept >= HISTORY_RECORDS_MAX {
+        let reserved = match event {
+            _ if to.is_terminal() => 0,
+            // Returning to STARTED must leave room for the final record.
+            Event::Started | Event::Resumed | Event::Answered => 1,
+            _ => HISTORY_RECORDS_RESERVED,
+        };
+        if self.count + reserved >= HISTORY_RECORDS_MAX {
             return Err(AppendError::HistoryFull);
         }
         Ok(())
@@ -384,7 +394,7 @@ impl Job {
     fn check_commitments(&self, event: &Event) -> Result<(), ChainError> {
         match event {
             Event::Noted(Note::Held(_)) if self.held.is_some() => {
-                Err(ChainError::Annotation("an outcome is held already".into()))
+                Err(ChainError::Annotation("an outcome is already held".into()))
             }
             Event::Noted(Note::Held(Some(outcome))) if outcome.status == Status::Complete => {
                 self.steps.check_complete()
@@ -397,12 +407,12 @@ impl Job {
         }
     }
 
-    /// Takes a record that passed every check.
-    fn take(&mut self, record: &Record, event: Event) {
+    /// Applies a record that has passed every check.
+    fn apply_checked(&mut self, record: &Record, event: Event) {
         self.due = None;
         match event {
             Event::Noted(Note::Step { started, ended }) => {
-                self.steps.take(started, ended, record.updated());
+                self.steps.record(started, ended, record.updated());
             }
             Event::Noted(Note::Attempt { attempt, .. } | Note::Recovered { attempt, .. }) => {
                 self.attempt = attempt.unwrap_or(self.attempt + 1);
@@ -410,7 +420,7 @@ impl Job {
             Event::Noted(Note::Held(outcome)) => self.held = outcome.map(Box::new),
             Event::Noted(Note::Message) => {}
             Event::Resumed => self.due = self.held.take(),
-            // Another turn, with tries of its own.
+            // A new turn starts with its own count of attempts.
             Event::Answered => {
                 self.attempt = 1;
                 self.held = None;
@@ -418,19 +428,19 @@ impl Job {
             _ => self.held = None,
         }
         if record.note().is_none() {
-            self.fields.retain(|(key, _)| !OF_THE_MOMENT.iter().any(|name| is_named(key, name)));
+            self.fields.retain(|(key, _)| !TRANSIENT_FIELDS.iter().any(|name| is_named(key, name)));
         }
         self.status = record.status();
         self.head = record.id();
         self.count += 1;
         self.updated = record.updated();
         self.has_started |= record.status() == Status::Started;
-        self.take_fields(record);
+        self.merge_fields(record);
     }
 
-    fn take_fields(&mut self, record: &Record) {
-        record.fields().each_field(|key, value| {
-            if OF_AN_ANNOTATION.iter().any(|name| is_named(key, name)) {
+    fn merge_fields(&mut self, record: &Record) {
+        record.fields().for_each_field(|key, value| {
+            if ANNOTATION_FIELDS.iter().any(|name| is_named(key, name)) {
                 return;
             }
             match self.fields.iter_mut().find(|(own, _)| same_name(own, key)) {
@@ -440,7 +450,7 @@ impl Job {
         });
     }
 
-    /// Everything the fold holds, for a store that keeps it beside a long chain.
+    /// The parts of the fold, for a store that keeps them next to a long chain.
     pub fn to_parts(&self) -> Parts {
         Parts {
             id: self.id,
@@ -460,8 +470,8 @@ impl Job {
         }
     }
 
-    /// The fold from its parts. They are believed: a store that keeps them checks them against
-    /// the chain when it is checked as a whole.
+    /// Restores the fold from its parts, without checking them. A store compares the parts it keeps
+    /// with the chain during a full check.
     pub fn from_parts(parts: Parts) -> Job {
         Job {
             id: parts.id,
@@ -482,88 +492,88 @@ impl Job {
         }
     }
 
-    /// The job's ID.
+    /// ID of the job.
     pub fn id(&self) -> JobId {
         self.id
     }
 
-    /// The DID of the venue it belongs to.
+    /// DID of the venue that the job belongs to.
     pub fn venue(&self) -> &str {
         &self.venue
     }
 
-    /// Where it hangs, when it is a step of another job.
+    /// Parent job and step index. `None` if the job is not a step of another job.
     pub fn parent(&self) -> Option<&Parent> {
         self.parent.as_ref()
     }
 
-    /// Where it stands.
+    /// Current status.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// Its last record.
+    /// ID of the last record.
     pub fn head(&self) -> RecordId {
         self.head
     }
 
-    /// Its first record.
+    /// ID of the first record.
     pub fn first_record(&self) -> RecordId {
         self.first
     }
 
-    /// How many records it has.
+    /// Number of records in the chain.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// When it was made.
+    /// Time of creation: Unix time in ms.
     pub fn created(&self) -> i64 {
         self.created
     }
 
-    /// When its last record was made.
+    /// Time of the last record: Unix time in ms.
     pub fn updated(&self) -> i64 {
         self.updated
     }
 
-    /// Whether it has ever been STARTED.
+    /// Whether the job has ever been STARTED.
     pub fn has_started(&self) -> bool {
         self.has_started
     }
 
-    /// The number of the current try.
+    /// Number of the current attempt, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The outcome that waits for a resume.
+    /// Outcome that arrived while the job was paused and is applied when it is resumed.
     pub fn held(&self) -> Option<&Outcome> {
         self.held.as_deref()
     }
 
-    /// The outcome that must be appended next, in the same commit as the resume.
+    /// Held outcome that must be appended next, in the same commit as the resume.
     pub fn due(&self) -> Option<&Outcome> {
         self.due.as_deref()
     }
 
-    /// What the chain says about its steps.
+    /// Steps that the chain has started, by step index.
     pub fn steps(&self) -> &BTreeMap<u32, StepState> {
         self.steps.by_index()
     }
 
-    /// One resolved member, such as `input` or `output`.
+    /// One resolved field, such as `input` or `output`.
     pub fn field(&self, name: &str) -> Option<&Value> {
         self.fields.iter().find(|(key, _)| is_named(key, name)).map(|(_, value)| value)
     }
 
-    /// All resolved members but `status`, `updated` and `head`, in the order in which records
-    /// brought them.
+    /// All resolved fields except `status`, `updated` and `head`, in the order in which the chain
+    /// first set them.
     pub fn fields(&self) -> impl Iterator<Item = (&Value, &Value)> {
         self.fields.iter().map(|(key, value)| (key, value))
     }
 
-    /// The resolved job as clients see it.
+    /// The resolved job as a JSON object, the form that clients see.
     pub fn to_value(&self) -> Value {
         let own = [
             (Value::from(STATUS), Value::from(self.status)),
@@ -574,18 +584,19 @@ impl Job {
     }
 }
 
-/// Adds members that the caller names, unless the record has them by itself.
+/// Adds the fields given by the caller. An error if one is already set or reserved for the record.
 fn add_extra(fields: &mut MapBuilder, extra: Vec<(&'static str, Value)>) -> Result<(), BadField> {
     for (name, value) in extra {
-        if fields.has(name) || OF_AN_ANNOTATION.contains(&name) {
-            return Err(wrong(name, "left to the record itself"));
+        if fields.has(name) || ANNOTATION_FIELDS.contains(&name) {
+            return Err(wrong(name, "set by the record itself"));
         }
         fields.push(name, value);
     }
     Ok(())
 }
 
-/// A record that keeps the status has a note and little else; one that changes it has none.
+/// Checks the rules for annotations: a record that keeps the status must have a note and only the
+/// fields that its kind of note allows; a record that changes the status must not have a note.
 fn check_annotation(before: Status, record: &Record) -> Result<(), ChainError> {
     let annotation = |text: String| Err(ChainError::Annotation(text));
     let Some(note) = record.note() else {
@@ -600,19 +611,21 @@ fn check_annotation(before: Status, record: &Record) -> Result<(), ChainError> {
     }
     if !kind.is_allowed_in(before) {
         let kind = kind.as_str();
-        return annotation(format!("a note of kind {kind} cannot stand while a job is {before}"));
+        return annotation(format!(
+            "a note of kind {kind} is not allowed while the job is {before}"
+        ));
     }
     for (key, _) in record.fields().fields() {
         let is = |name: &&str| is_named(key, name);
-        let of_a_turn =
+        let may_set_output =
             kind == Kind::Message || matches!(before, Status::InputRequired | Status::AuthRequired);
-        let allowed = OF_AN_ANNOTATION.iter().any(is)
+        let allowed = ANNOTATION_FIELDS.iter().any(is)
             || is(&"message")
             || is(&"trigger")
-            || of_a_turn && is(&"output");
+            || may_set_output && is(&"output");
         if !allowed {
             let kind = kind.as_str();
-            return annotation(format!("a note of kind {kind} cannot change {key:?}"));
+            return annotation(format!("a note of kind {kind} cannot set {key:?}"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The history document: a chain as it travels.
+//! The history document: a chain as JSON, for exchange between parties.
 //!
 //! `{"records": [{"id", "record", "signature"?}, …], "total": n, "next"?}`, oldest first, where
 //! `record` is exactly the JSON whose Value ID is `id`. A document may also carry the histories of
@@ -17,30 +17,30 @@ pub struct History {
     children: Option<Map>,
 }
 
-/// One line of a history.
+/// One entry of a history.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// The ID it claims.
+    /// Record ID that the document states; not verified.
     pub id: String,
-    /// The record.
+    /// Fields of the record.
     pub record: Map,
-    /// Whether a signature stands beside it.
+    /// Whether the entry has a `signature`.
     pub is_signed: bool,
 }
 
-/// Why a document is not a history.
+/// The reason why a document is not a history.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// Not of the shape of a history.
+    /// The document does not have the shape of a history.
     #[error("not a history document: {0}")]
     Shape(&'static str),
-    /// An entry is not of the shape of an entry.
+    /// An entry does not have the required shape.
     #[error("{0}")]
     Entry(&'static str),
 }
 
 impl History {
-    /// Reads the shape of a document.
+    /// Checks the shape of a document, without looking at the records.
     pub fn from_value(document: &Value) -> Result<Self, HistoryError> {
         let shape = HistoryError::Shape;
         let map = document.as_map().ok_or(shape("expected an object with `records`"))?;
@@ -48,7 +48,7 @@ impl History {
         let records = records.as_vector().ok_or(shape("`records` must be an array"))?.clone();
         let total = map.field("total").map(|total| {
             let total = total.as_i64().and_then(|total| u64::try_from(total).ok());
-            total.ok_or(shape("`total` must be a whole number"))
+            total.ok_or(shape("`total` must be a whole number of at least 0"))
         });
         let children = map.field("children").map(|children| {
             children.as_map().cloned().ok_or(shape("`children` must be an object"))
@@ -62,27 +62,27 @@ impl History {
         })
     }
 
-    /// How many records the document holds.
+    /// Number of records in the document.
     pub fn len(&self) -> u64 {
         self.records.len()
     }
 
-    /// Whether it holds none.
+    /// Whether the document has no records.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// How many records the job has, by the document's own word.
+    /// Number of records in the chain, according to the document. `None` if it does not say.
     pub fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// Whether the document says that more records follow.
+    /// Whether the document is one page of several and more records follow.
     pub fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// The entries in order.
+    /// The entries, oldest first.
     pub fn entries(&self) -> impl Iterator<Item = Result<Entry, HistoryError>> {
         self.records.iter(&NoCells).map(|entry| match entry {
             Ok(entry) => Entry::from_value(&entry),
@@ -90,7 +90,7 @@ impl History {
         })
     }
 
-    /// The history of a sub-job, when the document carries it.
+    /// The history of a sub-job. `None` if the document does not carry it.
     pub fn child(&self, job: JobId) -> Option<Result<History, HistoryError>> {
         let children = self.children.as_ref()?;
         let named = children.field(&job.to_string()).or_else(|| children.field(&job.to_hex()))?;

@@ -1,22 +1,23 @@
-//! Identities: of a job and of a record. No bare strings.
+//! Identifiers of jobs and records. They have types of their own, so that neither is ever passed
+//! as a bare string.
 
 use std::fmt;
 use std::str::FromStr;
 
 use catena_value::{IdText, ParseIdError, Value, ValueId};
 
-/// Names a job within its venue: 128 bits in the layout of a version 7 UUID, so that IDs made
-/// later sort later, with every free bit random.
+/// Identifies a job within its venue: 128 bits in the layout of a version 7 UUID, with every free
+/// bit random. IDs created later sort later.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId([u8; 16]);
 
-/// Why a text is not a job ID.
+/// The text is not a job ID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a job ID: expected 32 hex digits, with or without `0x`, or a UUID")]
 pub struct ParseJobIdError;
 
 impl JobId {
-    /// A new ID from the time in milliseconds since 1970 and ten random bytes.
+    /// Makes an ID from the Unix time in ms and ten random bytes.
     pub fn new(now_ms: u64, random: [u8; 10]) -> Self {
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&now_ms.to_be_bytes()[2..]);
@@ -26,17 +27,17 @@ impl JobId {
         JobId(bytes)
     }
 
-    /// An ID from its 16 bytes.
+    /// The ID with these 16 bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         JobId(bytes)
     }
 
-    /// The 16 bytes.
+    /// The 16 bytes of the ID.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// 32 hex digits without a prefix, the form used in lists and locations.
+    /// 32 hex digits without a prefix: the form used in lists and URLs.
     pub fn to_hex(&self) -> String {
         self.text().as_str()[2..].to_owned()
     }
@@ -95,7 +96,7 @@ impl From<JobId> for Value {
     }
 }
 
-/// Names a record: the Value ID of its JSON.
+/// Identifies a record: the Value ID of the record as a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(ValueId);
 
@@ -105,7 +106,7 @@ impl RecordId {
         RecordId(id)
     }
 
-    /// The Value ID.
+    /// The Value ID of the record.
     pub const fn value_id(&self) -> &ValueId {
         &self.0
     }

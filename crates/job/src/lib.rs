@@ -1,16 +1,16 @@
-//! What a job is and what may happen to it.
+//! Jobs: their states, their records, and the rules that every change must follow.
 //!
-//! A job is a pointer to the last of a chain of records. Each record is an immutable value, named
-//! by its Value ID, and names its predecessor; the job as people see it is the fold of all of
-//! them. There is one table of what may follow what, [`apply`], and one fold, [`Job::follow`]:
-//! running, recovery and verification all go through both.
+//! A job is a pointer to the last record of a chain. Each record is an immutable value, identified
+//! by its Value ID, and names its predecessor; the job as clients see it is the fold of all its
+//! records. There is one transition table, [`apply`], and one fold, [`Job::follow`]: running,
+//! recovery and verification all go through both.
 //!
-//! Modules, in reading order: [`ids`], [`state`] (statuses, events, the table), [`note`]
+//! Modules, in reading order: [`ids`], [`state`] (statuses, events, the transition table), [`note`]
 //! (annotations), [`record`], [`chain`] (the fold, appending, merging), [`history`] (the document
-//! that carries a chain), [`verify`], [`vocabulary`] (ways to name a state), [`plan`] (orchestrations as data),
-//! [`progress`] (how far a job is), [`limits`].
+//! that carries a chain), [`verify`], [`vocabulary`] (the status names of each API), [`plan`]
+//! (orchestrations as data), [`progress`] (progress reports), [`limits`].
 //!
-//! This crate never reads a clock, a file, a socket or a random number: they are arguments.
+//! This crate never reads a clock, a file, a socket or a random number; such inputs are arguments.
 
 pub mod chain;
 pub mod history;

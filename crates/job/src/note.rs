@@ -1,7 +1,8 @@
-//! Annotations: records that leave the status as it is.
+//! Annotations: records that keep the status.
 //!
-//! The list of kinds is closed, and each says where it may stand. A note never changes what the
-//! resolved job shows, with one exception that people wait for: the answer of an interactive turn.
+//! The list of kinds is closed, and each kind says in which statuses it is allowed. A note never
+//! changes the resolved job, with one exception that clients wait for: the output of an interactive
+//! turn.
 
 use std::borrow::Cow;
 
@@ -12,14 +13,14 @@ use crate::limits::STEPS_MAX;
 use crate::record::{BadField, field_text, missing, wrong};
 use crate::state::{Ask, Event, Status};
 
-/// What an annotation is about.
+/// The kind of an annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Sub-jobs started or ended.
     Step,
-    /// Another try began.
+    /// Another attempt started.
     Attempt,
-    /// A message was taken, or answered, without a change of status.
+    /// A message was received or answered without a change of status.
     Message,
     /// An outcome arrived while the job was paused.
     Held,
@@ -28,11 +29,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 5] =
         [Kind::Step, Kind::Attempt, Kind::Message, Kind::Held, Kind::Recovered];
 
-    /// The word that stands in records.
+    /// The name of the kind in records.
     pub const fn as_str(self) -> &'static str {
         match self {
             Kind::Step => "step",
@@ -43,12 +44,12 @@ impl Kind {
         }
     }
 
-    /// The kind with this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Kind::ALL.into_iter().find(|kind| kind.as_str() == word)
+    /// The kind with this name. `None` if there is none.
+    pub fn parse(name: &str) -> Option<Self> {
+        Kind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// Whether a job in this status may get such a note.
+    /// Whether a job in this status may be annotated with this kind.
     pub const fn is_allowed_in(self, status: Status) -> bool {
         use Status::*;
         match self {
@@ -66,28 +67,29 @@ impl Kind {
 pub enum Note {
     /// Sub-jobs that started or ended in one commit.
     Step {
-        /// Those that started.
+        /// Steps that started.
         started: Vec<StepStart>,
-        /// Those that ended.
+        /// Steps that ended.
         ended: Vec<StepEnd>,
     },
-    /// Another try began.
+    /// Another attempt started.
     Attempt {
-        /// Its number, the first being 1; the next one when it is not said.
+        /// Number of the attempt, from 1. `None` if it is the previous number plus one.
         attempt: Option<u32>,
-        /// Why the one before it did not do.
+        /// Why the previous attempt failed.
         reason: Option<String>,
     },
-    /// A message was taken or answered; which one is in `trigger`.
+    /// A message was received or answered; `trigger` identifies it.
     Message,
-    /// An outcome that waits for the job to be resumed. A venue that keeps it in another form than
-    /// ours leaves nothing to compare with what follows.
+    /// An outcome that is applied when the job is resumed. `None` if the venue that wrote the
+    /// record does not include the outcome; then it cannot be compared with the record after the
+    /// resume.
     Held(Option<Outcome>),
-    /// Put back on the queue after a restart.
+    /// The job was put back on the queue after a restart.
     Recovered {
-        /// The number of the try that begins; the next one when it is not said.
+        /// Number of the attempt that starts, from 1. `None` if it is the previous number plus one.
         attempt: Option<u32>,
-        /// What happened.
+        /// Why the previous attempt was interrupted.
         reason: Option<String>,
     },
 }
@@ -97,51 +99,51 @@ pub enum Note {
 pub struct StepStart {
     /// Index of the step.
     pub step: u32,
-    /// The sub-job.
+    /// ID of the sub-job.
     pub job: JobId,
-    /// Its first record.
+    /// First record of the sub-job.
     pub record: RecordId,
-    /// The venue's DID, when it runs on another one.
+    /// DID of the venue that runs the sub-job. `None` if it is the venue of the parent job.
     pub venue: Option<String>,
 }
 
-/// Commits a parent to how a sub-job ended.
+/// Commits a parent to the end of a sub-job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepEnd {
     /// Index of the step.
     pub step: u32,
-    /// The status it ended in.
+    /// Final status of the sub-job.
     pub status: Status,
-    /// Its last record.
+    /// Last record of the sub-job.
     pub record: RecordId,
 }
 
-/// An outcome of an operation: what the record that follows will say.
+/// The outcome of an operation, from which the next record is made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// The status it leads to.
+    /// Status that the job changes to.
     pub status: Status,
-    /// The result, with COMPLETE and interactive statuses.
+    /// Output, for COMPLETE and interactive statuses.
     pub output: Option<Value>,
-    /// The error, with FAILED.
+    /// Error text, for FAILED.
     pub error: Option<String>,
-    /// What is needed, with interactive statuses.
+    /// What the operation needs, for interactive statuses.
     pub message: Option<String>,
 }
 
 impl Outcome {
-    /// A result.
+    /// A COMPLETE outcome.
     pub fn complete(output: Value) -> Self {
         Outcome { status: Status::Complete, output: Some(output), error: None, message: None }
     }
 
-    /// An error.
+    /// A FAILED outcome.
     pub fn failed(error: &str) -> Self {
         let error = Some(error.to_owned());
         Outcome { status: Status::Failed, output: None, error, message: None }
     }
 
-    /// The event that carries this outcome.
+    /// The event that applies this outcome to the job.
     pub fn event(self) -> Event {
         let ask = Ask { message: self.message, output: self.output.clone() };
         match self.status {
@@ -163,7 +165,7 @@ impl Outcome {
 
     fn from_value(value: &Value) -> Result<Self, BadField> {
         let map = value.as_map().ok_or_else(|| wrong("note.outcome", "an object"))?;
-        let status = status_of(map, "note.outcome.status")?;
+        let status = parse_status(map, "note.outcome.status")?;
         let holdable = [
             Status::Complete,
             Status::Failed,
@@ -172,7 +174,7 @@ impl Outcome {
             Status::AuthRequired,
         ];
         if !holdable.contains(&status) {
-            return Err(wrong("note.outcome.status", "a status an operation can lead to"));
+            return Err(wrong("note.outcome.status", "a status that an operation can lead to"));
         }
         Ok(Outcome {
             status,
@@ -184,7 +186,7 @@ impl Outcome {
 }
 
 impl Note {
-    /// What it is about.
+    /// The kind of the note.
     pub fn kind(&self) -> Kind {
         match self {
             Note::Step { .. } => Kind::Step,
@@ -195,7 +197,7 @@ impl Note {
         }
     }
 
-    /// As it stands in a record.
+    /// The note as the `note` field of a record.
     pub fn to_value(&self) -> Value {
         let mut fields = vec![("kind", Value::from(self.kind().as_str()))];
         match self {
@@ -221,7 +223,7 @@ impl Note {
         fields.into_iter().collect::<Map>().into()
     }
 
-    /// From its place in a record.
+    /// Reads the `note` field of a record.
     pub fn from_value(value: &Value) -> Result<Self, BadField> {
         let map = value.as_map().ok_or_else(|| wrong("note", "an object"))?;
         let kind = field_text(map, "kind")?.ok_or_else(|| missing("note.kind"))?;
@@ -229,18 +231,18 @@ impl Note {
             .ok_or_else(|| wrong("note.kind", "one of step, attempt, message, held, recovered"))?;
         Ok(match kind {
             Kind::Step => {
-                let started = list(map, "started", StepStart::from_map)?;
-                let ended = list(map, "ended", StepEnd::from_map)?;
+                let started = parse_list(map, "started", StepStart::from_map)?;
+                let ended = parse_list(map, "ended", StepEnd::from_map)?;
                 Note::Step { started, ended }
             }
             Kind::Attempt => {
-                let (attempt, reason) = attempt(map)?;
+                let (attempt, reason) = parse_attempt(map)?;
                 Note::Attempt { attempt, reason }
             }
             Kind::Message => Note::Message,
             Kind::Held => Note::Held(map.field("outcome").map(Outcome::from_value).transpose()?),
             Kind::Recovered => {
-                let (attempt, reason) = attempt(map)?;
+                let (attempt, reason) = parse_attempt(map)?;
                 Note::Recovered { attempt, reason }
             }
         })
@@ -261,9 +263,9 @@ impl StepStart {
     fn from_map(map: &Map) -> Result<Self, BadField> {
         let job = field_text(map, "job")?.and_then(|text| text.parse().ok());
         Ok(StepStart {
-            step: step_index(map)?,
+            step: parse_step_index(map)?,
             job: job.ok_or_else(|| wrong("note.started.job", "a job ID"))?,
-            record: record_id(map, "note.started.record")?,
+            record: parse_record_id(map, "note.started.record")?,
             venue: field_text(map, "venue")?.map(Cow::into_owned),
         })
     }
@@ -280,42 +282,43 @@ impl StepEnd {
     }
 
     fn from_map(map: &Map) -> Result<Self, BadField> {
-        let status = status_of(map, "note.ended.status")?;
+        let status = parse_status(map, "note.ended.status")?;
         if !status.is_terminal() {
             return Err(wrong("note.ended.status", "a terminal status"));
         }
-        let record = record_id(map, "note.ended.record")?;
-        Ok(StepEnd { step: step_index(map)?, status, record })
+        let record = parse_record_id(map, "note.ended.record")?;
+        Ok(StepEnd { step: parse_step_index(map)?, status, record })
     }
 }
 
-fn status_of(map: &Map, name: &'static str) -> Result<Status, BadField> {
+fn parse_status(map: &Map, name: &'static str) -> Result<Status, BadField> {
     let status = field_text(map, "status")?.and_then(|word| Status::parse(&word));
     status.ok_or_else(|| wrong(name, "a status"))
 }
 
-fn record_id(map: &Map, name: &'static str) -> Result<RecordId, BadField> {
+fn parse_record_id(map: &Map, name: &'static str) -> Result<RecordId, BadField> {
     let record = field_text(map, "record")?.and_then(|text| text.parse().ok());
     record.ok_or_else(|| wrong(name, "a record ID"))
 }
 
-fn step_index(map: &Map) -> Result<u32, BadField> {
-    let index = map.field("step").and_then(Value::as_i64);
-    let index = index.and_then(|index| u32::try_from(index).ok());
-    index
+fn parse_step_index(map: &Map) -> Result<u32, BadField> {
+    map.field("step")
+        .and_then(Value::as_i64)
+        .and_then(|index| u32::try_from(index).ok())
         .filter(|index| *index < STEPS_MAX)
         .ok_or_else(|| wrong("note.step", "the index of a step"))
 }
 
-fn attempt(map: &Map) -> Result<(Option<u32>, Option<String>), BadField> {
+fn parse_attempt(map: &Map) -> Result<(Option<u32>, Option<String>), BadField> {
     let number = map.field("attempt").map(|number| {
         let number = number.as_i64().and_then(|number| u32::try_from(number).ok());
-        number.filter(|n| *n > 0).ok_or_else(|| wrong("note.attempt", "a number from 1"))
+        let number = number.filter(|number| *number > 0);
+        number.ok_or_else(|| wrong("note.attempt", "a whole number of at least 1"))
     });
     Ok((number.transpose()?, field_text(map, "reason")?.map(Cow::into_owned)))
 }
 
-fn list<T>(
+fn parse_list<T>(
     map: &Map,
     name: &'static str,
     item: fn(&Map) -> Result<T, BadField>,
@@ -339,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_note_reads_back() {
+    fn every_note_round_trips() {
         let record = RecordId::new(Value::Nil.id());
         let job = JobId::new(1, [1; 10]);
         let notes = [
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_note_must_not_say_is_named() {
+    fn a_malformed_note_is_refused_with_the_field() {
         let refused = |json: &str| {
             let value = catena_value::json::read(json.as_bytes()).unwrap();
             Note::from_value(&value).unwrap_err().to_string()
@@ -378,11 +381,11 @@ mod tests {
         );
         assert_eq!(
             refused(r#"{"kind":"held","outcome":{"status":"CANCELLED"}}"#),
-            "`note.outcome.status` must be a status an operation can lead to"
+            "`note.outcome.status` must be a status that an operation can lead to"
         );
         assert_eq!(
             refused(r#"{"kind":"attempt","attempt":0}"#),
-            "`note.attempt` must be a number from 1"
+            "`note.attempt` must be a whole number of at least 1"
         );
         let record = RecordId::new(Value::Nil.id());
         let ended = format!(

@@ -1,11 +1,11 @@
-//! Orchestrations as data: what a definition says, checked before anything runs.
+//! Orchestrations as data: a definition, checked before anything runs.
 //!
-//! A plan is a pure value. It is parsed from an operation's metadata with every problem told at
-//! once, each by its JSON pointer; its graph follows from the data flow alone, so it can be drawn,
+//! A plan is a pure value. Parsing an operation's metadata reports all problems at once, each with
+//! its JSON pointer. The dependency graph follows from the data flow alone, so a plan can be drawn,
 //! explained and tested without a venue. What depends on a venue (whether an operation exists, what
-//! its schema asks for) is not decided here.
+//! its schema requires) is not decided here.
 //!
-//! Modules: `source` (where a value comes from), `parse`, `graph` (what may run when).
+//! Modules: `source` (where a value comes from), `parse`, `graph` (dependencies between steps).
 
 mod graph;
 mod parse;
@@ -20,45 +20,45 @@ use catena_value::Value;
 /// A parsed orchestration.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Its steps, in the order in which they are written.
+    /// The steps, in the order of the definition.
     pub steps: Vec<Step>,
-    /// How the output is put together.
+    /// Source of the output.
     pub result: Source,
-    /// What happens to running steps when another fails.
+    /// What happens to running steps when another step fails.
     pub on_failure: OnFailure,
 }
 
-/// One step.
+/// One step of an orchestration.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// The operation as it is written.
+    /// Operation reference as written in the definition.
     pub op: String,
-    /// Where its input comes from.
+    /// Source of the input.
     pub input: Source,
-    /// What people call it.
+    /// Display name.
     pub name: Option<String>,
-    /// Where it runs, when it is not here.
+    /// Venue that runs the step. `None` if it is the venue of the parent job.
     pub venue: Option<String>,
 }
 
-/// What happens to running steps when another fails.
+/// What happens to running steps when another step fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFailure {
-    /// They are cancelled.
+    /// Running steps are cancelled.
     Cancel,
-    /// They run on, and nobody waits for them.
+    /// Running steps continue, but the parent job does not wait for them.
     Leave,
 }
 
 impl Plan {
-    /// Parses an orchestration's metadata, or tells everything that is wrong with it.
+    /// Parses an orchestration's metadata. On failure, returns all problems of the definition.
     pub fn parse(metadata: &Value) -> Result<Plan, Vec<Problem>> {
         parse::parse(metadata)
     }
 
-    /// What depends on what.
+    /// The dependencies between the steps.
     pub fn graph(&self) -> Graph {
-        Graph::of(self)
+        Graph::from_plan(self)
     }
 }
 

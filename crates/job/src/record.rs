@@ -1,4 +1,4 @@
-//! State records: one link of a chain, as a value and as what it says.
+//! State records: the links of a chain, as values and with their fields parsed.
 
 use std::borrow::Cow;
 
@@ -8,14 +8,14 @@ use crate::ids::{JobId, RecordId};
 use crate::note::Note;
 use crate::state::{Ask, Event, Status};
 
-/// Members that every record has.
+// Fields that every record has, and `note`, which every annotation has.
 pub(crate) const STATUS: &str = "status";
 pub(crate) const PREV: &str = "prev";
 pub(crate) const UPDATED: &str = "updated";
 pub(crate) const NOTE: &str = "note";
 
-/// Members of the first record that say which job of which venue it is, and what it was asked.
-/// No later record may change one.
+/// Fields of the first record that identify the job, its venue and the request. No later record may
+/// change one.
 pub(crate) const IDENTITY: [&str; 8] =
     ["id", "venue", "op", "operation", "input", "caller", "created", "parent"];
 
@@ -28,18 +28,19 @@ pub struct Record {
     prev: Option<RecordId>,
     updated: i64,
     note: Option<Note>,
-    /// Its encoding, of one that was just made: it had to be written to be hashed.
+    /// Encoding of a record that was just made: it was needed to compute the ID. `None` for a
+    /// record that was read.
     encoding: Option<Vec<u8>>,
 }
 
-/// Longest encoding of an ordinary record: saves growing.
-const ENCODING_USUAL: usize = 512;
+/// Length that the encoding of a record rarely exceeds: the initial capacity of the buffer.
+const ENCODING_BYTES_TYPICAL: usize = 512;
 
-/// A member that is missing or not what it must be.
+/// A field that is missing or has a wrong value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` {problem}")]
 pub struct BadField {
-    /// Which member.
+    /// Name of the field.
     pub name: &'static str,
     problem: String,
 }
@@ -52,7 +53,7 @@ pub(crate) fn wrong(name: &'static str, expected: &str) -> BadField {
     BadField { name, problem: format!("must be {expected}") }
 }
 
-/// A member that is a string when it is there.
+/// The text of a string field. `None` if the field is absent; an error if it is not a string.
 pub(crate) fn field_text<'a>(
     map: &'a Map,
     name: &'static str,
@@ -63,8 +64,8 @@ pub(crate) fn field_text<'a>(
     }
 }
 
-/// Members that the fold reads, and indexes with it. A store keeps them where it keeps the record;
-/// all others may lie elsewhere and are loaded when somebody wants them.
+/// Fields that the fold and the indexes read. A store keeps them in the same place as the record;
+/// all others may be stored separately and are loaded on demand.
 pub const SKELETON: [&str; 15] = [
     STATUS,
     PREV,
@@ -83,7 +84,7 @@ pub const SKELETON: [&str; 15] = [
     "reused",
 ];
 
-/// Whether a member is part of the skeleton.
+/// Whether a field belongs to the [`SKELETON`].
 pub fn is_skeleton(key: &Value) -> bool {
     key.as_str().is_some_and(|key| SKELETON.contains(&key))
 }
@@ -97,7 +98,7 @@ fn is_in_memory(value: &Value) -> bool {
     }
 }
 
-/// The members of a stored record with its skeleton in memory.
+/// The fields of a stored record, with its skeleton loaded into memory.
 fn with_skeleton(fields: Map, cells: &dyn CellSource) -> Result<Map, LoadError> {
     let is_loaded = |(key, value): &(&Value, &Value)| !is_skeleton(key) || is_in_memory(value);
     let in_memory = fields.fields();
@@ -112,12 +113,12 @@ fn with_skeleton(fields: Map, cells: &dyn CellSource) -> Result<Map, LoadError> 
     fields.slots(cells).map(load).collect::<Result<Vec<_>, _>>().map(Map::from_iter)
 }
 
-/// Where a sub-job hangs.
+/// The position of a sub-job: its parent job and step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
-    /// The job it is a step of.
+    /// ID of the parent job.
     pub job: JobId,
-    /// Which step.
+    /// Index of the step.
     pub step: u32,
 }
 
@@ -139,14 +140,14 @@ impl Parent {
 }
 
 impl Record {
-    /// Reads what a record says. Its ID is the Value ID of the whole map.
+    /// Parses a record. Its ID is the Value ID of the map.
     pub fn from_map(fields: Map) -> Result<Self, BadField> {
         let id = RecordId::new(Value::from(fields.clone()).id());
         Record::from_stored(fields, id, &NoCells)
     }
 
-    /// A record whose members are known because they were just put there.
-    pub(crate) fn made(
+    /// A new record. `fields` must contain the other arguments, which are not parsed again.
+    pub(crate) fn new(
         fields: Map,
         status: Status,
         prev: Option<RecordId>,
@@ -154,52 +155,53 @@ impl Record {
         note: Option<Note>,
     ) -> Result<Self, BadField> {
         if updated < 0 {
-            return Err(wrong(UPDATED, "a time in whole milliseconds"));
+            return Err(wrong(UPDATED, "a Unix time in whole milliseconds"));
         }
         check_trigger(&fields)?;
-        let mut encoding = Vec::with_capacity(ENCODING_USUAL);
+        let mut encoding = Vec::with_capacity(ENCODING_BYTES_TYPICAL);
         encode_into(&Value::from(fields.clone()), &mut encoding);
         let id = RecordId::new(ValueId::of_encoding(&encoding));
         Ok(Record { id, fields, status, prev, updated, note, encoding: Some(encoding) })
     }
 
-    /// Like [`Record::from_map`], for a store that knows the ID already: it is believed. What the
-    /// fold reads is loaded from `cells`; the rest stays where it is.
+    /// Like [`Record::from_map`], for a store that already knows the ID; the ID is not checked. The
+    /// fields that the fold reads are loaded from `cells`; the others stay unloaded.
     pub fn from_stored(
         fields: Map,
         id: RecordId,
         cells: &dyn CellSource,
     ) -> Result<Self, BadField> {
         let fields = with_skeleton(fields, cells)
-            .map_err(|_| wrong("record", "in memory or in the cells beside it"))?;
+            .map_err(|_| wrong("record", "in memory or in the supplied cells"))?;
         let status = field_text(&fields, STATUS)?.ok_or_else(|| missing(STATUS))?;
         let status =
             Status::parse(&status).ok_or_else(|| wrong(STATUS, "one of the ten statuses"))?;
-        let prev = prev(&fields)?;
+        let prev = parse_prev(&fields)?;
         let updated = fields.field(UPDATED).ok_or_else(|| missing(UPDATED))?.as_i64();
-        let updated = updated.filter(|at| *at >= 0);
-        let updated = updated.ok_or_else(|| wrong(UPDATED, "a time in whole milliseconds"))?;
+        let updated = updated
+            .filter(|at| *at >= 0)
+            .ok_or_else(|| wrong(UPDATED, "a Unix time in whole milliseconds"))?;
         let note = fields.field(NOTE).map(Note::from_value).transpose()?;
         check_trigger(&fields)?;
         Ok(Record { id, fields, status, prev, updated, note, encoding: None })
     }
 
-    /// The record's ID: what the next record's `prev` says.
+    /// ID of the record; the next record names it in `prev`.
     pub fn id(&self) -> RecordId {
         self.id
     }
 
-    /// The whole record.
+    /// All fields of the record.
     pub fn fields(&self) -> &Map {
         &self.fields
     }
 
-    /// The whole record as a value.
+    /// The record as a value.
     pub fn to_value(&self) -> Value {
         self.fields.clone().into()
     }
 
-    /// The encoding of its root cell.
+    /// The canonical encoding of the root cell of the record.
     pub fn encoding(&self) -> Cow<'_, [u8]> {
         match &self.encoding {
             Some(encoding) => Cow::Borrowed(encoding),
@@ -207,33 +209,33 @@ impl Record {
         }
     }
 
-    /// The status it sets.
+    /// Status of the job after this record.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// The record before it; nothing for the first.
+    /// ID of the previous record. `None` for the first record.
     pub fn prev(&self) -> Option<RecordId> {
         self.prev
     }
 
-    /// When it was made, in milliseconds since 1970.
+    /// Time of the record: Unix time in ms.
     pub fn updated(&self) -> i64 {
         self.updated
     }
 
-    /// What it notes, when it leaves the status as it is.
+    /// The note of an annotation. `None` if the record changes the status.
     pub fn note(&self) -> Option<&Note> {
         self.note.as_ref()
     }
 
-    /// One member.
+    /// The value of one field. `None` if it is absent.
     pub fn field(&self, name: &str) -> Option<&Value> {
         self.fields.field(name)
     }
 
-    /// The event that leads from `from` to this record, if there can be one. Says nothing about
-    /// whether it may happen.
+    /// The event that leads from status `from` to this record. `None` if no event does. Whether the
+    /// status allows the event is not checked.
     pub(crate) fn event(&self, from: Status) -> Result<Option<Event>, BadField> {
         if let Some(note) = &self.note {
             return Ok(Some(Event::Noted(note.clone())));
@@ -247,7 +249,7 @@ impl Record {
             Ok(Ask { message, output: self.field("output").cloned() })
         };
         Ok(Some(match self.status {
-            // Nothing leads here: only a first record is this.
+            // No event leads to PENDING: only a first record has this status.
             Status::Pending => return Ok(None),
             Status::Started => match from {
                 Status::Paused => Event::Resumed,
@@ -269,7 +271,7 @@ impl Record {
     }
 }
 
-fn prev(fields: &Map) -> Result<Option<RecordId>, BadField> {
+fn parse_prev(fields: &Map) -> Result<Option<RecordId>, BadField> {
     const EXPECTED: &str = "null or `0x` and 64 lower-case hex digits";
     match fields.field(PREV) {
         None => Err(missing(PREV)),
@@ -277,7 +279,7 @@ fn prev(fields: &Map) -> Result<Option<RecordId>, BadField> {
         Some(value) => {
             let text = value.as_str().ok_or_else(|| wrong(PREV, EXPECTED))?;
             let id: RecordId = text.parse().map_err(|_| wrong(PREV, EXPECTED))?;
-            // One spelling only: `prev` is part of what the next ID is computed from.
+            // Only the canonical spelling: the ID of this record depends on it.
             if id.to_string() == text { Ok(Some(id)) } else { Err(wrong(PREV, EXPECTED)) }
         }
     }
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_member_is_named() {
+    fn a_bad_field_is_named() {
         let refused = |text: &str| record(text).unwrap_err().to_string();
         assert_eq!(refused("{}"), "`status` is missing");
         assert_eq!(refused(r#"{"status":"DONE"}"#), "`status` must be one of the ten statuses");
@@ -332,7 +334,7 @@ mod tests {
         assert_eq!(refused(r#"{"status":"PENDING","prev":null}"#), "`updated` is missing");
         assert_eq!(
             refused(r#"{"status":"PENDING","prev":null,"updated":1.5}"#),
-            "`updated` must be a time in whole milliseconds"
+            "`updated` must be a Unix time in whole milliseconds"
         );
         assert_eq!(
             refused(r#"{"status":"STARTED","prev":null,"updated":1,"trigger":{}}"#),

@@ -1,4 +1,4 @@
-//! Statuses, events, and the one table of what may follow what.
+//! Statuses, events, and the transition table.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use catena_value::Value;
 
 use crate::note::Note;
 
-/// Where a job stands.
+/// The status of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// Made, waiting to run.
+    /// Created and waiting to run.
     Pending,
     /// Running.
     Started,
@@ -17,11 +17,11 @@ pub enum Status {
     Complete,
     /// Ended with an error.
     Failed,
-    /// Ended because somebody wanted it to.
+    /// Ended by a request to cancel it.
     Cancelled,
     /// Refused before it started.
     Rejected,
-    /// Ended because its time was up.
+    /// Ended because its time limit or deadline passed.
     Timeout,
     /// Suspended until it is resumed.
     Paused,
@@ -34,16 +34,16 @@ pub enum Status {
 /// What a client should do about a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Category {
-    /// It progresses: watch it.
+    /// The job makes progress by itself; a client watches it.
     Active,
-    /// It has ended: nothing changes any more.
+    /// The job has ended and will not change again.
     Terminal,
-    /// It waits for somebody.
+    /// The job waits for a client to act.
     Interactive,
 }
 
 impl Status {
-    /// All ten.
+    /// All ten statuses.
     pub const ALL: [Status; 10] = [
         Status::Pending,
         Status::Started,
@@ -57,7 +57,7 @@ impl Status {
         Status::AuthRequired,
     ];
 
-    /// The word that stands in records.
+    /// The name of the status in records.
     pub const fn as_str(self) -> &'static str {
         match self {
             Status::Pending => "PENDING",
@@ -73,12 +73,12 @@ impl Status {
         }
     }
 
-    /// The status with this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Status::ALL.into_iter().find(|status| status.as_str() == word)
+    /// The status with this name. `None` if there is none.
+    pub fn parse(name: &str) -> Option<Self> {
+        Status::ALL.into_iter().find(|status| status.as_str() == name)
     }
 
-    /// Its category.
+    /// The category of the status.
     pub const fn category(self) -> Category {
         match self {
             Status::Pending | Status::Started => Category::Active,
@@ -109,67 +109,67 @@ impl From<Status> for Value {
     }
 }
 
-/// Something that happens to a job.
+/// An event that happens to a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Execution begins.
+    /// Execution starts.
     Started,
-    /// The venue will not run it.
+    /// The venue refuses to run the job.
     Refused {
-        /// Why.
+        /// The reason, for clients.
         error: String,
     },
-    /// The operation ended well.
+    /// The operation succeeded.
     Finished {
-        /// Its result.
+        /// Output of the operation.
         output: Value,
     },
-    /// The operation ended badly.
+    /// The operation failed.
     Erred {
-        /// What went wrong.
+        /// The error, for clients.
         error: String,
     },
     /// The operation needs a message.
     AskedForInput(Ask),
     /// The operation needs authorisation.
     AskedForAuth(Ask),
-    /// Somebody, or the operation itself, suspends it.
+    /// A client, or the operation itself, suspends the job.
     Paused,
-    /// Somebody lets it go on.
+    /// A client resumes the job.
     Resumed,
-    /// What it waited for is there.
+    /// The input or authorisation that the operation waited for has arrived.
     Answered,
-    /// Somebody ends it.
+    /// A client cancels the job.
     Cancelled {
-        /// What to tell those who read it.
+        /// The reason, for clients.
         error: String,
     },
-    /// Its time is up.
+    /// A time limit or deadline of the job has passed.
     Expired {
-        /// Which time.
+        /// Which limit has passed, for clients.
         error: String,
     },
-    /// Something worth a record that leaves the status as it is.
+    /// An annotation, which keeps the status.
     Noted(Note),
 }
 
-/// What an operation says when it waits for somebody.
+/// What an operation asks for when it waits for input or authorisation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ask {
-    /// What is needed.
+    /// What the operation needs, for clients.
     pub message: Option<String>,
-    /// The result of the turn so far.
+    /// Output of the turn so far.
     pub output: Option<Value>,
 }
 
 impl Event {
-    /// The word for this event, for messages.
+    /// The name of the event, for messages.
     pub fn name(&self) -> &'static str {
         match self {
-            Event::Started => "begin",
-            Event::Refused { .. } => "refuse",
+            Event::Started => "start",
+            Event::Refused { .. } => "reject",
             Event::Finished { .. } => "finish",
-            Event::Erred { .. } => "err",
+            Event::Erred { .. } => "fail",
             Event::AskedForInput(_) => "ask for input",
             Event::AskedForAuth(_) => "ask for authorisation",
             Event::Paused => "pause",
@@ -182,17 +182,18 @@ impl Event {
     }
 }
 
-/// An event that a status does not allow.
+/// The status of the job does not allow the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a job that is {from} cannot {event}")]
+#[error("event `{event}` is not allowed while the job is {from}")]
 pub struct Illegal {
-    /// Where the job stands.
+    /// Status of the job.
     pub from: Status,
-    /// What was to happen.
+    /// Name of the event, as [`Event::name`] returns it.
     pub event: &'static str,
 }
 
-/// The only way a job changes. Running, recovery and verification all call this.
+/// Returns the status that follows an event. Nothing else changes the status of a job: running,
+/// recovery and verification all call this function.
 pub fn apply(from: Status, event: &Event) -> Result<Status, Illegal> {
     use Status::*;
     Ok(match (from, event) {
@@ -263,14 +264,14 @@ mod tests {
             }
         }
         let expected = "\
-PENDING --begin--> STARTED
-PENDING --refuse--> REJECTED
+PENDING --start--> STARTED
+PENDING --reject--> REJECTED
 PENDING --pause--> PAUSED
 PENDING --cancel--> CANCELLED
 PENDING --expire--> TIMEOUT
 PENDING --note recovered--> PENDING
 STARTED --finish--> COMPLETE
-STARTED --err--> FAILED
+STARTED --fail--> FAILED
 STARTED --ask for input--> INPUT_REQUIRED
 STARTED --ask for authorisation--> AUTH_REQUIRED
 STARTED --pause--> PAUSED
@@ -312,7 +313,7 @@ AUTH_REQUIRED --note message--> AUTH_REQUIRED
     }
 
     #[test]
-    fn every_word_reads_back() {
+    fn every_status_round_trips() {
         for status in Status::ALL {
             assert_eq!(Status::parse(status.as_str()), Some(status));
         }
@@ -320,8 +321,8 @@ AUTH_REQUIRED --note message--> AUTH_REQUIRED
     }
 
     #[test]
-    fn a_refusal_says_where_the_job_stands() {
+    fn a_refusal_names_the_status_and_the_event() {
         let refused = apply(Status::Complete, &Event::Paused).unwrap_err();
-        assert_eq!(refused.to_string(), "a job that is COMPLETE cannot pause");
+        assert_eq!(refused.to_string(), "event `pause` is not allowed while the job is COMPLETE");
     }
 }

@@ -1,9 +1,9 @@
-//! Verification: whether a history is one that could have happened.
+//! Verification: whether a history is complete, untampered and follows the rules.
 //!
 //! A pure function over a document. It needs no store, no server and no trust: IDs are computed
-//! from the records, every record is followed by the same fold that made it, and what a parent
-//! committed to is compared with its sub-jobs. The first record that does not hold is named, with
-//! the reason.
+//! from the records, every record is checked by the same fold that created it, and the commitments
+//! of a parent are compared with its sub-jobs. The result names the first invalid record and the
+//! reason.
 
 use std::collections::HashMap;
 
@@ -17,37 +17,37 @@ use crate::note::StepStart;
 use crate::record::Record;
 use crate::state::Status;
 
-/// What a verifier already knows about the job.
+/// What the verifying party already knows about the job.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
-    /// Which job it must be.
+    /// ID that the job must have.
     pub job: Option<JobId>,
-    /// Which venue it must belong to.
+    /// DID of the venue that the job must belong to.
     pub venue: Option<String>,
-    /// Which record must be the last.
+    /// ID that the last record must have.
     pub head: Option<RecordId>,
 }
 
-/// What was verified.
+/// The result of a successful verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The job.
+    /// ID of the job.
     pub job: JobId,
-    /// The DID of its venue.
+    /// DID of the venue of the job.
     pub venue: String,
-    /// The status its chain ends with.
+    /// Status after the last record.
     pub status: Status,
-    /// How many records it has.
+    /// Number of records in the chain.
     pub records: u64,
-    /// Its first record.
+    /// ID of the first record.
     pub first: RecordId,
-    /// Its last record.
+    /// ID of the last record.
     pub head: RecordId,
-    /// Sub-jobs whose histories were there and hold, at any depth.
+    /// Number of sub-jobs, at any depth, whose histories are in the document and valid.
     pub subjobs_verified: u64,
-    /// Sub-jobs whose histories were not there.
+    /// Number of sub-jobs whose histories are not in the document.
     pub subjobs_unavailable: u64,
-    /// Signatures that stood beside records and were not checked.
+    /// Number of signatures in the document. They are not checked.
     pub signatures_unchecked: u64,
 }
 
@@ -71,57 +71,57 @@ impl Report {
     }
 }
 
-/// The first thing that does not hold.
+/// The first fault that verification found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{reason}", self.place())]
+#[error("{}{reason}", self.location())]
 pub struct Fault {
-    /// The sub-job it is in, when it is not the job itself.
+    /// Sub-job in which the fault is. `None` if it is in the job itself.
     pub subjob: Option<JobId>,
-    /// The index of the first bad record; nothing when the history as a whole is wrong.
+    /// Index of the first invalid record. `None` if the fault concerns the entire history.
     pub record: Option<u64>,
-    /// What kind of fault it is.
+    /// Kind of the fault.
     pub code: Code,
-    /// What is wrong.
+    /// Description of the fault.
     pub reason: String,
 }
 
 /// The kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// The document or an entry is not of the right shape.
+    /// The document or an entry does not have the required shape.
     MalformedHistory,
-    /// A record lacks a member or has a wrong one.
+    /// A field of a record is missing or has a wrong value.
     MalformedRecord,
-    /// A record does not have the ID it is given under.
+    /// A record does not have the ID that the document states.
     HashMismatch,
-    /// `prev` does not name the record before it.
+    /// `prev` does not name the previous record.
     BrokenLink,
-    /// The same record stands twice.
+    /// The same record occurs twice.
     Duplicate,
     /// Two records follow the same one.
     Fork,
-    /// The chain does not begin as one must.
+    /// The first record is missing or cannot be a first record.
     BadStart,
-    /// A later record changes what the job is.
+    /// A later record changes a field that identifies the job.
     Binding,
-    /// The status cannot follow the one before it.
+    /// The status cannot follow the previous one.
     IllegalTransition,
     /// An annotation breaks the rules for annotations.
     BadAnnotation,
-    /// A record follows the end.
+    /// A record follows a terminal status.
     Finality,
-    /// Time runs backwards.
+    /// `updated` is earlier than in the previous record.
     TimeReversed,
     /// Commitments contradict each other, or a sub-job contradicts its parent.
     Commitment,
     /// Records are missing at the end.
     Incomplete,
-    /// It is not the job, the venue or the head that was expected.
+    /// The job, the venue or the head is not the expected one.
     Unexpected,
 }
 
 impl Code {
-    /// The word for it.
+    /// The code in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Code::MalformedHistory => "malformed_history",
@@ -144,10 +144,12 @@ impl Code {
 }
 
 impl Fault {
-    fn whole(code: Code, reason: impl Into<String>) -> Self {
+    /// A fault that concerns the entire history.
+    fn in_history(code: Code, reason: impl Into<String>) -> Self {
         Fault { subjob: None, record: None, code, reason: reason.into() }
     }
 
+    /// A fault in one record.
     fn at(record: u64, code: Code, reason: impl Into<String>) -> Self {
         Fault { subjob: None, record: Some(record), code, reason: reason.into() }
     }
@@ -157,7 +159,8 @@ impl Fault {
         self
     }
 
-    fn place(&self) -> String {
+    /// The location of the fault, as a prefix of its message.
+    fn location(&self) -> String {
         let subjob = self.subjob.map(|job| format!("sub-job {job}, ")).unwrap_or_default();
         let record = self.record.map(|record| format!("record {record}: ")).unwrap_or_default();
         subjob + &record
@@ -184,7 +187,7 @@ pub fn verify(document: &Value, expected: &Expected) -> Result<Report, Fault> {
 }
 
 fn malformed(error: &HistoryError) -> Fault {
-    Fault::whole(Code::MalformedHistory, error.to_string())
+    Fault::in_history(Code::MalformedHistory, error.to_string())
 }
 
 fn verify_history(history: &History, expected: &Expected, depth: usize) -> Result<Report, Fault> {
@@ -215,7 +218,7 @@ fn verify_history(history: &History, expected: &Expected, depth: usize) -> Resul
         };
         if depth == SUBJOB_DEPTH_MAX {
             let reason = format!("sub-jobs nest deeper than {SUBJOB_DEPTH_MAX}");
-            return Err(Fault::whole(Code::MalformedHistory, reason));
+            return Err(Fault::in_history(Code::MalformedHistory, reason));
         }
         let in_subjob = |fault: Fault| fault.in_subjob(state.start.job);
         let child = child.map_err(|error| in_subjob(malformed(&error)))?;
@@ -234,29 +237,29 @@ fn expected_child(parent: &Job, start: &StepStart) -> Expected {
     Expected { job: Some(start.job), venue: Some(venue), head: None }
 }
 
-/// Whether a document holds as many records as it says there are.
+/// Checks that the document has as many records as it says there are.
 fn check_complete(history: &History) -> Result<(), Fault> {
-    let held = history.len();
+    let found = history.len();
     match history.total() {
-        Some(total) if total != held => {
-            let reason = format!("the history holds {held} records of {total}");
-            Err(Fault::at(held.min(total), Code::Incomplete, reason))
+        Some(total) if total != found => {
+            let reason = format!("the history has {found} of {total} records");
+            Err(Fault::at(found.min(total), Code::Incomplete, reason))
         }
         _ if history.has_more() => {
-            let reason = format!("the history holds {held} records and says that more follow");
-            Err(Fault::at(held, Code::Incomplete, reason))
+            let reason = format!("the history has {found} records and says that more follow");
+            Err(Fault::at(found, Code::Incomplete, reason))
         }
         _ => Ok(()),
     }
 }
 
-/// Whether a sub-job is the one its parent committed to.
+/// Checks that a sub-job is the one that its parent committed to.
 fn check_child(parent: &Job, step: u32, history: &History, report: &Report) -> Result<(), Fault> {
     let fault = |record, reason: String| Err(Fault::at(record, Code::Commitment, reason));
     let Some(state) = parent.steps().get(&step) else { return Ok(()) };
     if report.first != state.start.record {
         let committed = state.start.record;
-        return fault(0, format!("the parent committed to {committed} as its first record"));
+        return fault(0, format!("the parent job committed to {committed} as the first record"));
     }
     if state.start.venue.is_none() && !names_parent(history, parent.id(), step) {
         return fault(0, format!("`parent` must name step {step} of job {}", parent.id()));
@@ -264,10 +267,10 @@ fn check_child(parent: &Job, step: u32, history: &History, report: &Report) -> R
     let last = report.records - 1;
     match &state.end {
         Some(end) if end.record != report.head => {
-            fault(last, format!("the parent committed to {} as its last record", end.record))
+            fault(last, format!("the parent job committed to {} as the last record", end.record))
         }
         Some(end) if end.status != report.status => {
-            fault(last, format!("the parent committed to its ending as {}", end.status))
+            fault(last, format!("the parent job committed to {} as the final status", end.status))
         }
         _ => Ok(()),
     }
@@ -276,15 +279,15 @@ fn check_child(parent: &Job, step: u32, history: &History, report: &Report) -> R
 fn names_parent(history: &History, job: JobId, step: u32) -> bool {
     let first = history.entries().next().and_then(Result::ok);
     let record = first.and_then(|entry| Record::from_map(entry.record).ok());
-    let child = record.and_then(|record| Job::first(&record).ok());
+    let child = record.and_then(|record| Job::from_first_record(&record).ok());
     child.is_some_and(|child| child.parent().is_some_and(|p| p.job == job && p.step == step))
 }
 
-/// Verifies a chain record by record, so that it need not be in memory as a whole.
+/// Verifies a chain record by record, so that it need not be in memory all at once.
 #[derive(Debug, Default)]
 pub struct Verifier {
     job: Option<Job>,
-    /// Where each record was seen, to tell forks and repetitions from broken links.
+    /// Index of each record, to distinguish forks and duplicates from broken links.
     seen: HashMap<RecordId, u64>,
     signatures: u64,
 }
@@ -294,13 +297,12 @@ impl Verifier {
     pub fn push(&mut self, entry: Entry) -> Result<(), Fault> {
         let at = self.seen.len() as u64;
         let found = RecordId::new(Value::from(entry.record.clone()).id());
-        let same = entry.id == found.to_string();
-        if !same {
-            let reason = format!("the record is given as {}, but its ID is {found}", entry.id);
+        if entry.id != found.to_string() {
+            let reason = format!("the record is listed as {}, but its ID is {found}", entry.id);
             return Err(Fault::at(at, Code::HashMismatch, reason));
         }
         if let Some(earlier) = self.seen.get(&found) {
-            let reason = format!("the record stands at {earlier} already");
+            let reason = format!("the same record already occurs at index {earlier}");
             return Err(Fault::at(at, Code::Duplicate, reason));
         }
         let record = Record::from_map(entry.record)
@@ -314,7 +316,7 @@ impl Verifier {
     fn follow(&mut self, at: u64, record: &Record) -> Result<(), Fault> {
         let followed = match &mut self.job {
             Some(job) => job.follow(record),
-            None => Job::first(record).map(|job| self.job = Some(job)),
+            None => Job::from_first_record(record).map(|job| self.job = Some(job)),
         };
         followed.map_err(|error| self.fault(at, &error))
     }
@@ -343,10 +345,10 @@ impl Verifier {
         Fault::at(at, code, error.to_string())
     }
 
-    /// Checks what was expected of the whole and returns the job.
+    /// Compares the completed chain with what was expected and returns the job.
     pub fn finish(self, expected: &Expected) -> Result<Job, Fault> {
         let Some(job) = self.job else {
-            return Err(Fault::whole(Code::BadStart, "the history has no records"));
+            return Err(Fault::in_history(Code::BadStart, "the history has no records"));
         };
         if let Some(due) = job.due() {
             let reason =
@@ -354,9 +356,9 @@ impl Verifier {
             return Err(Fault::at(job.count(), Code::Incomplete, reason));
         }
         let unexpected = |what: &str, expected: &dyn ToString, found: &dyn ToString| {
-            let (expected, found) = (expected.to_string(), found.to_string());
-            let reason = format!("expected {what} {expected}, found {found}");
-            Err(Fault::whole(Code::Unexpected, reason))
+            let reason =
+                format!("expected {what} {}, found {}", expected.to_string(), found.to_string());
+            Err(Fault::in_history(Code::Unexpected, reason))
         };
         match expected {
             Expected { job: Some(id), .. } if *id != job.id() => unexpected("job", id, &job.id()),

@@ -1,8 +1,8 @@
-//! Ways to name where a job stands: grid, contract, canvas, and the tasks of MCP.
+//! The status vocabularies: grid, contract, canvas, and MCP tasks.
 //!
-//! The chain holds grid statuses and nothing else. The others are functions of the status, of
-//! where the job is in the queue, and of whether it ever started; they translate, they never
-//! store. Each is total: every combination has an answer, also those that should not occur.
+//! The chain contains grid statuses and nothing else. The other vocabularies are functions of the
+//! status, the phase, and whether the job has ever started; they translate and are never stored.
+//! Each is total: every combination has a status, including those that should not occur.
 
 mod canvas;
 mod contract;
@@ -10,64 +10,64 @@ mod task;
 
 pub use canvas::{Action, CanvasStatus, WaitingFor};
 pub use contract::ContractStatus;
-pub use task::{Fault, TaskStatus};
+pub use task::{TaskStatus, ToolErrorStatus};
 
 use crate::state::Status;
 
-/// Where a job is on its way to a worker. Not part of the chain.
+/// The progress of a job towards a worker. It is not part of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Durable, not on the queue: also every job that has ended or waits for somebody.
+    /// Durable but not on the queue. This includes jobs that have ended or wait for a client.
     Admitted,
-    /// On the queue.
+    /// Waiting on the queue.
     Queued,
-    /// With a worker.
+    /// Leased to a worker.
     Leased,
 }
 
 impl Phase {
-    /// All of them.
+    /// All phases.
     pub const ALL: [Phase; 3] = [Phase::Admitted, Phase::Queued, Phase::Leased];
 }
 
-/// What the vocabularies look at.
+/// The state of a job that the vocabularies translate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The status in the chain.
+    /// Status in the chain.
     pub status: Status,
-    /// Where it is on its way to a worker.
+    /// Phase on the way to a worker.
     pub phase: Phase,
     /// Whether the chain has a STARTED record.
     pub has_started: bool,
 }
 
 impl State {
-    /// The word at the grid door.
+    /// The status in the grid API.
     pub fn grid(self) -> Status {
         self.status
     }
 
-    /// The word at the contract door.
+    /// The status in the executor contract.
     pub fn contract(self) -> ContractStatus {
         contract::translate(self)
     }
 
-    /// The word at the canvas door.
+    /// The status in the canvas API.
     pub fn canvas(self) -> CanvasStatus {
         canvas::translate(self.status, self.phase)
     }
 
-    /// The word for it as an MCP task.
-    pub fn task(self, fault: Fault) -> TaskStatus {
-        task::translate(self.status, fault)
+    /// The status of the job as an MCP task.
+    pub fn task(self, tool_error: ToolErrorStatus) -> TaskStatus {
+        task::translate(self.status, tool_error)
     }
 
-    /// What the canvas door lets people do with it now.
+    /// The actions that the canvas API currently offers.
     pub fn canvas_actions(self) -> &'static [Action] {
         canvas::actions(self)
     }
 
-    /// What a job that the canvas door calls paused waits for, when a resume will not do.
+    /// What a job that is `paused` in the canvas API waits for. `None` if a resume continues it.
     pub fn waiting_for(self) -> Option<WaitingFor> {
         canvas::waiting_for(self.status)
     }
@@ -89,8 +89,8 @@ mod tests {
                         "{status} {phase:?} {has_started}: {} {} {} {} {waiting}\n",
                         state.contract().as_str(),
                         state.canvas().as_str(),
-                        state.task(Fault::Failed).as_str(),
-                        state.task(Fault::Completed).as_str(),
+                        state.task(ToolErrorStatus::Failed).as_str(),
+                        state.task(ToolErrorStatus::Completed).as_str(),
                     );
                 }
             }
@@ -137,8 +137,8 @@ mod tests {
                     assert_eq!(state.canvas().is_terminal(), status.is_terminal());
                     let waits = matches!(status, Status::InputRequired | Status::AuthRequired);
                     assert_eq!(state.waiting_for().is_some(), waits);
-                    for fault in Fault::ALL {
-                        let task = state.task(fault);
+                    for tool_error in ToolErrorStatus::ALL {
+                        let task = state.task(tool_error);
                         assert_eq!(task.is_terminal(), status.is_terminal());
                         assert_eq!(task == TaskStatus::InputRequired, waits);
                         assert_eq!(task == TaskStatus::Cancelled, status == Status::Cancelled);

@@ -1,5 +1,5 @@
-//! What holds for every history: one that happened verifies, one that was tampered with does not,
-//! and the fault is found where it is.
+//! Properties of every history: a real one verifies, a tampered one does not, and the fault is
+//! reported at the record that was changed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use catena_job::chain::{Change, Job, NewJob};
@@ -14,7 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-fn opening(parent: Option<Parent>) -> NewJob {
+fn new_job(parent: Option<Parent>) -> NewJob {
     NewJob {
         id: JobId::new(1_769_683_717_706, [7; 10]),
         venue: "did:key:z6MkVenue".into(),
@@ -65,9 +65,9 @@ fn event(pick: u8, job: &Job) -> Event {
     }
 }
 
-/// A chain made by whatever of these events is allowed.
+/// The chain made by those of these events that are allowed.
 fn chain(picks: &[u8]) -> Vec<Record> {
-    let (mut job, first) = Job::open(opening(None), 1_769_683_717_706, None).unwrap();
+    let (mut job, first) = Job::create(new_job(None), 1_769_683_717_706, None).unwrap();
     let mut records = vec![first];
     for (at, pick) in picks.iter().enumerate() {
         let event = match job.due() {
@@ -76,7 +76,7 @@ fn chain(picks: &[u8]) -> Vec<Record> {
         };
         let mut change = Change::new(event, 1_769_683_717_706 + at as i64 * i64::from(*pick));
         change.by = (pick % 5 == 0 && !matches!(change.event, Event::Noted(_)))
-            .then(|| "did:key:z6MkSomebody".to_owned());
+            .then(|| "did:key:z6MkClient".to_owned());
         if let Ok(record) = job.append(change) {
             records.push(record);
         }
@@ -120,7 +120,7 @@ proptest! {
     fn every_history_that_happened_verifies(picks in picks()) {
         let records = chain(&picks);
         let total = records.len();
-        // Through text, as another party would get it.
+        // Through JSON text, as another party would receive it.
         let text = json::to_string(&document(entries(&records), total)).unwrap();
         let document = json::read(text.as_bytes()).unwrap();
         let head = records.last().unwrap();
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_member_is_found_in_its_record(picks in picks(), at in any::<Index>(), member in any::<Index>()) {
+    fn a_changed_field_is_found_in_its_record(picks in picks(), at in any::<Index>(), member in any::<Index>()) {
         let records = chain(&picks);
         let at = at.index(records.len());
         let fields = records[at].fields().clone();
@@ -240,8 +240,8 @@ proptest! {
     #[test]
     fn contract_status_never_moves_backwards(picks in picks(), phases in vec(0usize..3, 60)) {
         let records = chain(&picks);
-        let mut job = Job::first(&records[0]).unwrap();
-        // A contract job is queued in the commit that makes it.
+        let mut job = Job::from_first_record(&records[0]).unwrap();
+        // A contract job is queued in the commit that creates it.
         let state = |job: &Job, phase| State { status: job.status(), phase, has_started: job.has_started() };
         let mut reached = state(&job, Phase::Queued).contract();
         for (record, phase) in records[1..].iter().zip(phases) {
@@ -254,7 +254,7 @@ proptest! {
     }
 }
 
-/// Bits that look random, from a number.
+/// A pseudo-random byte from a number.
 fn mixed(seed: u64) -> u8 {
     let mut bits = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Histories by hand: what verification says about each way to be wrong, and about trees of jobs.
+//! Hand-written histories: what verification reports for each kind of fault, and for trees of jobs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use catena_job::chain::{Change, Job, NewJob};
@@ -39,7 +39,7 @@ fn check(records: &[&str], expected: &str) {
 }
 
 #[test]
-fn a_whole_history_verifies() {
+fn a_complete_history_verifies() {
     check(&[FIRST, STARTED, COMPLETE], "COMPLETE after 3");
     check(&[FIRST], "PENDING after 1");
 }
@@ -52,7 +52,7 @@ fn a_chain_must_say_which_job_of_which_venue_it_is() {
     }
     let first = FIRST.replace("0x019c", "0x01zz");
     check(&[&first], "bad_start: record 0: `id` must be a job ID");
-    check(&[STARTED], "bad_start: record 0: a chain cannot begin with status STARTED");
+    check(&[STARTED], "bad_start: record 0: a chain cannot start with status STARTED");
     check(&[], "bad_start: the history has no records");
 }
 
@@ -97,7 +97,7 @@ fn an_ending_says_how_it_ended_and_is_the_end() {
     let again = r#"{"status":"STARTED","prev":PREV,"updated":13}"#;
     check(
         &[FIRST, STARTED, COMPLETE, again],
-        "finality: record 3: the job had ended as COMPLETE; nothing may follow",
+        "finality: record 3: the job has already ended as COMPLETE; no record may follow",
     );
 }
 
@@ -106,12 +106,12 @@ fn time_never_runs_backwards() {
     let early = r#"{"status":"STARTED","prev":PREV,"updated":9}"#;
     check(
         &[FIRST, early],
-        "time_reversed: record 1: `updated` is 9, before the 10 of the record before it",
+        "time_reversed: record 1: `updated` is 9, which is earlier than 10 in the previous record",
     );
     let same = r#"{"status":"STARTED","prev":PREV,"updated":10}"#;
     check(&[FIRST, same], "STARTED after 2");
     let first = FIRST.replace("\"created\":10", "\"created\":11");
-    check(&[&first], "bad_start: record 0: `created` must be a time not after `updated`");
+    check(&[&first], "bad_start: record 0: `created` must be a time that is not after `updated`");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn annotations_keep_to_their_rules() {
     check("", "bad_annotation: record 2: the record keeps status STARTED but has no `note`");
     check(
         r#","note":{"kind":"held","outcome":{"status":"FAILED","error":"x"}}"#,
-        "bad_annotation: record 2: a note of kind held cannot stand while a job is STARTED",
+        "bad_annotation: record 2: a note of kind held is not allowed while the job is STARTED",
     );
     check(
         r#","note":{"kind":"gossip"}"#,
@@ -130,7 +130,7 @@ fn annotations_keep_to_their_rules() {
     );
     check(
         r#","note":{"kind":"attempt","attempt":2},"output":1"#,
-        "bad_annotation: record 2: a note of kind attempt cannot change \"output\"",
+        "bad_annotation: record 2: a note of kind attempt cannot set \"output\"",
     );
     check(
         r#","note":{"kind":"message"},"output":1,"message":"m","trigger":{"messageId":"a","from":"did:x"}"#,
@@ -138,7 +138,7 @@ fn annotations_keep_to_their_rules() {
     );
     check(
         r#","note":{"kind":"message"},"by":"did:x""#,
-        "bad_annotation: record 2: a note of kind message cannot change \"by\"",
+        "bad_annotation: record 2: a note of kind message cannot set \"by\"",
     );
 }
 
@@ -159,24 +159,24 @@ fn a_resumed_job_carries_on_with_what_was_held() {
     let paused = r#"{"status":"PAUSED","prev":PREV,"updated":12}"#;
     let held = r#"{"status":"PAUSED","prev":PREV,"updated":12,"note":{"kind":"held","outcome":{"status":"COMPLETE","output":7}}}"#;
     let resumed = r#"{"status":"STARTED","prev":PREV,"updated":13}"#;
-    let begin = [FIRST, STARTED, paused, held, resumed];
-    let with = |last: &'static str| [&begin[..], &[last]].concat();
+    let chain = [FIRST, STARTED, paused, held, resumed];
+    let with = |last: &'static str| [&chain[..], &[last]].concat();
     check(
         &with(r#"{"status":"COMPLETE","prev":PREV,"updated":13,"output":7}"#),
         "COMPLETE after 6",
     );
     check(
         &with(r#"{"status":"COMPLETE","prev":PREV,"updated":13,"output":8}"#),
-        "illegal_transition: record 5: the outcome held during the pause was COMPLETE; this record does not carry it",
+        "illegal_transition: record 5: this record must carry the COMPLETE outcome that was held during the pause",
     );
     check(
-        &begin,
+        &chain,
         "incomplete: record 5: the job was resumed, but its held outcome COMPLETE is missing",
     );
 }
 
 #[test]
-fn a_document_that_is_not_a_history_is_told_apart() {
+fn a_document_that_is_not_a_history_is_refused() {
     let refused = |text: &str| {
         let document = json::read(text.as_bytes()).unwrap();
         verify(&document, &Expected::default()).unwrap_err().to_string()
@@ -191,31 +191,31 @@ fn a_document_that_is_not_a_history_is_told_apart() {
     assert_eq!(refused(r#"{"records":[{"id":1}]}"#), "record 0: `id` must be a string");
     assert_eq!(
         refused(r#"{"records":[],"total":-1}"#),
-        "not a history document: `total` must be a whole number"
+        "not a history document: `total` must be a whole number of at least 0"
     );
 }
 
 #[test]
 fn a_cut_history_is_incomplete() {
-    let whole = history(&[FIRST, STARTED]);
-    let put = |name: &str, value: Value| {
+    let complete = history(&[FIRST, STARTED]);
+    let refused_with = |name: &str, value: Value| {
         let map =
-            whole.as_map().unwrap().insert(name.into(), value, &catena_value::NoCells).unwrap();
+            complete.as_map().unwrap().insert(name.into(), value, &catena_value::NoCells).unwrap();
         verify(&map.into(), &Expected::default()).unwrap_err().to_string()
     };
-    assert_eq!(put("total", 3.into()), "record 2: the history holds 2 records of 3");
+    assert_eq!(refused_with("total", 3.into()), "record 2: the history has 2 of 3 records");
     assert_eq!(
-        put("next", 2.into()),
-        "record 2: the history holds 2 records and says that more follow"
+        refused_with("next", 2.into()),
+        "record 2: the history has 2 records and says that more follow"
     );
 }
 
 #[test]
 fn what_was_expected_is_compared() {
-    let whole = history(&[FIRST]);
+    let complete = history(&[FIRST]);
     let other = JobId::new(5, [5; 10]);
     let refused = |expected: Expected| {
-        let fault = verify(&whole, &expected).unwrap_err();
+        let fault = verify(&complete, &expected).unwrap_err();
         assert_eq!(fault.code, Code::Unexpected);
         fault.to_string()
     };
@@ -238,7 +238,7 @@ struct Tree {
     children: Vec<(JobId, Vec<Record>)>,
 }
 
-fn opening(id: JobId, parent: Option<Parent>) -> NewJob {
+fn new_job(id: JobId, parent: Option<Parent>) -> NewJob {
     NewJob {
         id,
         venue: VENUE.into(),
@@ -252,14 +252,14 @@ fn opening(id: JobId, parent: Option<Parent>) -> NewJob {
 }
 
 fn run_child(id: JobId, parent: Option<Parent>) -> Vec<Record> {
-    let (mut job, first) = Job::open(opening(id, parent), 20, None).unwrap();
-    let begun = job.append(Change::new(Event::Started, 21)).unwrap();
+    let (mut job, first) = Job::create(new_job(id, parent), 20, None).unwrap();
+    let started = job.append(Change::new(Event::Started, 21)).unwrap();
     let finished = Event::Finished { output: Value::Nil };
-    vec![first, begun, job.append(Change::new(finished, 22)).unwrap()]
+    vec![first, started, job.append(Change::new(finished, 22)).unwrap()]
 }
 
 fn tree(children: Vec<(JobId, Vec<Record>)>) -> Tree {
-    let (mut job, first) = Job::open(opening(JobId::new(1, [1; 10]), None), 10, None).unwrap();
+    let (mut job, first) = Job::create(new_job(JobId::new(1, [1; 10]), None), 10, None).unwrap();
     let mut parent = vec![first, job.append(Change::new(Event::Started, 11)).unwrap()];
     let started = children.iter().zip(0..).map(|((id, records), step)| StepStart {
         step,
@@ -294,7 +294,7 @@ fn ids() -> [JobId; 2] {
     [JobId::new(2, [2; 10]), JobId::new(3, [3; 10])]
 }
 
-fn whole_tree() -> Tree {
+fn complete_tree() -> Tree {
     let parent = |step| Some(Parent { job: JobId::new(1, [1; 10]), step });
     let [a, b] = ids();
     tree(vec![(a, run_child(a, parent(0))), (b, run_child(b, parent(1)))])
@@ -302,7 +302,7 @@ fn whole_tree() -> Tree {
 
 #[test]
 fn verifying_a_parent_verifies_its_tree() {
-    let tree = whole_tree();
+    let tree = complete_tree();
     let report = verify(&document(&tree.parent, &tree.children), &Expected::default()).unwrap();
     assert_eq!((report.subjobs_verified, report.subjobs_unavailable), (2, 0));
     let report =
@@ -312,7 +312,7 @@ fn verifying_a_parent_verifies_its_tree() {
 
 #[test]
 fn a_sub_job_that_is_not_what_the_parent_committed_to_is_found() {
-    let tree = whole_tree();
+    let tree = complete_tree();
     let [a, b] = ids();
     let refused = |children: &[(JobId, Vec<Record>)]| {
         let fault = verify(&document(&tree.parent, children), &Expected::default()).unwrap_err();
@@ -326,7 +326,7 @@ fn a_sub_job_that_is_not_what_the_parent_committed_to_is_found() {
     assert_eq!(refused(&swapped), (Some(a), None, Code::Unexpected));
     // Another run of the same job.
     let parent = Some(Parent { job: JobId::new(1, [1; 10]), step: 1 });
-    let (mut job, first) = Job::open(opening(b, parent), 99, None).unwrap();
+    let (mut job, first) = Job::create(new_job(b, parent), 99, None).unwrap();
     let rerun = vec![first, job.append(Change::new(Event::Started, 99)).unwrap()];
     assert_eq!(refused(&[(b, rerun)]), (Some(b), Some(0), Code::Commitment));
     // A record of it was changed.

@@ -1,4 +1,4 @@
-//! What the core costs, as ratios within one run.
+//! Costs of the core operations, to be compared within one run.
 //!
 //! `cargo bench -p catena-value` measures; `cargo test -p catena-value --benches` runs each
 //! workload once. Every workload prints the ID of its final value, so that it cannot become

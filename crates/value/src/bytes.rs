@@ -1,7 +1,7 @@
-//! Strings and blobs: runs of bytes, flat up to 4,096 and a tree of such chunks above.
+//! Strings and blobs: byte sequences, flat up to 4,096 bytes and a tree of such chunks above.
 //!
-//! A string is a run of bytes with another tag. The encoding does not promise UTF-8, so a decoded
-//! string may hold anything; text that came from JSON is always valid.
+//! A string is a blob with another tag. The encoding does not guarantee UTF-8, so a decoded string
+//! may contain any bytes; text that came from JSON is always valid.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use crate::value::Value;
 pub(crate) const STRING_TAG: u8 = 0x30;
 pub(crate) const BLOB_TAG: u8 = 0x31;
 
-/// Longest string kept inside a [`Value`] without an allocation of its own.
+/// Length in bytes of the longest string that is stored inside a [`Value`], without an allocation
+/// of its own.
 pub(crate) const INLINE_BYTES: usize = 22;
 
-/// A short run of bytes; what is not used stays zero, so that equality is plain.
+/// A short byte sequence. Unused bytes are zero, so that equality can be derived.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InlineBytes {
     len: u8,
@@ -37,7 +38,7 @@ impl InlineBytes {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// All bytes as three words, for hashing.
+    /// All bytes as three 64-bit words, for hashing.
     pub(crate) fn words(&self) -> [u64; 3] {
         let word = |at: usize| {
             let mut word = [0; 8];
@@ -49,10 +50,11 @@ impl InlineBytes {
     }
 }
 
-/// Longest run that lies in its node: the text of an ID with its prefix fits.
+/// Length in bytes of the longest sequence that is stored inside its node. The text of an ID with
+/// its prefix fits.
 const IN_NODE_BYTES: usize = 70;
 
-/// A flat run or a tree of runs.
+/// A flat byte sequence, or a tree of chunks.
 pub(crate) struct BytesNode {
     tag: u8,
     len: u64,
@@ -61,7 +63,7 @@ pub(crate) struct BytesNode {
 }
 
 enum Body {
-    /// As many bytes as the node's length says.
+    /// The first `len` bytes of the array, where `len` is the length of the node.
     InNode([u8; IN_NODE_BYTES]),
     Flat(Box<[u8]>),
     Tree(Vec<Child<BytesNode>>),
@@ -69,13 +71,13 @@ enum Body {
 
 impl Body {
     fn in_node(bytes: &[u8]) -> Option<Self> {
-        let mut place = [0; IN_NODE_BYTES];
-        place.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(Body::InNode(place))
+        let mut array = [0; IN_NODE_BYTES];
+        array.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Body::InNode(array))
     }
 }
 
-/// Bytes per child of a tree over `len` bytes.
+/// Number of bytes per child of a tree over `len` bytes.
 fn child_bytes(len: u64) -> u64 {
     let mut size = CHUNK_BYTES as u64;
     while size.saturating_mul(FAN_OUT) < len {
@@ -104,7 +106,7 @@ impl BytesNode {
         BytesNode { tag, len, memo: Memo::default(), body: Body::Tree(children) }
     }
 
-    /// A tree from children that the decoder has checked.
+    /// A tree from children that have already been checked.
     pub(crate) fn from_children(tag: u8, len: u64, children: Vec<Child<BytesNode>>) -> Self {
         BytesNode { tag, len, memo: Memo::default(), body: Body::Tree(children) }
     }
@@ -130,7 +132,7 @@ impl BytesNode {
         }
     }
 
-    /// Appends the bytes `from..to`, loading only the chunks that hold them.
+    /// Appends the bytes `from..to`, loading only the chunks that contain them.
     fn read(
         &self,
         from: u64,
@@ -148,13 +150,14 @@ impl BytesNode {
             let start = i * size;
             let len = size.min(self.len - start);
             let child = children[i as usize].load(cells, EXPECTED, |node| node.fits(len))?;
-            let (low, high) = (from.max(start), to.min(start + size));
+            let low = from.max(start);
+            let high = to.min(start + size);
             child.read(low - start, high - start, cells, out)?;
         }
         Ok(())
     }
 
-    /// The same bytes under another tag. Children are blobs either way.
+    /// The same bytes under another tag. Children are blobs in both cases.
     fn retagged(self: &Arc<Self>, tag: u8) -> Arc<Self> {
         if self.tag == tag {
             return Arc::clone(self);
@@ -167,10 +170,11 @@ impl BytesNode {
         Arc::new(BytesNode { tag, len: self.len, memo: Memo::default(), body })
     }
 
-    /// Appends the slot. A short flat run is written as it is: keeping a copy would cost more.
+    /// Appends the slot. A short flat sequence is encoded each time: memoizing a copy would cost
+    /// more.
     pub(crate) fn write_slot(&self, out: &mut Vec<u8>) {
         match self.flat() {
-            Some(bytes) if is_short(bytes.len()) => self.write(out),
+            Some(bytes) if is_embedded_length(bytes.len()) => self.write(out),
             _ => write_slot(self, out),
         }
     }
@@ -179,19 +183,19 @@ impl BytesNode {
         node_id(self)
     }
 
-    /// Whether the node may stand where its parent needs a chunk of `len` bytes.
+    /// Whether the node can be the child of a tree that needs a chunk of `len` bytes.
     fn fits(&self, len: u64) -> bool {
         self.tag == BLOB_TAG && self.len == len
     }
 }
 
-/// Whether a flat run of this length is embedded in its parent.
-fn is_short(len: usize) -> bool {
+/// Whether a flat byte sequence of this length is embedded in its parent.
+fn is_embedded_length(len: usize) -> bool {
     let header = if len < 0x80 { 2 } else { 3 };
     len + header <= EMBEDDED_BYTES_MAX
 }
 
-/// What a tree needs of each child.
+/// What a tree requires of each child, for errors.
 const EXPECTED: &str = "a blob of the length its parent needs";
 
 impl Node for BytesNode {
@@ -234,7 +238,7 @@ impl Node for BytesNode {
     }
 }
 
-/// A string: bytes that are nearly always UTF-8.
+/// A string: a byte sequence that is nearly always UTF-8.
 #[derive(Clone)]
 pub struct Text(TextRepr);
 
@@ -253,13 +257,13 @@ impl Text {
         }
     }
 
-    /// A string cell with bytes that are there already: they are not copied when they are few
-    /// enough to stay in one piece.
+    /// A string cell that takes over these bytes. They are not copied if they fit one flat node.
     fn from_vec(bytes: Vec<u8>) -> Self {
         if bytes.len() <= IN_NODE_BYTES || bytes.len() > CHUNK_BYTES {
             return Text::from_bytes(&bytes);
         }
-        let (len, body) = (bytes.len() as u64, Body::Flat(bytes.into_boxed_slice()));
+        let len = bytes.len() as u64;
+        let body = Body::Flat(bytes.into_boxed_slice());
         let node = BytesNode { tag: STRING_TAG, len, memo: Memo::default(), body };
         Text(TextRepr::Node(Arc::new(node)))
     }
@@ -279,12 +283,12 @@ impl Text {
         }
     }
 
-    /// Whether it is the empty string.
+    /// Whether the string is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes, when they lie in one piece (at most 4,096 of them).
+    /// The bytes if the sequence is flat (at most 4,096 bytes). `None` if it is a tree.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match &self.0 {
             TextRepr::Inline(inline) => Some(inline.as_slice()),
@@ -292,12 +296,12 @@ impl Text {
         }
     }
 
-    /// The text, when it lies in one piece and is UTF-8.
+    /// The text if the string is flat and valid UTF-8. `None` otherwise.
     pub fn as_str(&self) -> Option<&str> {
         self.as_bytes().and_then(|bytes| str::from_utf8(bytes).ok())
     }
 
-    /// All bytes, loading what is not in memory.
+    /// All bytes; chunks that are not in memory are loaded.
     pub fn to_bytes(&self, cells: &dyn CellSource) -> Result<Vec<u8>, LoadError> {
         match &self.0 {
             TextRepr::Inline(inline) => Ok(inline.as_slice().to_vec()),
@@ -305,11 +309,11 @@ impl Text {
         }
     }
 
-    /// The bytes `from..to`, cut to the length of the string.
+    /// The bytes `from..to`, limited to the length of the string.
     pub fn read(&self, from: u64, to: u64, cells: &dyn CellSource) -> Result<Vec<u8>, LoadError> {
         match &self.0 {
             TextRepr::Inline(inline) => {
-                let (from, to) = cut(from, to, self.len());
+                let (from, to) = clamp_range(from, to, self.len());
                 Ok(inline.as_slice()[from as usize..to as usize].to_vec())
             }
             TextRepr::Node(node) => read_range(node, from, to, cells),
@@ -335,9 +339,9 @@ impl Text {
         }
     }
 
-    /// Whether it is embedded, when it lies in one piece.
-    pub(crate) fn is_short(&self) -> Option<bool> {
-        self.as_bytes().map(|bytes| is_short(bytes.len()))
+    /// Whether the string is embedded in its parent. `None` if it is not flat.
+    pub(crate) fn known_embedded(&self) -> Option<bool> {
+        self.as_bytes().map(|bytes| is_embedded_length(bytes.len()))
     }
 
     pub(crate) fn id(&self) -> ValueId {
@@ -407,27 +411,27 @@ impl Blob {
         self.0.len
     }
 
-    /// Whether it has no bytes.
+    /// Whether the blob has no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// The bytes, when they lie in one piece (at most 4,096 of them).
+    /// The bytes if the sequence is flat (at most 4,096 bytes). `None` if it is a tree.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         self.0.flat()
     }
 
-    /// All bytes, loading what is not in memory.
+    /// All bytes; chunks that are not in memory are loaded.
     pub fn to_bytes(&self, cells: &dyn CellSource) -> Result<Vec<u8>, LoadError> {
         read_range(&self.0, 0, self.0.len, cells)
     }
 
-    /// The bytes `from..to`, cut to the length of the blob.
+    /// The bytes `from..to`, limited to the length of the blob.
     pub fn read(&self, from: u64, to: u64, cells: &dyn CellSource) -> Result<Vec<u8>, LoadError> {
         read_range(&self.0, from, to, cells)
     }
 
-    /// The string with the same bytes; shares all chunks.
+    /// The string with the same bytes. It shares all chunks with the blob.
     pub fn to_text(&self) -> Text {
         match self.as_bytes().and_then(InlineBytes::new) {
             Some(inline) => Text(TextRepr::Inline(inline)),
@@ -445,7 +449,8 @@ impl fmt::Debug for Blob {
     }
 }
 
-fn cut(from: u64, to: u64, len: u64) -> (u64, u64) {
+/// The range `from..to`, limited to `len`.
+fn clamp_range(from: u64, to: u64, len: u64) -> (u64, u64) {
     let to = to.min(len);
     (from.min(to), to)
 }
@@ -456,8 +461,9 @@ fn read_range(
     to: u64,
     cells: &dyn CellSource,
 ) -> Result<Vec<u8>, LoadError> {
-    let (from, to) = cut(from, to, node.len);
-    // Grows as chunks arrive: a length is only a claim until its bytes are here.
+    let (from, to) = clamp_range(from, to, node.len);
+    // The buffer grows as chunks arrive, because a stated length is not trusted until its bytes are
+    // loaded.
     let mut out = Vec::with_capacity(((to - from) as usize).min(CHUNK_BYTES));
     if from < to {
         node.read(from, to, cells, &mut out)?;
@@ -499,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_that_is_handed_over_is_the_same_as_one_that_is_copied() {
+    fn a_string_from_an_owned_buffer_equals_one_from_a_copy() {
         for length in [0, 22, 23, 140, 141, 4_096, 4_097, 10_000] {
             let text = "x".repeat(length);
             let copied = Value::from(text.as_str());

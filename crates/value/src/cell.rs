@@ -1,9 +1,9 @@
 //! What all tree nodes have in common: a memo of their encoded form, children that may not be in
 //! memory, and the source that supplies those.
 //!
-//! A node never changes after it was made, so its encoded form is computed at most once. What a
-//! parent needs of a child is its *slot*: the whole encoding when that is short, else `0x20` and
-//! the Value ID. The slot is what the memo keeps.
+//! A node never changes after it was created, so its encoded form is computed at most once. What a
+//! parent needs of a child is its *slot*: the complete encoding if that is short, else `0x20` and
+//! the Value ID. The memo keeps the slot.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,20 +15,20 @@ use crate::id::ValueId;
 use crate::limits::VALUE_DEPTH_MAX;
 use crate::value::Value;
 
-/// The encoded form of a node, as far as it has been asked for.
+/// The encoded form of a node, as far as it has been computed.
 #[derive(Default)]
 pub(crate) struct Memo {
-    /// What stands for this node inside its parent.
+    /// The slot of this node inside its parent.
     slot: OnceLock<Box<[u8]>>,
-    /// The ID of an embedded node, which its slot does not tell.
+    /// The ID of an embedded node, which its slot does not contain.
     id: OnceLock<Box<ValueId>>,
 }
 
 impl Memo {
-    /// The memo of a branch whose ID is known because it was loaded by it.
+    /// The memo of a branch whose ID is known because it was loaded by that ID.
     pub(crate) fn of_branch(id: &ValueId) -> Self {
         let memo = Memo::default();
-        memo.keep_slot(&branch_slot(id));
+        memo.set_slot(&branch_slot(id));
         memo
     }
 
@@ -36,13 +36,13 @@ impl Memo {
         self.slot.get().map(|slot| &**slot)
     }
 
-    /// Whether the node is known to be written inside its parent.
+    /// Whether the node is known to be embedded in its parent.
     pub(crate) fn is_embedded(&self) -> bool {
         self.slot().is_some_and(|slot| slot.first() != Some(&REF_TAG))
     }
 
-    pub(crate) fn keep_slot(&self, slot: &[u8]) {
-        // Losing a race is harmless: both sides computed the same bytes.
+    pub(crate) fn set_slot(&self, slot: &[u8]) {
+        // Losing a race is harmless: both threads computed the same bytes.
         let _ = self.slot.set(slot.into());
     }
 
@@ -50,19 +50,19 @@ impl Memo {
         self.id.get().map(|id| **id).or_else(|| self.slot().and_then(branch_id))
     }
 
-    pub(crate) fn keep_id(&self, id: ValueId) {
+    pub(crate) fn set_id(&self, id: ValueId) {
         let _ = self.id.set(Box::new(id));
     }
 }
 
-/// The bytes that stand for a branch in a child slot.
+/// The slot of a branch: a reference to its ID.
 pub(crate) fn branch_slot(id: &ValueId) -> [u8; 33] {
     let mut slot = [REF_TAG; 33];
     slot[1..].copy_from_slice(id.as_bytes());
     slot
 }
 
-/// The ID in a slot that stands for a branch.
+/// The ID in the slot of a branch. `None` if the slot contains an embedded cell.
 fn branch_id(slot: &[u8]) -> Option<ValueId> {
     let (tag, id) = slot.split_first()?;
     if *tag != REF_TAG {
@@ -76,11 +76,11 @@ fn branch_id(slot: &[u8]) -> Option<ValueId> {
 /// Implementations may cache decoded cells; [`decode_branch`] turns stored bytes into a value
 /// after checking them against the ID.
 pub trait CellSource {
-    /// The value whose root cell has this ID. Its own branches may be left unloaded.
+    /// Loads the value whose root cell has this ID. Its own branches may stay unloaded.
     fn load(&self, id: &ValueId) -> Result<Value, LoadError>;
 }
 
-/// A source that holds nothing: right for values known to be wholly in memory.
+/// A source without cells: right for values that are known to be entirely in memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoCells;
 
@@ -97,19 +97,19 @@ pub struct CellsInMemory {
 }
 
 impl CellsInMemory {
-    /// Keeps one encoded cell and returns its ID.
+    /// Stores one encoded cell and returns its ID.
     pub fn insert(&mut self, encoding: &[u8]) -> ValueId {
         let id = ValueId::of_encoding(encoding);
         self.cells.entry(id).or_insert_with(|| encoding.into());
         id
     }
 
-    /// How many cells it holds.
+    /// Number of cells.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
 
-    /// Whether it holds none.
+    /// Whether there are no cells.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
@@ -122,62 +122,62 @@ impl CellSource for CellsInMemory {
     }
 }
 
-/// Why a branch could not be followed.
+/// The reason why a branch could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The source does not hold the cell.
+    /// The source does not have the cell.
     #[error("cell {id} is not available")]
     Missing {
-        /// The cell.
+        /// ID of the cell.
         id: ValueId,
     },
-    /// The source's bytes do not have the ID they were asked by.
+    /// The bytes from the source do not have the requested ID.
     #[error("cell {id} is damaged: its bytes have ID {found}")]
     WrongBytes {
-        /// The ID asked for.
+        /// The requested ID.
         id: ValueId,
-        /// The ID of what came.
+        /// The ID of the bytes.
         found: ValueId,
     },
-    /// The source's bytes are not a canonical cell.
+    /// The bytes from the source are not a canonical cell.
     #[error("cell {id} is not canonical")]
     Malformed {
-        /// The cell.
+        /// ID of the cell.
         id: ValueId,
-        /// What is wrong with it.
+        /// What is wrong with the encoding.
         #[source]
         source: DecodeError,
     },
-    /// The cell is valid by itself but cannot stand where its parent names it.
-    #[error("cell {id} does not fit its parent: {expected}")]
+    /// The cell is valid by itself but not what its parent requires at this position.
+    #[error("cell {id} does not fit its parent: expected {expected}")]
     Misplaced {
-        /// The cell.
+        /// ID of the cell.
         id: ValueId,
-        /// What the parent needs.
+        /// What the parent requires.
         expected: &'static str,
     },
-    /// The value nests deeper than a walk follows.
-    #[error("value nests deeper than {} containers", crate::limits::VALUE_DEPTH_MAX)]
+    /// The value nests deeper than [`VALUE_DEPTH_MAX`].
+    #[error("the value nests deeper than {VALUE_DEPTH_MAX} containers")]
     TooDeep,
     /// The source itself failed.
     #[error("cell {id} could not be read")]
     Source {
-        /// The cell.
+        /// ID of the cell.
         id: ValueId,
-        /// What the source says.
+        /// The error of the source.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
-/// A node that lives in a tree: it can be written, walked, completed, and found inside a value.
+/// A node of a tree: it can be encoded, traversed, loaded completely, and found in a value.
 pub(crate) trait Node {
     fn memo(&self) -> &Memo;
 
-    /// Appends the node's whole encoding.
+    /// Appends the complete encoding of the node.
     fn write(&self, out: &mut Vec<u8>);
 
-    /// Shows every cell that stands in a slot of this node.
+    /// Calls `visit` for every cell in a slot of this node.
     fn visit_children(&self, visit: &mut dyn FnMut(CellRef<'_>));
 
     /// The same node with everything below it in memory and checked.
@@ -185,14 +185,14 @@ pub(crate) trait Node {
     where
         Self: Sized;
 
-    /// The node at the root of `value`, when it is of this kind.
+    /// The root node of `value`. `None` if it is of another kind.
     fn of_value(value: &Value) -> Option<&Arc<Self>>
     where
         Self: Sized;
 }
 
-/// Brings a whole value into memory. A branch that occurs many times is loaded, checked and held
-/// once, so the work is bounded by the distinct cells and not by what they spell out.
+/// Loads a complete value into memory. A branch that occurs many times is loaded, checked and kept
+/// once, so the work is bounded by the number of distinct cells, not by the expanded size.
 pub(crate) struct Loader<'a> {
     cells: &'a dyn CellSource,
     done: HashMap<ValueId, Value>,
@@ -260,8 +260,8 @@ impl<N> Clone for Child<N> {
 }
 
 impl<N: Node> Child<N> {
-    /// The node, from memory or from `cells`. `fits` says whether a node that comes from outside
-    /// may stand here; one already in memory was checked when it was put there.
+    /// The node, from memory or from `cells`. `fits` says whether a loaded node is valid at this
+    /// position; a node already in memory was checked when it was inserted.
     pub(crate) fn load(
         &self,
         cells: &dyn CellSource,
@@ -278,7 +278,7 @@ impl<N: Node> Child<N> {
         }
     }
 
-    /// The node when it is in memory.
+    /// The node if it is in memory.
     pub(crate) fn loaded(&self) -> Option<&Arc<N>> {
         match self {
             Child::Loaded(node) => Some(node),

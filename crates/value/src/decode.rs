@@ -1,9 +1,9 @@
-//! The strict decoder: bytes to one cell, refusing everything that is not canonical.
+//! The strict decoder: from bytes to one cell, refusing everything that is not canonical.
 //!
-//! A child inside its parent may have at most 140 bytes, so every child is read through a window
-//! of that size: nesting is bounded by the window and not by the input. Counts are compared with
-//! the bytes that are there before anything is allocated. What can be checked about children in
-//! the same bytes is checked here; what hangs on branches is checked when they are loaded.
+//! An embedded child has at most 140 bytes, so every child is read through a window of that size:
+//! nesting is bounded by the window and not by the input. Nothing is allocated for a stated count
+//! before the bytes are read. Everything that can be checked about children in the same bytes is
+//! checked here; what depends on branches is checked when they are loaded.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::index::{ENTRY_MARK, Fork, INDEX_TAG, Index, IndexEntry, IndexNode, Ra
 use crate::integer::Integer;
 use crate::limits::{
     CELL_BYTES_MAX, CHUNK_BYTES, EMBEDDED_BYTES_MAX, HASH_LEAF_MAX, INDEX_NIBBLES_MAX,
-    INTEGER_BYTES_MAX,
+    INTEGER_BYTES_MAX, NAME_BYTES_MAX,
 };
 use crate::map::{Map, MapEntry};
 use crate::mask::Mask;
@@ -27,19 +27,19 @@ use crate::value::{
 };
 use crate::vector::{List, Retagged, Shape, VECTOR_TAG, Vector, VectorNode, shape};
 
-/// Where and why bytes are not a canonical cell.
+/// The reason why bytes are not a canonical cell, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{fault} at byte {offset}")]
 pub struct DecodeError {
-    /// Offset of the first byte that cannot be read.
+    /// Offset of the first byte that is not valid.
     pub offset: usize,
-    /// What is wrong there.
-    pub fault: Fault,
+    /// What is wrong at the offset.
+    pub fault: DecodeFault,
 }
 
-/// What can be wrong with an encoding.
+/// The kinds of errors in an encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum DecodeFault {
     /// The input ends inside a cell.
     Truncated,
     /// Bytes follow a complete cell.
@@ -48,9 +48,9 @@ pub enum Fault {
     TooLarge,
     /// No cell has this tag.
     UnknownTag(u8),
-    /// A reference where a cell must stand.
+    /// A reference where a cell is required.
     RefAtTop,
-    /// A child of more than 140 bytes stands inside its parent.
+    /// An embedded child of more than 140 bytes.
     ChildTooLarge,
     /// A count with superfluous groups.
     CountNotMinimal,
@@ -60,43 +60,45 @@ pub enum Fault {
     IntegerNotMinimal,
     /// An integer of more than 4,096 bytes.
     IntegerTooLarge,
-    /// A symbol or keyword of no or more than 128 bytes.
+    /// A symbol or keyword that is empty or longer than 128 bytes.
     NameLength,
     /// A character with a leading zero byte or above 10ffff.
     Character,
-    /// Map or set entries out of order, or twice the same.
+    /// Map or set entries that are out of order or duplicated.
     Order,
-    /// Explicit empty metadata, which must be nil.
+    /// Empty metadata, which must be encoded as nil.
     EmptyMetadata,
     /// The entry of an index node starts with neither `00` nor `80`.
     EntryMark,
-    /// A child is not of the kind, the size or the keys its place needs.
+    /// A child does not have the kind, size or keys that its position requires.
     Structure(&'static str),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DecodeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Truncated => f.write_str("input ends inside a cell"),
-            Fault::Trailing => f.write_str("bytes follow the cell"),
-            Fault::TooLarge => write!(f, "cell has more than {CELL_BYTES_MAX} bytes"),
-            Fault::UnknownTag(tag) => write!(f, "no cell has tag {tag:02x}"),
-            Fault::RefAtTop => f.write_str("a reference is not a cell"),
-            Fault::ChildTooLarge => {
+            DecodeFault::Truncated => f.write_str("input ends inside a cell"),
+            DecodeFault::Trailing => f.write_str("bytes follow the cell"),
+            DecodeFault::TooLarge => write!(f, "cell has more than {CELL_BYTES_MAX} bytes"),
+            DecodeFault::UnknownTag(tag) => write!(f, "no cell has tag {tag:02x}"),
+            DecodeFault::RefAtTop => f.write_str("found a reference instead of a cell"),
+            DecodeFault::ChildTooLarge => {
                 write!(f, "embedded child has more than {EMBEDDED_BYTES_MAX} bytes")
             }
-            Fault::CountNotMinimal => f.write_str("count is not in its shortest form"),
-            Fault::CountTooLarge => f.write_str("count is above 2^63 - 1"),
-            Fault::IntegerNotMinimal => f.write_str("integer is not in its shortest form"),
-            Fault::IntegerTooLarge => {
+            DecodeFault::CountNotMinimal => f.write_str("count is not in its shortest form"),
+            DecodeFault::CountTooLarge => f.write_str("count is above 2^63 - 1"),
+            DecodeFault::IntegerNotMinimal => f.write_str("integer is not in its shortest form"),
+            DecodeFault::IntegerTooLarge => {
                 write!(f, "integer has more than {INTEGER_BYTES_MAX} bytes")
             }
-            Fault::NameLength => f.write_str("a name has 1 to 128 bytes"),
-            Fault::Character => f.write_str("not a character in its shortest form"),
-            Fault::Order => f.write_str("entries are not in strictly ascending order"),
-            Fault::EmptyMetadata => f.write_str("empty metadata must be nil"),
-            Fault::EntryMark => f.write_str("index entry must start with 00 or 80"),
-            Fault::Structure(expected) => write!(f, "expected {expected}"),
+            DecodeFault::NameLength => f.write_str("name does not have 1 to 128 bytes"),
+            DecodeFault::Character => {
+                f.write_str("character is invalid or not in its shortest form")
+            }
+            DecodeFault::Order => f.write_str("entries are not in strictly ascending order"),
+            DecodeFault::EmptyMetadata => f.write_str("empty metadata must be nil"),
+            DecodeFault::EntryMark => f.write_str("index entry must start with 00 or 80"),
+            DecodeFault::Structure(expected) => write!(f, "expected {expected}"),
         }
     }
 }
@@ -105,23 +107,17 @@ impl fmt::Display for Fault {
 pub fn decode(bytes: &[u8]) -> Result<Value, DecodeError> {
     let mut reader = Reader::new(bytes, 0);
     let value = reader.cell(Memo::default())?;
-    match reader.end() {
-        true => Ok(value),
-        false => Err(reader.fault(Fault::Trailing)),
-    }
+    if reader.is_at_end() { Ok(value) } else { Err(reader.fault(DecodeFault::Trailing)) }
 }
 
 /// Decodes what [`encode_slot`](crate::encode_slot) wrote.
 pub fn decode_slot(bytes: &[u8]) -> Result<Value, DecodeError> {
     let mut reader = Reader::new(bytes, 0);
     let value = reader.slot()?;
-    match reader.end() {
-        true => Ok(value),
-        false => Err(reader.fault(Fault::Trailing)),
-    }
+    if reader.is_at_end() { Ok(value) } else { Err(reader.fault(DecodeFault::Trailing)) }
 }
 
-/// Decodes the bytes of the branch `id`, after checking that they are it.
+/// Decodes the bytes of the branch `id` after checking that they have that ID.
 pub fn decode_branch(id: &ValueId, bytes: &[u8]) -> Result<Value, LoadError> {
     let found = ValueId::of_encoding(bytes);
     if found != *id {
@@ -134,19 +130,16 @@ pub fn decode_branch(id: &ValueId, bytes: &[u8]) -> Result<Value, LoadError> {
     let malformed = |source| LoadError::Malformed { id: *id, source };
     let mut reader = Reader::new(bytes, 0);
     let value = reader.cell(Memo::of_branch(id)).map_err(malformed)?;
-    match reader.end() {
-        true => Ok(value),
-        false => Err(malformed(reader.fault(Fault::Trailing))),
-    }
+    if reader.is_at_end() { Ok(value) } else { Err(malformed(reader.fault(DecodeFault::Trailing))) }
 }
 
-/// Reads cells from bytes.
+/// A reader of cells from bytes.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where the innermost child must have ended.
+    /// Position at which the innermost child must have ended.
     limit: usize,
-    /// Offset of `bytes` in the whole input, for messages.
+    /// Offset of `bytes` in the complete input, for messages.
     base: usize,
 }
 
@@ -161,37 +154,38 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    fn end(&self) -> bool {
+    fn is_at_end(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    pub(crate) fn fault(&self, fault: Fault) -> DecodeError {
+    pub(crate) fn fault(&self, fault: DecodeFault) -> DecodeError {
         self.fault_at(self.at, fault)
     }
 
-    fn fault_at(&self, at: usize, fault: Fault) -> DecodeError {
+    fn fault_at(&self, at: usize, fault: DecodeFault) -> DecodeError {
         DecodeError { offset: self.base + at, fault }
     }
 
     fn structure(&self, at: usize, expected: &'static str) -> DecodeError {
-        self.fault_at(at, Fault::Structure(expected))
+        self.fault_at(at, DecodeFault::Structure(expected))
     }
 
-    fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+    fn read_bytes(&mut self, count: usize) -> Read<&'a [u8]> {
         let end = self.at.checked_add(count).filter(|end| *end <= self.limit);
         let Some(end) = end else {
             let inside_window = self.limit < self.bytes.len();
-            let fault = if inside_window { Fault::ChildTooLarge } else { Fault::Truncated };
+            let fault =
+                if inside_window { DecodeFault::ChildTooLarge } else { DecodeFault::Truncated };
             return Err(self.fault(fault));
         };
-        let taken = &self.bytes[self.at..end];
+        let bytes = &self.bytes[self.at..end];
         self.at = end;
-        Ok(taken)
+        Ok(bytes)
     }
 
     fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         let mut array = [0; N];
-        array.copy_from_slice(self.take(N)?);
+        array.copy_from_slice(self.read_bytes(N)?);
         Ok(array)
     }
 
@@ -199,24 +193,24 @@ impl<'a> Reader<'a> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// A count: base 128, at most nine groups, shortest.
+    /// Reads a count: base 128, at most nine groups, in the shortest form.
     pub(crate) fn count(&mut self) -> Read<u64> {
         let start = self.at;
         let mut count = 0u64;
         for group in 0..9 {
             let byte = self.byte()?;
             if group == 0 && byte == 0x80 {
-                return Err(self.fault_at(start, Fault::CountNotMinimal));
+                return Err(self.fault_at(start, DecodeFault::CountNotMinimal));
             }
             count = count << 7 | u64::from(byte & 0x7f);
             if byte & 0x80 == 0 {
                 return Ok(count);
             }
         }
-        Err(self.fault_at(start, Fault::CountTooLarge))
+        Err(self.fault_at(start, DecodeFault::CountTooLarge))
     }
 
-    /// One complete cell. `memo` is what is already known of its encoded form.
+    /// Reads one complete cell. `memo` is what is already known of its encoded form.
     pub(crate) fn cell(&mut self, memo: Memo) -> Read<Value> {
         let start = self.at;
         let tag = self.byte()?;
@@ -226,7 +220,7 @@ impl<'a> Reader<'a> {
             0x11..=0x18 => self.integer(usize::from(tag - 0x10))?,
             0x19 => self.big_integer()?,
             0x1d => Value::Double(Double::from_bits(u64::from_be_bytes(self.array()?))),
-            REF_TAG => return Err(self.fault_at(start, Fault::RefAtTop)),
+            REF_TAG => return Err(self.fault_at(start, DecodeFault::RefAtTop)),
             STRING_TAG | BLOB_TAG => self.bytes_cell(tag, memo)?,
             0x32 => Value::Symbol(self.name()?),
             0x33 => Value::Keyword(self.name()?),
@@ -246,15 +240,15 @@ impl<'a> Reader<'a> {
             0xb2..=0xbf => Value::Flag(tag & 0x0f),
             0xc0..=0xcf => self.coded(tag, memo)?,
             0xe0..=0xef => self.extension(tag)?,
-            _ => return Err(self.fault_at(start, Fault::UnknownTag(tag))),
+            _ => return Err(self.fault_at(start, DecodeFault::UnknownTag(tag))),
         };
         if self.at - start > CELL_BYTES_MAX {
-            return Err(self.fault_at(start, Fault::TooLarge));
+            return Err(self.fault_at(start, DecodeFault::TooLarge));
         }
         Ok(value)
     }
 
-    /// A child slot: a reference, or a cell of at most 140 bytes.
+    /// Reads a child slot: a reference, or a cell of at most 140 bytes.
     fn slot(&mut self) -> Read<Value> {
         if self.bytes[self.at..self.limit].first() == Some(&REF_TAG) {
             self.at += 1;
@@ -271,7 +265,7 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.slot()).collect()
     }
 
-    /// A slot that must hold a node of a large value.
+    /// Reads a slot that must contain a node of a tree.
     fn child<N>(
         &mut self,
         expected: &'static str,
@@ -289,19 +283,21 @@ impl<'a> Reader<'a> {
 
     fn integer(&mut self, len: usize) -> Read<Value> {
         let start = self.at;
-        let bytes = self.take(len)?;
+        let bytes = self.read_bytes(len)?;
         let integer = Integer::from_minimal_bytes(bytes);
-        integer.map(Value::Integer).map_err(|_| self.fault_at(start, Fault::IntegerNotMinimal))
+        integer
+            .map(Value::Integer)
+            .map_err(|_| self.fault_at(start, DecodeFault::IntegerNotMinimal))
     }
 
     fn big_integer(&mut self) -> Read<Value> {
         let start = self.at;
         let len = self.count()?;
         if len > INTEGER_BYTES_MAX as u64 {
-            return Err(self.fault_at(start, Fault::IntegerTooLarge));
+            return Err(self.fault_at(start, DecodeFault::IntegerTooLarge));
         }
         if len <= 8 {
-            return Err(self.fault_at(start, Fault::IntegerNotMinimal));
+            return Err(self.fault_at(start, DecodeFault::IntegerNotMinimal));
         }
         self.integer(len as usize)
     }
@@ -309,34 +305,35 @@ impl<'a> Reader<'a> {
     fn name(&mut self) -> Read<Name> {
         let start = self.at;
         let len = usize::from(self.byte()?);
-        let too_long = len > crate::limits::NAME_BYTES_MAX;
-        if len == 0 || too_long {
-            return Err(self.fault_at(start, Fault::NameLength));
+        if len == 0 || len > NAME_BYTES_MAX {
+            return Err(self.fault_at(start, DecodeFault::NameLength));
         }
-        let bytes = self.take(len)?;
-        Name::new(bytes).ok_or_else(|| self.fault_at(start, Fault::NameLength))
+        let bytes = self.read_bytes(len)?;
+        Name::new(bytes).ok_or_else(|| self.fault_at(start, DecodeFault::NameLength))
     }
 
     fn character(&mut self, len: usize) -> Read<Value> {
         let start = self.at;
-        let bytes = self.take(len)?;
+        let bytes = self.read_bytes(len)?;
         let code = bytes.iter().fold(0u32, |code, byte| code << 8 | u32::from(*byte));
         let minimal = len == 1 || bytes[0] != 0;
         let character = Character::new(code).filter(|_| minimal);
-        character.map(Value::Character).ok_or_else(|| self.fault_at(start, Fault::Character))
+        character.map(Value::Character).ok_or_else(|| self.fault_at(start, DecodeFault::Character))
     }
 
     fn extension(&mut self, tag: u8) -> Read<Value> {
         let start = self.at;
         let number = self.count()?;
         let extension = Extension::new(tag & 0x0f, number);
-        extension.map(Value::Extension).ok_or_else(|| self.fault_at(start, Fault::CountTooLarge))
+        extension
+            .map(Value::Extension)
+            .ok_or_else(|| self.fault_at(start, DecodeFault::CountTooLarge))
     }
 
     fn bytes_cell(&mut self, tag: u8, memo: Memo) -> Read<Value> {
         let len = self.count()?;
         let node = if len <= CHUNK_BYTES as u64 {
-            BytesNode::new(tag, self.take(len as usize)?)
+            BytesNode::new(tag, self.read_bytes(len as usize)?)
         } else {
             let mut children = Vec::new();
             for len in child_lengths(len) {
@@ -408,7 +405,7 @@ impl<'a> Reader<'a> {
             let start = self.at;
             let next = entry(self)?;
             if entries.last().is_some_and(|last| last.hash() >= next.hash()) {
-                return Err(self.fault_at(start, Fault::Order));
+                return Err(self.fault_at(start, DecodeFault::Order));
             }
             entries.push(next);
         }
@@ -427,9 +424,10 @@ impl<'a> Reader<'a> {
         }
         let mut branches = Branches { shift, mask, children: Vec::new() };
         let mut sample: Option<ValueId> = None;
-        let (mut sum, mut unloaded) = (0u64, 0u64);
+        let mut sum = 0u64;
+        let mut unloaded = 0u64;
         for digit in mask.digits() {
-            let child = self.child("a node whose keys belong below this one", |value| {
+            let child = self.child("a node with keys that belong below this one", |value| {
                 E::of_value(value)
                     .filter(|node| node.fits(shift, digit, sample.as_ref()))
                     .map(Arc::clone)
@@ -447,7 +445,8 @@ impl<'a> Reader<'a> {
         Ok(HashNode::tree(count, branches))
     }
 
-    /// Known parts must add up; parts not in memory hold at least one entry each.
+    /// Checks that the counts of the children add up to `count`; unloaded children have at least
+    /// one entry each.
     fn check_sum(&self, at: usize, count: u64, sum: u64, unloaded: u64) -> Read<()> {
         let adds_up =
             if unloaded == 0 { sum == count } else { sum.saturating_add(unloaded) <= count };
@@ -465,7 +464,7 @@ impl<'a> Reader<'a> {
         let is_key = radix.is_some()
             || matches!(key, Value::Unloaded(_) | Value::String(_) | Value::Blob(_));
         if !is_key {
-            return Err(self.structure(start, "a key with bytes"));
+            return Err(self.structure(start, "a key of a type that has bytes"));
         }
         Ok((IndexEntry { key, value: self.slot()? }, radix))
     }
@@ -483,7 +482,7 @@ impl<'a> Reader<'a> {
         let entry = match self.byte()? {
             0x00 => None,
             ENTRY_MARK => Some(self.index_entry()?),
-            _ => return Err(self.fault_at(start, Fault::EntryMark)),
+            _ => return Err(self.fault_at(start, DecodeFault::EntryMark)),
         };
         let depth = self.byte()?;
         let mask = Mask::from_be_bytes(self.array()?);
@@ -492,7 +491,7 @@ impl<'a> Reader<'a> {
         }
         let (entry, mut sample) = entry.map_or((None, None), |(entry, radix)| (Some(entry), radix));
         if sample.is_some_and(|radix| radix.len() != usize::from(depth)) {
-            return Err(self.structure(start, "an entry whose key ends at its node"));
+            return Err(self.structure(start, "an entry with a key that ends at its node"));
         }
         if mask.len() + usize::from(entry.is_some()) < 2 {
             return Err(self.structure(start, "an entry and a child, or two children"));
@@ -501,16 +500,15 @@ impl<'a> Reader<'a> {
         let mut unloaded = 0;
         let mut fork = Fork { depth, entry, mask, children: Vec::new() };
         for digit in mask.digits() {
-            let child =
-                self.child(
-                    "an index node whose keys belong below this one",
-                    |value| match value {
-                        Value::Index(Index(node)) if node.fits(depth, digit, sample.as_ref()) => {
-                            Some(Arc::clone(node))
-                        }
-                        _ => None,
-                    },
-                )?;
+            let child = self.child(
+                "an index node with keys that belong below this one",
+                |value| match value {
+                    Value::Index(Index(node)) if node.fits(depth, digit, sample.as_ref()) => {
+                        Some(Arc::clone(node))
+                    }
+                    _ => None,
+                },
+            )?;
             match child.loaded() {
                 Some(node) => {
                     sum = sum.saturating_add(node.count());
@@ -531,7 +529,7 @@ impl<'a> Reader<'a> {
         match &metadata {
             Value::Nil | Value::Unloaded(_) => {}
             Value::Map(map) if map.is_empty() => {
-                return Err(self.fault_at(start, Fault::EmptyMetadata));
+                return Err(self.fault_at(start, DecodeFault::EmptyMetadata));
             }
             Value::Map(_) => {}
             _ => return Err(self.structure(start, "metadata that is a map or nil")),
@@ -542,7 +540,7 @@ impl<'a> Reader<'a> {
 
     fn signed(&mut self, tag: u8, memo: Memo) -> Read<Value> {
         let start = self.at - 1;
-        self.take(if tag == Signed::TAG { 96 } else { 64 })?;
+        self.read_bytes(if tag == Signed::TAG { 96 } else { 64 })?;
         let header = &self.bytes[start..self.at];
         let node = Wrapped::new(header, vec![self.slot()?]).with_memo(memo);
         Ok(Value::Signed(Signed(Arc::new(node))))

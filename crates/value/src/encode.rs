@@ -1,29 +1,26 @@
 //! The canonical encoding.
 //!
-//! A cell is written straight into the buffer of its parent. Once it is complete its length
-//! decides: short enough and it stays, else the bytes are hashed, cut off again and replaced by a
-//! reference. So one buffer serves a whole tree and nothing is copied twice.
+//! A cell is written directly into the buffer of its parent. Once it is complete, its length
+//! decides: a short encoding stays; a longer one is hashed, removed again and replaced by a
+//! reference. So one buffer serves an entire tree, and nothing is copied twice.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
 
 use crate::cell::{Child, Memo, Node, branch_slot};
 use crate::id::ValueId;
-use crate::limits::EMBEDDED_BYTES_MAX;
+use crate::limits::{EMBEDDED_BYTES_MAX, SCRATCH_BYTES_MAX};
 use crate::value::Value;
 
-/// Stands before the ID of a branch in a child slot; never the tag of a cell.
+/// The byte before the ID of a branch in a child slot. No cell has this tag.
 pub(crate) const REF_TAG: u8 = 0x20;
 
 thread_local! {
-    /// The buffer of the outermost encoding on this thread.
+    /// The buffer of the outermost encoding on this thread, reused between calls.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A scratch buffer that outgrew this is given back to the allocator.
-const SCRATCH_BYTES_MAX: usize = 64 * 1024;
-
-/// Runs `work` with an empty buffer that is reused from call to call.
+/// Runs `work` with an empty buffer that is reused between calls.
 pub(crate) fn with_scratch<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     let mut buffer = SCRATCH.take();
     buffer.clear();
@@ -34,7 +31,7 @@ pub(crate) fn with_scratch<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     result
 }
 
-/// Appends a count: base 128, most significant group first, shortest.
+/// Appends a count: base 128, most significant group first, in the shortest form.
 pub(crate) fn write_count(count: u64, out: &mut Vec<u8>) {
     if count < 0x80 {
         out.push(count as u8);
@@ -47,7 +44,7 @@ pub(crate) fn write_count(count: u64, out: &mut Vec<u8>) {
     out.push(count as u8 & 0x7f);
 }
 
-/// Appends what stands for a node in its parent.
+/// Appends the slot of a node, and keeps it in the memo of the node.
 pub(crate) fn write_slot<N: Node + ?Sized>(node: &N, out: &mut Vec<u8>) {
     if let Some(slot) = node.memo().slot() {
         out.extend_from_slice(slot);
@@ -61,10 +58,10 @@ pub(crate) fn write_slot<N: Node + ?Sized>(node: &N, out: &mut Vec<u8>) {
         out.truncate(start);
         out.extend_from_slice(&branch_slot(&id));
     }
-    node.memo().keep_slot(&out[start..]);
+    node.memo().set_slot(&out[start..]);
 }
 
-/// Appends what stands for a child in its parent.
+/// Appends the slot of a child.
 pub(crate) fn write_child<N: Node>(child: &Child<N>, out: &mut Vec<u8>) {
     match child {
         Child::Loaded(node) => write_slot(&**node, out),
@@ -79,51 +76,52 @@ pub(crate) fn node_id<N: Node + ?Sized>(node: &N) -> ValueId {
         return id;
     }
     if let Some(encoding) = memo.slot() {
-        return keep_embedded_id(memo, encoding);
+        return compute_embedded_id(memo, encoding);
     }
     with_scratch(|buffer| {
         node.write(buffer);
         count_encoding();
         if buffer.len() > EMBEDDED_BYTES_MAX {
             let id = ValueId::of_encoding(buffer);
-            memo.keep_slot(&branch_slot(&id));
+            memo.set_slot(&branch_slot(&id));
             return id;
         }
-        memo.keep_slot(buffer);
-        keep_embedded_id(memo, buffer)
+        memo.set_slot(buffer);
+        compute_embedded_id(memo, buffer)
     })
 }
 
-fn keep_embedded_id(memo: &Memo, encoding: &[u8]) -> ValueId {
+/// Computes the ID of an embedded node from its encoding and keeps it in the memo.
+fn compute_embedded_id(memo: &Memo, encoding: &[u8]) -> ValueId {
     let id = ValueId::of_encoding(encoding);
-    memo.keep_id(id);
+    memo.set_id(id);
     id
 }
 
-/// The canonical encoding of the root cell; larger children appear in it as references.
+/// Returns the canonical encoding of the root cell. Larger children appear in it as references.
 pub fn encode(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     value.write(&mut out);
     out
 }
 
-/// Like [`encode`], appending to a buffer.
+/// Like [`encode`], but appends to a buffer.
 pub fn encode_into(value: &Value, out: &mut Vec<u8>) {
     value.write(out);
 }
 
-/// What stands for the value inside a parent: its encoding when that is short, else a reference.
-/// [`decode_slot`](crate::decode_slot) reads it back, a reference as a branch not in memory.
+/// Returns the slot of the value inside a parent: its encoding if that is short, else a reference.
+/// [`decode_slot`](crate::decode_slot) is the inverse; a reference becomes an unloaded branch.
 pub fn encode_slot(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     value.write_slot(&mut out);
     out
 }
 
-/// Whether the value is written inside its parent rather than referred to.
+/// Whether the value is embedded in its parent rather than referred to.
 pub fn is_embedded(value: &Value) -> bool {
-    if let Some(known) = value.is_short() {
-        return known;
+    if let Some(is_embedded) = value.known_embedded() {
+        return is_embedded;
     }
     with_scratch(|buffer| {
         value.write_slot(buffer);
@@ -131,8 +129,8 @@ pub fn is_embedded(value: &Value) -> bool {
     })
 }
 
-/// The branches that the root cell of `value` refers to, in order, also those not in memory. One
-/// that is referred to twice is there twice.
+/// Returns the branches that the root cell of `value` refers to, in order, including those not in
+/// memory. A branch that is referred to twice is returned twice.
 pub fn branches(value: &Value) -> Vec<ValueId> {
     let mut found = Vec::new();
     value.visit_children(&mut |child| collect_branches(child, &mut found));
@@ -147,7 +145,7 @@ fn collect_branches(child: CellRef<'_>, found: &mut Vec<ValueId>) {
     }
 }
 
-/// One cell as it is stored: its ID and its encoding.
+/// One cell as a store keeps it: its ID and its encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
     /// SHA3-256 of `bytes`.
@@ -156,14 +154,14 @@ pub struct Encoded {
     pub bytes: Vec<u8>,
 }
 
-/// Every distinct branch cell of `value` that is in memory, children before parents, without the
-/// root cell. `is_held` is asked once per cell; where it says yes, neither the cell nor anything
-/// below it is returned. This is what an update must store.
-pub fn new_cells(value: &Value, is_held: impl FnMut(&ValueId) -> bool) -> Vec<Encoded> {
-    survey(value, is_held).cells
+/// Returns every distinct branch cell of `value` that is in memory, children before parents,
+/// without the root cell. `is_stored` is called once per cell; if it returns true, neither the cell
+/// nor anything below it is returned. The result is what an update must store.
+pub fn new_cells(value: &Value, is_stored: impl FnMut(&ValueId) -> bool) -> Vec<Encoded> {
+    survey(value, is_stored).cells
 }
 
-/// The cells below a value's root: those in memory, and those it only refers to.
+/// The cells below the root of a value: those in memory, and those it only refers to.
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
     /// Every distinct branch cell in memory, children before parents.
@@ -172,13 +170,13 @@ pub struct Survey {
     pub unloaded: Vec<ValueId>,
 }
 
-/// Like [`new_cells`], and also tells what the value relies on without holding it.
-pub fn survey(value: &Value, mut is_held: impl FnMut(&ValueId) -> bool) -> Survey {
+/// Like [`new_cells`], and also returns the branches that are not in memory.
+pub fn survey(value: &Value, mut is_stored: impl FnMut(&ValueId) -> bool) -> Survey {
     let found = Survey::default();
-    if value.is_plainly_one_cell() {
+    if value.is_evidently_one_cell() {
         return found;
     }
-    let mut walk = Walk { seen: HashSet::new(), found, is_held: &mut is_held };
+    let mut walk = Walk { seen: HashSet::new(), found, is_stored: &mut is_stored };
     value.visit_children(&mut |child| walk.visit(child));
     walk.found
 }
@@ -186,7 +184,7 @@ pub fn survey(value: &Value, mut is_held: impl FnMut(&ValueId) -> bool) -> Surve
 struct Walk<'a> {
     seen: HashSet<ValueId>,
     found: Survey,
-    is_held: &'a mut dyn FnMut(&ValueId) -> bool,
+    is_stored: &'a mut dyn FnMut(&ValueId) -> bool,
 }
 
 impl Walk<'_> {
@@ -203,7 +201,7 @@ impl Walk<'_> {
             return;
         }
         let id = child.id();
-        if !self.seen.insert(id) || (self.is_held)(&id) {
+        if !self.seen.insert(id) || (self.is_stored)(&id) {
             return;
         }
         child.visit_children(&mut |grandchild| self.visit(grandchild));
@@ -213,7 +211,7 @@ impl Walk<'_> {
     }
 }
 
-/// A cell met on a walk: a value, or an inner node of a large one.
+/// A cell reached during a traversal: a value, or an inner node of a tree.
 #[derive(Clone, Copy)]
 pub(crate) enum CellRef<'a> {
     Value(&'a Value),
@@ -274,13 +272,13 @@ thread_local! {
     static ENCODED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Cells encoded on this thread so far.
+/// Number of cells encoded on this thread so far.
 #[cfg(feature = "count-encodings")]
 pub fn encoded_cells() -> u64 {
     ENCODED.get()
 }
 
-/// Notes that one cell was encoded because nothing had kept its form.
+/// Counts one cell that was encoded because its form was not memoized.
 #[inline]
 pub(crate) fn count_encoding() {
     #[cfg(feature = "count-encodings")]
@@ -313,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_survey_finds_branches_wherever_they_hang() {
+    fn a_survey_finds_branches_at_every_depth() {
         let long = Value::from("x".repeat(200));
         let map = |value: &Value| Value::from(Map::from_iter([("key", value.clone())]));
         let vector = |value: &Value| Value::from(Vector::from_items(vec![value.clone()]));

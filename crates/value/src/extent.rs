@@ -1,53 +1,53 @@
-//! How much a value would be if it were written out.
+//! The extent of a value: its size and depth if it were written out as JSON.
 //!
-//! Values share what they have in common, so a small one can spell out to more than any machine
-//! holds: forty lists, each with the one before it in it twice, are a few kilobytes and a terabyte.
-//! Whoever puts values together checks them here before anybody walks over them. The walk ends at
-//! the bound, so it never costs more than what is allowed.
+//! Values share common parts, so a value that is small in memory can expand to more than any
+//! machine can hold: forty lists, each containing the previous one twice, take a few kilobytes in
+//! memory and a terabyte as JSON. Code that assembles values checks them here before anything
+//! traverses them. The check stops at the limit, so its cost is bounded by the limit.
 
 use crate::cell::{CellSource, LoadError};
 use crate::value::Value;
 
-/// How much a value may be.
+/// The maximum extent of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes, about as many as its shortest JSON has.
+    /// Maximum size in bytes, approximately that of the shortest JSON text.
     pub bytes: u64,
-    /// Containers within each other.
+    /// Maximum nesting depth of containers.
     pub depth: usize,
 }
 
-/// Why a value is more than it may be.
+/// The reason why a value exceeds an extent or could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtentError {
-    /// It is too large.
+    /// The value is larger than this many bytes.
     #[error("has more than {0} bytes")]
     Bytes(u64),
-    /// It is too deep.
+    /// The value nests deeper than this.
     #[error("nests deeper than {0} arrays and objects")]
     Depth(usize),
-    /// A part of it could not be loaded.
+    /// A part of the value could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// Bytes of a number that has no shorter text.
+/// Assumed size in bytes of a number that is not a 64-bit integer.
 const NUMBER_BYTES: u64 = 3;
 
-/// Bytes of anything else that is no text and no container.
+/// Assumed size in bytes of any other value that is not a text or container.
 const WORD_BYTES: u64 = 4;
 
 impl Extent {
-    /// How many bytes a value has, if it is no more than this.
+    /// Returns the size of a value in bytes. An error if the value exceeds this extent.
     pub fn measure(&self, value: &Value, cells: &dyn CellSource) -> Result<u64, ExtentError> {
-        let mut walk = Walk { most: *self, bytes: 0, cells };
+        let mut walk = Walk { limit: *self, bytes: 0, cells };
         walk.value(value, 0)?;
         Ok(walk.bytes)
     }
 }
 
 struct Walk<'a> {
-    most: Extent,
+    limit: Extent,
     bytes: u64,
     cells: &'a dyn CellSource,
 }
@@ -89,18 +89,18 @@ impl Walk<'_> {
     }
 
     fn enter(&mut self, depth: usize) -> Result<(), ExtentError> {
-        match depth < self.most.depth {
-            true => self.add(2),
-            false => Err(ExtentError::Depth(self.most.depth)),
+        if depth >= self.limit.depth {
+            return Err(ExtentError::Depth(self.limit.depth));
         }
+        self.add(2)
     }
 
     fn add(&mut self, bytes: u64) -> Result<(), ExtentError> {
         self.bytes = self.bytes.saturating_add(bytes);
-        match self.bytes <= self.most.bytes {
-            true => Ok(()),
-            false => Err(ExtentError::Bytes(self.most.bytes)),
+        if self.bytes > self.limit.bytes {
+            return Err(ExtentError::Bytes(self.limit.bytes));
         }
+        Ok(())
     }
 }
 
@@ -131,20 +131,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_told() {
+    fn a_value_that_is_too_deep_is_refused() {
         let deep = json::read(b"[[[1]]]").unwrap();
         assert!(measured(&deep, 1_000, 3).is_ok());
-        let told = measured(&deep, 1_000, 2);
-        assert_eq!(told, Err("nests deeper than 2 arrays and objects".to_owned()));
+        let refused = measured(&deep, 1_000, 2);
+        assert_eq!(refused, Err("nests deeper than 2 arrays and objects".to_owned()));
     }
 
     #[test]
-    fn what_spells_out_to_more_than_memory_costs_no_more_than_the_bound() {
+    fn measuring_a_value_that_expands_beyond_memory_stops_at_the_limit() {
         let mut doubled = Value::from("x");
         for _ in 0..100 {
             doubled = Vector::from_items(vec![doubled.clone(), doubled]).into();
         }
-        let told = measured(&doubled, 100_000, 200);
-        assert_eq!(told, Err("has more than 100000 bytes".to_owned()));
+        let refused = measured(&doubled, 100_000, 200);
+        assert_eq!(refused, Err("has more than 100000 bytes".to_owned()));
     }
 }

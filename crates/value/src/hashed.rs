@@ -1,8 +1,8 @@
 //! The tree under maps and sets, ordered by the Value ID of the key or element.
 //!
-//! Up to fifteen entries are one leaf, in order. More are a tree that branches on the first hex
+//! Up to fifteen entries form one leaf, in order. More form a tree that branches on the first hex
 //! digit in which the keys differ. The shape depends on the set of keys alone, never on the order
-//! in which they came or went, so a map that lost an entry equals one that never had it.
+//! of inserts and removals, so a map from which an entry was removed equals one that never had it.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::limits::HASH_LEAF_MAX;
 use crate::mask::Mask;
 use crate::value::Value;
 
-/// What a tree needs of the nodes below it.
-const EXPECTED: &str = "a node of the same kind whose keys belong below its parent";
+/// What a tree requires of the nodes below it, for errors.
+const EXPECTED: &str = "a node of the same kind with keys that belong below its parent";
 
-/// What a leaf holds.
+/// An entry of a leaf.
 pub(crate) trait Entry: Clone {
     const TAG: u8;
 
-    /// Orders the entries.
+    /// The ID by which entries are ordered.
     fn hash(&self) -> &ValueId;
 
     fn write(&self, out: &mut Vec<u8>);
@@ -39,12 +39,12 @@ pub(crate) struct HashNode<E> {
 }
 
 enum Body<E> {
-    /// In ascending order of their hashes.
+    /// Entries in ascending order of their hashes.
     Leaf(Vec<E>),
     Tree(Branches<E>),
 }
 
-/// Children by the hex digit at `shift`, in ascending order.
+/// Children by the hex digit of their keys at `shift`, in ascending order.
 pub(crate) struct Branches<E> {
     pub(crate) shift: u8,
     pub(crate) mask: Mask,
@@ -62,35 +62,37 @@ impl<E> Branches<E> {
         Branches { shift: shift as u8, mask: Mask::default(), children: Vec::new() }
     }
 
-    fn put(&mut self, digit: u8, child: Arc<HashNode<E>>) {
-        self.mask.put(&mut self.children, digit, Child::Loaded(child));
+    /// Inserts or replaces the child for `digit`.
+    fn insert(&mut self, digit: u8, child: Arc<HashNode<E>>) {
+        self.mask.insert(&mut self.children, digit, Child::Loaded(child));
     }
 }
 
 impl<E: Entry> HashNode<E> {
-    /// From entries in strictly ascending order.
+    /// A node from entries in strictly ascending order.
     pub(crate) fn from_sorted(mut entries: Vec<E>) -> Self {
         let count = entries.len() as u64;
         if entries.len() <= HASH_LEAF_MAX {
             return HashNode { count, memo: Memo::default(), body: Body::Leaf(entries) };
         }
-        let (first, last) = (&entries[0], &entries[entries.len() - 1]);
+        let first = &entries[0];
+        let last = &entries[entries.len() - 1];
         let shift = first.hash().common_nibbles(last.hash());
         let mut branches = Branches::at(shift);
-        // From the end, so that entries are moved into the children and not copied.
+        // Starts at the end, so that entries are moved into the children and not copied.
         while let Some(last) = entries.last() {
             let digit = last.hash().nibble(shift);
             let start = entries.partition_point(|entry| entry.hash().nibble(shift) < digit);
             let child = Self::from_sorted(entries.split_off(start));
-            branches.put(digit, Arc::new(child));
+            branches.insert(digit, Arc::new(child));
         }
         Self::tree(count, branches)
     }
 
-    /// From entries in any order; of equal keys the last wins.
+    /// A node from entries in any order; the last of several entries with equal keys wins.
     pub(crate) fn from_entries(mut entries: Vec<E>) -> Self {
         entries.sort_by(|a, b| a.hash().cmp(b.hash()));
-        drop_all_but_last(&mut entries);
+        remove_all_but_last(&mut entries);
         Self::from_sorted(entries)
     }
 
@@ -114,8 +116,8 @@ impl<E: Entry> HashNode<E> {
         }
     }
 
-    /// Whether this node may hang below a tree that branches at `shift`, under `digit`. Keys that
-    /// are not in memory cannot be looked at; they are when they are loaded.
+    /// Whether this node can be the child for `digit` of a tree that branches at `shift`. Keys that
+    /// are not in memory are checked when they are loaded.
     pub(crate) fn fits(&self, shift: u8, digit: u8, sample: Option<&ValueId>) -> bool {
         let at = usize::from(shift);
         let belongs = |hash: &ValueId| {
@@ -131,7 +133,7 @@ impl<E: Entry> HashNode<E> {
         }
     }
 
-    /// Some key below this node, if one is in memory.
+    /// Any key below this node that is in memory.
     pub(crate) fn sample_in_memory(&self) -> Option<&ValueId> {
         match &self.body {
             Body::Leaf(entries) => entries.first().map(Entry::hash),
@@ -143,7 +145,7 @@ impl<E: Entry> HashNode<E> {
         }
     }
 
-    /// Some key below this node. All keys of a tree share its first `shift` digits.
+    /// Any key below this node. All keys of a tree share its first `shift` digits.
     fn sample(&self, cells: &dyn CellSource) -> Result<Option<ValueId>, LoadError> {
         match &self.body {
             Body::Leaf(entries) => Ok(entries.first().map(|entry| *entry.hash())),
@@ -213,8 +215,8 @@ impl<E: Entry> HashNode<E> {
         }
     }
 
-    /// This node and one more entry. The first `agreed` digits of its hash are known to be those
-    /// of every key here.
+    /// This node with one more entry. The first `agreed` digits of its hash are known to equal
+    /// those of every key in the node.
     pub(crate) fn insert(
         self: &Arc<Self>,
         entry: E,
@@ -222,7 +224,7 @@ impl<E: Entry> HashNode<E> {
         cells: &dyn CellSource,
     ) -> Result<Self, LoadError> {
         let branches = match &self.body {
-            Body::Leaf(entries) => return Ok(Self::from_sorted(inserted(entries, entry))),
+            Body::Leaf(entries) => return Ok(Self::from_sorted(with_entry(entries, entry))),
             Body::Tree(branches) => branches,
         };
         let shift = usize::from(branches.shift);
@@ -243,21 +245,21 @@ impl<E: Entry> HashNode<E> {
             }
             Err(_) => (Self::from_sorted(vec![entry]), 1),
         };
-        branches.put(digit, Arc::new(child));
+        branches.insert(digit, Arc::new(child));
         Ok(Self::tree(self.count + grown, branches))
     }
 
-    /// A tree over this whole node and one entry that leaves it early.
+    /// A tree over this node and an entry whose hash differs before the node branches.
     fn split(self: &Arc<Self>, sample: &ValueId, entry: E) -> Self {
         let shift = sample.common_nibbles(entry.hash());
         let mut branches = Branches::at(shift);
-        branches.put(sample.nibble(shift), Arc::clone(self));
+        branches.insert(sample.nibble(shift), Arc::clone(self));
         let digit = entry.hash().nibble(shift);
-        branches.put(digit, Arc::new(Self::from_sorted(vec![entry])));
+        branches.insert(digit, Arc::new(Self::from_sorted(vec![entry])));
         Self::tree(self.count + 1, branches)
     }
 
-    /// This node without the entry, or nothing when it has none.
+    /// This node without the entry. `None` if it does not have the entry.
     pub(crate) fn remove(
         self: &Arc<Self>,
         hash: &ValueId,
@@ -283,12 +285,12 @@ impl<E: Entry> HashNode<E> {
         } else {
             branches.children[slot] = Child::Loaded(child);
         }
-        Self::tree(self.count - 1, branches).settled(cells).map(Some)
+        Self::tree(self.count - 1, branches).into_canonical(cells).map(Some)
     }
 
-    /// The canonical form of a tree that lost an entry: a leaf when it became small, its only
-    /// child when it has just one.
-    fn settled(self, cells: &dyn CellSource) -> Result<Arc<Self>, LoadError> {
+    /// The canonical form of a tree from which an entry was removed: a leaf if it became small, its
+    /// only child if it has just one.
+    fn into_canonical(self, cells: &dyn CellSource) -> Result<Arc<Self>, LoadError> {
         let Body::Tree(branches) = &self.body else { return Ok(Arc::new(self)) };
         if self.count <= HASH_LEAF_MAX as u64 {
             let mut entries = Vec::with_capacity(self.count as usize);
@@ -317,8 +319,8 @@ impl<E: Entry> HashNode<E> {
     }
 }
 
-/// `entries` with one more, replacing the one with the same hash.
-fn inserted<E: Entry>(entries: &[E], entry: E) -> Vec<E> {
+/// `entries` with one more entry, which replaces one with the same hash.
+fn with_entry<E: Entry>(entries: &[E], entry: E) -> Vec<E> {
     let mut grown = Vec::with_capacity(entries.len() + 1);
     grown.extend_from_slice(entries);
     match grown.binary_search_by(|other| other.hash().cmp(entry.hash())) {
@@ -328,8 +330,8 @@ fn inserted<E: Entry>(entries: &[E], entry: E) -> Vec<E> {
     grown
 }
 
-/// Keeps the last of each run of equal hashes.
-fn drop_all_but_last<E: Entry>(entries: &mut Vec<E>) {
+/// Removes all but the last of several entries with equal hashes.
+fn remove_all_but_last<E: Entry>(entries: &mut Vec<E>) {
     let has_repeats = entries.windows(2).any(|pair| pair[0].hash() == pair[1].hash());
     if has_repeats {
         entries.reverse();
@@ -400,7 +402,8 @@ impl<E: Entry> Node for HashNode<E> {
     }
 }
 
-/// Entries of a tree in ascending order, loading one node at a time. Ends after the first error.
+/// An iterator over the entries of a tree in ascending order, which loads one node at a time. It
+/// ends after the first error.
 pub(crate) struct Entries<'a, E> {
     pub(crate) cells: &'a dyn CellSource,
     /// Nodes on the path to the current leaf, each with the next slot to visit.

@@ -7,7 +7,7 @@ use sha3::{Digest, Sha3_256};
 
 /// The identity of a value: SHA3-256 of the canonical encoding of its root cell.
 ///
-/// Shown as `0x` and 64 lower-case hex digits; read with or without `0x`, in any case.
+/// Displayed as `0x` and 64 lower-case hex digits; parsed with or without `0x`, in any case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueId([u8; 32]);
 
@@ -17,17 +17,17 @@ impl ValueId {
         ValueId(Sha3_256::digest(encoding).into())
     }
 
-    /// An ID from its 32 bytes.
+    /// The ID with these 32 bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         ValueId(bytes)
     }
 
-    /// The 32 bytes.
+    /// The 32 bytes of the ID.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Hex digits without a prefix, the form of asset IDs in lists and paths.
+    /// Hex digits without a prefix: the form of asset IDs in lists and paths.
     pub fn to_hex(&self) -> String {
         hex(&self.0)
     }
@@ -42,24 +42,24 @@ impl ValueId {
         nibble(&self.0, i)
     }
 
-    /// How many leading hex digits two IDs share.
+    /// Number of leading hex digits that two IDs share.
     pub(crate) fn common_nibbles(&self, other: &ValueId) -> usize {
         common_nibbles(&self.0, &other.0)
     }
 }
 
-/// The `i`-th half byte of `bytes`, high half first.
+/// The `i`-th hex digit of `bytes`, high half first.
 pub(crate) fn nibble(bytes: &[u8], i: usize) -> u8 {
     let byte = bytes[i / 2];
     if i.is_multiple_of(2) { byte >> 4 } else { byte & 0x0f }
 }
 
-/// Leading half bytes that two byte strings share.
+/// Number of leading hex digits that two byte strings share.
 pub(crate) fn common_nibbles(a: &[u8], b: &[u8]) -> usize {
-    let whole = a.iter().zip(b).take_while(|(x, y)| x == y).count();
-    match (a.get(whole), b.get(whole)) {
-        (Some(x), Some(y)) if x >> 4 == y >> 4 => whole * 2 + 1,
-        _ => whole * 2,
+    let equal = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    match (a.get(equal), b.get(equal)) {
+        (Some(x), Some(y)) if x >> 4 == y >> 4 => equal * 2 + 1,
+        _ => equal * 2,
     }
 }
 
@@ -75,13 +75,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The text of an ID: `0x` and lower-case hex digits, `LENGTH` characters in all. It needs no
-/// memory of its own, since IDs are written several times for every record.
+/// The text of an ID: `0x` and lower-case hex digits, `LENGTH` characters in total. It is stored
+/// inline, because IDs are written several times for every record.
 #[derive(Clone, Copy)]
 pub struct IdText<const LENGTH: usize>([u8; LENGTH]);
 
 impl<const LENGTH: usize> IdText<LENGTH> {
-    /// The text of these bytes, of which there are half as many as digits.
+    /// The text of these bytes; there must be half as many as digits.
     pub fn new(bytes: &[u8]) -> Self {
         let mut text = [b'0'; LENGTH];
         if let Some(([_, x], digits)) = text.split_first_chunk_mut() {
@@ -94,23 +94,23 @@ impl<const LENGTH: usize> IdText<LENGTH> {
         IdText(text)
     }
 
-    /// The text.
+    /// The text as a string slice.
     pub fn as_str(&self) -> &str {
-        // Digits are always UTF-8.
+        // Hex digits are always valid UTF-8.
         str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
-/// Why a text is not an ID.
+/// The reason why a text is not a Value ID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseIdError {
-    /// The wrong number of hex digits.
+    /// The text has the wrong number of hex digits.
     #[error("expected 64 hex digits, found {found}")]
     Length {
-        /// Digits found.
+        /// Number of digits found.
         found: usize,
     },
-    /// A character that is no hex digit.
+    /// A character is not a hex digit.
     #[error("not a hex digit at position {at}")]
     Digit {
         /// Position within the digits, from zero.
@@ -137,7 +137,7 @@ impl FromStr for ValueId {
     }
 }
 
-/// The value of an ASCII hex digit that was checked before.
+/// The value of an ASCII hex digit that has already been checked.
 fn hex_digit(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_reads_back_from_any_spelling() {
+    fn an_id_parses_from_any_spelling() {
         let id = ValueId::of_encoding(&[0]);
         let text = id.to_string();
         assert_eq!(text, "0x5d53469f20fef4f8eab52b88044ede69c77a6a68a60728609fc4a65ff531e7d0");

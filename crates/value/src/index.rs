@@ -1,9 +1,9 @@
 //! Index: a map ordered by the bytes of its keys, as a radix tree.
 //!
-//! Keys are strings, blobs, keywords, symbols or extension values. Only their first 32 bytes take
-//! part: two keys that agree in those are the same slot, whatever their types, and the later
-//! write wins. A node holds the entry whose key ends where the node branches, and children by the
-//! next hex digit.
+//! Keys are strings, blobs, keywords, symbols or extension values. Only their first 32 bytes are
+//! significant: two keys that agree in those are the same key, whatever their types, and the later
+//! write wins. A node contains the entry whose key ends where the node branches, and children by
+//! the next hex digit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use crate::limits::INDEX_NIBBLES_MAX;
 use crate::mask::Mask;
 use crate::value::Value;
 
-/// Marks an entry that stands at a branching node.
+/// Marks an entry that is stored at a branching node.
 pub(crate) const ENTRY_MARK: u8 = 0x80;
 pub(crate) const INDEX_TAG: u8 = 0x84;
 
-/// What a node needs of those below it.
-const EXPECTED: &str = "an index node whose keys belong below its parent";
+/// What a node requires of the nodes below it, for errors.
+const EXPECTED: &str = "an index node with keys that belong below its parent";
 
-/// Why an index could not be read or changed.
+/// The reason why an index could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// A key of a kind that has no bytes to order by.
+    /// The key is of a type that has no bytes to order by.
     #[error("an index key must be a string, blob, keyword, symbol or extension value")]
     NotAKey,
-    /// A branch could not be followed.
+    /// A branch could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// The part of a key that takes part in the tree.
+/// The significant part of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Radix {
     bytes: [u8; INDEX_NIBBLES_MAX / 2],
-    /// In hex digits.
+    /// Length in hex digits.
     len: u8,
 }
 
@@ -49,7 +49,7 @@ impl Radix {
         Radix { bytes, len: (used * 2) as u8 }
     }
 
-    /// The radix of a key in memory; nothing for what cannot be a key, or is not in memory.
+    /// The radix of a key in memory. `None` if the value cannot be a key or is not in memory.
     pub(crate) fn in_memory(key: &Value) -> Option<Self> {
         match key {
             Value::String(text) => text.as_bytes().map(Radix::new),
@@ -60,14 +60,15 @@ impl Radix {
         }
     }
 
-    fn of(key: &Value, cells: &dyn CellSource) -> Result<Self, IndexError> {
+    /// The radix of a key, loading the key if necessary.
+    fn load(key: &Value, cells: &dyn CellSource) -> Result<Self, IndexError> {
         const USED: u64 = INDEX_NIBBLES_MAX as u64 / 2;
         match key {
             Value::String(text) => Ok(Radix::new(&text.read(0, USED, cells)?)),
             Value::Blob(blob) => Ok(Radix::new(&blob.read(0, USED, cells)?)),
             Value::Unloaded(id) => match cells.load(id)? {
                 Value::Unloaded(id) => Err(LoadError::Missing { id: *id }.into()),
-                key => Radix::of(&key, cells),
+                key => Radix::load(&key, cells),
             },
             other => Radix::in_memory(other).ok_or(IndexError::NotAKey),
         }
@@ -111,7 +112,7 @@ enum Body {
     Many(Fork),
 }
 
-/// Where keys part: after `depth` common digits.
+/// A branching point: the keys below share their first `depth` digits.
 #[derive(Clone)]
 pub(crate) struct Fork {
     pub(crate) depth: u8,
@@ -126,17 +127,18 @@ impl Fork {
         Fork { depth: depth as u8, entry: None, mask: Mask::default(), children: Vec::new() }
     }
 
-    fn put_child(&mut self, digit: u8, child: Arc<IndexNode>) {
-        self.mask.put(&mut self.children, digit, Child::Loaded(child));
+    /// Inserts or replaces the child for `digit`.
+    fn insert_child(&mut self, digit: u8, child: Arc<IndexNode>) {
+        self.mask.insert(&mut self.children, digit, Child::Loaded(child));
     }
 
-    /// Hangs a node with this key below, or keeps its entry here when the key ends here.
-    fn put(&mut self, radix: &Radix, entry: IndexEntry) {
+    /// Adds an entry as a new child, or as the entry of the fork itself if its key ends here.
+    fn insert_entry(&mut self, radix: &Radix, entry: IndexEntry) {
         if radix.len() == usize::from(self.depth) {
             self.entry = Some(entry);
         } else {
             let digit = radix.digit(usize::from(self.depth));
-            self.put_child(digit, Arc::new(IndexNode::one(entry)));
+            self.insert_child(digit, Arc::new(IndexNode::one(entry)));
         }
     }
 }
@@ -163,7 +165,7 @@ impl IndexNode {
         self.count
     }
 
-    /// Some key below this node, if one is in memory.
+    /// Any key below this node that is in memory.
     pub(crate) fn sample_in_memory(&self) -> Option<Radix> {
         match &self.body {
             Body::Empty => None,
@@ -176,8 +178,8 @@ impl IndexNode {
         }
     }
 
-    /// Whether this node may hang below a fork at `depth`, under `digit`, beside keys like
-    /// `sample`. What is not in memory is looked at when it is loaded.
+    /// Whether this node can be the child for `digit` of a fork at `depth` that also has keys like
+    /// `sample`. Keys that are not in memory are checked when they are loaded.
     pub(crate) fn fits(&self, depth: u8, digit: u8, sample: Option<&Radix>) -> bool {
         let at = usize::from(depth);
         let deeper = match &self.body {
@@ -208,9 +210,9 @@ impl IndexNode {
     fn sample(&self, cells: &dyn CellSource) -> Result<Option<Radix>, IndexError> {
         match &self.body {
             Body::Empty => Ok(None),
-            Body::One(entry) => Radix::of(&entry.key, cells).map(Some),
+            Body::One(entry) => Radix::load(&entry.key, cells).map(Some),
             Body::Many(fork) => match &fork.entry {
-                Some(entry) => Radix::of(&entry.key, cells).map(Some),
+                Some(entry) => Radix::load(&entry.key, cells).map(Some),
                 None => self.load_slot(fork, 0, cells)?.sample(cells),
             },
         }
@@ -239,13 +241,13 @@ impl IndexNode {
                 continue;
             }
             let Some(entry) = entry else { return Ok(None) };
-            let same = Radix::of(&entry.key, cells)? == *radix;
+            let same = Radix::load(&entry.key, cells)? == *radix;
             return Ok(same.then(|| entry.clone()));
         }
     }
 
-    /// This node and one more entry; the first `agreed` digits of its key are known to be those
-    /// of every key here.
+    /// This node with one more entry. The first `agreed` digits of its key are known to equal those
+    /// of every key in the node.
     fn insert(
         self: &Arc<Self>,
         radix: &Radix,
@@ -256,13 +258,13 @@ impl IndexNode {
         let fork = match &self.body {
             Body::Empty => return Ok(Self::one(entry)),
             Body::One(own) => {
-                let own_radix = Radix::of(&own.key, cells)?;
+                let own_radix = Radix::load(&own.key, cells)?;
                 if own_radix == *radix {
                     return Ok(Self::one(entry));
                 }
                 let mut fork = Fork::at(own_radix.common(radix));
-                fork.put(&own_radix, own.clone());
-                fork.put(radix, entry);
+                fork.insert_entry(&own_radix, own.clone());
+                fork.insert_entry(radix, entry);
                 return Ok(Self::many(2, fork));
             }
             Body::Many(fork) => fork,
@@ -273,8 +275,8 @@ impl IndexNode {
             && sample.common(radix) < depth
         {
             let mut above = Fork::at(sample.common(radix));
-            above.put_child(sample.digit(usize::from(above.depth)), Arc::clone(self));
-            above.put(radix, entry);
+            above.insert_child(sample.digit(usize::from(above.depth)), Arc::clone(self));
+            above.insert_entry(radix, entry);
             return Ok(Self::many(self.count + 1, above));
         }
         let mut fork = fork.clone();
@@ -285,17 +287,17 @@ impl IndexNode {
         }
         let digit = radix.digit(depth);
         let Ok(slot) = fork.mask.slot(digit) else {
-            fork.put(radix, entry);
+            fork.insert_entry(radix, entry);
             return Ok(Self::many(self.count + 1, fork));
         };
         let child = self.load_slot(&fork, slot, cells)?;
         let changed = child.insert(radix, entry, depth + 1, cells)?;
         let grown = changed.count - child.count;
-        fork.put_child(digit, Arc::new(changed));
+        fork.insert_child(digit, Arc::new(changed));
         Ok(Self::many(self.count + grown, fork))
     }
 
-    /// This node without the entry, or nothing when it has none.
+    /// This node without the entry. `None` if it does not have the entry.
     fn remove(
         self: &Arc<Self>,
         radix: &Radix,
@@ -304,7 +306,7 @@ impl IndexNode {
         let fork = match &self.body {
             Body::Empty => return Ok(None),
             Body::One(own) => {
-                let same = Radix::of(&own.key, cells)? == *radix;
+                let same = Radix::load(&own.key, cells)? == *radix;
                 return Ok(same.then(|| Arc::new(Self::empty())));
             }
             Body::Many(fork) => fork,
@@ -313,7 +315,7 @@ impl IndexNode {
         let mut smaller = fork.clone();
         if radix.len() <= depth {
             let Some(own) = &fork.entry else { return Ok(None) };
-            if Radix::of(&own.key, cells)? != *radix {
+            if Radix::load(&own.key, cells)? != *radix {
                 return Ok(None);
             }
             smaller.entry = None;
@@ -327,11 +329,15 @@ impl IndexNode {
                 smaller.children[slot] = Child::Loaded(child);
             }
         }
-        self.settled(smaller, cells).map(Some)
+        self.canonical_without_entry(smaller, cells).map(Some)
     }
 
-    /// The canonical node for a fork that lost an entry.
-    fn settled(&self, fork: Fork, cells: &dyn CellSource) -> Result<Arc<Self>, IndexError> {
+    /// The canonical node for `fork`, which is this node after an entry was removed.
+    fn canonical_without_entry(
+        &self,
+        fork: Fork,
+        cells: &dyn CellSource,
+    ) -> Result<Arc<Self>, IndexError> {
         match (&fork.entry, &fork.children[..]) {
             (Some(entry), []) => Ok(Arc::new(Self::one(entry.clone()))),
             (None, [_only]) => Ok(self.load_slot(&fork, 0, cells)?),
@@ -399,9 +405,12 @@ fn load_entry(entry: &IndexEntry, loader: &mut Loader<'_>) -> Result<IndexEntry,
     let loaded = IndexEntry { key: loader.value(&entry.key)?, value: loader.value(&entry.value)? };
     match Radix::in_memory(&loaded.key) {
         Some(_) => Ok(loaded),
-        // Longer than one chunk: its radix is found through its first chunk.
+        // The key is longer than one chunk; its radix is read from the first chunk.
         None if matches!(loaded.key, Value::String(_) | Value::Blob(_)) => Ok(loaded),
-        None => Err(LoadError::Misplaced { id: loaded.key.id(), expected: "a key with bytes" }),
+        None => Err(LoadError::Misplaced {
+            id: loaded.key.id(),
+            expected: "a key of a type that has bytes",
+        }),
     }
 }
 
@@ -444,14 +453,14 @@ impl Index {
         self.0.count
     }
 
-    /// Whether it has no entries.
+    /// Whether the index has no entries.
     pub fn is_empty(&self) -> bool {
         self.0.count == 0
     }
 
-    /// The value under `key`.
+    /// The value under `key`. `None` if the key is absent.
     pub fn get(&self, key: &Value, cells: &dyn CellSource) -> Result<Option<Value>, IndexError> {
-        let entry = self.0.find(&Radix::of(key, cells)?, cells)?;
+        let entry = self.0.find(&Radix::load(key, cells)?, cells)?;
         entry.map(|entry| Ok(entry.value.loaded(cells)?)).transpose()
     }
 
@@ -462,18 +471,18 @@ impl Index {
         value: Value,
         cells: &dyn CellSource,
     ) -> Result<Self, IndexError> {
-        let radix = Radix::of(&key, cells)?;
+        let radix = Radix::load(&key, cells)?;
         let node = self.0.insert(&radix, IndexEntry { key, value }, 0, cells)?;
         Ok(Index(Arc::new(node)))
     }
 
-    /// This index without `key`.
+    /// This index without `key`; unchanged if the key is absent.
     pub fn remove(&self, key: &Value, cells: &dyn CellSource) -> Result<Self, IndexError> {
-        let radix = Radix::of(key, cells)?;
+        let radix = Radix::load(key, cells)?;
         Ok(self.0.remove(&radix, cells)?.map_or_else(|| self.clone(), Index))
     }
 
-    /// All entries, in the order of their keys' bytes.
+    /// All entries, in the order of the bytes of their keys.
     pub fn iter<'a>(&self, cells: &'a dyn CellSource) -> IndexIter<'a> {
         IndexIter { cells, path: vec![(Arc::clone(&self.0), 0)] }
     }
@@ -495,10 +504,12 @@ impl fmt::Debug for Index {
     }
 }
 
-/// Entries of an [`Index`], loading one node at a time. Ends after the first error.
+/// An iterator over the entries of an [`Index`], which loads one node at a time. It ends after the
+/// first error.
 pub struct IndexIter<'a> {
     cells: &'a dyn CellSource,
-    /// Nodes on the path, each with the next step: its own entry first, then its children.
+    /// Nodes on the path to the current entry, each with its next step: 0 for its own entry, then
+    /// one per child.
     path: Vec<(Arc<IndexNode>, usize)>,
 }
 
@@ -590,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_with_equal_first_bytes_share_a_slot() {
+    fn keys_with_equal_first_bytes_are_the_same_key() {
         let long = |last: &str| Value::from(format!("{}{last}", "x".repeat(32)));
         let index = Index::new().insert(long("a"), 1.into(), &NoCells).unwrap();
         let index = index.insert(long("b"), 2.into(), &NoCells).unwrap();
@@ -599,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_no_key() {
+    fn a_number_is_not_a_key() {
         let refused = Index::new().insert(1.into(), Value::Nil, &NoCells);
         assert!(matches!(refused, Err(IndexError::NotAKey)));
     }

@@ -1,38 +1,39 @@
 //! Integers of any size up to [`INTEGER_BYTES_MAX`].
 //!
-//! Nearly every integer fits 64 bits and is kept as one. The rest keep their shortest
-//! two's-complement bytes, which is also their encoding; decimal text is converted only at the
-//! JSON edge, in quadratic time over at most 9,864 digits (a fraction of a millisecond).
+//! Nearly every integer fits 64 bits and is stored as an `i64`. The others are stored as their
+//! shortest two's-complement bytes, which are also their encoding. Decimal text is converted only
+//! when JSON is read or written, in quadratic time over at most 9,864 digits (a fraction of a
+//! millisecond).
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::limits::{INTEGER_BYTES_MAX, INTEGER_DIGITS_MAX};
 
-/// A mathematical integer; no distinction of width.
+/// A mathematical integer, without a distinction of width.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Integer(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
     Small(i64),
-    /// Nine or more bytes, two's complement, big-endian, shortest.
+    /// Nine or more bytes: two's complement, big-endian, in the shortest form.
     Big(Arc<[u8]>),
 }
 
-/// Why bytes or digits are not an integer we can hold.
+/// The reason why bytes or digits are not a supported integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IntegerError {
-    /// More than [`INTEGER_BYTES_MAX`] bytes.
+    /// The integer needs more than [`INTEGER_BYTES_MAX`] bytes.
     #[error("integer needs more than {INTEGER_BYTES_MAX} bytes")]
     TooLarge,
-    /// A shorter form of the same integer exists.
+    /// The bytes are not the shortest form of the integer.
     #[error("integer is not in its shortest form")]
     NotMinimal,
 }
 
 impl Integer {
-    /// The integer as 64 bits, when it fits.
+    /// The integer as an `i64`. `None` if it does not fit.
     pub fn as_i64(&self) -> Option<i64> {
         match &self.0 {
             Repr::Small(n) => Some(*n),
@@ -40,7 +41,7 @@ impl Integer {
         }
     }
 
-    /// From shortest two's-complement bytes, big-endian; no bytes is zero.
+    /// An integer from its shortest two's-complement bytes, big-endian. No bytes means zero.
     pub fn from_minimal_bytes(bytes: &[u8]) -> Result<Self, IntegerError> {
         if bytes.len() > INTEGER_BYTES_MAX {
             return Err(IntegerError::TooLarge);
@@ -60,7 +61,7 @@ impl Integer {
         Integer(Repr::Small(bytes.iter().fold(seed, |n, b| n << 8 | i64::from(*b))))
     }
 
-    /// From decimal digits, at least one, ASCII, checked by the caller.
+    /// An integer from ASCII decimal digits. The caller has checked that there is at least one.
     pub(crate) fn from_digits(negative: bool, digits: &[u8]) -> Result<Self, IntegerError> {
         let digits = &digits[digits.iter().take_while(|d| **d == b'0').count()..];
         if digits.len() <= 18 {
@@ -81,7 +82,7 @@ impl Integer {
         Ok(Self::from_shortest(bytes))
     }
 
-    /// Writes tag and bytes: the integer's whole encoding.
+    /// Appends the complete encoding of the integer: tag and bytes.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match &self.0 {
             Repr::Small(n) => {
@@ -99,7 +100,7 @@ impl Integer {
     }
 }
 
-/// `bytes` without superfluous sign bytes. Zero keeps nothing.
+/// `bytes` without superfluous sign bytes. Zero has no bytes.
 fn shortest(bytes: &[u8]) -> &[u8] {
     let mut rest = bytes;
     while let [first, second, ..] = rest {
@@ -112,7 +113,7 @@ fn shortest(bytes: &[u8]) -> &[u8] {
     if rest == [0] { &[] } else { rest }
 }
 
-/// Base 2^64 limbs, least significant first.
+/// Converts decimal digits to base 2^64 limbs, least significant first.
 fn limbs_from_digits(digits: &[u8]) -> Vec<u64> {
     let mut limbs: Vec<u64> = Vec::with_capacity(digits.len() / 19 + 1);
     let head = digits.len() % 19;
@@ -132,14 +133,14 @@ fn limbs_from_digits(digits: &[u8]) -> Vec<u64> {
     limbs
 }
 
-/// Big-endian bytes with a leading zero, so that the sign bit is clear.
+/// The big-endian bytes of a magnitude, with a leading zero so that the sign bit is clear.
 fn magnitude_bytes(limbs: &[u64]) -> Vec<u8> {
     let mut bytes = vec![0];
     bytes.extend(limbs.iter().rev().flat_map(|limb| limb.to_be_bytes()));
     bytes
 }
 
-/// Two's-complement negation in place.
+/// Negates a two's-complement number in place.
 fn negate(bytes: &mut [u8]) {
     let mut carry = true;
     for byte in bytes.iter_mut().rev() {
@@ -164,7 +165,7 @@ impl fmt::Display for Integer {
         let negative = bytes[0] & 0x80 != 0;
         let mut magnitude = bytes.to_vec();
         if negative {
-            // One more byte, so that the most negative number of a width has room.
+            // One more byte, so that the most negative number of a width does not overflow.
             magnitude.insert(0, 0xff);
             negate(&mut magnitude);
         }

@@ -1,12 +1,12 @@
-//! JSON, both ways.
+//! Reading and writing JSON.
 //!
-//! Reading goes straight from bytes to a value. It is strict, and it keeps what JSON texts
-//! distinguish: a number without `.`, `e` or `E` is an integer of any size, every other one a
-//! double; of equal member names the last wins. What could not be told apart again later is
-//! refused: numbers that overflow, lone surrogates, bytes that are not UTF-8.
+//! Reading converts bytes directly to a value. It is strict, and it preserves the distinctions of
+//! the text: a number without `.`, `e` or `E` is an integer of any size, every other number is a
+//! double. If a member name occurs twice, the last one wins. Texts that cannot be represented
+//! without loss are refused: numbers that overflow, lone surrogates, bytes that are not UTF-8.
 //!
-//! Writing turns every value into JSON. For values that came from JSON the text reads back as the
-//! same value; cells that JSON has no form for are shown as the nearest thing (see [`write()`]).
+//! Writing converts every value to JSON. The text of a value that came from JSON reads back as the
+//! same value; cells without a JSON form are written as the closest JSON value (see [`write()`]).
 
 mod read;
 mod write;

@@ -1,16 +1,16 @@
-//! The value model: immutable cells, their one canonical encoding (CAD003), their identity and
-//! their JSON.
+//! The value model: immutable cells, their canonical encoding (CAD003), their identity and their
+//! JSON form.
 //!
-//! A [`Value`] is a cheap handle: small things sit inside it, large ones are shared trees of
-//! cells. Every cell has exactly one encoding and its Value ID is the SHA3-256 of it, so equal
-//! values have equal IDs wherever they were made. Collections are persistent: an update makes new
-//! cells along one path and shares the rest, and only those new cells are encoded and hashed
-//! again. A branch need not be in memory: [`CellSource`] supplies it when a walk meets it, so a
-//! value much larger than memory can be read and changed.
+//! A [`Value`] is a cheap handle: small values are stored inline, large ones are shared trees of
+//! cells. Every cell has exactly one encoding, and its Value ID is the SHA3-256 of that encoding,
+//! so equal values have equal IDs wherever they were created. Collections are persistent: an update
+//! creates new cells along one path and shares the rest, and only those new cells are encoded and
+//! hashed again. A branch need not be in memory: [`CellSource`] supplies it when a traversal
+//! reaches it, so a value much larger than memory can be read and changed.
 //!
 //! Modules, in reading order: [`limits`], [`id`](ValueId), [`value`](Value), `cell` (what tree
-//! nodes have in common), `bytes`, `vector`, `hashed` (the tree under `map` and `set`), `index`, `encode`,
-//! `decode`, `message`, [`json`], [`path`], [`extent`](Extent).
+//! nodes have in common), `bytes`, `vector`, `hashed` (the tree under `map` and `set`), `index`,
+//! `encode`, `decode`, `message`, [`json`], [`path`], [`extent`](Extent).
 //!
 //! This crate never reads a clock, a file, a socket or a random number, and never panics on input.
 
@@ -37,7 +37,7 @@ mod vector;
 
 pub use bytes::{Blob, Text};
 pub use cell::{CellSource, CellsInMemory, LoadError, NoCells};
-pub use decode::{DecodeError, Fault, decode, decode_branch, decode_slot};
+pub use decode::{DecodeError, DecodeFault, decode, decode_branch, decode_slot};
 #[cfg(feature = "count-encodings")]
 pub use encode::encoded_cells;
 pub use encode::{

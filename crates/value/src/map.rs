@@ -28,39 +28,40 @@ impl Map {
         self.0.count()
     }
 
-    /// Whether it has no entries.
+    /// Whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.0.count() == 0
     }
 
-    /// The value under `key`.
+    /// The value under `key`. `None` if the key is absent.
     pub fn get(&self, key: &Value, cells: &dyn CellSource) -> Result<Option<Value>, LoadError> {
         let entry = self.0.find(&key.id(), cells)?;
         entry.map(|entry| entry.value.loaded(cells)).transpose()
     }
 
-    /// The value under a string key, as far as the map is in memory. Right for maps that were
-    /// read from JSON or built by code; use [`Map::get`] for those that come from a store.
+    /// The value under a string key, without loading anything. `None` if the key is absent or not
+    /// in memory. Right for maps that were read from JSON or built by code; use [`Map::get`] for
+    /// maps that come from a store.
     pub fn field(&self, name: &str) -> Option<&Value> {
         let entry = match self.0.as_leaf() {
-            // So few that looking at each is cheaper than hashing the name.
+            // A leaf has so few entries that comparing each is cheaper than hashing the name.
             Some(entries) => entries.iter().find(|entry| entry.is_named(name)),
             None => self.0.find_in_memory(&Value::from(name).id()),
         };
         entry.map(|entry| &entry.value)
     }
 
-    /// All entries that are in memory, values that are not as [`Value::Unloaded`]. Right where
-    /// [`Map::field`] is.
+    /// All entries in memory; values that are not in memory are [`Value::Unloaded`]. Right for the
+    /// same maps as [`Map::field`].
     pub fn fields(&self) -> Vec<(&Value, &Value)> {
         let mut fields = Vec::with_capacity(self.len().min(64) as usize);
         self.0.visit_in_memory(&mut |entry| fields.push((&entry.key, &entry.value)));
         fields
     }
 
-    /// Shows what [`Map::fields`] gives, one after the other.
-    pub fn each_field<'a>(&'a self, mut show: impl FnMut(&'a Value, &'a Value)) {
-        self.0.visit_in_memory(&mut |entry| show(&entry.key, &entry.value));
+    /// Calls `visit` for every entry that [`Map::fields`] returns, without collecting them.
+    pub fn for_each_field<'a>(&'a self, mut visit: impl FnMut(&'a Value, &'a Value)) {
+        self.0.visit_in_memory(&mut |entry| visit(&entry.key, &entry.value));
     }
 
     /// This map with `value` under `key`.
@@ -74,12 +75,12 @@ impl Map {
         Ok(Map(Arc::new(node)))
     }
 
-    /// This map without `key`.
+    /// This map without `key`; unchanged if the key is absent.
     pub fn remove(&self, key: &Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
         Ok(self.0.remove(&key.id(), cells)?.map_or_else(|| self.clone(), Map))
     }
 
-    /// All entries, in ascending order of the keys' IDs.
+    /// All entries, in ascending order of the IDs of their keys.
     pub fn iter<'a>(&self, cells: &'a dyn CellSource) -> MapIter<'a> {
         MapIter(Entries::new(&self.0, cells))
     }
@@ -88,9 +89,10 @@ impl Map {
         node_id(&*self.0)
     }
 
-    pub(crate) fn is_plainly_one_cell(&self) -> bool {
-        let is_embedded =
-            |entry: &MapEntry| entry.key.is_plainly_embedded() && entry.value.is_plainly_embedded();
+    pub(crate) fn is_evidently_one_cell(&self) -> bool {
+        let is_embedded = |entry: &MapEntry| {
+            entry.key.is_evidently_embedded() && entry.value.is_evidently_embedded()
+        };
         self.0.as_leaf().is_some_and(|entries| entries.iter().all(is_embedded))
     }
 }
@@ -102,19 +104,19 @@ impl Default for Map {
 }
 
 impl<K: Into<Value>, V: Into<Value>> FromIterator<(K, V)> for Map {
-    /// Of equal keys the last wins.
+    /// If a key occurs several times, the last value wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let entry = |(key, value): (K, V)| MapEntry::new(key.into(), value.into());
         Map::from_entries(entries.into_iter().map(entry).collect())
     }
 }
 
-/// A map in the making. Of equal keys the last wins.
+/// Builds a map. If a key occurs several times, the last value wins.
 #[derive(Default)]
 pub struct MapBuilder(Vec<MapEntry>);
 
 impl MapBuilder {
-    /// An empty one with room for so many entries.
+    /// An empty builder with capacity for this many entries.
     pub fn with_capacity(entries: usize) -> Self {
         MapBuilder(Vec::with_capacity(entries))
     }
@@ -124,12 +126,12 @@ impl MapBuilder {
         self.0.push(MapEntry::new(key.into(), value.into()));
     }
 
-    /// Whether there is a value under a string key.
+    /// Whether an entry with this string key has been added.
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|entry| entry.is_named(name))
     }
 
-    /// The map.
+    /// Returns the map.
     pub fn build(self) -> Map {
         Map::from_entries(self.0)
     }
@@ -153,7 +155,7 @@ impl fmt::Debug for Map {
 }
 
 impl Map {
-    /// All entries, values that are not in memory as [`Value::Unloaded`].
+    /// All entries; values that are not in memory are [`Value::Unloaded`].
     pub fn slots<'a>(
         &self,
         cells: &'a dyn CellSource,
@@ -164,7 +166,7 @@ impl Map {
     }
 }
 
-/// Entries of a [`Map`].
+/// An iterator over the entries of a [`Map`].
 pub struct MapIter<'a>(Entries<'a, MapEntry>);
 
 impl Iterator for MapIter<'_> {
@@ -212,7 +214,8 @@ impl Entry for MapEntry {
     }
 
     fn load_all(&self, loader: &mut Loader<'_>) -> Result<Self, LoadError> {
-        let (key, value) = (loader.value(&self.key)?, loader.value(&self.value)?);
+        let key = loader.value(&self.key)?;
+        let value = loader.value(&self.value)?;
         Ok(MapEntry { hash: self.hash, key, value })
     }
 

@@ -1,6 +1,6 @@
-//! Which of sixteen children a tree node has: one bit per hex digit.
+//! The set of children of a tree node: one bit per hex digit.
 
-/// A set of hex digits. Children stand in ascending order of their digits.
+/// A set of hex digits. Children are stored in ascending order of their digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mask(u16);
 
@@ -13,7 +13,7 @@ impl Mask {
         self.0.to_be_bytes()
     }
 
-    /// How many children there are.
+    /// Number of children.
     pub(crate) fn len(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -23,19 +23,20 @@ impl Mask {
         (0..16).filter(move |digit| self.0 & (1 << digit) != 0)
     }
 
-    /// Where the child for `digit` is, or would be.
+    /// The position of the child for `digit`: `Ok` if it exists, `Err` with the position at which
+    /// it would be inserted.
     pub(crate) fn slot(self, digit: u8) -> Result<usize, usize> {
         let slot = (self.0 & ((1 << digit) - 1)).count_ones() as usize;
         if self.0 & (1 << digit) != 0 { Ok(slot) } else { Err(slot) }
     }
 
-    /// The digit of the child at `slot`.
+    /// The digit of the child at position `slot`.
     pub(crate) fn digit(self, slot: usize) -> u8 {
         self.digits().nth(slot).unwrap_or(0)
     }
 
-    /// Puts a child in its place among `children`, replacing the one that is there.
-    pub(crate) fn put<C>(&mut self, children: &mut Vec<C>, digit: u8, child: C) {
+    /// Inserts the child for `digit` into `children`, replacing an existing one.
+    pub(crate) fn insert<C>(&mut self, children: &mut Vec<C>, digit: u8, child: C) {
         match self.slot(digit) {
             Ok(slot) => children[slot] = child,
             Err(slot) => {
@@ -45,7 +46,7 @@ impl Mask {
         }
     }
 
-    /// Takes the child for `digit` away.
+    /// Removes the child for `digit` from `children`, if it exists.
     pub(crate) fn remove<C>(&mut self, children: &mut Vec<C>, digit: u8) {
         if let Ok(slot) = self.slot(digit) {
             self.0 &= !(1 << digit);
@@ -59,10 +60,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn children_stand_in_the_order_of_their_digits() {
-        let (mut mask, mut children) = (Mask::default(), Vec::new());
+    fn children_are_in_the_order_of_their_digits() {
+        let mut mask = Mask::default();
+        let mut children = Vec::new();
         for digit in [9, 0, 15, 3, 9] {
-            mask.put(&mut children, digit, digit);
+            mask.insert(&mut children, digit, digit);
         }
         assert_eq!(children, [0, 3, 9, 15]);
         assert_eq!(mask.digits().collect::<Vec<_>>(), children);

@@ -1,44 +1,45 @@
 //! Multi-cell messages: a complete value as one byte string.
 //!
-//! The root cell comes first and has no length, then every distinct branch with its length before
-//! it, in no particular order. Reading one ends in a value that is wholly in memory and wholly
-//! checked, or in an error; a branch that is missing is an error, extra ones are tolerated.
+//! The root cell comes first, without a length; then every distinct branch follows, preceded by its
+//! length, in no particular order. Decoding a message results in a value that is entirely in memory
+//! and checked, or in an error. A missing branch is an error; unreferenced branches are tolerated.
 
 use std::collections::HashMap;
 
 use crate::cell::{CellSource, LoadError, Memo};
-use crate::decode::{DecodeError, Fault, Reader, decode_branch};
+use crate::decode::{DecodeError, DecodeFault, Reader, decode_branch};
 use crate::encode::{encode, new_cells, write_count};
 use crate::id::ValueId;
 use crate::limits::{EMBEDDED_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::value::Value;
 
-/// Why bytes are not a complete value.
+/// The reason why bytes are not a complete value.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
-    /// More bytes than we read.
-    #[error("message has {found} bytes; at most {MESSAGE_BYTES_MAX} are read")]
+    /// The message is longer than [`MESSAGE_BYTES_MAX`].
+    #[error("message has {found} bytes; at most {MESSAGE_BYTES_MAX} are allowed")]
     TooLarge {
-        /// Bytes found.
+        /// Length of the message in bytes.
         found: usize,
     },
     /// The root or the length of a branch is not canonical.
     #[error("malformed message")]
     Malformed(#[from] DecodeError),
-    /// A branch that is short enough to be embedded.
-    #[error("branch at byte {offset} has {len} bytes; up to {EMBEDDED_BYTES_MAX} are embedded")]
+    /// A branch is so short that it must be embedded.
+    #[error("branch at byte {offset} has {len} bytes; a branch has more than {EMBEDDED_BYTES_MAX}")]
     EmbeddedBranch {
-        /// Where the branch starts.
+        /// Offset of the branch in the message.
         offset: usize,
-        /// Its length.
+        /// Length of the branch in bytes.
         len: u64,
     },
     /// A branch is missing, malformed or misplaced.
-    #[error("the message does not hold a complete value")]
+    #[error("the message does not contain a complete value")]
     Incomplete(#[from] LoadError),
 }
 
-/// The value as one byte string. Branches not in memory are left out: load them first.
+/// Encodes a value as one byte string. Branches that are not in memory are left out; load them
+/// first.
 pub fn encode_message(value: &Value) -> Vec<u8> {
     let mut message = encode(value);
     for cell in new_cells(value, |_| false) {
@@ -48,7 +49,7 @@ pub fn encode_message(value: &Value) -> Vec<u8> {
     message
 }
 
-/// Reads a complete value.
+/// Decodes a complete value.
 pub fn decode_message(message: &[u8]) -> Result<Value, MessageError> {
     if message.len() > MESSAGE_BYTES_MAX {
         return Err(MessageError::TooLarge { found: message.len() });
@@ -74,10 +75,11 @@ impl<'a> Branches<'a> {
             }
             let end = usize::try_from(len).ok().and_then(|len| start.checked_add(len));
             let Some(cell) = end.and_then(|end| message.get(start..end)) else {
-                let truncated = DecodeError { offset: message.len(), fault: Fault::Truncated };
+                let truncated =
+                    DecodeError { offset: message.len(), fault: DecodeFault::Truncated };
                 return Err(truncated.into());
             };
-            // Unreferenced branches are tolerated, malformed ones are not.
+            // Unreferenced branches are tolerated; malformed ones are not.
             let id = ValueId::of_encoding(cell);
             decode_branch(&id, cell)?;
             branches.insert(id, cell);

@@ -1,31 +1,31 @@
-//! A memo of the IDs of short strings.
+//! A cache of the IDs of short strings.
 //!
 //! Map entries are ordered by the ID of their key, so building a map needs one hash per member,
-//! and nearly all members of the documents we see have one of a few hundred names. Hashing a name
-//! costs about as much as parsing forty bytes of JSON; looking it up here costs a twentieth of
-//! that. The memo is a fixed table per thread: it never grows, takes no lock, and a key that
-//! falls out is simply hashed again.
+//! and nearly all members of typical documents have one of a few hundred names. Hashing a name
+//! costs about as much as parsing forty bytes of JSON; a lookup here costs a twentieth of that.
+//! The cache is a fixed table per thread: it never grows, takes no lock, and a key that was evicted
+//! is simply hashed again.
 
 use std::cell::RefCell;
 
 use crate::bytes::{INLINE_BYTES, InlineBytes};
 use crate::id::ValueId;
 
-/// Sets of two places each; about 120 kB per thread that builds maps.
+/// Number of sets of two entries each; about 120 kB per thread that builds maps.
 const SETS: usize = 1024;
 
 #[derive(Clone, Copy)]
-struct Place {
+struct CacheEntry {
     key: InlineBytes,
     id: ValueId,
 }
 
 struct Table {
-    places: Vec<[Option<Place>; 2]>,
+    sets: Vec<[Option<CacheEntry>; 2]>,
 }
 
 thread_local! {
-    static TABLE: RefCell<Table> = const { RefCell::new(Table { places: Vec::new() }) };
+    static TABLE: RefCell<Table> = const { RefCell::new(Table { sets: Vec::new() }) };
 }
 
 /// The ID of the string cell with these bytes.
@@ -35,19 +35,19 @@ pub(crate) fn inline_string_id(key: &InlineBytes) -> ValueId {
 
 impl Table {
     fn id(&mut self, key: &InlineBytes) -> ValueId {
-        if self.places.is_empty() {
-            self.places.resize(SETS, [None; 2]);
+        if self.sets.is_empty() {
+            self.sets.resize(SETS, [None; 2]);
         }
-        let set = &mut self.places[set_of(key)];
-        for place in set.iter().flatten() {
-            if place.key == *key {
-                return place.id;
+        let set = &mut self.sets[set_index(key)];
+        for entry in set.iter().flatten() {
+            if entry.key == *key {
+                return entry.id;
             }
         }
         let id = string_id(key.as_slice());
-        // The newcomer takes the first place, the former first becomes second.
+        // The new entry becomes the first of its set; the former first becomes the second.
         set[1] = set[0];
-        set[0] = Some(Place { key: *key, id });
+        set[0] = Some(CacheEntry { key: *key, id });
         id
     }
 }
@@ -60,8 +60,9 @@ fn string_id(bytes: &[u8]) -> ValueId {
     ValueId::of_encoding(&encoding[..2 + bytes.len()])
 }
 
-/// A cheap mixing of all bytes. Whoever makes names collide only slows down his own request.
-fn set_of(key: &InlineBytes) -> usize {
+/// The set of a key, by a cheap hash of all bytes. A request with colliding names slows down only
+/// itself.
+fn set_index(key: &InlineBytes) -> usize {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut state = key.as_slice().len() as u64;
     for word in key.words() {
@@ -75,17 +76,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remembered_name_has_the_id_of_its_encoding() {
+    fn a_cached_name_has_the_id_of_its_encoding() {
         for name in ["", "a", "status", "a name of twenty-two b"] {
             let key = InlineBytes::new(name.as_bytes()).unwrap();
             let expected = ValueId::of_encoding(&crate::encode(&crate::Value::from(name)));
             assert_eq!(inline_string_id(&key), expected);
-            assert_eq!(inline_string_id(&key), expected, "second time, from the memo");
+            assert_eq!(inline_string_id(&key), expected, "second time, from the cache");
         }
     }
 
     #[test]
-    fn more_names_than_places_still_get_their_ids() {
+    fn names_beyond_the_capacity_still_get_their_ids() {
         for i in 0..10 * SETS {
             let name = format!("n{i}");
             let key = InlineBytes::new(name.as_bytes()).unwrap();

@@ -1,8 +1,9 @@
-//! Paths such as `w/records/1/name`: how workspaces and orchestrations reach into a value.
+//! Paths such as `w/records/1/name`, by which workspaces and orchestrations refer to parts of a
+//! value.
 //!
-//! A segment is a member name in a map or an index, and a position in a vector or list. Which of
-//! the two `1` means is decided by what it is applied to. Writing creates the maps on the way;
-//! it never turns something that is not a container into one.
+//! A segment is a member name in a map or an index, and a position in a vector or list; the
+//! container to which it is applied decides. Writing creates missing maps along the path; it never
+//! replaces a value that is not a container by one.
 
 use std::fmt;
 
@@ -13,55 +14,55 @@ use crate::map::Map;
 use crate::value::Value;
 use crate::vector::Vector;
 
-/// A parsed path. The empty path is the value itself.
+/// A parsed path. The empty path refers to the value itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Path(Vec<String>);
 
-/// Why a path cannot be used.
+/// The reason why a path is invalid or cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// A segment with nothing in it.
+    /// A segment is empty.
     #[error("path has an empty segment at position {at}")]
     EmptySegment {
-        /// Which segment, from zero.
+        /// Index of the segment, from zero.
         at: usize,
     },
-    /// More segments than [`PATH_SEGMENTS_MAX`].
+    /// The path has more than [`PATH_SEGMENTS_MAX`] segments.
     #[error("path has more than {PATH_SEGMENTS_MAX} segments")]
     TooLong,
-    /// A segment that is neither a name nor a position.
-    #[error("path segment {at}: found {kind}, expected a string or a whole number from zero")]
+    /// A segment is neither a name nor a position.
+    #[error("path segment {at}: found {kind}, expected a string or a whole number of at least 0")]
     NotASegment {
-        /// Which segment, from zero.
+        /// Index of the segment, from zero.
         at: usize,
-        /// What it is.
+        /// Type of the value.
         kind: &'static str,
     },
-    /// Something on the way has no members.
-    #[error("cannot go below `{path}`: found {kind}, expected an object or array")]
+    /// A value along the path has no members.
+    #[error("cannot descend into `{path}`: found {kind}, expected an object or array")]
     NotAContainer {
-        /// The path up to it.
+        /// Path of that value.
         path: Path,
-        /// What it is.
+        /// Type of the value.
         kind: &'static str,
     },
-    /// A vector has no such position to write to.
-    #[error("`{path}` is not a position in an array of {len}")]
+    /// The path does not name a position of an array that can be written.
+    #[error("`{path}` is not a valid position in an array of length {len}")]
     NoPosition {
-        /// The path including the position.
+        /// Path including the position.
         path: Path,
-        /// The length of the array.
+        /// Length of the array.
         len: u64,
     },
-    /// An append to something that is no array.
+    /// The value to append to is not an array.
     #[error("cannot append at `{path}`: found {kind}, expected an array")]
     NotAnArray {
-        /// The path.
+        /// Path of that value.
         path: Path,
-        /// What is there.
+        /// Type of the value.
         kind: &'static str,
     },
-    /// A branch could not be followed.
+    /// A branch could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
@@ -75,12 +76,12 @@ impl From<IndexError> for PathError {
     }
 }
 
-/// What becomes of the value at the end of a path: it gets what is there now, and returns what
-/// shall be there, or nothing.
+/// An edit of the value at a path. The argument is the current value, `None` if there is none; the
+/// result is the new value, `None` to remove it.
 type Edit<'a> = &'a mut dyn FnMut(Option<&Value>) -> Result<Option<Value>, PathError>;
 
 impl Path {
-    /// Parses `a/b/1`; a leading slash is allowed.
+    /// Parses a path such as `a/b/1`; a leading slash is allowed.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let text = text.strip_prefix('/').unwrap_or(text);
         if text.is_empty() {
@@ -89,7 +90,7 @@ impl Path {
         Path::from_segments(text.split('/').map(str::to_owned))
     }
 
-    /// A path from its segments.
+    /// Makes a path from its segments.
     pub fn from_segments(segments: impl IntoIterator<Item = String>) -> Result<Self, PathError> {
         let mut path = Vec::new();
         for (at, segment) in segments.into_iter().enumerate() {
@@ -104,7 +105,7 @@ impl Path {
         Ok(Path(path))
     }
 
-    /// A path from JSON values: strings, and integers from zero.
+    /// Makes a path from JSON values: strings, and integers of at least 0.
     pub fn from_values(values: &[Value]) -> Result<Self, PathError> {
         if values.len() > PATH_SEGMENTS_MAX {
             return Err(PathError::TooLong);
@@ -122,7 +123,7 @@ impl Path {
         values.iter().enumerate().map(segment).collect::<Result<_, _>>().map(Path)
     }
 
-    /// The segments.
+    /// The segments, from the root.
     pub fn segments(&self) -> &[String] {
         &self.0
     }
@@ -131,7 +132,7 @@ impl Path {
         Path(self.0[..len].to_vec())
     }
 
-    /// What is at this path below `root`, or nothing when a member or position is absent.
+    /// The value at this path below `root`. `None` if a member or position is absent.
     pub fn get(&self, root: &Value, cells: &dyn CellSource) -> Result<Option<Value>, PathError> {
         let mut value = root.loaded(cells)?;
         for (at, segment) in self.0.iter().enumerate() {
@@ -168,7 +169,7 @@ impl Path {
         })
     }
 
-    /// `root` with `value` at this path. Absent maps on the way are created; a position may be
+    /// `root` with `value` at this path. Missing maps along the path are created. A position may be
     /// that of an element, or one past the last to append.
     pub fn set(
         &self,
@@ -189,7 +190,7 @@ impl Path {
         self.change(root, 0, cells, &mut |_| Ok(None)).map(|changed| changed.unwrap_or(Value::Nil))
     }
 
-    /// `root` with `value` appended to the array at this path, which is created when absent.
+    /// `root` with `value` appended to the array at this path, which is created if it is absent.
     pub fn append(
         &self,
         root: &Value,
@@ -204,7 +205,8 @@ impl Path {
         changed.map(|changed| changed.unwrap_or(Value::Nil))
     }
 
-    /// `value`, which stands at the first `at` segments, with `edit` applied at the whole path.
+    /// `value`, which is at the first `at` segments of this path, with `edit` applied at the
+    /// complete path.
     fn change(
         &self,
         value: &Value,
@@ -219,7 +221,7 @@ impl Path {
         };
         let current = match &value {
             Value::Vector(vector) => {
-                // A position that cannot be written is told before anything below it is made.
+                // A position that cannot be written is refused before anything below it is built.
                 let len = vector.len();
                 if position(segment).is_none_or(|position| position > len) {
                     return Err(PathError::NoPosition { path: self.prefix(at + 1), len });
@@ -234,10 +236,11 @@ impl Path {
             None if is_last => edit(None)?,
             None => self.change(&Value::Nil, at + 1, cells, edit)?,
         };
-        self.put(&value, at, segment, changed, cells).map(Some)
+        self.with_member(&value, at, segment, changed, cells).map(Some)
     }
 
-    fn put(
+    /// `value` with `member` at `segment`, or without it if `member` is `None`.
+    fn with_member(
         &self,
         value: &Value,
         at: usize,
@@ -267,7 +270,7 @@ impl Path {
     }
 }
 
-/// A position is a whole number in its shortest form: `1`, never `01` or `+1`.
+/// Parses a position: a whole number in its shortest form, `1` but not `01` or `+1`.
 fn position(segment: &str) -> Option<u64> {
     let is_plain = segment == "0" || !segment.starts_with(['0', '+']);
     segment.parse().ok().filter(|_| is_plain)
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_a_name_or_a_position_by_what_it_meets() {
+    fn a_segment_is_a_name_or_a_position_depending_on_the_container() {
         let root = value(r#"{"records":[{"name":"a"},{"name":"b"}],"1":"one"}"#);
         let get = |text: &str| path(text).get(&root, &NoCells).unwrap();
         assert_eq!(get("records/1/name"), Some("b".into()));
@@ -305,12 +308,12 @@ mod tests {
         let inside = path("records/0/name/x").get(&root, &NoCells).unwrap_err();
         assert_eq!(
             inside.to_string(),
-            "cannot go below `records/0/name`: found string, expected an object or array"
+            "cannot descend into `records/0/name`: found string, expected an object or array"
         );
     }
 
     #[test]
-    fn writing_creates_the_maps_on_the_way() {
+    fn writing_creates_missing_maps_along_the_path() {
         let check = |root: &str, at: &str, expected: &str| {
             let changed = path(at).set(&value(root), &"v".into(), &NoCells).unwrap();
             assert_eq!(changed, value(expected), "{at}");
@@ -321,7 +324,7 @@ mod tests {
         check(r#"{"a":[1,2]}"#, "a/2", r#"{"a":[1,2,"v"]}"#);
         check(r#"{"a":[1,2]}"#, "a/2/b", r#"{"a":[1,2,{"b":"v"}]}"#);
         let beyond = path("a/3").set(&value(r#"{"a":[1,2]}"#), &Value::Nil, &NoCells).unwrap_err();
-        assert_eq!(beyond.to_string(), "`a/3` is not a position in an array of 2");
+        assert_eq!(beyond.to_string(), "`a/3` is not a valid position in an array of length 2");
     }
 
     #[test]

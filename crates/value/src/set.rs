@@ -19,7 +19,7 @@ impl Set {
         self.0.count()
     }
 
-    /// Whether it has no elements.
+    /// Whether the set has no elements.
     pub fn is_empty(&self) -> bool {
         self.0.count() == 0
     }
@@ -29,13 +29,13 @@ impl Set {
         Ok(self.0.find(&value.id(), cells)?.is_some())
     }
 
-    /// This set and one more element.
+    /// This set with one more element.
     pub fn insert(&self, value: Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
         let node = self.0.insert(SetEntry::new(value), 0, cells)?;
         Ok(Set(Arc::new(node)))
     }
 
-    /// This set without `value`.
+    /// This set without `value`; unchanged if it is not an element.
     pub fn remove(&self, value: &Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
         Ok(self.0.remove(&value.id(), cells)?.map_or_else(|| self.clone(), Set))
     }
@@ -66,7 +66,7 @@ impl fmt::Debug for Set {
     }
 }
 
-/// Elements of a [`Set`].
+/// An iterator over the elements of a [`Set`].
 pub struct SetIter<'a>(Entries<'a, SetEntry>);
 
 impl Iterator for SetIter<'_> {
@@ -123,7 +123,7 @@ mod tests {
     use crate::NoCells;
 
     #[test]
-    fn a_set_forgets_what_it_lost() {
+    fn a_removed_element_leaves_no_trace() {
         let set: Set = (0..100).map(Value::from).collect();
         let smaller = set.remove(&7.into(), &NoCells).unwrap();
         assert!(!smaller.contains(&7.into(), &NoCells).unwrap());

@@ -1,4 +1,4 @@
-//! The value itself: a small handle on anything a cell can be.
+//! The value type: a small handle for every kind of cell.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,10 +18,10 @@ use crate::vector::{List, Vector};
 /// An immutable value. Cloning is cheap; equality is equality of Value IDs.
 #[derive(Clone, Default)]
 pub enum Value {
-    /// Nothing; JSON `null`.
+    /// The absent value; JSON `null`.
     #[default]
     Nil,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// Another one-byte flag, 2 to 15.
     Flag(u8),
@@ -29,7 +29,7 @@ pub enum Value {
     Integer(Integer),
     /// An IEEE-754 double. Never equal to an integer.
     Double(Double),
-    /// A code point.
+    /// A Unicode code point.
     Character(Character),
     /// A string.
     String(Text),
@@ -39,15 +39,15 @@ pub enum Value {
     Symbol(Name),
     /// A keyword.
     Keyword(Name),
-    /// A sequence.
+    /// An ordered sequence; a JSON array.
     Vector(Vector),
     /// A sequence that grows at the front.
     List(List),
-    /// A map; a JSON object has only string keys.
+    /// A map; a JSON object is a map with string keys.
     Map(Map),
     /// A set.
     Set(Set),
-    /// A map ordered by key bytes.
+    /// A map ordered by the bytes of its keys.
     Index(Index),
     /// A datum with metadata.
     Syntax(Syntax),
@@ -59,12 +59,12 @@ pub enum Value {
     Coded(Coded),
     /// A number of an extension type, such as an account address.
     Extension(Extension),
-    /// A branch that is not in memory. [`Value::loaded`] follows it.
+    /// A branch that is not in memory. [`Value::loaded`] loads it.
     Unloaded(Arc<ValueId>),
 }
 
 impl Value {
-    /// The Value ID. Computed once per cell and kept.
+    /// The Value ID. It is computed once per cell and memoized.
     pub fn id(&self) -> ValueId {
         match self {
             Value::Unloaded(id) => **id,
@@ -86,7 +86,7 @@ impl Value {
         }
     }
 
-    /// The value itself, following a branch that is not in memory.
+    /// This value, loaded from `cells` if it is a branch that is not in memory.
     pub fn loaded(&self, cells: &dyn CellSource) -> Result<Value, LoadError> {
         match self {
             Value::Unloaded(id) => cells.load(id),
@@ -99,7 +99,7 @@ impl Value {
         Loader::new(cells).value(self)
     }
 
-    /// The integer, when it is one of 64 bits.
+    /// The integer. `None` if the value is not an integer of 64 bits.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Value::Integer(integer) => integer.as_i64(),
@@ -107,7 +107,7 @@ impl Value {
         }
     }
 
-    /// The text, when it is a string in one piece.
+    /// The text. `None` if the value is not a string, longer than 4,096 bytes, or not UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(text) => text.as_str(),
@@ -115,7 +115,8 @@ impl Value {
         }
     }
 
-    /// A string of any length, as far as it is in memory.
+    /// The text of a string of any length. `None` if the value is not a string, not entirely in
+    /// memory, or not UTF-8.
     pub fn to_text(&self) -> Option<Cow<'_, str>> {
         let Value::String(text) = self else { return None };
         match text.as_str() {
@@ -124,7 +125,7 @@ impl Value {
         }
     }
 
-    /// The truth value, when it is one.
+    /// The boolean. `None` if the value is of another kind.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(value) => Some(*value),
@@ -132,7 +133,7 @@ impl Value {
         }
     }
 
-    /// The map, when it is one.
+    /// The map. `None` if the value is of another kind.
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Value::Map(map) => Some(map),
@@ -140,7 +141,7 @@ impl Value {
         }
     }
 
-    /// The vector, when it is one.
+    /// The vector. `None` if the value is of another kind.
     pub fn as_vector(&self) -> Option<&Vector> {
         match self {
             Value::Vector(vector) => Some(vector),
@@ -148,12 +149,12 @@ impl Value {
         }
     }
 
-    /// Whether it is nil.
+    /// Whether the value is nil.
     pub fn is_nil(&self) -> bool {
         matches!(self, Value::Nil)
     }
 
-    /// The word for this kind of value, for messages.
+    /// The name of this kind of value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Nil => "null",
@@ -180,7 +181,7 @@ impl Value {
         }
     }
 
-    /// Appends the whole encoding of the root cell.
+    /// Appends the complete encoding of the root cell.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Value::Nil => out.push(0x00),
@@ -206,15 +207,15 @@ impl Value {
             Value::Record(record) => record.0.write(out),
             Value::Coded(coded) => coded.0.write(out),
             Value::Extension(extension) => extension.write(out),
-            // A branch has no encoding of its own here; its slot is the nearest thing.
+            // The encoding of an unloaded branch is not available, so its slot is written.
             Value::Unloaded(id) => out.extend_from_slice(&crate::cell::branch_slot(id)),
         }
     }
 
-    /// Whether it is embedded, where that can be told without encoding it.
-    pub(crate) fn is_short(&self) -> Option<bool> {
+    /// Whether the value is embedded in its parent. `None` if that is unknown without encoding it.
+    pub(crate) fn known_embedded(&self) -> Option<bool> {
         match self {
-            Value::String(text) => text.is_short(),
+            Value::String(text) => text.known_embedded(),
             Value::Integer(integer) => integer.as_i64().map(|_| true),
             Value::Unloaded(_) => Some(false),
             Value::Nil
@@ -229,26 +230,27 @@ impl Value {
         }
     }
 
-    /// Whether a short look shows that nothing below the root is a branch. Says no in doubt.
-    pub(crate) fn is_plainly_one_cell(&self) -> bool {
+    /// Whether a cheap check shows that nothing below the root is a branch. False if in doubt.
+    pub(crate) fn is_evidently_one_cell(&self) -> bool {
         match self {
-            Value::Map(map) => map.is_plainly_one_cell(),
-            Value::Vector(vector) => vector.is_plainly_one_cell(),
-            other => other.is_short() == Some(true),
+            Value::Map(map) => map.is_evidently_one_cell(),
+            Value::Vector(vector) => vector.is_evidently_one_cell(),
+            other => other.known_embedded() == Some(true),
         }
     }
 
-    /// Whether a short look shows that it is embedded, and all below it.
-    pub(crate) fn is_plainly_embedded(&self) -> bool {
+    /// Whether a cheap check shows that the value and everything below it is embedded. False if in
+    /// doubt.
+    pub(crate) fn is_evidently_embedded(&self) -> bool {
         let memo = match self {
             Value::Map(map) => map.0.memo(),
             Value::Vector(vector) => vector.0.memo(),
-            other => return other.is_short() == Some(true),
+            other => return other.known_embedded() == Some(true),
         };
-        memo.is_embedded() && self.is_plainly_one_cell()
+        memo.is_embedded() && self.is_evidently_one_cell()
     }
 
-    /// Appends what stands for this value in a child slot.
+    /// Appends the slot of this value.
     pub(crate) fn write_slot(&self, out: &mut Vec<u8>) {
         match self {
             Value::String(text) => text.write_slot(out),
@@ -267,7 +269,8 @@ impl Value {
         }
     }
 
-    /// An integer is flat at any size, so only its length tells whether it is embedded.
+    /// Appends the slot of an integer, which is flat at any size, so that only the length of its
+    /// encoding decides whether it is embedded.
     fn write_long_scalar(&self, out: &mut Vec<u8>) {
         let start = out.len();
         self.write(out);
@@ -278,7 +281,7 @@ impl Value {
         }
     }
 
-    /// Shows every cell that stands in a slot of the root cell.
+    /// Calls `visit` for every cell in a slot of the root cell.
     pub(crate) fn visit_children(&self, visit: &mut dyn FnMut(CellRef<'_>)) {
         match self {
             Value::String(text) => text.visit_children(visit),
@@ -385,23 +388,23 @@ value_from! {
 pub struct Double(u64);
 
 impl Double {
-    /// From a computed number: every NaN becomes the one canonical NaN.
+    /// A double from a number. Every NaN becomes the canonical NaN.
     pub fn new(number: f64) -> Self {
         const CANONICAL_NAN: u64 = 0x7ff8_0000_0000_0000;
         Double(if number.is_nan() { CANONICAL_NAN } else { number.to_bits() })
     }
 
-    /// From bits, kept as they are.
+    /// A double from its IEEE-754 bits, unchanged.
     pub fn from_bits(bits: u64) -> Self {
         Double(bits)
     }
 
-    /// The bits.
+    /// The IEEE-754 bits.
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The number.
+    /// The number as an `f64`.
     pub fn get(self) -> f64 {
         f64::from_bits(self.0)
     }
@@ -412,7 +415,7 @@ impl Double {
 pub struct Character(u32);
 
 impl Character {
-    /// Nothing above 10ffff is a character.
+    /// The character with this code point. `None` if it is above 10ffff.
     pub fn new(code: u32) -> Option<Self> {
         (code <= 0x10_ffff).then_some(Character(code))
     }
@@ -439,7 +442,7 @@ impl Character {
 pub struct Name(Arc<[u8]>);
 
 impl Name {
-    /// Nothing for an empty or overlong name.
+    /// A name. `None` if it is empty or longer than 128 bytes.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (1..=NAME_BYTES_MAX).contains(&bytes.len()).then(|| Name(bytes.into()))
     }
@@ -449,7 +452,7 @@ impl Name {
         &self.0
     }
 
-    /// The length is one raw byte, not a count: 128 is `80`.
+    /// Appends the encoding. The length is one raw byte, not a count: 128 is `80`.
     fn write(&self, tag: u8, out: &mut Vec<u8>) {
         out.push(tag);
         out.push(self.0.len() as u8);
@@ -474,12 +477,12 @@ impl Extension {
     /// The type of account addresses.
     pub const ADDRESS: u8 = 0x0a;
 
-    /// `kind` is 0 to 15, `number` below 2^63.
+    /// A number of an extension type. `None` unless `kind` is at most 15 and `number` below 2^63.
     pub fn new(kind: u8, number: u64) -> Option<Self> {
         (kind < 16 && number >> 63 == 0).then_some(Extension { kind, number })
     }
 
-    /// The type.
+    /// The extension type, 0 to 15.
     pub fn kind(self) -> u8 {
         self.kind
     }
@@ -500,24 +503,24 @@ impl Extension {
 pub struct Record(pub(crate) Arc<crate::vector::Retagged>);
 
 impl Record {
-    /// `kind` is 0 to 15.
+    /// A record of type `kind`. `None` if `kind` is above 15.
     pub fn new(kind: u8, fields: Vector) -> Option<Self> {
         let retagged = || Record(Arc::new(crate::vector::Retagged::new(0xd0 | kind, fields)));
         (kind < 16).then(retagged)
     }
 
-    /// The type.
+    /// The record type, 0 to 15.
     pub fn kind(&self) -> u8 {
         self.0.tag() & 0x0f
     }
 
-    /// The fields.
+    /// The fields, by position.
     pub fn fields(&self) -> &Vector {
         self.0.vector()
     }
 }
 
-/// A cell that is a header and one or two slots: signed values, coded values, syntax.
+/// A cell that consists of a header and one or two slots: signed values, coded values, syntax.
 pub(crate) struct Wrapped {
     header: Box<[u8]>,
     slots: Vec<Value>,
@@ -566,25 +569,25 @@ pub struct Syntax(pub(crate) Arc<Wrapped>);
 impl Syntax {
     pub(crate) const TAG: u8 = 0x88;
 
-    /// Empty metadata is written as nil.
+    /// A datum with metadata. Empty metadata is encoded as nil.
     pub fn new(datum: Value, metadata: &Map) -> Self {
         let metadata = if metadata.is_empty() { Value::Nil } else { Value::Map(metadata.clone()) };
         Syntax(Arc::new(Wrapped::new(&[Self::TAG], vec![datum, metadata])))
     }
 
-    /// What the metadata is about.
+    /// The value that the metadata describes.
     pub fn datum(&self) -> &Value {
         &self.0.slots[0]
     }
 
-    /// A non-empty map, or nil.
+    /// The metadata: a non-empty map, or nil.
     pub fn metadata(&self) -> &Value {
         &self.0.slots[1]
     }
 }
 
-/// A value with an Ed25519 signature over its child slot. Whether the signature holds is not a
-/// matter of encoding and is not checked here.
+/// A value with an Ed25519 signature over its child slot. The signature is not part of the rules of
+/// the encoding and is not checked here.
 #[derive(Clone)]
 pub struct Signed(pub(crate) Arc<Wrapped>);
 
@@ -592,7 +595,7 @@ impl Signed {
     pub(crate) const TAG: u8 = 0x90;
     pub(crate) const TAG_WITHOUT_KEY: u8 = 0x91;
 
-    /// A signed value that names its key.
+    /// A signed value that contains its public key.
     pub fn new(key: &[u8; 32], signature: &[u8; 64], value: Value) -> Self {
         let mut header = vec![Self::TAG];
         header.extend_from_slice(key);
@@ -600,22 +603,22 @@ impl Signed {
         Signed(Arc::new(Wrapped::new(&header, vec![value])))
     }
 
-    /// The bytes a signature is over: what stands for the value in a child slot.
+    /// The bytes that are signed: the slot of the value.
     pub fn message(value: &Value) -> Vec<u8> {
         encode_slot(value)
     }
 
-    /// The public key, when the cell names it.
+    /// The public key. `None` if the cell does not contain it.
     pub fn key(&self) -> Option<&[u8]> {
         (self.0.header[0] == Self::TAG).then(|| &self.0.header[1..33])
     }
 
-    /// The signature.
+    /// The 64 bytes of the signature.
     pub fn signature(&self) -> &[u8] {
         &self.0.header[self.0.header.len() - 64..]
     }
 
-    /// What was signed.
+    /// The signed value.
     pub fn value(&self) -> &Value {
         &self.0.slots[0]
     }
@@ -626,17 +629,17 @@ impl Signed {
 pub struct Coded(pub(crate) Arc<Wrapped>);
 
 impl Coded {
-    /// `kind` is 0 to 15.
+    /// A coded value of type `kind`. `None` if `kind` is above 15.
     pub fn new(kind: u8, code: Value, value: Value) -> Option<Self> {
         (kind < 16).then(|| Coded(Arc::new(Wrapped::new(&[0xc0 | kind], vec![code, value]))))
     }
 
-    /// The code.
+    /// The code that says how to read the value.
     pub fn code(&self) -> &Value {
         &self.0.slots[0]
     }
 
-    /// The value.
+    /// The coded value.
     pub fn value(&self) -> &Value {
         &self.0.slots[1]
     }

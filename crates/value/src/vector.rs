@@ -1,9 +1,10 @@
-//! Vectors, and the two cells that are a vector under another tag: lists and dense records.
+//! Vectors, and the two kinds of cells that are vectors under another tag: lists and dense records.
 //!
 //! A vector of at most sixteen elements is one leaf. A longer one whose length is not a multiple
-//! of sixteen is a leaf holding the tail, with everything before it as one *prefix* vector. A
-//! multiple of sixteen is a tree of equal children. The shape depends on the length alone, so an
-//! append copies the tail, and once in sixteen times one path of the tree.
+//! of sixteen is a leaf with the last elements, and all earlier ones as one *prefix* vector. A
+//! vector whose length is a multiple of sixteen is a tree of equal children. The shape depends on
+//! the length alone, so an append copies the last leaf, and every sixteenth append also one path of
+//! the tree.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,7 +18,7 @@ use crate::value::Value;
 
 pub(crate) const VECTOR_TAG: u8 = 0x80;
 
-/// What a tree or leaf needs of the vectors below it.
+/// What a tree or leaf requires of the vectors below it, for errors.
 const EXPECTED: &str = "a vector of the length its parent needs";
 
 pub(crate) struct VectorNode {
@@ -27,7 +28,7 @@ pub(crate) struct VectorNode {
 }
 
 enum Body {
-    /// The last elements, and all before them when there are more than sixteen.
+    /// The last elements, and a prefix with all earlier ones if there are more than sixteen.
     Leaf {
         items: Vec<Value>,
         prefix: Option<Child<VectorNode>>,
@@ -35,15 +36,16 @@ enum Body {
     Tree(Vec<Child<VectorNode>>),
 }
 
-/// How the cell of a vector of `count` elements is laid out.
+/// The layout of the cell of a vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// So many elements, and whether a prefix follows them.
+    /// This many elements, and whether a prefix follows them.
     Leaf { items: u64, has_prefix: bool },
-    /// So many children of so many elements; the last may have fewer.
+    /// This many children with `child_count` elements each; the last may have fewer.
     Tree { children: u64, child_count: u64 },
 }
 
+/// The layout of a vector of `count` elements.
 pub(crate) fn shape(count: u64) -> Shape {
     let tail = count % FAN_OUT;
     if count <= FAN_OUT {
@@ -56,7 +58,7 @@ pub(crate) fn shape(count: u64) -> Shape {
     Shape::Tree { children: count.div_ceil(child_count), child_count }
 }
 
-/// Elements per child of a tree over `count` elements.
+/// Number of elements per child of a tree over `count` elements.
 fn child_count(count: u64) -> u64 {
     let mut size = FAN_OUT;
     while size.saturating_mul(FAN_OUT) < count {
@@ -89,7 +91,7 @@ impl VectorNode {
         self.count
     }
 
-    /// A vector of the next `count` elements of `items`, which has that many.
+    /// A vector of the next `count` elements of `items`, which must have that many.
     fn build(count: u64, items: &mut dyn Iterator<Item = Value>) -> Self {
         match shape(count) {
             Shape::Leaf { has_prefix: false, .. } => {
@@ -125,7 +127,8 @@ impl VectorNode {
         child.load(cells, EXPECTED, |node| node.count == count)
     }
 
-    /// The child of a tree that holds element `at`, and where that child starts.
+    /// The child of a tree that contains element `at`: its slot, the index of its first element,
+    /// and the node.
     fn child_at(
         &self,
         children: &[Child<VectorNode>],
@@ -139,13 +142,14 @@ impl VectorNode {
         Ok((slot, start, child))
     }
 
-    /// The leaf that holds element `at`, and the index of its first element.
+    /// The leaf that contains element `at`, and the index of its first element.
     fn leaf_at(
         self: &Arc<Self>,
         at: u64,
         cells: &dyn CellSource,
     ) -> Result<(Arc<Self>, u64), LoadError> {
-        let (mut node, mut start) = (Arc::clone(self), 0);
+        let mut node = Arc::clone(self);
+        let mut start = 0;
         loop {
             let below = match &node.body {
                 Body::Leaf { items, prefix } => {
@@ -167,7 +171,7 @@ impl VectorNode {
         }
     }
 
-    /// The node that holds exactly `start..start + count`, when there is one.
+    /// The node that contains exactly `start..start + count`. `None` if there is no such node.
     fn subtree(
         self: &Arc<Self>,
         mut start: u64,
@@ -215,7 +219,7 @@ impl VectorNode {
         }
     }
 
-    /// This vector, a multiple of sixteen, and sixteen more elements.
+    /// This vector, whose length is a multiple of sixteen, with sixteen more elements.
     fn push_chunk(
         self: &Arc<Self>,
         chunk: VectorNode,
@@ -244,7 +248,8 @@ impl VectorNode {
         match &self.body {
             Body::Leaf { items, prefix } => {
                 let first = self.count - items.len() as u64;
-                let (mut items, mut prefix) = (items.clone(), prefix.clone());
+                let mut items = items.clone();
+                let mut prefix = prefix.clone();
                 match &mut prefix {
                     Some(prefix) if at < first => {
                         let below = Self::load_child(prefix, first, cells)?;
@@ -264,7 +269,7 @@ impl VectorNode {
         }
     }
 
-    /// Appends everything that follows the tag.
+    /// Appends the encoding without the tag.
     fn write_after_tag(&self, out: &mut Vec<u8>) {
         write_count(self.count, out);
         match &self.body {
@@ -363,12 +368,12 @@ impl Vector {
         self.0.count
     }
 
-    /// Whether it has no elements.
+    /// Whether the vector has no elements.
     pub fn is_empty(&self) -> bool {
         self.0.count == 0
     }
 
-    /// Element `at`, or nothing past the end.
+    /// Element `at`. `None` past the end.
     pub fn get(&self, at: u64, cells: &dyn CellSource) -> Result<Option<Value>, LoadError> {
         if at >= self.0.count {
             return Ok(None);
@@ -377,12 +382,12 @@ impl Vector {
         leaf.items().get((at - first) as usize).map(|item| item.loaded(cells)).transpose()
     }
 
-    /// This vector and one more element.
+    /// This vector with one more element.
     pub fn push(&self, value: Value, cells: &dyn CellSource) -> Result<Self, LoadError> {
         self.0.push(value, cells).map(|node| Vector(Arc::new(node)))
     }
 
-    /// This vector with element `at` replaced, or nothing past the end.
+    /// This vector with element `at` replaced. `None` past the end.
     pub fn set(
         &self,
         at: u64,
@@ -395,11 +400,12 @@ impl Vector {
         self.0.set(at, value, cells).map(|node| Some(Vector(Arc::new(node))))
     }
 
-    /// The elements of `range`, cut to the length of this vector.
+    /// The elements of `range`, limited to the length of this vector.
     ///
-    /// What lies where the encoding wants it is shared: a slice from the front costs O(log n), one
-    /// that starts at a multiple of sixteen shares whole leaves. Any other start shifts every
-    /// element to another leaf, so it copies them; to read a page, use [`Vector::iter_from`].
+    /// Nodes that are in the right position for the encoding are shared: a slice from the front
+    /// costs O(log n), and one that starts at a multiple of sixteen shares complete leaves. Any
+    /// other start shifts every element to another leaf, so the elements are copied; to read a
+    /// page, use [`Vector::iter_from`].
     pub fn slice(&self, range: Range<u64>, cells: &dyn CellSource) -> Result<Self, LoadError> {
         let end = range.end.min(self.0.count);
         let start = range.start.min(end);
@@ -444,13 +450,13 @@ impl Vector {
         self.iter_from(0, cells)
     }
 
-    /// The elements from `start` on; reaching the first costs O(log n).
+    /// The elements from `start` on. Finding the first costs O(log n).
     pub fn iter_from<'a>(&self, start: u64, cells: &'a dyn CellSource) -> VectorIter<'a> {
         let range = start.min(self.0.count)..self.0.count;
         VectorIter { vector: self.clone(), cells, range, leaf: None, failed: false }
     }
 
-    /// The elements of a vector of at most sixteen, as they are in memory.
+    /// The elements of a vector of at most sixteen, without loading any. `None` if there are more.
     pub fn as_leaf(&self) -> Option<&[Value]> {
         match &self.0.body {
             Body::Leaf { items, prefix: None } => Some(items),
@@ -462,9 +468,9 @@ impl Vector {
         node_id(&*self.0)
     }
 
-    pub(crate) fn is_plainly_one_cell(&self) -> bool {
+    pub(crate) fn is_evidently_one_cell(&self) -> bool {
         match &self.0.body {
-            Body::Leaf { items, prefix: None } => items.iter().all(Value::is_plainly_embedded),
+            Body::Leaf { items, prefix: None } => items.iter().all(Value::is_evidently_embedded),
             _ => false,
         }
     }
@@ -482,7 +488,8 @@ impl FromIterator<Value> for Vector {
     }
 }
 
-/// Elements of a [`Vector`], loading one leaf at a time. Ends after the first error.
+/// An iterator over the elements of a [`Vector`], which loads one leaf at a time. It ends after the
+/// first error.
 pub struct VectorIter<'a> {
     vector: Vector,
     cells: &'a dyn CellSource,
@@ -522,7 +529,7 @@ impl Iterator for VectorIter<'_> {
     }
 }
 
-/// A vector under another tag: the inner cells stay vectors, only the root differs.
+/// A vector under another tag: only the root cell differs, inner cells are vectors.
 pub(crate) struct Retagged {
     tag: u8,
     vector: Vector,
@@ -583,7 +590,7 @@ impl Node for Retagged {
     }
 }
 
-/// A list: a sequence that grows at the front. Its cell is the vector of its elements in reverse.
+/// A list: a sequence that grows at the front. Its cell contains the elements in reverse order.
 #[derive(Clone)]
 pub struct List(pub(crate) Arc<Retagged>);
 
@@ -606,12 +613,12 @@ impl List {
         self.0.vector.len()
     }
 
-    /// Whether it has no elements.
+    /// Whether the vector has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Element `at`, counted from the front.
+    /// Element `at`, counted from the front. `None` past the end.
     pub fn get(&self, at: u64, cells: &dyn CellSource) -> Result<Option<Value>, LoadError> {
         match self.len().checked_sub(at + 1) {
             Some(reversed) => self.0.vector.get(reversed, cells),

@@ -1,4 +1,4 @@
-//! Arbitrary bytes never make a reader panic, and what a reader accepts is canonical.
+//! Arbitrary bytes never make a decoder panic, and everything that a decoder accepts is canonical.
 //!
 //! Runs for a bounded time as a test; the same targets run under a fuzzing engine with
 //! `cargo bolero test NAME`.
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use catena_value::{Value, decode, decode_message, encode, encode_message, json};
 
-/// Each target's share of the test run.
+/// Time for each target.
 const TIME: Duration = Duration::from_secs(3);
 
 fn cell_is_canonical_or_refused(bytes: &[u8]) {
@@ -24,7 +24,7 @@ fn message_is_complete_or_refused(bytes: &[u8]) {
     }
 }
 
-/// Applies edits (position, byte) to valid bytes, so that deep paths are reached too.
+/// Applies edits (position, byte) to valid bytes, so that deep code paths are reached as well.
 fn edited(bytes: &[u8], edits: &[(u16, u8)], cut: u16) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (at, byte) in edits {

@@ -1,5 +1,5 @@
-//! Decoding never takes more memory than a small multiple of its input. Alone in its binary,
-//! because it watches the allocator.
+//! Decoding never takes more memory than a small multiple of its input. The test is alone in its
+//! binary, because it measures the allocator.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use catena_value::{decode, decode_message, encode_message, json};
@@ -8,13 +8,13 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// An element of one byte becomes a handle of 24, a member of two an entry of 80, an empty
-/// container of two or three bytes a node; growing vectors double. The worst of these comes to
-/// about 73 bytes for each byte of input.
-const MULTIPLE_MAX: usize = 80;
+/// Allowed bytes of memory per byte of input. An element of one byte becomes a handle of 24, a
+/// member of two an entry of 80, an empty container of two or three bytes a node; growing vectors
+/// double. The worst case is about 73.
+const BYTES_PER_INPUT_BYTE: usize = 80;
 
-/// The memo of names and other one-time costs.
-const CONSTANT_MAX: usize = 300_000;
+/// Allowed bytes for the cache of names and other one-time costs.
+const FIXED_BYTES: usize = 300_000;
 
 fn peak(work: impl FnOnce()) -> usize {
     PeakAlloc.reset_peak_usage();
@@ -24,7 +24,7 @@ fn peak(work: impl FnOnce()) -> usize {
 }
 
 fn check(name: &str, input: &[u8]) {
-    let bound = input.len() * MULTIPLE_MAX + CONSTANT_MAX;
+    let bound = input.len() * BYTES_PER_INPUT_BYTE + FIXED_BYTES;
     for used in [
         peak(|| drop(decode(input))),
         peak(|| drop(decode_message(input))),

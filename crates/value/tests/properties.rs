@@ -1,4 +1,4 @@
-//! What holds for every value.
+//! Properties of every value.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Values that JSON can hold without loss.
+/// Values that JSON can represent without loss.
 fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Nil),
@@ -81,7 +81,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// All cells of a value, and the value as a store gives it back: nothing but the root in memory.
+/// All cells of a value, and the value as a store returns it: with only the root in memory.
 fn stored(value: &Value) -> (CellsInMemory, Value) {
     let mut cells = CellsInMemory::default();
     for cell in new_cells(value, |_| false) {
@@ -139,8 +139,8 @@ proptest! {
     ) {
         let key = |k: u16| Value::from(format!("key {k}"));
         let mut model: BTreeMap<u16, u8> = start.into_iter().collect();
-        let whole: Map = model.iter().map(|(k, v)| (key(*k), i64::from(*v))).collect();
-        let (cells, root) = stored(&whole.into());
+        let complete: Map = model.iter().map(|(k, v)| (key(*k), i64::from(*v))).collect();
+        let (cells, root) = stored(&complete.into());
         let Value::Map(mut map) = root else { panic!("not a map") };
         for (k, change) in changes {
             match change {
@@ -167,8 +167,8 @@ proptest! {
         changes in vec((any::<u16>(), any::<i64>(), any::<bool>()), 0..40),
     ) {
         let mut model: Vec<i64> = (0..len as i64).collect();
-        let whole: Vector = model.iter().map(|n| Value::from(*n)).collect();
-        let (cells, root) = stored(&whole.into());
+        let complete: Vector = model.iter().map(|n| Value::from(*n)).collect();
+        let (cells, root) = stored(&complete.into());
         let Value::Vector(mut vector) = root else { panic!("not a vector") };
         for (at, value, push) in changes {
             let at = usize::from(at);

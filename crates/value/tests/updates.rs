@@ -1,4 +1,4 @@
-//! What an update costs: only the changed path is encoded, and only that is new to a store.
+//! Costs of an update: only the changed path is encoded, and only that must be stored.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use catena_value::{
@@ -6,14 +6,15 @@ use catena_value::{
     encoded_cells, new_cells,
 };
 
-/// Cells encoded while `work` runs.
+/// Number of cells encoded while `work` runs.
 fn encodings(work: impl FnOnce()) -> u64 {
     let before = encoded_cells();
     work();
     encoded_cells() - before
 }
 
-const ENCODINGS_MAX: u64 = 8;
+/// Allowed number of encoded cells for one change along one path.
+const PATH_ENCODINGS: u64 = 8;
 
 #[test]
 fn appending_to_a_long_vector_encodes_a_path() {
@@ -25,7 +26,7 @@ fn appending_to_a_long_vector_encodes_a_path() {
             vector = vector.push(Value::from(n), &NoCells).unwrap();
             Value::from(vector.clone()).id();
         });
-        assert!((1..=ENCODINGS_MAX).contains(&count), "append {n} encoded {count} cells");
+        assert!((1..=PATH_ENCODINGS).contains(&count), "append {n} encoded {count} cells");
     }
 }
 
@@ -38,7 +39,7 @@ fn changing_an_element_of_a_long_vector_encodes_a_path() {
             vector = vector.set(at, Value::from("x"), &NoCells).unwrap().unwrap();
             Value::from(vector.clone()).id();
         });
-        assert!((1..=ENCODINGS_MAX).contains(&count), "change at {at} encoded {count} cells");
+        assert!((1..=PATH_ENCODINGS).contains(&count), "change at {at} encoded {count} cells");
     }
 }
 
@@ -53,10 +54,13 @@ fn inserting_into_a_large_map_encodes_a_path() {
             Value::from(map.clone()).id();
         });
         // A sixteenth entry turns a leaf into a tree, and each of its new leaves is new work.
-        let split = count > ENCODINGS_MAX;
+        let split = count > PATH_ENCODINGS;
         splits += u64::from(split);
         let new_leaves_max = if split { 16 } else { 0 };
-        assert!((1..=ENCODINGS_MAX + new_leaves_max).contains(&count), "insert {n}: {count} cells");
+        assert!(
+            (1..=PATH_ENCODINGS + new_leaves_max).contains(&count),
+            "insert {n}: {count} cells"
+        );
     }
     assert!(splits <= 12, "{splits} of 600 inserts split a leaf; about one in a hundred should");
 }
@@ -70,10 +74,10 @@ fn embedded_siblings_of_a_change_are_not_encoded_again() {
         vector = vector.set(5_000, small(-1), &NoCells).unwrap().unwrap();
         Value::from(vector.clone()).id();
     });
-    assert!(count <= ENCODINGS_MAX, "{count} cells");
+    assert!(count <= PATH_ENCODINGS, "{count} cells");
 }
 
-/// Counts what is asked of it.
+/// A source that counts the cells it loads.
 struct Counting {
     cells: CellsInMemory,
     loads: std::cell::Cell<u64>,
@@ -86,7 +90,7 @@ impl CellSource for Counting {
     }
 }
 
-/// Stores a value and gives it back with only its root in memory.
+/// Stores a value and returns it with only its root in memory.
 fn stored(value: &Value) -> (Counting, Value) {
     let mut cells = CellsInMemory::default();
     new_cells(value, |_| false).iter().for_each(|cell| {
@@ -114,7 +118,7 @@ fn an_update_of_a_stored_value_loads_and_stores_one_path() {
 }
 
 #[test]
-fn cells_a_store_holds_are_not_returned_again() {
+fn cells_that_a_store_has_are_not_returned_again() {
     let map: Map = (0..1_000).map(|i| (format!("k{i}"), i)).collect();
     let (source, _) = stored(&map.clone().into());
     let changed = Value::from(map.insert("new".into(), 1.into(), &NoCells).unwrap());
@@ -125,7 +129,7 @@ fn cells_a_store_holds_are_not_returned_again() {
 }
 
 #[test]
-fn a_missing_or_wrong_cell_is_told_by_its_id() {
+fn a_missing_or_wrong_cell_is_an_error() {
     let map: Map = (0..1_000).map(|i| (format!("k{i}"), i)).collect();
     let (_, root) = stored(&map.into());
     let Value::Map(map) = root else { panic!("not a map") };

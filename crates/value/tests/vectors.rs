@@ -19,10 +19,10 @@ fn text<'a>(vector: &'a Json, field: &str) -> Option<&'a str> {
     vector.get(field).and_then(Json::as_str)
 }
 
-/// How a vector is to be taken.
+/// The expected result for a vector.
 enum Expected {
     Value(Value),
-    /// A strict reader refuses what the reference reads with loss.
+    /// The strict reader refuses a text that the reference implementation reads with loss.
     Refused,
 }
 
@@ -109,7 +109,7 @@ fn the_decoder_accepts_and_refuses_what_it_must() {
                 let error = decoded.err().unwrap_or_else(|| panic!("{name} was accepted"));
                 assert!(error.offset <= bytes.len(), "{name}: {error}");
             }
-            // Sparse records: no venue on the network accepts them, so neither do we.
+            // Sparse records: no venue on the network accepts them, so neither does this decoder.
             "unspecified" => assert!(decoded.is_err(), "{name}"),
             other => panic!("unknown expectation {other}"),
         }

@@ -1,22 +1,21 @@
-//! Chains merge by union.
+//! Merging two copies of one chain.
 
 use crate::ids::RecordId;
 use crate::record::Record;
 
-/// Two different records that follow the same one.
+/// Two chains that diverge: different records follow the same one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the chains part after {at} records: one goes on with {left}, the other with {right}")]
+#[error("the chains diverge after {at} records: one continues with {left}, the other with {right}")]
 pub struct Fork {
-    /// How many records they share.
+    /// Number of records that both chains share.
     pub at: usize,
-    /// The first record that only the one has.
+    /// First record that only the left chain has.
     pub left: RecordId,
-    /// The first record that only the other has.
+    /// First record that only the right chain has.
     pub right: RecordId,
 }
 
-/// The union of two chains of one job: the longer one, when the shorter is its beginning.
-/// Records already held change nothing.
+/// Returns the union of two chains of one job: the longer one if the shorter is a prefix of it.
 pub fn merge<'a>(left: &'a [Record], right: &'a [Record]) -> Result<&'a [Record], Fork> {
     let differs = |(a, b): (&Record, &Record)| a.id() != b.id();
     match left.iter().zip(right).position(differs) {

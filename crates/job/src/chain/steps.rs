@@ -1,5 +1,5 @@
-//! What a chain says about the steps of its job: each starts once, ends once, and a job completes
-//! only after all of them did.
+//! The steps of a job as recorded in its chain: each starts once and ends once, and the job becomes
+//! COMPLETE only after all of its steps are COMPLETE.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use super::ChainError;
 use crate::note::{StepEnd, StepStart};
 use crate::state::Status;
 
-/// What a chain says about one step.
+/// The state of one step as recorded in the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepState {
-    /// The commitment to the sub-job.
+    /// Commitment to the sub-job that runs the step.
     pub start: StepStart,
-    /// How it ended, once it has.
+    /// How the step ended. `None` if it has not ended.
     pub end: Option<StepEnd>,
-    /// When the record that started it was made.
+    /// Time of the record that started the step: Unix time in ms.
     pub started_at: i64,
-    /// When the record that ended it was made.
+    /// Time of the record that ended the step: Unix time in ms. `None` if it has not ended.
     pub ended_at: Option<i64>,
 }
 
-/// The steps by their index.
+/// The steps that have started, by step index.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Steps(BTreeMap<u32, StepState>);
 
@@ -33,37 +33,37 @@ impl Steps {
         &self.0
     }
 
-    /// Whether these may start and end now.
+    /// Checks that these steps may start and end now.
     pub(super) fn check(
         &self,
         started: &[StepStart],
         ended: &[StepEnd],
         is_outcome_held: bool,
     ) -> Result<(), ChainError> {
-        let again = |step: u32, what: &str| ChainError::Commitment(format!("step {step} {what}"));
+        let refused = |step: u32, what: &str| ChainError::Commitment(format!("step {step} {what}"));
         if let (true, Some(start)) = (is_outcome_held, started.first()) {
-            return Err(again(start.step, "starts although the job's outcome is already held"));
+            return Err(refused(start.step, "starts although the job's outcome is already held"));
         }
         for (at, start) in started.iter().enumerate() {
             let earlier = started[..at].iter().any(|other| other.step == start.step);
             if earlier || self.0.contains_key(&start.step) {
-                return Err(again(start.step, "starts a second time"));
+                return Err(refused(start.step, "starts a second time"));
             }
         }
         for (at, end) in ended.iter().enumerate() {
             let earlier = ended[..at].iter().any(|other| other.step == end.step);
             let state = self.0.get(&end.step);
             if earlier || state.is_some_and(|state| state.end.is_some()) {
-                return Err(again(end.step, "ends a second time"));
+                return Err(refused(end.step, "ends a second time"));
             }
             if state.is_none() && !started.iter().any(|start| start.step == end.step) {
-                return Err(again(end.step, "ends without having started"));
+                return Err(refused(end.step, "ends without having started"));
             }
         }
         Ok(())
     }
 
-    /// Whether every step that started has ended well.
+    /// Checks that every step that started is COMPLETE.
     pub(super) fn check_complete(&self) -> Result<(), ChainError> {
         let unfinished = self
             .0
@@ -81,7 +81,8 @@ impl Steps {
         }
     }
 
-    pub(super) fn take(&mut self, started: Vec<StepStart>, ended: Vec<StepEnd>, at: i64) {
+    /// Records steps that started and ended at `at`, Unix time in ms. They must have been checked.
+    pub(super) fn record(&mut self, started: Vec<StepStart>, ended: Vec<StepEnd>, at: i64) {
         for start in started {
             let step = start.step;
             let state = StepState { start, end: None, started_at: at, ended_at: None };

@@ -2,7 +2,7 @@ use super::*;
 use crate::note::{StepEnd, StepStart};
 use crate::state::Ask;
 
-fn opening() -> NewJob {
+fn new_job() -> NewJob {
     NewJob {
         id: JobId::new(1_000, [1; 10]),
         venue: "did:key:venue".into(),
@@ -15,8 +15,8 @@ fn opening() -> NewJob {
     }
 }
 
-fn opened() -> (Job, Record) {
-    Job::open(opening(), 1_000, None).unwrap()
+fn created() -> (Job, Record) {
+    Job::create(new_job(), 1_000, None).unwrap()
 }
 
 fn append(job: &mut Job, event: Event) -> Record {
@@ -30,7 +30,7 @@ fn finished(output: &str) -> Event {
 
 #[test]
 fn a_job_is_the_fold_of_its_records() {
-    let (mut job, first) = opened();
+    let (mut job, first) = created();
     let records = [first, append(&mut job, Event::Started), append(&mut job, finished("out"))];
     assert_eq!(job.status(), Status::Complete);
     assert_eq!(job.count(), 3);
@@ -47,38 +47,39 @@ fn a_job_is_the_fold_of_its_records() {
 
 #[test]
 fn a_record_carries_only_what_changed() {
-    let (mut job, _) = opened();
-    let begun = append(&mut job, Event::Started);
-    let names: Vec<_> = begun.fields().fields().iter().map(|(k, _)| k.as_str().unwrap()).collect();
+    let (mut job, _) = created();
+    let started = append(&mut job, Event::Started);
+    let names: Vec<_> =
+        started.fields().fields().iter().map(|(k, _)| k.as_str().unwrap()).collect();
     assert_eq!(names.len(), 3, "{names:?}");
 }
 
 #[test]
-fn a_refused_job_begins_and_ends_with_one_record() {
-    let (job, record) = Job::open(opening(), 5, Some("input must be a string")).unwrap();
+fn a_refused_job_has_exactly_one_record() {
+    let (job, record) = Job::create(new_job(), 5, Some("input must be a string")).unwrap();
     assert_eq!(job.status(), Status::Rejected);
     assert_eq!(record.field("error").unwrap().as_str(), Some("input must be a string"));
 }
 
 #[test]
 fn an_illegal_change_changes_nothing() {
-    let (mut job, _) = opened();
+    let (mut job, _) = created();
     let before = job.to_value();
     let refused = job.append(Change::new(finished("x"), 2_000)).unwrap_err();
-    assert_eq!(refused.to_string(), "a job that is PENDING cannot finish");
+    assert_eq!(refused.to_string(), "event `finish` is not allowed while the job is PENDING");
     assert_eq!(job.to_value(), before);
 }
 
 #[test]
 fn a_clock_that_went_back_is_corrected() {
-    let (mut job, _) = opened();
+    let (mut job, _) = created();
     let record = job.append(Change::new(Event::Started, 10)).unwrap();
     assert_eq!(record.updated(), 1_000);
 }
 
 #[test]
-fn messages_of_the_moment_do_not_outlive_it() {
-    let (mut job, _) = opened();
+fn transient_fields_are_cleared_by_the_next_change() {
+    let (mut job, _) = created();
     append(&mut job, Event::Started);
     let ask = Ask { message: Some("which one?".into()), output: Some("turn 1".into()) };
     append(&mut job, Event::AskedForInput(ask));
@@ -90,7 +91,7 @@ fn messages_of_the_moment_do_not_outlive_it() {
 
 #[test]
 fn a_held_outcome_is_not_shown_and_must_follow_the_resume() {
-    let (mut job, _) = opened();
+    let (mut job, _) = created();
     append(&mut job, Event::Started);
     append(&mut job, Event::Paused);
     append(&mut job, Event::Noted(Note::Held(Some(Outcome::complete("late".into())))));
@@ -109,7 +110,7 @@ fn a_held_outcome_is_not_shown_and_must_follow_the_resume() {
 
 #[test]
 fn a_cancel_during_the_pause_drops_the_held_outcome() {
-    let (mut job, _) = opened();
+    let (mut job, _) = created();
     append(&mut job, Event::Started);
     append(&mut job, Event::Paused);
     append(&mut job, Event::Noted(Note::Held(Some(Outcome::complete("late".into())))));
@@ -119,7 +120,7 @@ fn a_cancel_during_the_pause_drops_the_held_outcome() {
 
 #[test]
 fn steps_start_once_end_once_and_before_the_job_completes() {
-    let (mut job, first) = opened();
+    let (mut job, first) = created();
     append(&mut job, Event::Started);
     let start =
         |step| StepStart { step, job: JobId::new(2, [2; 10]), record: first.id(), venue: None };
@@ -154,8 +155,8 @@ fn steps_start_once_end_once_and_before_the_job_completes() {
 }
 
 #[test]
-fn the_last_places_of_a_history_are_kept_for_its_ending() {
-    let (mut job, _) = opened();
+fn the_last_records_of_a_history_are_reserved_for_its_ending() {
+    let (mut job, _) = created();
     append(&mut job, Event::Started);
     job.count = HISTORY_RECORDS_MAX - HISTORY_RECORDS_RESERVED - 1;
     append(&mut job, Event::Paused);
@@ -170,8 +171,8 @@ fn the_last_places_of_a_history_are_kept_for_its_ending() {
 }
 
 #[test]
-fn members_the_record_sets_itself_cannot_be_given() {
-    let (mut job, _) = opened();
+fn fields_the_record_sets_itself_cannot_be_given() {
+    let (mut job, _) = created();
     let mut change = Change::new(Event::Started, 2_000);
     change.extra = vec![("status", "COMPLETE".into())];
     assert!(job.append(change).is_err());
@@ -183,7 +184,7 @@ fn members_the_record_sets_itself_cannot_be_given() {
 
 #[test]
 fn chains_merge_by_union_and_forks_are_refused() {
-    let (mut job, first) = opened();
+    let (mut job, first) = created();
     let mut other = job.clone();
     let chain = [first.clone(), append(&mut job, Event::Started), append(&mut job, finished("a"))];
     let shorter = &chain[..2];
@@ -196,19 +197,19 @@ fn chains_merge_by_union_and_forks_are_refused() {
 }
 
 #[test]
-fn a_fold_can_be_put_aside_and_gone_on_with() {
-    let (mut job, first) = opened();
+fn a_fold_can_be_restored_from_its_parts_and_continued() {
+    let (mut job, first) = created();
     append(&mut job, Event::Started);
     let start = StepStart { step: 3, job: JobId::new(2, [2; 10]), record: first.id(), venue: None };
     append(&mut job, Event::Noted(Note::Step { started: vec![start], ended: vec![] }));
     append(&mut job, Event::Paused);
     append(&mut job, Event::Noted(Note::Held(Some(Outcome::failed("late")))));
-    let mut again = Job::from_parts(job.to_parts());
-    assert_eq!(again.to_value(), job.to_value());
-    for job in [&mut job, &mut again] {
+    let mut restored = Job::from_parts(job.to_parts());
+    assert_eq!(restored.to_value(), job.to_value());
+    for job in [&mut job, &mut restored] {
         append(job, Event::Resumed);
         append(job, Outcome::failed("late").event());
     }
-    assert_eq!(again.head(), job.head());
-    assert_eq!(again.steps(), job.steps());
+    assert_eq!(restored.head(), job.head());
+    assert_eq!(restored.steps(), job.steps());
 }

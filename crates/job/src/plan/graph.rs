@@ -1,10 +1,10 @@
-//! What may run when: the dependency graph of a plan.
+//! The dependency graph of a plan: which steps must end before another can start.
 
 use std::collections::BTreeSet;
 
 use super::Plan;
 
-/// What depends on what. References only point back, so there are no cycles.
+/// The dependencies between the steps. A step refers only to earlier steps, so there are no cycles.
 #[derive(Debug, Clone)]
 pub struct Graph {
     dependencies: Vec<BTreeSet<u32>>,
@@ -12,7 +12,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    pub(super) fn of(plan: &Plan) -> Self {
+    pub(super) fn from_plan(plan: &Plan) -> Self {
         let mut dependents = vec![Vec::new(); plan.steps.len()];
         let dependencies: Vec<BTreeSet<u32>> = plan
             .steps
@@ -29,30 +29,31 @@ impl Graph {
         Graph { dependencies, dependents }
     }
 
-    /// The steps that one needs.
+    /// The steps that `step` depends on.
     pub fn dependencies(&self, step: u32) -> &BTreeSet<u32> {
         &self.dependencies[step as usize]
     }
 
-    /// The steps that need one.
+    /// The steps that depend on `step`.
     pub fn dependents(&self, step: u32) -> &[u32] {
         &self.dependents[step as usize]
     }
 
-    /// The steps that need no other.
+    /// The steps that depend on no other.
     pub fn first_steps(&self) -> Vec<u32> {
         let is_free = |(_, needs): &(u32, &BTreeSet<u32>)| needs.is_empty();
         (0u32..).zip(&self.dependencies).filter(is_free).map(|(step, _)| step).collect()
     }
 
-    /// The steps that can start because `step` has ended, given which have ended. Costs what the
-    /// step's dependents need, however many steps there are.
+    /// The steps that can start because `step` has ended; `has_ended` says which steps have ended.
+    /// The cost depends on the dependents of `step`, not on the total number of steps.
     pub fn next_steps(&self, step: u32, has_ended: impl Fn(u32) -> bool) -> Vec<u32> {
         let is_ready = |next: &&u32| self.dependencies(**next).iter().all(|need| has_ended(*need));
         self.dependents(step).iter().filter(is_ready).copied().collect()
     }
 
-    /// Steps that could run together, wave after wave.
+    /// The steps grouped into waves: those of one wave depend only on earlier waves and can run
+    /// concurrently.
     pub fn waves(&self) -> Vec<Vec<u32>> {
         let mut waves: Vec<Vec<u32>> = Vec::new();
         for (step, depth) in (0u32..).zip(self.depths()) {
@@ -64,7 +65,7 @@ impl Graph {
         waves
     }
 
-    /// A longest chain of steps that wait for each other.
+    /// A longest chain of steps in which each depends on the one before it.
     pub fn critical_path(&self) -> Vec<u32> {
         let depths = self.depths();
         let last = (0u32..).zip(&depths).max_by_key(|(step, depth)| (**depth, u32::MAX - step));
@@ -83,7 +84,7 @@ impl Graph {
         self.dependencies(step).iter().copied().find(|need| depths[*need as usize] == wanted)
     }
 
-    /// For each step, how many others must end before it, one after the other.
+    /// For each step, the length of the longest chain of dependencies before it.
     fn depths(&self) -> Vec<usize> {
         let mut depths: Vec<usize> = Vec::with_capacity(self.dependencies.len());
         for needs in &self.dependencies {

@@ -1,4 +1,4 @@
-//! From metadata to a plan, telling every problem with its place.
+//! Parsing metadata into a plan, reporting every problem with its JSON pointer.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use super::source::Source;
 use super::{OnFailure, Plan, Step};
 use crate::limits::STEPS_MAX;
 
-/// Something that is wrong with a definition.
+/// A problem in a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where: a JSON pointer into the metadata.
+    /// JSON pointer into the metadata.
     pub pointer: String,
-    /// What is wrong.
+    /// What is wrong at the pointer.
     pub message: String,
-    /// What to write instead.
+    /// What to write instead, if that is known.
     pub hint: Option<String>,
 }
 
@@ -29,8 +29,6 @@ impl fmt::Display for Problem {
         }
     }
 }
-
-const HINT_CONST: &str = "a literal is written as";
 
 pub(super) fn parse(metadata: &Value) -> Result<Plan, Vec<Problem>> {
     let mut parser = Parser { problems: Vec::new() };
@@ -46,7 +44,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// Notes a problem; there is nothing to go on with.
+    /// Records a problem and returns `None`, since there is no value to continue with.
     fn problem<T>(&mut self, pointer: &str, message: impl Into<String>) -> Option<T> {
         self.problem_with_hint(pointer, message, None)
     }
@@ -57,8 +55,8 @@ impl Parser {
         message: impl Into<String>,
         hint: Option<String>,
     ) -> Option<T> {
-        let (pointer, message) = (pointer.to_owned(), message.into());
-        self.problems.push(Problem { pointer, message, hint });
+        let pointer = pointer.to_owned();
+        self.problems.push(Problem { pointer, message: message.into(), hint });
         None
     }
 
@@ -123,7 +121,7 @@ impl Parser {
         let op = match step.field("op").map(Value::as_str) {
             Some(Some(op)) if !op.is_empty() => Some(op.to_owned()),
             None => self.problem(&format!("{pointer}/op"), "is missing"),
-            Some(_) => self.problem(&format!("{pointer}/op"), "must be a string with a name in it"),
+            Some(_) => self.problem(&format!("{pointer}/op"), "must be a non-empty string"),
         };
         let input = match step.field("input") {
             None => self.problem(&format!("{pointer}/input"), "is missing"),
@@ -146,14 +144,22 @@ impl Parser {
         }
     }
 
-    /// A source that may refer to the steps before `limit`.
-    fn source(&mut self, value: &Value, pointer: &str, limit: u64, who: &str) -> Option<Source> {
+    /// Parses a source that may refer to the steps before `limit`. `referrer` names the part of the
+    /// definition in messages.
+    fn source(
+        &mut self,
+        value: &Value,
+        pointer: &str,
+        limit: u64,
+        referrer: &str,
+    ) -> Option<Source> {
         match value {
             Value::Map(map) => {
                 let mut members = Vec::new();
                 for (key, member) in map.fields() {
                     let name = key.to_text().unwrap_or_default();
-                    let source = self.source(member, &below(pointer, &name), limit, who);
+                    let source =
+                        self.source(member, &child_pointer(pointer, &name), limit, referrer);
                     members.push(source.map(|source| (name.into_owned(), source)));
                 }
                 let members: Option<Vec<_>> = members.into_iter().collect();
@@ -162,34 +168,37 @@ impl Parser {
             Value::Vector(vector) => {
                 let items: Result<Vec<Value>, _> = vector.iter(&NoCells).collect();
                 match items {
-                    Ok(items) => self.list(value, &items, pointer, limit, who),
-                    Err(_) => self.problem(pointer, "is not wholly here"),
+                    Ok(items) => self.array(value, &items, pointer, limit, referrer),
+                    Err(_) => self.problem(pointer, "is not entirely in memory"),
                 }
             }
-            literal => self.bare(literal, pointer),
+            literal => self.not_a_source(literal, pointer),
         }
     }
 
-    /// Something that is no source: the hint shows the form that says what was probably meant.
-    fn bare<T>(&mut self, literal: &Value, pointer: &str) -> Option<T> {
+    /// Records that a value is not a source. The hint shows the form that was probably meant.
+    fn not_a_source<T>(&mut self, literal: &Value, pointer: &str) -> Option<T> {
         let text = json::to_string(literal).unwrap_or_default();
         let shown = if text.len() > 60 { "…".to_owned() } else { text };
-        let hint = Some(format!("{HINT_CONST} [\"const\", {shown}]"));
+        let hint = Some(format!("write a literal as [\"const\", {shown}]"));
         self.problem_with_hint(pointer, "is not a source", hint)
     }
 
-    fn list(
+    /// Parses an array source such as `["input", …]`; `items` are the elements of `array`.
+    fn array(
         &mut self,
-        whole: &Value,
+        array: &Value,
         items: &[Value],
         pointer: &str,
         limit: u64,
-        who: &str,
+        referrer: &str,
     ) -> Option<Source> {
-        let Some((first, rest)) = items.split_first() else { return self.bare(whole, pointer) };
+        let Some((first, rest)) = items.split_first() else {
+            return self.not_a_source(array, pointer);
+        };
         match first {
             Value::Integer(_) | Value::Double(_) => {
-                self.reference(first, rest, pointer, limit, who)
+                self.reference(first, rest, pointer, limit, referrer)
             }
             first => match first.as_str() {
                 Some("input") => self.path(rest, pointer).map(Source::Input),
@@ -197,9 +206,9 @@ impl Parser {
                     [value] => Some(Source::Const(value.clone())),
                     _ => self.problem(pointer, "`const` takes exactly one value"),
                 },
-                Some("concat") => self.parts(rest, pointer, limit, who).map(Source::Concat),
-                Some("array") => self.parts(rest, pointer, limit, who).map(Source::Array),
-                _ => self.bare(whole, pointer),
+                Some("concat") => self.parts(rest, pointer, limit, referrer).map(Source::Concat),
+                Some("array") => self.parts(rest, pointer, limit, referrer).map(Source::Array),
+                _ => self.not_a_source(array, pointer),
             },
         }
     }
@@ -210,25 +219,26 @@ impl Parser {
         rest: &[Value],
         pointer: &str,
         limit: u64,
-        who: &str,
+        referrer: &str,
     ) -> Option<Source> {
-        let place = below(pointer, "0");
-        let whole = index.as_i64().and_then(|index| u64::try_from(index).ok());
-        let Some(found) = whole else {
-            return self.problem(&place, "a step is referred to by a whole number from zero");
+        let index_pointer = child_pointer(pointer, "0");
+        let index = index.as_i64().and_then(|index| u64::try_from(index).ok());
+        let Some(index) = index else {
+            let message = "must be the index of a step: a whole number of at least 0";
+            return self.problem(&index_pointer, message);
         };
-        if found >= limit {
-            let message = match found == limit && who.starts_with("step") {
-                true => format!("{who} refers to itself"),
-                false if who.starts_with("step") => {
-                    format!("{who} refers to step {found}, which does not come before it")
-                }
-                false => format!("{who} refers to step {found}; there are {limit}"),
+        if index >= limit {
+            let message = if !referrer.starts_with("step") {
+                format!("{referrer} refers to step {index}, which does not exist")
+            } else if index == limit {
+                format!("{referrer} refers to itself")
+            } else {
+                format!("{referrer} refers to step {index}, which does not come before it")
             };
-            return self.problem(&place, message);
+            return self.problem(&index_pointer, message);
         }
         let path = self.path(rest, pointer)?;
-        Some(Source::Step { index: found as u32, path })
+        Some(Source::Step { index: index as u32, path })
     }
 
     fn path(&mut self, segments: &[Value], pointer: &str) -> Option<Path> {
@@ -243,17 +253,22 @@ impl Parser {
         parts: &[Value],
         pointer: &str,
         limit: u64,
-        who: &str,
+        referrer: &str,
     ) -> Option<Vec<Source>> {
         let mut sources = Vec::new();
         for (at, part) in parts.iter().enumerate() {
-            sources.push(self.source(part, &below(pointer, &(at + 1).to_string()), limit, who));
+            sources.push(self.source(
+                part,
+                &child_pointer(pointer, &(at + 1).to_string()),
+                limit,
+                referrer,
+            ));
         }
         sources.into_iter().collect()
     }
 }
 
-/// The pointer to a member, escaped as JSON pointers are.
-fn below(pointer: &str, name: &str) -> String {
+/// The JSON pointer to a member of the container at `pointer`, with the name escaped.
+fn child_pointer(pointer: &str, name: &str) -> String {
     format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }

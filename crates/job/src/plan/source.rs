@@ -1,4 +1,4 @@
-//! Where a value comes from: the input, a constant, a step's output, or several of those together.
+//! Where a value comes from: the input, a constant, a step's output, or a combination of those.
 
 use std::collections::BTreeSet;
 
@@ -7,52 +7,52 @@ use catena_value::{CellSource, Extent, ExtentError, LoadError, Map, Value, Vecto
 
 use crate::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX};
 
-/// A source of a value.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// A place in the orchestration's own input.
+    /// A part of the orchestration's input.
     Input(Path),
     /// A literal.
     Const(Value),
-    /// A place in a step's output.
+    /// A part of a step's output.
     Step {
-        /// Which step.
+        /// Index of the step.
         index: u32,
-        /// Where in its output.
+        /// Path within its output.
         path: Path,
     },
-    /// Texts one after the other.
+    /// The concatenation of texts.
     Concat(Vec<Source>),
-    /// A list.
+    /// An array of values.
     Array(Vec<Source>),
-    /// An object.
+    /// An object, as names and values.
     Object(Vec<(String, Source)>),
 }
 
-/// Why a source gives no value.
+/// The reason why a source has no value.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluateError {
-    /// A member or position that is not there.
-    #[error("{} has nothing at `{path}`", of_step(.step))]
+    /// A referenced member or array position does not exist.
+    #[error("{} has nothing at `{path}`", origin(.step))]
     Absent {
-        /// The step it should come from; the input when there is none.
+        /// Step whose output was referenced. `None` if it was the input.
         step: Option<u32>,
-        /// Where it should be.
+        /// Path that does not exist.
         path: Path,
     },
-    /// Something that is no text stands between texts.
-    #[error("concat takes strings, numbers and booleans; part {part} is of kind {kind}")]
+    /// A part of `concat` has no text form.
+    #[error("`concat` takes strings, numbers and booleans, but part {part} is of type {kind}")]
     NotText {
-        /// Which part, from zero.
+        /// Index of the part, from zero.
         part: usize,
-        /// What it is.
+        /// Type of the part.
         kind: &'static str,
     },
-    /// A step whose output is needed has none.
+    /// A step whose output is needed has not ended.
     #[error("step {0} has no output yet")]
     NotFinished(u32),
-    /// What was put together is more than a value may be.
-    #[error("what is put together {0}")]
+    /// The assembled value is larger or deeper than a value may be.
+    #[error("the assembled value {0}")]
     TooMuch(ExtentError),
     /// A part of a value could not be loaded.
     #[error(transparent)]
@@ -68,32 +68,33 @@ impl From<ExtentError> for EvaluateError {
     }
 }
 
-/// How much a source may give.
-const MOST: Extent = Extent { bytes: VALUE_BYTES_MAX, depth: VALUE_DEPTH_MAX };
+/// Limits of a value that a source assembles.
+const LIMITS: Extent = Extent { bytes: VALUE_BYTES_MAX, depth: VALUE_DEPTH_MAX };
 
-/// What a source gave.
+/// The value of a source.
 #[derive(Debug, Clone)]
 pub struct Evaluated {
     /// The value.
     pub value: Value,
-    /// Bytes that were put together for it. What is only passed on was there before.
+    /// Size of the assembled value in bytes; 0 for a value that is only passed on.
     pub bytes: u64,
 }
 
-fn of_step(step: &Option<u32>) -> String {
+/// What a source refers to, for messages.
+fn origin(step: &Option<u32>) -> String {
     step.map_or_else(|| "the input".to_owned(), |step| format!("the output of step {step}"))
 }
 
-/// What sources are evaluated against.
+/// The values that sources are evaluated against.
 pub trait Outputs {
-    /// The orchestration's input.
+    /// Input of the orchestration.
     fn input(&self) -> &Value;
-    /// The output of a step that is COMPLETE.
+    /// Output of a step. `None` if the step is not COMPLETE.
     fn output(&self, step: u32) -> Option<&Value>;
 }
 
 impl Source {
-    /// The steps whose outputs it needs.
+    /// Adds the steps whose outputs the source needs to `found`.
     pub fn dependencies(&self, found: &mut BTreeSet<u32>) {
         match self {
             Source::Input(_) | Source::Const(_) => {}
@@ -109,47 +110,47 @@ impl Source {
         }
     }
 
-    /// The value it gives, which is no larger and no deeper than a value may be.
+    /// Evaluates the source. The result is within [`VALUE_BYTES_MAX`] and [`VALUE_DEPTH_MAX`].
     pub fn evaluate(
         &self,
         from: &dyn Outputs,
         cells: &dyn CellSource,
     ) -> Result<Evaluated, EvaluateError> {
-        let value = self.assemble(from, cells, &mut { MOST.bytes })?;
+        let value = self.assemble(from, cells, &mut { LIMITS.bytes })?;
         let bytes = match self {
-            // A place in something that was checked when it was made.
+            // A part of a value that was checked when it was created.
             Source::Input(_) | Source::Const(_) | Source::Step { .. } => 0,
             Source::Concat(_) | Source::Array(_) | Source::Object(_) => {
-                MOST.measure(&value, cells)?
+                LIMITS.measure(&value, cells)?
             }
         };
         Ok(Evaluated { value, bytes })
     }
 
-    /// The value, with no more than so many bytes of new text in it.
+    /// Assembles the value. `bytes_left` is how much new text may still be created.
     fn assemble(
         &self,
         from: &dyn Outputs,
         cells: &dyn CellSource,
-        left: &mut u64,
+        bytes_left: &mut u64,
     ) -> Result<Value, EvaluateError> {
         match self {
             Source::Const(value) => Ok(value.clone()),
-            Source::Input(path) => reach(from.input(), None, path, cells),
+            Source::Input(path) => value_at(from.input(), None, path, cells),
             Source::Step { index, path } => {
                 let output = from.output(*index).ok_or(EvaluateError::NotFinished(*index))?;
-                reach(output, Some(*index), path, cells)
+                value_at(output, Some(*index), path, cells)
             }
-            Source::Concat(parts) => concat(parts, from, cells, left),
+            Source::Concat(parts) => concat(parts, from, cells, bytes_left),
             Source::Array(parts) => {
                 let items: Result<Vec<_>, _> =
-                    parts.iter().map(|part| part.assemble(from, cells, left)).collect();
+                    parts.iter().map(|part| part.assemble(from, cells, bytes_left)).collect();
                 Ok(Vector::from_items(items?).into())
             }
             Source::Object(members) => {
                 let mut values = Vec::with_capacity(members.len());
                 for (name, source) in members {
-                    values.push((name.as_str(), source.assemble(from, cells, left)?));
+                    values.push((name.as_str(), source.assemble(from, cells, bytes_left)?));
                 }
                 Ok(values.into_iter().collect::<Map>().into())
             }
@@ -157,8 +158,8 @@ impl Source {
     }
 }
 
-/// What is at a path. Something absent is an error; something that is null is null.
-fn reach(
+/// The value at a path. An absent member is an error; a member that is null is null.
+fn value_at(
     root: &Value,
     step: Option<u32>,
     path: &Path,
@@ -175,16 +176,16 @@ fn concat(
     parts: &[Source],
     from: &dyn Outputs,
     cells: &dyn CellSource,
-    left: &mut u64,
+    bytes_left: &mut u64,
 ) -> Result<Value, EvaluateError> {
     let mut text = String::new();
     for (part, source) in parts.iter().enumerate() {
-        let value = source.assemble(from, cells, left)?;
+        let value = source.assemble(from, cells, bytes_left)?;
         match &value {
             Value::Nil => {}
             Value::String(own) => {
-                let most = || EvaluateError::TooMuch(ExtentError::Bytes(MOST.bytes));
-                *left = left.checked_sub(own.len()).ok_or_else(most)?;
+                let too_large = || EvaluateError::TooMuch(ExtentError::Bytes(LIMITS.bytes));
+                *bytes_left = bytes_left.checked_sub(own.len()).ok_or_else(too_large)?;
                 text += &String::from_utf8_lossy(&own.to_bytes(cells)?);
             }
             Value::Integer(_) | Value::Double(_) | Value::Bool(_) => {

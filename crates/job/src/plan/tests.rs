@@ -47,8 +47,8 @@ fn evaluate(source: &str) -> Result<Value, String> {
     evaluated.map(|evaluated| evaluated.value).map_err(|error| error.to_string())
 }
 
-/// What a source gives of an input.
-fn of_input(source: &str, input: Value) -> Result<Value, String> {
+/// Evaluates a source against an input.
+fn evaluate_with_input(source: &str, input: Value) -> Result<Value, String> {
     let plan = Plan::parse(&metadata(r#"[{"op":"a","input":{}}]"#, source)).unwrap();
     let evaluated = plan.result.evaluate(&Given { input, outputs: [].into() }, &NoCells);
     evaluated.map(|evaluated| evaluated.value).map_err(|error| error.to_string())
@@ -62,23 +62,29 @@ fn a_member_keeps_its_name_however_long_it_is() {
 }
 
 #[test]
-fn sources_put_together_no_more_than_a_value_may_be() {
+fn sources_assemble_no_more_than_a_value_may_be() {
     let large = Value::from("x".repeat(6_000_000));
-    let told = Err("what is put together has more than 16777216 bytes".to_owned());
-    assert!(of_input(r#"["concat",["input"],["input"]]"#, large.clone()).is_ok());
-    assert_eq!(of_input(r#"["concat",["input"],["input"],["input"]]"#, large.clone()), told);
-    assert_eq!(of_input(r#"["array",["input"],["input"],["input"]]"#, large.clone()), told);
+    let refused = Err("the assembled value has more than 16777216 bytes".to_owned());
+    assert!(evaluate_with_input(r#"["concat",["input"],["input"]]"#, large.clone()).is_ok());
+    assert_eq!(
+        evaluate_with_input(r#"["concat",["input"],["input"],["input"]]"#, large.clone()),
+        refused
+    );
+    assert_eq!(
+        evaluate_with_input(r#"["array",["input"],["input"],["input"]]"#, large.clone()),
+        refused
+    );
     let twice = r#"["array",["concat",["input"]],["concat",["input"],["input"]]]"#;
-    assert_eq!(of_input(twice, large), told);
+    assert_eq!(evaluate_with_input(twice, large), refused);
     let deep = value(&format!("{}1{}", "[".repeat(128), "]".repeat(128)));
     let wrapped = |times| format!("{}[\"input\"]{}", "{\"a\":".repeat(times), "}".repeat(times));
-    assert!(of_input(&wrapped(8), deep.clone()).is_ok());
-    let told = "what is put together nests deeper than 136 arrays and objects".to_owned();
-    assert_eq!(of_input(&wrapped(9), deep), Err(told));
+    assert!(evaluate_with_input(&wrapped(8), deep.clone()).is_ok());
+    let refused = "the assembled value nests deeper than 136 arrays and objects".to_owned();
+    assert_eq!(evaluate_with_input(&wrapped(9), deep), Err(refused));
 }
 
 #[test]
-fn sources_give_what_they_name() {
+fn sources_evaluate_to_what_they_name() {
     for (source, expected) in [
         (r#"["input"]"#, r#"{"name":"Ada","config":{"model":"m","none":null},"list":[1,2]}"#),
         (r#"["input","config","model"]"#, r#""m""#),
@@ -108,7 +114,7 @@ fn what_is_absent_is_named() {
         (r#"[1]"#, "step 1 has no output yet"),
         (
             r#"["concat",["const","a"],["const",[1]]]"#,
-            "concat takes strings, numbers and booleans; part 1 is of kind array",
+            "`concat` takes strings, numbers and booleans, but part 1 is of type array",
         ),
     ] {
         assert_eq!(evaluate(source), Err(expected.to_owned()), "{source}");
@@ -116,7 +122,7 @@ fn what_is_absent_is_named() {
 }
 
 #[test]
-fn every_problem_is_told_with_its_place() {
+fn every_problem_is_reported_with_its_pointer() {
     let steps = r#"[
         {"op":"a","input":{"x":[0],"y":[1],"z":[-1],"f":[1.5],"lit":"plain"}},
         {"input":{"list":[]}},
@@ -128,17 +134,17 @@ fn every_problem_is_told_with_its_place() {
         sorted(vec![
             "/operation/steps/0/input/x/0: step 0 refers to itself".to_owned(),
             "/operation/steps/0/input/y/0: step 0 refers to step 1, which does not come before it".into(),
-            "/operation/steps/0/input/z/0: a step is referred to by a whole number from zero".into(),
-            "/operation/steps/0/input/f/0: a step is referred to by a whole number from zero".into(),
-            "/operation/steps/0/input/lit: is not a source (a literal is written as [\"const\", \"plain\"])".into(),
+            "/operation/steps/0/input/z/0: must be the index of a step: a whole number of at least 0".into(),
+            "/operation/steps/0/input/f/0: must be the index of a step: a whole number of at least 0".into(),
+            "/operation/steps/0/input/lit: is not a source (write a literal as [\"const\", \"plain\"])".into(),
             "/operation/steps/1/op: is missing".into(),
-            "/operation/steps/1/input/list: is not a source (a literal is written as [\"const\", []])".into(),
-            "/operation/steps/2/op: must be a string with a name in it".into(),
+            "/operation/steps/1/input/list: is not a source (write a literal as [\"const\", []])".into(),
+            "/operation/steps/2/op: must be a non-empty string".into(),
             "/operation/steps/2/input: is missing".into(),
             "/operation/steps/2/name: must be a string".into(),
             "/operation/steps/2/venue: must be a string".into(),
             "/operation/steps/3: must be an object with `op` and `input`".into(),
-            "/operation/result/r/0: the result refers to step 4; there are 4".into(),
+            "/operation/result/r/0: the result refers to step 4, which does not exist".into(),
             "/operation/result/deep~1er: `const` takes exactly one value".into(),
         ])
     );

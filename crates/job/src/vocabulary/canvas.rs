@@ -1,28 +1,28 @@
-//! The words of the canvas lifecycle.
+//! The status vocabulary of the canvas API.
 
 use super::{Phase, State};
 use crate::state::Status;
 
-/// Where a job stands, in canvas words. A job that recovery put back is pending again: the phase
-/// says so, the chain is not rewritten.
+/// The status of a job in the canvas API. A job that was put back on the queue after a restart is
+/// pending again; that follows from its phase, not from the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CanvasStatus {
-    /// Waits to run.
+    /// Waiting to run.
     Pending,
-    /// A worker has it.
+    /// Leased to a worker.
     Processing,
-    /// Suspended, or waiting for somebody.
+    /// Suspended, or waiting for input or authorisation.
     Paused,
-    /// Ended well.
+    /// Ended successfully.
     Completed,
-    /// Ended with an error, refused, or out of time.
+    /// Ended with an error, refused, or timed out.
     Failed,
-    /// Ended because somebody wanted it to.
+    /// Ended by a request to cancel it.
     Cancelled,
 }
 
 impl CanvasStatus {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [CanvasStatus; 6] = [
         CanvasStatus::Pending,
         CanvasStatus::Processing,
@@ -32,12 +32,12 @@ impl CanvasStatus {
         CanvasStatus::Cancelled,
     ];
 
-    /// The status with this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        CanvasStatus::ALL.into_iter().find(|status| status.as_str() == word)
+    /// The status with this name. `None` if there is none.
+    pub fn parse(name: &str) -> Option<Self> {
+        CanvasStatus::ALL.into_iter().find(|status| status.as_str() == name)
     }
 
-    /// The statuses in the chain that may be called so.
+    /// The statuses in the chain that can have this canvas status.
     pub const fn grid(self) -> &'static [Status] {
         match self {
             CanvasStatus::Pending => &[Status::Pending, Status::Started],
@@ -49,7 +49,7 @@ impl CanvasStatus {
         }
     }
 
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             CanvasStatus::Pending => "pending",
@@ -67,22 +67,22 @@ impl CanvasStatus {
     }
 }
 
-/// What people can do with a job.
+/// An action that a client can perform on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Suspend it.
+    /// Suspend the job.
     Pause,
-    /// Let it go on.
+    /// Continue a suspended job.
     Resume,
-    /// End it.
+    /// End the job.
     Cancel,
 }
 
 impl Action {
-    /// All of them.
+    /// All actions.
     pub const ALL: [Action; 3] = [Action::Pause, Action::Resume, Action::Cancel];
 
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Action::Pause => "pause",
@@ -91,23 +91,23 @@ impl Action {
         }
     }
 
-    /// The action with this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Action::ALL.into_iter().find(|action| action.as_str() == word)
+    /// The action with this name. `None` if there is none.
+    pub fn parse(name: &str) -> Option<Self> {
+        Action::ALL.into_iter().find(|action| action.as_str() == name)
     }
 }
 
-/// What a paused job waits for, when it is not a resume.
+/// What a paused job waits for, other than a resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WaitingFor {
-    /// A message.
+    /// The job waits for a message.
     Input,
-    /// Authorisation.
+    /// The job waits for authorisation.
     Auth,
 }
 
 impl WaitingFor {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             WaitingFor::Input => "input",
@@ -133,7 +133,7 @@ pub(super) fn translate(status: Status, phase: Phase) -> CanvasStatus {
 pub(super) fn actions(state: State) -> &'static [Action] {
     match state.canvas() {
         CanvasStatus::Pending | CanvasStatus::Processing => &[Action::Pause, Action::Cancel],
-        // Whoever waits for a message goes on by a message.
+        // A job that waits for a message is continued by a message.
         CanvasStatus::Paused if state.waiting_for().is_some() => &[Action::Cancel],
         CanvasStatus::Paused => &[Action::Resume, Action::Cancel],
         CanvasStatus::Completed | CanvasStatus::Failed | CanvasStatus::Cancelled => &[],

@@ -1,29 +1,29 @@
-//! The words of the platform/executor contract.
+//! The status vocabulary of the contract between platform and executor.
 
 use super::{Phase, State};
 use crate::state::Status;
 
-/// Where a job stands, in contract words. It never moves backwards.
+/// The status of a job in the executor contract. It never moves backwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ContractStatus {
-    /// Made, not on the queue.
+    /// Created but not on the queue.
     Pending,
-    /// On the queue.
+    /// Waiting on the queue.
     Queued,
     /// Claimed by a worker at least once.
     Running,
-    /// Ended well.
+    /// Ended successfully.
     Succeeded,
     /// Ended with an error, or refused.
     Failed,
-    /// Ended because somebody wanted it to.
+    /// Ended by a request to cancel it.
     Cancelled,
-    /// Ended because its time was up.
+    /// Ended because its time limit or deadline passed.
     TimedOut,
 }
 
 impl ContractStatus {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             ContractStatus::Pending => "PENDING",
@@ -44,13 +44,13 @@ impl ContractStatus {
 
 pub(super) fn translate(state: State) -> ContractStatus {
     match state.status {
-        // A worker that holds a job has not begun it until the chain says so.
+        // A leased job has not started until the chain says so.
         Status::Pending => match state.phase {
             Phase::Admitted => ContractStatus::Pending,
             Phase::Queued | Phase::Leased => ContractStatus::Queued,
         },
         Status::Started | Status::InputRequired | Status::AuthRequired => ContractStatus::Running,
-        // The last one reached.
+        // A paused job keeps the last status it reached.
         Status::Paused if state.has_started => ContractStatus::Running,
         Status::Paused => ContractStatus::Queued,
         Status::Complete => ContractStatus::Succeeded,

@@ -1,40 +1,41 @@
-//! The words of MCP tasks.
+//! The status vocabulary of MCP tasks.
 
 use crate::state::Status;
 
-/// Where a job stands, in the words of an MCP task. One that was asked for and could not be done
-/// depends on the revision: see [`Fault`].
+/// The status of a job as an MCP task. The status of a tool call that returned an error depends on
+/// the revision of the protocol; see [`ToolErrorStatus`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskStatus {
-    /// It is being worked on, or waits for its turn; a paused one is, too, since no input helps.
+    /// The task is running or waits on the queue. A paused job also has this status, because no
+    /// input from the client continues it.
     Working,
-    /// It waits for somebody.
+    /// The task waits for input or authorisation.
     InputRequired,
-    /// It has ended, and there is a result.
+    /// The task has ended with a result.
     Completed,
-    /// It has ended without one.
+    /// The task has ended without a result.
     Failed,
-    /// Ended because somebody wanted it to.
+    /// The task was cancelled.
     Cancelled,
 }
 
-/// What a revision calls a tool call that ran and did not do what was asked.
+/// The task status that a revision of MCP uses for a tool call that returned an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Fault {
-    /// A failed task (2025-11-25).
+pub enum ToolErrorStatus {
+    /// A failed task (revision 2025-11-25).
     Failed,
-    /// A completed task whose result says that it is an error (the extension of 2026-07-28, where a
-    /// failed task is one that the protocol itself failed).
+    /// A completed task whose result is marked as an error (the extension of 2026-07-28, where a
+    /// failed task means an error of the protocol itself).
     Completed,
 }
 
-impl Fault {
-    /// All of them.
-    pub const ALL: [Fault; 2] = [Fault::Failed, Fault::Completed];
+impl ToolErrorStatus {
+    /// All variants.
+    pub const ALL: [ToolErrorStatus; 2] = [ToolErrorStatus::Failed, ToolErrorStatus::Completed];
 }
 
 impl TaskStatus {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             TaskStatus::Working => "working",
@@ -51,14 +52,14 @@ impl TaskStatus {
     }
 }
 
-pub(super) fn translate(status: Status, fault: Fault) -> TaskStatus {
+pub(super) fn translate(status: Status, tool_error: ToolErrorStatus) -> TaskStatus {
     match status {
         Status::Pending | Status::Started | Status::Paused => TaskStatus::Working,
         Status::InputRequired | Status::AuthRequired => TaskStatus::InputRequired,
         Status::Complete => TaskStatus::Completed,
-        Status::Failed | Status::Rejected | Status::Timeout => match fault {
-            Fault::Failed => TaskStatus::Failed,
-            Fault::Completed => TaskStatus::Completed,
+        Status::Failed | Status::Rejected | Status::Timeout => match tool_error {
+            ToolErrorStatus::Failed => TaskStatus::Failed,
+            ToolErrorStatus::Completed => TaskStatus::Completed,
         },
         Status::Cancelled => TaskStatus::Cancelled,
     }

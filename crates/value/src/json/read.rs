@@ -1,4 +1,4 @@
-//! From JSON text to a value.
+//! Reading JSON text into a value.
 
 use std::fmt;
 
@@ -10,30 +10,30 @@ use crate::map::{Map, MapEntry};
 use crate::value::{Double, Value};
 use crate::vector::Vector;
 
-/// Where and why a text is not JSON we can hold.
+/// The reason why a text is not a supported JSON document, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{fault} at line {line} column {column}")]
 pub struct JsonError {
-    /// What is wrong.
+    /// What is wrong at the position.
     pub fault: JsonFault,
-    /// Offset of the byte it was noticed at, from zero.
+    /// Offset in bytes, from zero.
     pub offset: usize,
-    /// Line, from one.
+    /// Line number, from one.
     pub line: usize,
     /// Column in bytes, from one.
     pub column: usize,
 }
 
-/// What can be wrong with a JSON text.
+/// The kinds of errors in a JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JsonFault {
-    /// The text ends too early.
+    /// The text ends before the document is complete.
     UnexpectedEnd,
-    /// Another character than the grammar allows; what was expected instead.
+    /// A character that the grammar does not allow; contains what was expected instead.
     Expected(&'static str),
-    /// Something follows the document.
+    /// The document is followed by other text.
     Trailing,
-    /// Not UTF-8.
+    /// The text is not valid UTF-8.
     Utf8,
     /// A byte-order mark before the document.
     ByteOrderMark,
@@ -41,15 +41,15 @@ pub enum JsonFault {
     ControlCharacter,
     /// An unknown escape.
     Escape,
-    /// Half of a surrogate pair.
+    /// An escape for only half of a surrogate pair.
     LoneSurrogate,
     /// A number with a superfluous leading zero.
     LeadingZero,
-    /// A number too large for a double.
+    /// A number that is too large for a double.
     NumberOverflow,
     /// An integer of more than 4,096 bytes.
     IntegerTooLarge,
-    /// More nested containers than this.
+    /// The document nests deeper than this.
     TooDeep(usize),
 }
 
@@ -74,12 +74,12 @@ impl fmt::Display for JsonFault {
     }
 }
 
-/// Reads one document.
+/// Reads one document, nested at most [`JSON_DEPTH_MAX`] levels deep.
 pub fn read(text: &[u8]) -> Result<Value, JsonError> {
     read_nested(text, JSON_DEPTH_MAX)
 }
 
-/// Reads one document with another bound on nesting.
+/// Reads one document, nested at most `depth_max` levels deep.
 pub fn read_nested(text: &[u8], depth_max: usize) -> Result<Value, JsonError> {
     if let Err(error) = str::from_utf8(text) {
         return Err(located(text, error.valid_up_to(), JsonFault::Utf8));
@@ -107,21 +107,21 @@ fn located(text: &[u8], offset: usize, fault: JsonFault) -> JsonError {
     JsonError { fault, offset, line, column: before.len() - start + 1 }
 }
 
-/// A fault; the reader stands at its place.
+/// An error at the current position of the reader.
 struct Stop(JsonFault);
 
 type Step<T> = Result<T, Stop>;
 
 struct Reader<'a> {
-    /// Valid UTF-8.
+    /// The text, which is valid UTF-8.
     text: &'a [u8],
     at: usize,
     depth_left: usize,
     depth_max: usize,
-    /// Elements of the arrays that are open, innermost last, so that each array is built once and
-    /// at its exact size.
+    /// Elements of the arrays being read, innermost last, so that each array is built once and with
+    /// its exact size.
     items: Vec<Value>,
-    /// Members of the objects that are open, likewise.
+    /// Members of the objects being read, likewise.
     entries: Vec<MapEntry>,
     /// The string being unescaped.
     unescaped: Vec<u8>,
@@ -148,7 +148,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A fault at the current byte, or at the end of the text.
+    /// An error at the current byte, or at the end of the text.
     fn expected<T>(&self, what: &'static str) -> Step<T> {
         Err(Stop(match self.peek() {
             Some(_) => JsonFault::Expected(what),
@@ -201,7 +201,7 @@ impl Reader<'_> {
             self.skip_space();
             let item = self.value()?;
             self.items.push(item);
-            if self.is_last(b']', "`,` or `]`")? {
+            if self.read_separator(b']', "`,` or `]`")? {
                 return Ok(Value::Vector(self.items.drain(first..).collect()));
             }
         }
@@ -228,15 +228,15 @@ impl Reader<'_> {
             self.skip_space();
             let value = self.value()?;
             self.entries.push(MapEntry::new(key, value));
-            if self.is_last(b'}', "`,` or `}`")? {
+            if self.read_separator(b'}', "`,` or `}`")? {
                 let entries = self.entries.drain(first..).collect();
                 return Ok(Value::Map(Map(HashNode::from_entries(entries).into())));
             }
         }
     }
 
-    /// Reads a comma, or the end of the container.
-    fn is_last(&mut self, close: u8, what: &'static str) -> Step<bool> {
+    /// Reads a comma or the end of the container. Returns true at the end.
+    fn read_separator(&mut self, close: u8, what: &'static str) -> Step<bool> {
         self.skip_space();
         match self.peek() {
             Some(b',') => {
@@ -264,7 +264,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips to the next quote or backslash and returns it.
+    /// Advances to the next quote or backslash and returns it.
     fn plain_run(&mut self) -> Step<u8> {
         let rest = &self.text[self.at..];
         match rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
@@ -282,7 +282,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The rest of a string that has a backslash at the current place.
+    /// Reads the rest of a string with a backslash at the current position.
     fn escaped_string(&mut self, start: usize) -> Step<Text> {
         self.unescaped.clear();
         self.unescaped.extend_from_slice(&self.text[start..self.at]);
@@ -317,7 +317,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `\u` and four hex digits, or two of them that make one character.
+    /// Reads a `\u` escape, or two of them that form a surrogate pair.
     fn unicode_escape(&mut self) -> Step<()> {
         let unit = self.hex_unit(self.at)?;
         let (code, len) = match unit {
@@ -342,7 +342,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The four hex digits of the escape that starts at `at`.
+    /// Reads the four hex digits of the escape that starts at `at`.
     fn hex_unit(&self, at: usize) -> Step<u32> {
         let digits = self.text.get(at + 2..at + 6).ok_or(Stop(JsonFault::Escape))?;
         digits.iter().try_fold(0u32, |unit, digit| {
@@ -377,7 +377,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The rest of a number that has a fraction or an exponent.
+    /// Reads the rest of a number that has a fraction or an exponent.
     fn double(&mut self, start: usize) -> Step<Value> {
         if self.peek() == Some(b'.') {
             self.at += 1;
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_and_where() {
+    fn an_error_names_the_problem_and_its_position() {
         assert_eq!(refused("{\n  \"a\": 1,\n}"), "expected a member name at line 3 column 1");
         assert_eq!(refused("[1, 2"), "unexpected end of document at line 1 column 6");
         assert_eq!(refused("[01]"), "number with a leading zero at line 1 column 2");

@@ -1,4 +1,4 @@
-//! From a value to JSON text.
+//! Writing a value as JSON text.
 
 use std::borrow::Borrow;
 use std::fmt::Write as _;
@@ -8,35 +8,35 @@ use crate::id::hex;
 use crate::limits::VALUE_DEPTH_MAX;
 use crate::value::{Double, Value};
 
-/// Why a value could not be written.
+/// The reason why a value could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// A branch could not be followed.
+    /// A branch could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The text would be longer than allowed.
-    #[error("JSON text of more than {max} bytes")]
+    #[error("the JSON text has more than {max} bytes")]
     TooLarge {
-        /// The bound that was given.
+        /// Maximum length in bytes.
         max: usize,
     },
 }
 
-/// The JSON text of a value that is wholly in memory.
+/// Returns the JSON text of a value that is entirely in memory.
 pub fn to_string(value: &Value) -> Result<String, WriteError> {
     let mut text = String::new();
     write(value, &crate::NoCells, usize::MAX, &mut text)?;
     Ok(text)
 }
 
-/// Appends the JSON text of `value`, at most `bytes_max` bytes of it, loading what is not in
-/// memory.
+/// Appends the JSON text of `value`, loading what is not in memory. An error if the text has more
+/// than `bytes_max` bytes.
 ///
-/// Cells that JSON has no form for are shown as the nearest thing, which does not read back as
+/// Cells without a JSON form are written as the closest JSON value, which does not read back as
 /// the same value: keywords, symbols and characters as strings, blobs as `"0x…"`, lists and sets
 /// as arrays, an index as an object, records as arrays of their fields, extension values and
 /// flags as integers, NaN and infinities as `null`, and a signed value, coded value or syntax as
-/// the value inside it. A member name that is no string is shown as the text of its JSON.
+/// the value inside it. A key that is not a string is written as the text of its JSON.
 pub fn write(
     value: &Value,
     cells: &dyn CellSource,
@@ -99,7 +99,7 @@ impl Writer<'_> {
         self.check_length()
     }
 
-    /// A value that is shown as a string.
+    /// Writes a value in the form of a string.
     fn string(&mut self, value: &Value) -> Step {
         match value.as_str() {
             Some(text) => self.quoted(text),
@@ -119,7 +119,7 @@ impl Writer<'_> {
     fn double(&mut self, double: Double) {
         let number = double.get();
         if number.is_finite() {
-            // This form always has a point or an exponent, and reads back as the same bits.
+            // This format always has a point or an exponent, and reads back as the same bits.
             let _ = write!(self.text, "{number:?}");
         } else {
             self.text.push_str("null");
@@ -185,11 +185,11 @@ impl Writer<'_> {
         self.check_length()
     }
 
-    /// The characters of a value that is shown as a string and does not lie there as text.
+    /// The characters of a value that is written as a string but is not a flat UTF-8 string.
     fn plain_text(&self, value: &Value) -> Result<String, WriteError> {
-        // At most what is still allowed is read, so that a huge run costs no more.
-        let room = (self.end - self.text.len().min(self.end)) as u64;
-        let room = room.saturating_add(1);
+        // No more is read than is still allowed, so that a huge string or blob costs no more.
+        let bytes_left = (self.end - self.text.len().min(self.end)) as u64;
+        let room = bytes_left.saturating_add(1);
         Ok(match value {
             Value::String(text) => {
                 String::from_utf8_lossy(&text.read(0, room, self.cells)?).into_owned()
@@ -210,8 +210,8 @@ impl Writer<'_> {
     fn quoted(&mut self, plain: &str) {
         self.text.push('"');
         let mut done = 0;
-        // Nearly no text has anything to escape, and looking at many bytes at once shows it.
-        let is_plain = plain.as_bytes().chunks(LOOK_BYTES).all(|bytes| !has_special(bytes));
+        // Few texts have anything to escape, and checking many bytes at once is fast.
+        let is_plain = plain.as_bytes().chunks(SCAN_BYTES).all(|bytes| !has_special(bytes));
         let bytes = if is_plain { &[] } else { plain.as_bytes() };
         for (at, &byte) in bytes.iter().enumerate() {
             if !is_special(byte) {
@@ -235,14 +235,15 @@ impl Writer<'_> {
     }
 }
 
-/// Bytes that are looked at together.
-const LOOK_BYTES: usize = 32;
+/// Number of bytes that are checked together.
+const SCAN_BYTES: usize = 32;
 
 fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Whether any byte must be escaped. Looks at all of them, so that the compiler can do it in parallel.
+/// Whether any byte must be escaped. Checks all bytes without a branch, so that the compiler can
+/// vectorize the loop.
 fn has_special(bytes: &[u8]) -> bool {
     bytes.iter().fold(false, |found, byte| found | is_special(*byte))
 }
@@ -254,7 +255,7 @@ mod tests {
     use crate::{Blob, Name, NoCells, Set};
 
     #[test]
-    fn what_was_read_is_written_the_same() {
+    fn a_text_is_written_as_it_was_read() {
         for text in [
             "null",
             "[true,false]",
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_without_a_json_form_are_shown_as_the_nearest_thing() {
+    fn cells_without_a_json_form_are_written_as_the_closest_json_value() {
         let keyword = Value::Keyword(Name::new(b"foo").unwrap());
         let set: Set = [Value::from(7)].into_iter().collect();
         for (value, text) in [
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_longer_than_asked_for_is_refused() {
+    fn a_text_longer_than_allowed_is_refused() {
         let value = read(br#"{"a":[1,2,3],"b":"some text"}"#).unwrap();
         let mut text = String::new();
         assert!(write(&value, &NoCells, 29, &mut text).is_ok());

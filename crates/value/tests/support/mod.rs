@@ -1,5 +1,5 @@
-//! What the vector tests need to read the published vectors: hex, the named generators, and the
-//! small part of reader syntax in which some vectors are written.
+//! Helpers for reading the published vectors: hex, the named generators, and the small part of the
+//! reader syntax in which some vectors are written.
 
 use catena_value::{
     Blob, Character, Extension, Index, List, Map, Name, NoCells, Set, Syntax, Value, Vector,
@@ -139,7 +139,7 @@ impl<'a> Edn<'a> {
             return Value::Flag(flag & 0x0f);
         }
         if self.eat("^") {
-            let Value::Map(metadata) = self.value() else { panic!("metadata is no map") };
+            let Value::Map(metadata) = self.value() else { panic!("metadata is not a map") };
             return Value::Syntax(Syntax::new(self.value(), &metadata));
         }
         if self.eat("{") {
