@@ -148,7 +148,7 @@ fn chain() -> Vec<Record> {
         parent: None,
         extra: vec![],
     };
-    let (mut job, first) = Job::open(opening, 1_769_683_717_706, None).unwrap();
+    let (mut job, first) = Job::create(opening, 1_769_683_717_706, None).unwrap();
     let begun = job.append(Change::new(Event::Started, 1_769_683_717_708)).unwrap();
     let finished = Event::Finished { output: "hello".into() };
     vec![first, begun, job.append(Change::new(finished, 1_769_683_717_710)).unwrap()]

@@ -6,13 +6,13 @@ mod support;
 use std::time::Duration;
 
 use catena_engine::Engine;
-use catena_job::progress::{Shown, Stage};
+use catena_job::progress::{ProgressView, Stage};
 use catena_job::{JobId, Status};
 use support::*;
 
-async fn shown(engine: &Engine, id: JobId) -> Shown {
+async fn shown(engine: &Engine, id: JobId) -> ProgressView {
     let outline = engine.summary(&alice(), id).await.unwrap();
-    Shown::of(outline.view.progress.as_ref(), outline.steps, Stage::Moving)
+    ProgressView::new(outline.view.progress.as_ref(), outline.steps, Stage::Running)
 }
 
 async fn sleep(ms: u64) {
@@ -52,7 +52,7 @@ fn a_pause_keeps_the_last_value_over_a_restart() {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         sleep(1000).await;
         let paused = engine.pause(&alice(), id).await.unwrap();
-        let told = Shown::of(paused.progress.as_ref(), None, Stage::Waiting);
+        let told = ProgressView::new(paused.progress.as_ref(), None, Stage::Waiting);
         assert_eq!(told.processed_items, 3, "the answer has it, too");
         id
     });
@@ -95,7 +95,7 @@ fn a_shutdown_keeps_the_last_value_over_a_restart() {
     });
     world.live(async |engine| {
         let outline = engine.summary(&alice(), id).await.unwrap();
-        let kept = Shown::of(outline.view.progress.as_ref(), None, Stage::Waiting);
+        let kept = ProgressView::new(outline.view.progress.as_ref(), None, Stage::Waiting);
         assert_eq!((kept.percent, kept.processed_items), (30, 3));
     });
 }

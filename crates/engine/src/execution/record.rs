@@ -160,7 +160,7 @@ mod tests {
             parent: None,
             extra: Vec::new(),
         };
-        let (mut job, _) = Job::open(new_job, 1, None).unwrap();
+        let (mut job, _) = Job::create(new_job, 1, None).unwrap();
         for event in events {
             job.append(Change::new(event.clone(), 2)).unwrap();
         }

@@ -116,7 +116,7 @@ impl Draft {
         now: i64,
         refusal: Option<&str>,
     ) -> Result<Draft, AppendError> {
-        let (job, first) = Job::open(new_job, now, refusal.map(truncate_text).as_deref())?;
+        let (job, first) = Job::create(new_job, now, refusal.map(truncate_text).as_deref())?;
         // Room for the three records of a job that starts and ends in one commit.
         let mut records = Vec::with_capacity(3);
         records.push(first);

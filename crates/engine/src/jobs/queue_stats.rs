@@ -130,7 +130,7 @@ mod tests {
             parent: None,
             extra: Vec::new(),
         };
-        Job::open(opening, 1, None).unwrap().0
+        Job::create(opening, 1, None).unwrap().0
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Scenario {
             Arc::new(Semaphore::new(256)),
         );
         let id = JobId::from_bytes([1; 16]);
-        let (mut parent, _) = Job::open(new_job(id, "o/plan", Value::Nil), 1, None).unwrap();
+        let (mut parent, _) = Job::create(new_job(id, "o/plan", Value::Nil), 1, None).unwrap();
         parent.append(Change::new(Event::Started, 2)).unwrap();
         let host = FakeHost::new(slots);
         Scenario { host, state, parent, children: HashMap::new(), guards: Vec::new() }
