@@ -1,7 +1,7 @@
 //! `grid`: operations and jobs of this venue and of others.
 //!
 //! **What it does:** runs or invokes an operation, reads a job, waits for its result; on this venue,
-//! or on the one that `venue` names. The operator decides which venues can be job_input.
+//! or on the one that `venue` names. The operator decides which venues can be input.
 //!
 //! **Cost:** a job on the other venue, which is read every 0.3 to 10 seconds.
 //!
@@ -122,7 +122,7 @@ impl OperationInput {
     }
 
     /// The invocation of the operation on another venue.
-    fn invocation(self) -> Invocation {
+    fn into_invocation(self) -> Invocation {
         Invocation { operation: self.operation, input: Some(self.input), ..Invocation::default() }
     }
 }
@@ -202,7 +202,7 @@ async fn run(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failure> {
         return nested::run(call, input.operation, input.input).await;
     };
     let client = VenueClient::new(outbound, venue)?;
-    let job = client.invoke(&input.invocation(), &call.control).await?;
+    let job = client.invoke(&input.into_invocation(), &call.control).await?;
     let engine = call.engine.clone();
     let env = call.engine.env().clone();
     let guard = RemoteGuard::new(client.clone(), job.id.clone(), env, move || engine.is_ready());
@@ -218,35 +218,34 @@ async fn invoke(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failure> 
         return nested::job_document(&view);
     };
     let client = VenueClient::new(outbound, venue)?;
-    let job = client.invoke(&input.invocation(), &call.control).await?;
+    let job = client.invoke(&input.into_invocation(), &call.control).await?;
     Ok(job.document)
 }
 
 async fn job_status(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failure> {
-    let job_input = JobInput::parse(&call.input)?;
-    let Some(venue) = &job_input.venue else {
-        let view =
-            call.engine.job(&call.caller, job_input.local_id()?).await.map_err(job_failure)?;
+    let input = JobInput::parse(&call.input)?;
+    let Some(venue) = &input.venue else {
+        let view = call.engine.job(&call.caller, input.local_id()?).await.map_err(job_failure)?;
         return nested::job_document(&view);
     };
     let client = VenueClient::new(outbound, venue)?;
-    Ok(client.job(&job_input.id, &call.control).await?.document)
+    Ok(client.job(&input.id, &call.control).await?.document)
 }
 
 async fn job_result(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failure> {
-    let job_input = JobInput::parse(&call.input)?;
-    let Some(venue) = &job_input.venue else { return local_result(call, &job_input).await };
+    let input = JobInput::parse(&call.input)?;
+    let Some(venue) = &input.venue else { return local_result(call, &input).await };
     let client = VenueClient::new(outbound, venue)?;
-    let job = client.job(&job_input.id, &call.control).await?;
+    let job = client.job(&input.id, &call.control).await?;
     tokio::select! {
         biased;
         ended = client.wait(job, &call.control) => ended?.outcome(),
-        () = call.control.sleep(job_input.time) => Err(wait_timeout(&job_input)),
+        () = call.control.sleep(input.time) => Err(wait_timeout(&input)),
     }
 }
 
-async fn local_result(call: &Call, job_input: &JobInput) -> Result<Value, Failure> {
-    let id = job_input.local_id()?;
+async fn local_result(call: &Call, input: &JobInput) -> Result<Value, Failure> {
+    let id = input.local_id()?;
     let view = call.engine.job(&call.caller, id).await.map_err(job_failure)?;
     let ended = async {
         let mut view = view;
@@ -258,7 +257,7 @@ async fn local_result(call: &Call, job_input: &JobInput) -> Result<Value, Failur
     tokio::select! {
         biased;
         ended = ended => ended,
-        () = call.control.sleep(job_input.time) => Err(wait_timeout(job_input)),
+        () = call.control.sleep(input.time) => Err(wait_timeout(input)),
     }
 }
 

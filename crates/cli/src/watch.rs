@@ -20,12 +20,12 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 const PERCENT_STEP: u8 = 10;
 
 /// Displays the updates of a job.
-pub(crate) trait JobView {
+pub(crate) trait WatchView {
     /// Shows the job after a change.
     fn show_job(&mut self, job: &Value);
     /// Shows progress.
     fn show_progress(&mut self, percent: u8);
-    /// Redraws the display. Called every [`JobView::redraw_interval`].
+    /// Redraws the display. Called every [`WatchView::redraw_interval`].
     fn redraw(&mut self) {}
     /// How often the display is redrawn; `None` if it is not.
     fn redraw_interval(&self) -> Option<Duration> {
@@ -47,7 +47,7 @@ pub(crate) enum Watched {
 pub(crate) async fn watch(
     mut follow: Follow,
     deadline: Option<Instant>,
-    view: &mut dyn JobView,
+    view: &mut dyn WatchView,
 ) -> Result<Watched, Failure> {
     let mut last = None;
     let mut furthest = None;
@@ -177,7 +177,7 @@ impl Progress {
     }
 }
 
-impl JobView for Progress {
+impl WatchView for Progress {
     fn show_job(&mut self, job: &Value) {
         let status = printable(&status_of(job)).into_owned();
         let reason = reason_of(job);

@@ -14,7 +14,7 @@ use crate::input::Input;
 use crate::output::{Failure, Output};
 use crate::venue::{VenueArgs, block_on};
 use crate::watch::{
-    JobView as _, Progress, Watched, deadline, interrupted, seconds, wait_expired, watch,
+    Progress, WatchView as _, Watched, deadline, interrupted, seconds, wait_expired, watch,
 };
 
 /// Run an operation and print its output.

@@ -10,7 +10,7 @@ use catena_value::Value;
 use crate::exit::Exit;
 use crate::format::{reason_of, status_of, time_of};
 use crate::output::{Failure, Output};
-use crate::watch::{JobView, Watched, deadline, interrupted, seconds, wait_expired, watch};
+use crate::watch::{WatchView, Watched, deadline, interrupted, seconds, wait_expired, watch};
 
 /// Print the changes of a job until it ends.
 ///
@@ -62,7 +62,7 @@ impl Changes<'_> {
     }
 }
 
-impl JobView for Changes<'_> {
+impl WatchView for Changes<'_> {
     fn show_job(&mut self, job: &Value) {
         if self.output.is_json() {
             self.output.value(job);
