@@ -47,7 +47,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("sandbox", &[]),
     ("store", &["job", "value"]),
     ("engine", &["store", "job", "auth", "value"]),
-    ("adapters", &["engine", "store", "job", "auth", "value"]),
+    ("adapters", &["engine", "store", "job", "api", "auth", "value"]),
     ("api", &["auth", "value"]),
     ("executor", &["sandbox", "api", "value"]),
     ("server", &["adapters", "engine", "store", "job", "api", "auth", "value"]),

@@ -1,20 +1,27 @@
 //! `auth`: who the caller is.
 //!
-//! What it does: says as whom the venue knows the caller. What it costs: nothing.
-//! How it is cancelled: it is not, it ends at once. Whether a repeat is safe: yes, it only reads.
+//! **What it does:** returns the identity under which the venue knows the caller.
+//!
+//! **Cost:** none.
+//!
+//! **Cancellation:** not needed, it completes at once.
+//!
+//! **Repetition:** safe, it only reads.
 
 use catena_engine::{
     Adapter, Call, Caller, ExecutionMode, Failure, Operation, Registration, TurnFuture,
 };
 use catena_value::Value;
 
-use crate::definition::{Definition, Mark, check, registrations};
+use crate::definition::{Definition, Mark, check_reference, registrations};
 use crate::fields::object;
 use crate::nested;
 
 /// The adapter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Auth;
+
+// Operations.
 
 const OPERATIONS: &[Definition] = &[Definition {
     name: "whoami",
@@ -31,11 +38,11 @@ const OPERATIONS: &[Definition] = &[Definition {
     ),
 }];
 
-// Input: none is looked at.
+// Input: ignored.
 
 // Output.
 
-fn description_of(caller: &Caller) -> Value {
+fn describe_caller(caller: &Caller) -> Value {
     object([
         ("caller", Value::from(&*caller.did)),
         ("authenticated", caller.is_authenticated().into()),
@@ -43,7 +50,7 @@ fn description_of(caller: &Caller) -> Value {
     ])
 }
 
-// Running.
+// Execution.
 
 impl Adapter for Auth {
     fn name(&self) -> &'static str {
@@ -59,13 +66,13 @@ impl Adapter for Auth {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter(), OPERATIONS)
     }
 
     fn compute(&self, call: &Call) -> Result<Value, Failure> {
         match call.operation.name() {
-            "whoami" => Ok(description_of(&call.caller)),
-            _ => Err(nested::unsupported(call)),
+            "whoami" => Ok(describe_caller(&call.caller)),
+            _ => Err(nested::unsupported_operation(call)),
         }
     }
 
@@ -85,12 +92,12 @@ mod tests {
     fn a_caller_is_described_by_did_and_token() {
         let known = Caller::known("did:key:z6Mk");
         assert_eq!(
-            description_of(&known),
+            describe_caller(&known),
             value(r#"{"caller":"did:key:z6Mk","authenticated":true,"internal":false}"#)
         );
         let anonymous = Caller { role: Role::Anonymous, ..Caller::known("did:x:public") };
         assert_eq!(
-            description_of(&anonymous),
+            describe_caller(&anonymous),
             value(r#"{"caller":"did:x:public","authenticated":false,"internal":false}"#)
         );
     }

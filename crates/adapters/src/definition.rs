@@ -1,43 +1,43 @@
-//! An operation as its adapter writes it down, and how that becomes a registration.
+//! The definition of an operation in an adapter's source, and its registration.
 //!
-//! Schemas are JSON texts in the source, so that they read as people know them. They are constants
-//! and a test builds every registration, so reading them cannot fail in a running venue.
+//! Schemas are JSON texts in the source, so that they look familiar. They are constants, and a test
+//! builds every registration, so parsing them cannot fail in a running venue.
 
 use catena_engine::{ExecutionMode, Registration};
 use catena_value::{Map, Value, json};
 
-/// An operation as its adapter writes it down.
+/// An operation as its adapter defines it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Definition {
-    /// The word after the colon.
+    /// The part of the reference after the colon.
     pub(crate) name: &'static str,
-    /// What people call it.
+    /// The display name.
     pub(crate) title: &'static str,
-    /// What it does, in a sentence or two.
+    /// One or two sentences about what the operation does.
     pub(crate) description: &'static str,
-    /// How it is carried out.
+    /// How it is executed.
     pub(crate) mode: ExecutionMode,
-    /// What is promised about it.
+    /// Its guarantees.
     pub(crate) marks: &'static [Mark],
-    /// JSON Schema of its input; none when it takes anything.
+    /// JSON Schema of its input; `None` if any input is valid.
     pub(crate) input: Option<&'static str>,
-    /// JSON Schema of its output; none when it can be anything.
+    /// JSON Schema of its output; `None` if it can be anything.
     pub(crate) output: Option<&'static str>,
 }
 
-/// Something that is promised about an operation.
+/// A guarantee of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// It has no effect outside and depends on nothing outside.
+    /// It has no side effects and depends only on its input.
     Pure,
-    /// To repeat it does no harm.
+    /// It can be repeated safely.
     Idempotent,
-    /// It changes nothing, so running it needs no job.
+    /// It changes nothing, so it can run without a job.
     ReadOnly,
 }
 
 impl Mark {
-    fn word(self) -> &'static str {
+    fn member_name(self) -> &'static str {
         match self {
             Mark::Pure => "pure",
             Mark::Idempotent => "idempotent",
@@ -51,9 +51,12 @@ pub(crate) fn registrations(adapter: &str, definitions: &[Definition]) -> Vec<Re
     definitions.iter().map(|definition| definition.registration(adapter)).collect()
 }
 
-/// What is wrong with a definition that somebody registers for an adapter: it must be one of the
-/// operations that the adapter has.
-pub(crate) fn check(reference: &str, definitions: &[Definition]) -> Vec<(String, String)> {
+/// The problems of a definition that a caller registers for an adapter, each with its JSON pointer:
+/// it must name one of the adapter's operations.
+pub(crate) fn check_reference(
+    reference: &str,
+    definitions: &[Definition],
+) -> Vec<(String, String)> {
     let (adapter, name) = reference.split_once(':').unwrap_or((reference, ""));
     if definitions.iter().any(|definition| definition.name == name) {
         return Vec::new();
@@ -67,9 +70,9 @@ impl Definition {
     fn registration(&self, adapter: &str) -> Registration {
         let reference = format!("{adapter}:{}", self.name);
         let mut operation = vec![("adapter", Value::from(reference))];
-        operation.extend(self.input.map(|schema| ("input", constant(schema))));
-        operation.extend(self.output.map(|schema| ("output", constant(schema))));
-        operation.extend(self.marks.iter().map(|mark| (mark.word(), true.into())));
+        operation.extend(self.input.map(|schema| ("input", parse_constant(schema))));
+        operation.extend(self.output.map(|schema| ("output", parse_constant(schema))));
+        operation.extend(self.marks.iter().map(|mark| (mark.member_name(), true.into())));
         let metadata: Map = [
             ("name", Value::from(self.title)),
             ("type", "operation".into()),
@@ -82,8 +85,8 @@ impl Definition {
     }
 }
 
-/// A value that is written as JSON in the source.
-pub(crate) fn constant(text: &'static str) -> Value {
+/// Parses a value that is written as JSON in the source.
+pub(crate) fn parse_constant(text: &'static str) -> Value {
     json::read(text.as_bytes()).expect("constants are JSON: a test reads each of them")
 }
 
@@ -102,10 +105,10 @@ mod tests {
             input: None,
             output: None,
         };
-        assert_eq!(check("test:echo", &[echo]), []);
-        let (place, problem) = check("test:ecko", &[echo]).remove(0);
+        assert_eq!(check_reference("test:echo", &[echo]), []);
+        let (place, problem) = check_reference("test:ecko", &[echo]).remove(0);
         assert_eq!(place, "/operation/adapter");
         assert_eq!(problem, "there is no operation test:ecko; test has echo");
-        assert_eq!(check("test", &[echo]).len(), 1);
+        assert_eq!(check_reference("test", &[echo]).len(), 1);
     }
 }

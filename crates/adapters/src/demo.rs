@@ -1,10 +1,10 @@
-//! Assets that every venue has, so that there is something to look at and to try.
+//! Demo assets that every venue has.
 //!
-//! Their metadata is constant, so their IDs are the same everywhere.
+//! Their metadata is constant and determines their IDs, so the IDs are the same on every venue.
 
 use catena_value::Value;
 
-use crate::definition::constant;
+use crate::definition::parse_constant;
 
 const IRIS: &[u8] = include_bytes!("../assets/iris.csv");
 
@@ -55,12 +55,12 @@ const GREETING: &str = r#"{
                 "person":[1,"result"]}}],
         "result":{"text":[2,"text"],"person":[2,"person"]}}}"#;
 
-/// The metadata of each asset, and its content if it has some.
+/// The metadata of each asset, and its content if it has any.
 pub fn demo_assets() -> Vec<(Value, Option<&'static [u8]>)> {
     vec![
-        (constant(IRIS_METADATA), Some(IRIS)),
-        (constant(SONNETS_METADATA), Some(SONNETS)),
-        (constant(GREETING), None),
+        (parse_constant(IRIS_METADATA), Some(IRIS)),
+        (parse_constant(SONNETS_METADATA), Some(SONNETS)),
+        (parse_constant(GREETING), None),
     ]
 }
 
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_what_the_metadata_says() {
+    fn the_content_has_the_digest_in_the_metadata() {
         for (metadata, content) in demo_assets() {
             let Some(content) = content else { continue };
             let declared = field(field(&metadata, "content").unwrap(), "sha256").unwrap();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_iris_dataset_is_whole() {
+    fn the_iris_dataset_is_complete() {
         let (metadata, content) = demo_assets().remove(0);
         assert_eq!(field(&metadata, "name").unwrap().as_str(), Some("Iris Dataset"));
         let text = str::from_utf8(content.unwrap()).unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_orchestration_is_one() {
+    fn the_orchestration_is_valid() {
         let (metadata, _) = demo_assets().remove(2);
         let plan = Plan::parse(&metadata).unwrap();
         assert_eq!(plan.steps.len(), 3);

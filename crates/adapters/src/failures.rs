@@ -1,14 +1,14 @@
-//! The engine's errors as failures of a turn.
+//! Maps the engine's errors to failures of an operation.
 
 use catena_engine::Failure;
 use catena_engine::error::{IdempotencyError, InvokeError, JobError, ResolveError, StoreError};
 
-/// Why an operation was not invoked.
-pub(crate) fn of_invoke(error: InvokeError) -> Failure {
+/// The failure of an operation that could not invoke another one.
+pub(crate) fn invoke_failure(error: InvokeError) -> Failure {
     let text = error.to_string();
     match error {
-        InvokeError::Resolve(error) => of_resolve(error),
-        InvokeError::Store(trouble) => of_store(&trouble),
+        InvokeError::Resolve(error) => resolve_failure(error),
+        InvokeError::Store(error) => store_failure(&error),
         InvokeError::TooManyJobs { .. } | InvokeError::Key(IdempotencyError::TooMany) => {
             Failure::transient("too_many", text)
         }
@@ -21,7 +21,7 @@ pub(crate) fn of_invoke(error: InvokeError) -> Failure {
     }
 }
 
-fn of_resolve(error: ResolveError) -> Failure {
+fn resolve_failure(error: ResolveError) -> Failure {
     let text = error.to_string();
     match error {
         ResolveError::Unknown { nearest, .. } if !nearest.is_empty() => {
@@ -32,21 +32,21 @@ fn of_resolve(error: ResolveError) -> Failure {
         ResolveError::NotAnOperation { .. }
         | ResolveError::Unusable { .. }
         | ResolveError::Malformed { .. } => Failure::new("unusable_operation", text),
-        ResolveError::Store(trouble) => of_store(&trouble),
+        ResolveError::Store(error) => store_failure(&error),
     }
 }
 
-/// Why a job could not be read.
-pub(crate) fn of_job(error: JobError) -> Failure {
+/// The failure of an operation that could not read a job.
+pub(crate) fn job_failure(error: JobError) -> Failure {
     match error {
         JobError::NotFound(_) => Failure::new("job_not_found", error.to_string()),
-        JobError::Store(trouble) => of_store(&trouble),
+        JobError::Store(error) => store_failure(&error),
     }
 }
 
-fn of_store(trouble: &StoreError) -> Failure {
-    let text = trouble.to_string();
-    match trouble {
+fn store_failure(error: &StoreError) -> Failure {
+    let text = error.to_string();
+    match error {
         StoreError::Busy | StoreError::Full | StoreError::Stopped(_) | StoreError::Contended => {
             Failure::transient("venue_trouble", text)
         }
@@ -61,19 +61,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_operation_is_told_with_what_is_near() {
+    fn an_unknown_operation_is_reported_with_similar_names() {
         let nearest = vec!["test:echo".to_owned()];
         let error = ResolveError::Unknown { reference: "test:ecko".to_owned(), nearest };
-        let failure = of_invoke(error.into());
+        let failure = invoke_failure(error.into());
         assert_eq!(failure.error, "there is no operation test:ecko; the nearest are test:echo");
         assert_eq!(failure.retry, RetryAdvice::Never);
     }
 
     #[test]
-    fn what_passes_may_be_tried_again() {
-        assert_eq!(of_invoke(StoreError::Busy.into()).retry, RetryAdvice::MaySucceed);
-        assert_eq!(of_invoke(InvokeError::ShuttingDown).retry, RetryAdvice::MaySucceed);
+    fn transient_errors_may_be_retried() {
+        assert_eq!(invoke_failure(StoreError::Busy.into()).retry, RetryAdvice::MaySucceed);
+        assert_eq!(invoke_failure(InvokeError::ShuttingDown).retry, RetryAdvice::MaySucceed);
         let damaged = StoreError::Damaged("a page".to_owned());
-        assert_eq!(of_job(damaged.into()).retry, RetryAdvice::Never);
+        assert_eq!(job_failure(damaged.into()).retry, RetryAdvice::Never);
     }
 }

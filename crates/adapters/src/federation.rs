@@ -1,195 +1,208 @@
-//! Steps of orchestrations that run on other venues.
+//! Steps of orchestrations that run on other venues, over HTTP.
 //!
-//! What it does: invokes the operation there as any client would, looks at the job until it ends,
-//! hands messages on to it, pauses and resumes it with the orchestration here, and cancels it when
-//! that does not want it any more. Beginning a step twice is safe: the key that comes with it makes
-//! the second request the same as the first. So is a message, by its ID.
+//! It invokes the operation there as any client would, polls the job until it ends, forwards
+//! messages to it, pauses and resumes it together with the orchestration here, and cancels it when
+//! the orchestration no longer needs it. Starting a step twice is safe: its idempotency key makes
+//! the second request return the same job. Sending a message twice is safe because of its ID.
 //!
-//! A step that was begun with a caller's delegations is this venue's own over there, and is asked
-//! about under its name; every other is asked about as it was begun, without any.
+//! A step that was started with a caller's delegations belongs to this venue there, and later
+//! requests are made in this venue's name. Every other step was started anonymously, and so are the
+//! requests about it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use catena_api::client::jobs::{Action, Invocation};
+use catena_api::client::poll::next_interval;
+use catena_api::limits::POLL_FIRST;
 use catena_engine::federation::{
-    Delivery, Federation, PauseChange, RemoteCall, RemoteJob as Seen, RemoteJobRef, RemoteReply,
+    Delivery, Federation, PauseChange, RemoteCall, RemoteJob, RemoteJobRef, RemoteReply,
     RemoteStart, Requester,
 };
 use catena_engine::{Failure, RetryAdvice, RunControl};
 use catena_job::{JobId, RecordId, Status};
 use catena_value::{NoCells, Value};
 
-use crate::limits::{
-    POLL_FIRST, REMOTE_BEGIN_PAUSES_MAX, REMOTE_DID_BYTES_MAX, REMOTE_SILENCE_MAX,
-};
+use crate::limits::{REMOTE_DID_BYTES_MAX, REMOTE_OUTAGE_MAX, REMOTE_START_BACKOFF_MAX};
 use crate::outbound::{Outbound, venue_url};
-use crate::venue_client::{Invocation, RemoteJob, VenueClient, longer};
+use crate::venue_client::{FetchedJob, VenueClient};
 
-/// The way to other venues.
+/// Reaches other venues over HTTP.
 #[derive(Debug)]
-pub(crate) struct OverHttp {
+pub(crate) struct HttpFederation {
     outbound: Arc<Outbound>,
 }
 
-impl OverHttp {
+impl HttpFederation {
     pub(crate) fn new(outbound: Arc<Outbound>) -> Self {
-        OverHttp { outbound }
+        HttpFederation { outbound }
     }
 
-    fn place(&self, visit: RemoteJobRef) -> Place {
-        Place { outbound: Arc::clone(&self.outbound), visit }
+    fn job_client(&self, target: RemoteJobRef) -> RemoteJobClient {
+        RemoteJobClient { outbound: Arc::clone(&self.outbound), target }
     }
 }
 
-impl Federation for OverHttp {
+impl Federation for HttpFederation {
     fn begin(&self, call: RemoteCall) -> RemoteReply<RemoteStart> {
         let client = VenueClient::new(Arc::clone(&self.outbound), &call.venue);
         Box::pin(async move {
             let client = client?;
-            let mut patience = Patience::new(REMOTE_BEGIN_PAUSES_MAX);
+            let mut backoff = Backoff::new(REMOTE_START_BACKOFF_MAX);
             loop {
-                match begin(&client, &call).await {
-                    Err(failure) => patience.bear(failure, &call.control).await?,
-                    begun => return begun,
+                match start_remote_job(&client, &call).await {
+                    Err(failure) => backoff.wait_or_fail(failure, &call.control).await?,
+                    started => return started,
                 }
             }
         })
     }
 
-    fn see(&self, visit: RemoteJobRef) -> RemoteReply<Seen> {
-        let place = self.place(visit);
-        Box::pin(async move { place.job().await.map(seen) })
+    fn see(&self, target: RemoteJobRef) -> RemoteReply<RemoteJob> {
+        let client = self.job_client(target);
+        Box::pin(async move { client.fetch().await.map(to_remote_job) })
     }
 
-    fn look(&self, visit: RemoteJobRef, known: (Status, RecordId)) -> RemoteReply<Seen> {
-        let place = self.place(visit);
+    fn look(&self, target: RemoteJobRef, known: (Status, RecordId)) -> RemoteReply<RemoteJob> {
+        let client = self.job_client(target);
         Box::pin(async move {
-            let mut patience = Patience::new(REMOTE_SILENCE_MAX);
-            let mut pause = POLL_FIRST;
+            let mut backoff = Backoff::new(REMOTE_OUTAGE_MAX);
+            let mut interval = POLL_FIRST;
             loop {
-                match place.checked_job().await.map(seen) {
-                    Ok(seen) if is_news(&seen, known) => return Ok(seen),
+                match client.fetch_checked().await.map(to_remote_job) {
+                    Ok(job) if is_update(&job, known) => return Ok(job),
                     Ok(_) => {
-                        patience = Patience::new(REMOTE_SILENCE_MAX);
-                        place.visit.control.sleep(pause).await;
-                        pause = longer(pause);
+                        backoff = Backoff::new(REMOTE_OUTAGE_MAX);
+                        client.target.control.sleep(interval).await;
+                        interval = next_interval(interval);
                     }
-                    Err(failure) => patience.bear(failure, &place.visit.control).await?,
+                    Err(failure) => backoff.wait_or_fail(failure, &client.target.control).await?,
                 }
             }
         })
     }
 
-    fn send(&self, visit: RemoteJobRef, message: Value) -> RemoteReply<Delivery> {
-        let place = self.place(visit);
+    fn send(&self, target: RemoteJobRef, message: Value) -> RemoteReply<Delivery> {
+        let client = self.job_client(target);
         Box::pin(async move {
-            let mut patience = Patience::new(REMOTE_SILENCE_MAX);
+            let mut backoff = Backoff::new(REMOTE_OUTAGE_MAX);
             loop {
-                let failure = match place.message(&message).await {
+                let failure = match client.send_message(&message).await {
                     Ok(()) => return Ok(Delivery::Taken),
                     Err(failure) => failure,
                 };
                 match failure.retry {
                     RetryAdvice::Never => return Ok(Delivery::Refused(failure)),
-                    RetryAdvice::MaySucceed => patience.bear(failure, &place.visit.control).await?,
+                    RetryAdvice::MaySucceed => {
+                        backoff.wait_or_fail(failure, &client.target.control).await?;
+                    }
                 }
             }
         })
     }
 
-    fn cancel(&self, visit: RemoteJobRef) -> RemoteReply<Seen> {
-        let place = self.place(visit);
+    fn cancel(&self, target: RemoteJobRef) -> RemoteReply<RemoteJob> {
+        let client = self.job_client(target);
         Box::pin(async move {
-            match place.control("cancel").await {
-                Ok(job) => Ok(seen(job)),
-                // Whatever it answered, the job itself tells what became of it.
-                Err(failure) if failure.retry == RetryAdvice::Never => place.job().await.map(seen),
+            match client.control(&Action::Cancel(None)).await {
+                Ok(job) => Ok(to_remote_job(job)),
+                // Whatever the venue answered, the job itself shows whether it was cancelled.
+                Err(failure) if failure.retry == RetryAdvice::Never => {
+                    client.fetch().await.map(to_remote_job)
+                }
                 Err(failure) => Err(failure),
             }
         })
     }
 
-    fn hold(&self, visit: RemoteJobRef, hold: PauseChange) -> RemoteReply<Seen> {
-        let place = self.place(visit);
-        let action = match hold {
-            PauseChange::Pause => "pause",
-            PauseChange::Resume => "resume",
+    fn hold(&self, target: RemoteJobRef, change: PauseChange) -> RemoteReply<RemoteJob> {
+        let client = self.job_client(target);
+        let action = match change {
+            PauseChange::Pause => Action::Pause,
+            PauseChange::Resume => Action::Resume,
         };
-        Box::pin(async move { place.control(action).await.map(seen) })
+        Box::pin(async move { client.control(&action).await.map(to_remote_job) })
     }
 }
 
-/// A job over there, and the way to it.
-struct Place {
+/// Makes requests about one job of another venue.
+struct RemoteJobClient {
     outbound: Arc<Outbound>,
-    visit: RemoteJobRef,
+    target: RemoteJobRef,
 }
 
-impl Place {
-    /// A client for one request: tokens run out.
+impl RemoteJobClient {
+    /// A client for one request, because tokens expire.
     fn client(&self) -> Result<VenueClient, Failure> {
-        let RemoteJobRef { venue, did, requester, identity, .. } = &self.visit;
+        let RemoteJobRef { venue, did, requester, identity, .. } = &self.target;
         let client = VenueClient::new(Arc::clone(&self.outbound), venue)?;
         match requester {
             Requester::Anonymous => Ok(client),
-            Requester::Venue => client.known_by(&identity.token(did)),
+            Requester::Venue => Ok(client.with_token(identity.token(did))),
         }
     }
 
-    async fn job(&self) -> Result<RemoteJob, Failure> {
-        self.client()?.job(&self.visit.job.to_hex(), &self.visit.control).await
+    async fn fetch(&self) -> Result<FetchedJob, Failure> {
+        self.client()?.job(&self.target.job.to_hex(), &self.target.control).await
     }
 
-    /// The same, its end checked.
-    async fn checked_job(&self) -> Result<RemoteJob, Failure> {
-        let job = self.job().await?;
-        check_end(&self.client()?, &job, &self.visit.control).await?;
+    /// The job, and if it has ended its final record was checked.
+    async fn fetch_checked(&self) -> Result<FetchedJob, Failure> {
+        let job = self.fetch().await?;
+        check_final_record(&self.client()?, &job, &self.target.control).await?;
         Ok(job)
     }
 
-    async fn control(&self, action: &str) -> Result<RemoteJob, Failure> {
-        self.client()?.control(&self.visit.job.to_hex(), action, &self.visit.control).await
+    async fn control(&self, action: &Action) -> Result<FetchedJob, Failure> {
+        self.client()?.control(&self.target.job.to_hex(), action, &self.target.control).await
     }
 
-    async fn message(&self, message: &Value) -> Result<(), Failure> {
-        self.client()?.message(&self.visit.job.to_hex(), message, &self.visit.control).await
+    async fn send_message(&self, message: &Value) -> Result<(), Failure> {
+        self.client()?.send_message(&self.target.job.to_hex(), message, &self.target.control).await
     }
 }
 
-/// How much longer a venue that does not answer is borne with.
-struct Patience {
-    left: Duration,
-    pause: Duration,
+/// Delays between attempts to reach a venue that does not answer, up to a total.
+struct Backoff {
+    remaining: Duration,
+    delay: Duration,
 }
 
-impl Patience {
-    fn new(left: Duration) -> Self {
-        Patience { left, pause: POLL_FIRST }
+impl Backoff {
+    fn new(total: Duration) -> Self {
+        Backoff { remaining: total, delay: POLL_FIRST }
     }
 
-    /// Waits before the next try, or gives up. Time while the job is paused does not count.
-    async fn bear(&mut self, failure: Failure, control: &RunControl) -> Result<(), Failure> {
-        if failure.retry == RetryAdvice::Never || self.left.is_zero() {
+    /// Waits before the next attempt, or returns the failure if a retry cannot help or the total is
+    /// used up. Time while the job is paused does not count.
+    async fn wait_or_fail(
+        &mut self,
+        failure: Failure,
+        control: &RunControl,
+    ) -> Result<(), Failure> {
+        if failure.retry == RetryAdvice::Never || self.remaining.is_zero() {
             return Err(failure);
         }
-        let pause = failure.after.map_or(self.pause, |after| self.pause.max(after)).min(self.left);
-        self.left -= pause;
-        self.pause = longer(self.pause);
-        control.sleep(pause).await;
+        let delay = failure.after.map_or(self.delay, |after| self.delay.max(after));
+        let delay = delay.min(self.remaining);
+        self.remaining -= delay;
+        self.delay = next_interval(self.delay);
+        control.sleep(delay).await;
         Ok(())
     }
 }
 
-/// Whether there is something to tell about a job that was known like this.
-fn is_news(seen: &Seen, (status, record): (Status, RecordId)) -> bool {
-    let waits = matches!(seen.status, Status::InputRequired | Status::AuthRequired);
-    seen.status.is_terminal() || seen.status != status || waits && seen.record != record
+/// Returns true if the job differs from its last known status and record in a way that the engine
+/// must know.
+fn is_update(job: &RemoteJob, (status, record): (Status, RecordId)) -> bool {
+    let is_waiting = matches!(job.status, Status::InputRequired | Status::AuthRequired);
+    job.status.is_terminal() || job.status != status || is_waiting && job.record != record
 }
 
-/// The DID of the venue over there. Its status has it; who may not read that without a token, which
-/// must name the DID, finds it in the DID document.
-async fn did_of(client: &VenueClient, control: &RunControl) -> Result<String, Failure> {
-    let (document, name) = match client.document(&["status"], &[], control).await {
+/// The DID of the venue. It is in the venue's status document; if that requires a token, which must
+/// name the DID, it is taken from the DID document.
+async fn fetch_did(client: &VenueClient, control: &RunControl) -> Result<String, Failure> {
+    let (document, name) = match client.status(control).await {
         Err(failure) if failure.code == "remote_forbidden" => {
             (client.did_document(control).await?, "id")
         }
@@ -197,66 +210,68 @@ async fn did_of(client: &VenueClient, control: &RunControl) -> Result<String, Fa
     };
     let did = member(&document, name).and_then(|did| did.as_str().map(str::to_owned));
     did.filter(|did| did.starts_with("did:") && did.len() <= REMOTE_DID_BYTES_MAX)
-        .ok_or_else(|| client.malformed("it does not say its DID"))
+        .ok_or_else(|| client.malformed("it does not publish a valid DID"))
 }
 
-/// Refuses to show a token to a venue that names itself after another host: it could show it there.
-fn check_name(client: &VenueClient, did: &str) -> Result<(), Failure> {
+/// Refuses a venue whose did:web names another host: a token for that DID could be replayed there.
+fn check_did(client: &VenueClient, did: &str) -> Result<(), Failure> {
     if !did.starts_with("did:web:") {
         return Ok(());
     }
     match venue_url(did) {
         Ok(url) if client.is_at(&url) => Ok(()),
-        _ => Err(client.malformed(&format!("it calls itself {did}, which is somewhere else"))),
+        _ => Err(client.malformed(&format!("its DID {did} belongs to another host"))),
     }
 }
 
-async fn begin(client: &VenueClient, call: &RemoteCall) -> Result<RemoteStart, Failure> {
-    let did = did_of(client, &call.control).await?;
-    // The caller's delegations are shown together with who carries them; without any, nobody is
-    // named.
-    let (client, requester) = match call.delegations.is_empty() {
-        true => (client.clone(), Requester::Anonymous),
-        false => {
-            check_name(client, &did)?;
-            (client.known_by(&call.identity.token(&did))?, Requester::Venue)
-        }
+async fn start_remote_job(client: &VenueClient, call: &RemoteCall) -> Result<RemoteStart, Failure> {
+    let did = fetch_did(client, &call.control).await?;
+    // Delegations are shown together with the identity of the venue that they were issued to.
+    // Without delegations the request is anonymous.
+    let (client, requester) = if call.delegations.is_empty() {
+        (client.clone(), Requester::Anonymous)
+    } else {
+        check_did(client, &did)?;
+        (client.with_token(call.identity.token(&did)), Requester::Venue)
     };
     let invocation = Invocation {
-        operation: &call.operation,
-        input: call.input.clone(),
-        key: Some(&call.key),
-        delegations: &call.delegations,
+        operation: call.operation.clone(),
+        input: Some(call.input.clone()),
+        idempotency_key: Some(call.key.clone()),
+        delegations: call.delegations.clone(),
         depth: call.depth,
+        ..Invocation::default()
     };
     call.control.proceed().await;
-    // From here on there may be a job over there, and whoever gives it up must learn its ID.
-    let job = client.invoke_with(invocation, &call.free).await;
-    let job = job.map_err(|failure| unwelcome(failure, requester))?;
+    // From here on there may be a job at the other venue. Its ID must be learnt even if the step is
+    // cancelled meanwhile, because the job must then be cancelled too.
+    let job = client.invoke(&invocation, &call.free).await;
+    let job = job.map_err(|failure| explain_forbidden(failure, requester))?;
     let id = job.id.parse().map_err(|_| client.malformed("its job has no usable ID"))?;
     let record = first_record(&client, &job, &did, &call.free).await?;
-    check_end(&client, &job, &call.free).await?;
-    Ok(RemoteStart { job: id, record, venue: did, requester, seen: seen(job) })
+    check_final_record(&client, &job, &call.free).await?;
+    Ok(RemoteStart { job: id, record, venue: did, requester, seen: to_remote_job(job) })
 }
 
-/// Says what would help when a venue wants to know who asks.
-fn unwelcome(failure: Failure, requester: Requester) -> Failure {
+/// Adds to the failure of an anonymous request what would authorise it.
+fn explain_forbidden(failure: Failure, requester: Requester) -> Failure {
     if failure.code != "remote_forbidden" || requester == Requester::Venue {
         return failure;
     }
-    let hint = "it was asked anonymously; `ucans` for this venue would be shown to it";
+    let hint =
+        "the request was anonymous; pass `ucans` that are issued to this venue to authorise it";
     Failure { error: format!("{} ({hint})", failure.error), ..failure }
 }
 
-/// One record of a history over there, as it is claimed to be.
-struct Entry {
+/// An entry of a history: a record and the ID that the other venue gives for it.
+struct HistoryEntry {
     id: Option<RecordId>,
     record: Value,
 }
 
-impl Entry {
-    /// Its ID, if it is what it says it is.
-    fn true_id(&self) -> Option<RecordId> {
+impl HistoryEntry {
+    /// The record's ID; `None` if the given ID is not that of the record.
+    fn verified_id(&self) -> Option<RecordId> {
         self.id.filter(|id| *id == RecordId::new(self.record.id()))
     }
 
@@ -265,17 +280,16 @@ impl Entry {
     }
 }
 
-/// A record of a job over there and how many there are; nothing from a venue without histories.
-async fn record_at(
+/// The record of a job at this position, if there is one, and the number of its records. `None` if
+/// the venue has no histories.
+async fn fetch_record(
     client: &VenueClient,
-    job: &RemoteJob,
-    at: u64,
+    job: &FetchedJob,
+    position: u64,
     control: &RunControl,
-) -> Result<Option<(Option<Entry>, u64)>, Failure> {
-    let query = [("from", at.to_string()), ("limit", "1".to_owned())];
-    let query = query.each_ref().map(|(name, value)| (*name, value.as_str()));
-    let path = ["jobs", job.id.trim_start_matches("0x"), "history"];
-    let history = match client.document(&path, &query, control).await {
+) -> Result<Option<(Option<HistoryEntry>, u64)>, Failure> {
+    let id = job.id.trim_start_matches("0x");
+    let history = match client.history_page(id, position, 1, control).await {
         Ok(history) => history,
         Err(failure) if failure.retry == RetryAdvice::MaySucceed => return Err(failure),
         Err(_) => return Ok(None),
@@ -284,65 +298,69 @@ async fn record_at(
     let entry = records.as_vector().and_then(|records| records.get(0, &NoCells).ok()?);
     let entry = entry.and_then(|entry| {
         let id = member(&entry, "id").and_then(|id| id.as_str()?.parse().ok());
-        Some(Entry { id, record: member(&entry, "record")? })
+        Some(HistoryEntry { id, record: member(&entry, "record")? })
     });
     let total = member(&history, "total").and_then(|total| u64::try_from(total.as_i64()?).ok());
     Ok(Some((entry, total.unwrap_or(0))))
 }
 
-/// The first record of a job over there, if it is one. A venue without histories is held to what
-/// it answered.
+/// The verified first record of a job. For a venue without histories it is the ID of the job's JSON,
+/// so that the venue is held to what it answered.
 async fn first_record(
     client: &VenueClient,
-    job: &RemoteJob,
+    job: &FetchedJob,
     venue: &str,
     control: &RunControl,
 ) -> Result<RecordId, Failure> {
-    let Some((Some(first), _)) = record_at(client, job, 0, control).await? else {
-        return Ok(RecordId::new(job.record.id()));
+    let Some((Some(first), _)) = fetch_record(client, job, 0, control).await? else {
+        return Ok(RecordId::new(job.document.id()));
     };
     let parsed = |id: &str| id.parse::<JobId>().ok();
     let is_of_job = first.text("id").is_some_and(|id| parsed(&id) == parsed(&job.id));
     let is_of_venue = first.text("venue").as_deref() == Some(venue);
-    match first.true_id().filter(|_| is_of_job && is_of_venue) {
+    match first.verified_id().filter(|_| is_of_job && is_of_venue) {
         Some(record) => Ok(record),
-        None => Err(client.malformed("the first record of its job is not what it says it is")),
+        None => Err(client.malformed("the first record of its job is not authentic")),
     }
 }
 
-/// Checks that a job over there that has ended did so with the record that it names, and gave what
-/// stands in it: that record is what the parent commits to. A venue without histories is believed.
-async fn check_end(
+/// Checks that a job that has ended did so with the record that it names as its head, and that its
+/// output is the one in that record: the parent job commits to that record. A venue without
+/// histories is trusted.
+async fn check_final_record(
     client: &VenueClient,
-    job: &RemoteJob,
+    job: &FetchedJob,
     control: &RunControl,
 ) -> Result<(), Failure> {
-    let Some(head) = member(&job.record, "head").filter(|_| job.status.is_terminal()) else {
+    let Some(head) = member(&job.document, "head").filter(|_| job.status.is_terminal()) else {
         return Ok(());
     };
-    // The first record has the input, which need not travel again.
-    let Some((_, total)) = record_at(client, job, 1, control).await? else { return Ok(()) };
-    let last = record_at(client, job, total.saturating_sub(1), control).await?;
-    let is_true = last.and_then(|(last, _)| last).is_some_and(|last| {
-        let is_last = last.true_id().is_some_and(|id| head.as_str() == Some(&id.to_string()));
-        let gave = |record: &Value| member(record, "output");
-        let is_given = job.status != Status::Complete || gave(&last.record) == gave(&job.record);
-        is_last && is_given && last.text("status").as_deref() == Some(job.status.as_str())
+    // Only the total is needed here. Record 1 is requested because record 0 contains the input,
+    // which need not be transferred again.
+    let Some((_, total)) = fetch_record(client, job, 1, control).await? else { return Ok(()) };
+    let last = fetch_record(client, job, total.saturating_sub(1), control).await?;
+    let is_authentic = last.and_then(|(last, _)| last).is_some_and(|last| {
+        let is_head = last.verified_id().is_some_and(|id| head.as_str() == Some(&id.to_string()));
+        let output = |record: &Value| member(record, "output");
+        let is_same_output =
+            job.status != Status::Complete || output(&last.record) == output(&job.document);
+        is_head && is_same_output && last.text("status").as_deref() == Some(job.status.as_str())
     });
-    match is_true {
-        true => Ok(()),
-        false => Err(client.malformed("its job did not end with the record that it names")),
+    if is_authentic {
+        return Ok(());
     }
+    Err(client.malformed("its job did not end with the record that it names as head"))
 }
 
-/// A job over there as the engine sees it. A venue without records is held to what it answered.
-fn seen(job: RemoteJob) -> Seen {
-    let field = |name: &str| member(&job.record, name);
+/// A job of another venue as the engine represents it. For a venue without records, the ID of the
+/// job's JSON takes the place of the head.
+fn to_remote_job(job: FetchedJob) -> RemoteJob {
+    let field = |name: &str| member(&job.document, name);
     let text = |name: &str| field(name).and_then(|text| Some(text.to_text()?.into_owned()));
     let head = field("head").and_then(|head| head.as_str()?.parse().ok());
-    Seen {
+    RemoteJob {
         status: job.status,
-        record: head.unwrap_or_else(|| RecordId::new(job.record.id())),
+        record: head.unwrap_or_else(|| RecordId::new(job.document.id())),
         output: field("output"),
         error: text("error"),
         message: text("message"),
@@ -351,4 +369,12 @@ fn seen(job: RemoteJob) -> Seen {
 
 fn member(value: &Value, name: &str) -> Option<Value> {
     value.as_map()?.get(&name.into(), &NoCells).ok()?
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_engine_and_the_client_use_the_same_depth_header() {
+        assert_eq!(catena_api::wire::DEPTH_HEADER, catena_engine::federation::DEPTH_HEADER);
+    }
 }

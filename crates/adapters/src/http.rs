@@ -1,12 +1,15 @@
 //! `http`: requests to other services.
 //!
-//! What it does: sends one request, follows redirects, returns status, headers and body. A status
-//! that says error is a result, not a failure: what it means is for the caller to decide.
-//! What it costs: one connection per request and the response in memory. Where a request may go is
-//! the operator's decision (see [`crate::outbound`]).
-//! How it is cancelled: its future is dropped, which closes the connection. What the other side has
-//! done by then is done. Paused, it sends nothing further.
-//! Whether a repeat is safe: `get` and `head` yes; the others no, so recovery does not repeat them.
+//! **What it does:** sends one request, follows redirects, and returns status, headers and body. An
+//! error status is a result and not a failure: the caller decides what it means.
+//!
+//! **Cost:** one connection per request, and the response in memory. The operator decides where a
+//! request may go (see [`crate::outbound`]).
+//!
+//! **Cancellation:** its future is dropped, which closes the connection. Effects that the request has
+//! had by then remain. While the job is paused, no further request is sent.
+//!
+//! **Repetition:** safe for `get` and `head`. The others are not repeated by recovery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +23,8 @@ use hyper::Method;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use crate::definition::{Definition, Mark, check, registrations};
-use crate::fields::{Fields, invalid, items, object, text};
+use crate::definition::{Definition, Mark, check_reference, registrations};
+use crate::fields::{Fields, invalid_input, items, object, text};
 use crate::limits::{
     REQUEST_HEADER_BYTES_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME, REQUEST_TIME_MAX,
 };
@@ -38,6 +41,8 @@ impl Http {
         Http { outbound }
     }
 }
+
+// Operations.
 
 const SAFE: &[Mark] = &[Mark::Idempotent];
 
@@ -61,7 +66,7 @@ const fn operation(
     Definition { name, title, description, mode, marks, input: Some(INPUT), output: Some(OUTPUT) }
 }
 
-/// Headers that commonly carry secrets are marked, so that they are kept out of the record.
+/// Headers that commonly carry secrets are marked `writeOnly`, so that records do not contain them.
 const INPUT: &str = r#"{"type":"object","required":["url"],"properties":{
     "url":{"type":"string","description":"http or https, without credentials"},
     "method":{"enum":[null,"GET","HEAD","POST","PUT","PATCH","DELETE","OPTIONS",
@@ -85,19 +90,20 @@ const OUTPUT: &str = r#"{"type":"object","required":["status","headers"],"proper
 
 // Input.
 
-fn read(operation: &str, input: &Value) -> Result<Request, Failure> {
-    let fields = Fields::of(input)?;
+fn parse_request(operation: &str, input: &Value) -> Result<Request, Failure> {
+    let fields = Fields::from_value(input)?;
     let mut request = Request::new(method(operation, &fields)?, url(&fields)?);
     request.headers = headers(&fields)?;
     if let Some(token) = fields.optional_text("bearerSecret")? {
-        // The text of the error would contain the token.
+        // The library's error would contain the token.
         let value = HeaderValue::try_from(format!("Bearer {token}"));
-        let mut value = value.map_err(|_| invalid("`bearerSecret` cannot be sent in a header"))?;
+        let mut value =
+            value.map_err(|_| invalid_input("`bearerSecret` is not a valid header value"))?;
         value.set_sensitive(true);
         request.headers.insert(AUTHORIZATION, value);
     }
     if let Some(body) = fields.get("body") {
-        let (bytes, content_type) = body_of(body)?;
+        let (bytes, content_type) = encode_body(body)?;
         request.body = bytes;
         request.headers.entry(CONTENT_TYPE).or_insert(content_type);
     }
@@ -123,12 +129,12 @@ fn method(operation: &str, fields: &Fields<'_>) -> Result<Method, Failure> {
         ("request", asked) => asked.unwrap_or_else(|| "GET".to_owned()),
         (_, Some(asked)) if asked != own => {
             let hint = "use http:request to choose a method";
-            return Err(invalid(format!("http:{operation} cannot send {asked}; {hint}")));
+            return Err(invalid_input(format!("http:{operation} cannot send {asked}; {hint}")));
         }
         _ => own,
     };
     let known = METHODS.into_iter().find(|method| method.as_str() == word);
-    known.ok_or_else(|| invalid(format!("{word} is not a method that can be sent")))
+    known.ok_or_else(|| invalid_input(format!("{word} is not a supported method")))
 }
 
 fn url(fields: &Fields<'_>) -> Result<Url, Failure> {
@@ -136,15 +142,15 @@ fn url(fields: &Fields<'_>) -> Result<Url, Failure> {
     let parsed = Url::parse(&text);
     let mut url = parsed.map_err(|error| Failure::new("invalid_url", format!("`url`: {error}")))?;
     if let Some(params) = fields.map("queryParams")? {
-        for (name, value) in texts("queryParams", params)? {
+        for (name, value) in string_members("queryParams", params)? {
             url.query_pairs_mut().append_pair(&name, &value);
         }
     }
     Ok(url)
 }
 
-/// Headers that say how the message is sent, which is not the caller's to say.
-const OURS: [&str; 9] = [
+/// Headers that frame the message or manage the connection. A caller cannot set them.
+const RESERVED_HEADERS: [&str; 9] = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -159,7 +165,7 @@ const OURS: [&str; 9] = [
 fn headers(fields: &Fields<'_>) -> Result<HeaderMap, Failure> {
     let wrong = |error: String| Failure::new("invalid_header", error);
     let mut headers = HeaderMap::new();
-    let given = fields.map("headers")?.map(|map| texts("headers", map)).transpose()?;
+    let given = fields.map("headers")?.map(|map| string_members("headers", map)).transpose()?;
     let mut bytes = 0;
     for (name, value) in given.unwrap_or_default() {
         bytes += name.len() + value.len();
@@ -171,25 +177,25 @@ fn headers(fields: &Fields<'_>) -> Result<HeaderMap, Failure> {
             return Err(wrong(error));
         }
         let header = HeaderName::try_from(&name);
-        let header = header.map_err(|_| wrong(format!("{name:?} is not the name of a header")))?;
-        if OURS.contains(&header.as_str()) || header.as_str().starts_with("proxy-") {
+        let header = header.map_err(|_| wrong(format!("{name:?} is not a valid header name")))?;
+        if RESERVED_HEADERS.contains(&header.as_str()) || header.as_str().starts_with("proxy-") {
             return Err(wrong(format!("the header {header} is set by the venue")));
         }
         let value = HeaderValue::try_from(value);
-        let mut value =
-            value.map_err(|_| wrong(format!("the value of {header} cannot be sent")))?;
+        let mut value = value
+            .map_err(|_| wrong(format!("the value of {header} is not a valid header value")))?;
         value.set_sensitive(CREDENTIALS.contains(&header));
         headers.append(header, value);
     }
     Ok(headers)
 }
 
-/// The members of an object as texts, in the order of names; an array gives several.
-fn texts(of: &str, map: &Map) -> Result<Vec<(String, String)>, Failure> {
+/// The members of an object as texts, sorted by name. An array yields one entry per item.
+fn string_members(of: &str, map: &Map) -> Result<Vec<(String, String)>, Failure> {
     let mut texts = Vec::new();
     for (name, value) in map.fields() {
-        let name =
-            text(name).ok_or_else(|| invalid(format!("`{of}` has a name that is no text")))?;
+        let name = text(name)
+            .ok_or_else(|| invalid_input(format!("`{of}` has a name that is not a string")))?;
         let values = match value {
             Value::Vector(vector) => items(vector)?,
             other => vec![other.clone()],
@@ -204,7 +210,7 @@ fn texts(of: &str, map: &Map) -> Result<Vec<(String, String)>, Failure> {
                 _ => None,
             };
             let wrong =
-                || invalid(format!("`{name}` in `{of}` must be a string, number or boolean"));
+                || invalid_input(format!("`{name}` in `{of}` must be a string, number or boolean"));
             texts.push((name.clone(), value.ok_or_else(wrong)?));
         }
     }
@@ -212,11 +218,11 @@ fn texts(of: &str, map: &Map) -> Result<Vec<(String, String)>, Failure> {
     Ok(texts)
 }
 
-fn body_of(body: &Value) -> Result<(Bytes, HeaderValue), Failure> {
+fn encode_body(body: &Value) -> Result<(Bytes, HeaderValue), Failure> {
     if let Some(text) = text(body) {
         return Ok((text.into(), HeaderValue::from_static("text/plain; charset=utf-8")));
     }
-    let text = json::to_string(body).map_err(|error| invalid(format!("`body`: {error}")))?;
+    let text = json::to_string(body).map_err(|error| invalid_input(format!("`body`: {error}")))?;
     Ok((text.into(), HeaderValue::from_static("application/json")))
 }
 
@@ -228,10 +234,10 @@ fn output(response: Response) -> Value {
         Ok(text) => ("body", Value::from(text)),
         Err(error) => ("bodyBase64", STANDARD.encode(error.as_bytes()).into()),
     };
-    object([("status", status.into()), ("headers", headers_out(&response.headers)), body])
+    object([("status", status.into()), ("headers", join_headers(&response.headers)), body])
 }
 
-fn headers_out(headers: &HeaderMap) -> Value {
+fn join_headers(headers: &HeaderMap) -> Value {
     let joined = |name: &HeaderName| {
         let values = headers.get_all(name).iter();
         let values: Vec<_> =
@@ -241,7 +247,7 @@ fn headers_out(headers: &HeaderMap) -> Value {
     headers.keys().map(joined).collect::<Map>().into()
 }
 
-// Running.
+// Execution.
 
 impl Adapter for Http {
     fn name(&self) -> &'static str {
@@ -257,24 +263,24 @@ impl Adapter for Http {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter(), OPERATIONS)
     }
 
     fn run(&self, call: Call) -> TurnFuture {
         let outbound = self.outbound.clone();
         Box::pin(async move {
-            request(&outbound, call.operation.name(), &call.input, &call.control).await.into()
+            send(&outbound, call.operation.name(), &call.input, &call.control).await.into()
         })
     }
 }
 
-async fn request(
+async fn send(
     outbound: &Outbound,
     operation: &str,
     input: &Value,
     gate: &impl Gate,
 ) -> Result<Value, Failure> {
-    Ok(output(outbound.send(read(operation, input)?, gate).await?))
+    Ok(output(outbound.send(parse_request(operation, input)?, gate).await?))
 }
 
 #[cfg(test)]
@@ -285,19 +291,19 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::Options;
     use crate::fields::value;
-    use crate::outbound::Open;
+    use crate::options::Options;
+    use crate::outbound::OpenGate;
 
     fn refused(operation: &str, input: &str) -> Failure {
-        read(operation, &value(input)).unwrap_err()
+        parse_request(operation, &value(input)).unwrap_err()
     }
 
     #[test]
     fn a_request_is_made_of_its_input() {
         let input = r#"{"url":"https://x.example/a?b=1","queryParams":{"c":[2,"d e"],"a":true,"n":null},
             "headers":{"Accept":"text/plain","X-Many":["1","2"]},"body":{"k":1},"timeoutMs":5000,"extra":0}"#;
-        let request = read("post", &value(input)).unwrap();
+        let request = parse_request("post", &value(input)).unwrap();
         assert_eq!(request.method, Method::POST);
         assert_eq!(request.url.as_str(), "https://x.example/a?b=1&a=true&c=2&c=d+e");
         assert_eq!(request.headers["accept"], "text/plain");
@@ -309,16 +315,20 @@ mod tests {
 
     #[test]
     fn a_text_is_sent_as_it_is_and_named_as_the_caller_says() {
-        let plain = read("put", &value(r#"{"url":"http://x/","body":"a,b"}"#)).unwrap();
+        let plain = parse_request("put", &value(r#"{"url":"http://x/","body":"a,b"}"#)).unwrap();
         assert_eq!((&plain.body[..], plain.time), (&b"a,b"[..], REQUEST_TIME));
         assert_eq!(plain.headers["content-type"], "text/plain; charset=utf-8");
         let input = r#"{"url":"http://x/","body":"a,b","headers":{"Content-Type":"text/csv"}}"#;
-        assert_eq!(read("put", &value(input)).unwrap().headers["content-type"], "text/csv");
+        assert_eq!(
+            parse_request("put", &value(input)).unwrap().headers["content-type"],
+            "text/csv"
+        );
     }
 
     #[test]
     fn the_method_is_that_of_the_operation() {
-        let method = |operation: &str, input: &str| read(operation, &value(input)).unwrap().method;
+        let method =
+            |operation: &str, input: &str| parse_request(operation, &value(input)).unwrap().method;
         assert_eq!(method("get", r#"{"url":"http://x/"}"#), Method::GET);
         assert_eq!(method("get", r#"{"url":"http://x/","method":"get"}"#), Method::GET);
         assert_eq!(method("request", r#"{"url":"http://x/"}"#), Method::GET);
@@ -331,7 +341,7 @@ mod tests {
     #[test]
     fn a_bearer_token_is_sent_and_never_shown() {
         let request =
-            read("get", &value(r#"{"url":"http://x/","bearerSecret":"s3cret"}"#)).unwrap();
+            parse_request("get", &value(r#"{"url":"http://x/","bearerSecret":"s3cret"}"#)).unwrap();
         assert_eq!(request.headers["authorization"], "Bearer s3cret");
         assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");
         let wrong = refused("get", "{\"url\":\"http://x/\",\"bearerSecret\":\"s3\\ncret\"}");
@@ -353,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_requested_is_told() {
+    fn an_invalid_request_is_refused() {
         assert_eq!(refused("get", r#"{"url":"not a url"}"#).code, "invalid_url");
         assert_eq!(refused("get", "{}").error, "`url` is missing");
         refused("get", r#"{"url":"http://x/","timeoutMs":120001}"#);
@@ -361,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_status_that_says_error_is_a_result() {
+    async fn an_error_status_is_a_result() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let server = async {
@@ -372,9 +382,9 @@ mod tests {
             String::from_utf8_lossy(&request[..length]).into_owned()
         };
         let outbound = Outbound::new(Options::parse([host.as_str()], []).unwrap());
-        let gate = Open(Arc::new(SystemEnv::new()));
+        let gate = OpenGate(Arc::new(SystemEnv::new()));
         let input = value(&format!(r#"{{"url":"http://{host}/","body":{{"a":1}}}}"#));
-        let (ended, seen) = tokio::join!(request(&outbound, "post", &input, &gate), server);
+        let (ended, seen) = tokio::join!(send(&outbound, "post", &input, &gate), server);
         let expected = r#"{"status":503,"headers":{"content-length":"4"},"body":"busy"}"#;
         assert_eq!(ended.unwrap(), value(expected));
         assert!(seen.starts_with("POST / HTTP/1.1\r\n") && seen.ends_with(r#"{"a":1}"#), "{seen}");

@@ -1,20 +1,27 @@
 //! `json`: small changes and choices on values, so that orchestrations need no code for them.
 //!
-//! What it does: merges, chooses, sets. What it costs: time in proportion to what is merged or to
-//! the path; the rest of a value is shared, not copied.
-//! How it is cancelled: it is not, it ends at once. Whether a repeat is safe: yes, it is pure.
+//! **What it does:** merges values, chooses between values, sets a member.
+//!
+//! **Cost:** time in proportion to the merged values or the path; the rest of a value is shared and
+//! not copied.
+//!
+//! **Cancellation:** not needed, it completes at once.
+//!
+//! **Repetition:** safe, it is pure.
 
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_value::path::Path;
 use catena_value::{Map, NoCells, Value};
 
-use crate::definition::{Definition, Mark, check, registrations};
-use crate::fields::{Fields, invalid, items, not_in_memory, object, text};
+use crate::definition::{Definition, Mark, check_reference, registrations};
+use crate::fields::{Fields, invalid_input, items, load_failure, object, text};
 use crate::nested;
 
 /// The adapter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Json;
+
+// Operations.
 
 const MARKS: &[Mark] = &[Mark::Pure, Mark::Idempotent, Mark::ReadOnly];
 
@@ -82,35 +89,35 @@ const OPERATIONS: &[Definition] = &[
 
 // Input.
 
-fn path(value: &Value) -> Result<Path, Failure> {
+fn parse_path(value: &Value) -> Result<Path, Failure> {
     let path = match value {
         Value::Vector(segments) => Path::from_values(&items(segments)?),
         other => match text(other) {
             Some(text) => Path::parse(&text),
-            None => return Err(invalid("`path` must be a string or an array")),
+            None => return Err(invalid_input("`path` must be a string or an array")),
         },
     };
     path.map_err(|error| Failure::new("invalid_path", error.to_string()))
 }
 
-/// A key as it stands in an object: the text itself, or the JSON of what is no text.
-fn key(value: &Value) -> Result<Value, Failure> {
+/// The member name that a key selects: a string itself, or the JSON of any other value.
+fn member_name(value: &Value) -> Result<Value, Failure> {
     match value {
         Value::String(_) => Ok(value.clone()),
         other => match catena_value::json::to_string(other) {
             Ok(text) => Ok(text.into()),
-            Err(error) => Err(invalid(format!("`key` cannot be read: {error}"))),
+            Err(error) => Err(invalid_input(format!("`key` cannot be written as JSON: {error}"))),
         },
     }
 }
 
 // Output.
 
-fn result(value: Value) -> Value {
+fn result_output(value: Value) -> Value {
     object([("result", value)])
 }
 
-// Running.
+// Execution.
 
 impl Adapter for Json {
     fn name(&self) -> &'static str {
@@ -126,19 +133,19 @@ impl Adapter for Json {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter(), OPERATIONS)
     }
 
     fn compute(&self, call: &Call) -> Result<Value, Failure> {
-        let fields = Fields::of(&call.input)?;
+        let fields = Fields::from_value(&call.input)?;
         let computed = match call.operation.name() {
             "merge" => merge(&fields),
             "cond" => cond(&fields),
             "assoc" => assoc(&fields),
             "select" => select(&fields),
-            _ => Err(nested::unsupported(call)),
+            _ => Err(nested::unsupported_operation(call)),
         };
-        computed.map(result)
+        computed.map(result_output)
     }
 
     fn run(&self, call: Call) -> TurnFuture {
@@ -149,50 +156,51 @@ impl Adapter for Json {
 fn merge(fields: &Fields<'_>) -> Result<Value, Failure> {
     let mut values = fields.items("values")?.into_iter();
     let first = values.next().unwrap_or(Value::Nil);
-    values.try_fold(first, |target, patch| merged(&target, &patch))
+    values.try_fold(first, |target, patch| apply_patch(&target, &patch))
 }
 
-/// RFC 7396. As deep as the patch, which is as deep as a JSON text may be.
-fn merged(target: &Value, patch: &Value) -> Result<Value, Failure> {
+/// Applies a merge patch (RFC 7396). Recurses as deep as the patch, which is as deep as a JSON text
+/// may be.
+fn apply_patch(target: &Value, patch: &Value) -> Result<Value, Failure> {
     let Value::Map(patch) = patch else { return Ok(patch.clone()) };
     let mut result = target.as_map().cloned().unwrap_or_default();
     for (name, change) in patch.fields() {
         result = if change.is_nil() {
             result.remove(name, &NoCells)
         } else {
-            let current = result.get(name, &NoCells).map_err(not_in_memory)?;
-            let change = merged(&current.unwrap_or(Value::Nil), change)?;
+            let current = result.get(name, &NoCells).map_err(load_failure)?;
+            let change = apply_patch(&current.unwrap_or(Value::Nil), change)?;
             result.insert(name.clone(), change, &NoCells)
         }
-        .map_err(not_in_memory)?;
+        .map_err(load_failure)?;
     }
     Ok(result.into())
 }
 
 fn cond(fields: &Fields<'_>) -> Result<Value, Failure> {
     for case in fields.items("cases")? {
-        let case = Fields::of(&case)?;
-        let holds = case.get("when").is_some_and(|when| when.as_bool() != Some(false));
-        if holds {
-            return Ok(case.or_nil("then"));
+        let case = Fields::from_value(&case)?;
+        let is_true = case.get("when").is_some_and(|when| when.as_bool() != Some(false));
+        if is_true {
+            return Ok(case.get_or_nil("then"));
         }
     }
-    Ok(fields.or_nil("default"))
+    Ok(fields.get_or_nil("default"))
 }
 
 fn assoc(fields: &Fields<'_>) -> Result<Value, Failure> {
-    let at = fields.get("path").ok_or_else(|| invalid("`path` is missing"))?;
+    let at = fields.get("path").ok_or_else(|| invalid_input("`path` is missing"))?;
     let target = fields.get("target").cloned().unwrap_or_else(|| Map::new().into());
-    path(at)?
-        .set(&target, &fields.or_nil("value"), &NoCells)
+    parse_path(at)?
+        .set(&target, &fields.get_or_nil("value"), &NoCells)
         .map_err(|error| Failure::new("invalid_path", error.to_string()))
 }
 
 fn select(fields: &Fields<'_>) -> Result<Value, Failure> {
-    let cases = fields.map("cases")?.ok_or_else(|| invalid("`cases` is missing"))?;
-    let chosen = key(&fields.or_nil("key"))?;
-    let chosen = cases.get(&chosen, &NoCells).map_err(not_in_memory)?;
-    Ok(chosen.unwrap_or_else(|| fields.or_nil("default")))
+    let cases = fields.map("cases")?.ok_or_else(|| invalid_input("`cases` is missing"))?;
+    let chosen = member_name(&fields.get_or_nil("key"))?;
+    let chosen = cases.get(&chosen, &NoCells).map_err(load_failure)?;
+    Ok(chosen.unwrap_or_else(|| fields.get_or_nil("default")))
 }
 
 #[cfg(test)]
@@ -204,12 +212,12 @@ mod tests {
 
     fn check(compute: Compute, input: &str, expected: &str) {
         let input = value(input);
-        let computed = compute(&Fields::of(&input).unwrap());
+        let computed = compute(&Fields::from_value(&input).unwrap());
         assert_eq!(computed.unwrap(), value(expected), "{input:?}");
     }
 
     fn refused(compute: Compute, input: &str) -> Failure {
-        compute(&Fields::of(&value(input)).unwrap()).unwrap_err()
+        compute(&Fields::from_value(&value(input)).unwrap()).unwrap_err()
     }
 
     #[test]
@@ -230,7 +238,11 @@ mod tests {
             ("[1,2]", r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
             ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
         ] {
-            assert_eq!(merged(&value(target), &value(patch)).unwrap(), value(expected), "{patch}");
+            assert_eq!(
+                apply_patch(&value(target), &value(patch)).unwrap(),
+                value(expected),
+                "{patch}"
+            );
         }
         check(merge, r#"{"values":[{"a":1},{"b":2},{"a":null}]}"#, r#"{"b":2}"#);
         check(merge, r#"{"values":[]}"#, "null");

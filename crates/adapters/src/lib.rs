@@ -1,19 +1,19 @@
-//! What carries operations out: one file per adapter, all of one shape.
+//! The built-in adapters, which execute operations: one file per adapter, all of one shape.
 //!
-//! An adapter file says first what it does and costs, how it is cancelled and whether a repeat is
-//! safe; then its operations with their schemas, how input is read, how output is made, how it
-//! runs, and its tests. What an operation computes is a pure function of values; only the thin
-//! part around it knows the engine.
+//! The module documentation of an adapter says what it does, what it costs, how it is cancelled and
+//! whether repeating it is safe. The code has four sections in this order: Operations (with their
+//! schemas), Input (parsing), Output (building) and Execution; tests come last. What an operation
+//! computes is a pure function of values; only the thin part around it knows the engine.
 //!
-//! Modules, in reading order: `definition` (an operation as it is written down), `fields` (reading
-//! input, making output), `failures` (the engine's errors as failures of a turn), `outbound`
-//! (the one way out: every request that leaves the venue goes through it), `nested` (an operation
-//! that another one runs here), `venue_client` (one that another venue runs); then the adapters:
-//! `test`, `json`, `schema`, `http`, `grid`, `auth`, `scheduler`; then `demo` (assets that every
-//! venue has) and [`limits`].
+//! Modules, in reading order: `definition` (operations in source form), `fields` (reading input and
+//! building output), `failures` (the engine's errors as failures), `options` (the operator's
+//! decisions), `outbound` (the policy for every outbound request), `nested` (operations that another
+//! one runs on this venue), `venue_client` (a client of another venue), `federation` (steps on other
+//! venues); then the adapters: `test`, `json`, `schema`, `http`, `grid`, `auth`, `scheduler`; then
+//! `demo` (assets that every venue has) and [`limits`].
 //!
-//! Nothing here opens a socket except `outbound`, nothing sleeps except through
-//! [`catena_engine::RunControl`], and no adapter keeps anything between turns.
+//! Only `outbound` opens a socket, sleeping goes through [`catena_engine::RunControl`], and no adapter
+//! keeps state between turns.
 
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ mod grid;
 mod http;
 mod json;
 mod nested;
+mod options;
 mod outbound;
 mod scheduler;
 mod schema;
@@ -38,44 +39,8 @@ mod test;
 mod venue_client;
 
 pub use demo::demo_assets;
+pub use options::Options;
 pub use outbound::{AllowedHost, AllowedVenue, ListEntryError};
-
-/// What an operator decides about adapters.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Hosts that may be reached whatever their address is.
-    pub allow_hosts: Vec<AllowedHost>,
-    /// Venues that operations may be run on.
-    pub allow_venues: Vec<AllowedVenue>,
-    /// How requests that leave name their sender.
-    pub user_agent: String,
-}
-
-impl Default for Options {
-    /// Nothing private may be reached, and no other venue.
-    fn default() -> Self {
-        Options {
-            allow_hosts: Vec::new(),
-            allow_venues: Vec::new(),
-            user_agent: concat!("catena/", env!("CARGO_PKG_VERSION")).to_owned(),
-        }
-    }
-}
-
-impl Options {
-    /// Options from the texts that an operator gives, such as `127.0.0.1:8080` for a host and
-    /// `https://venue.example` or `did:web:venue.example` for a venue.
-    pub fn parse<'a>(
-        hosts: impl IntoIterator<Item = &'a str>,
-        venues: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Self, ListEntryError> {
-        Ok(Options {
-            allow_hosts: hosts.into_iter().map(str::parse).collect::<Result<_, _>>()?,
-            allow_venues: venues.into_iter().map(str::parse).collect::<Result<_, _>>()?,
-            ..Options::default()
-        })
-    }
-}
 
 /// Every adapter of this crate.
 pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
@@ -152,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_schema_is_one() {
+    fn every_schema_is_valid() {
         let schemas = everything().into_iter().flat_map(|(_, registration)| {
             ["input", "output"].map(|side| schema(&registration, side))
         });
@@ -160,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_accepted_or_rejected_before_anything_runs() {
+    fn schemas_accept_and_reject_inputs_before_execution() {
         let schemas: std::collections::BTreeMap<_, _> = everything()
             .iter()
             .filter_map(|(adapter, registration)| {
@@ -214,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_instant_can_be_repeated() {
+    fn inline_operations_can_be_repeated() {
         for (adapter, registration) in everything() {
             let operation = member(&registration.metadata, "operation").unwrap();
             let is = |mark: &str| member(operation, mark) == Some(&true.into());
@@ -225,9 +190,32 @@ mod tests {
     }
 
     #[test]
-    fn a_list_entry_that_means_nothing_is_refused() {
-        assert!(Options::parse(["127.0.0.1:8080", "intranet"], ["https://venue.example"]).is_ok());
-        let refused = Options::parse(["http://127.0.0.1/"], []).unwrap_err();
-        assert!(refused.to_string().contains("HOST:PORT"), "{refused}");
+    fn every_adapter_file_has_the_same_sections_in_the_same_order() {
+        for (name, source) in [
+            ("auth", include_str!("auth.rs")),
+            ("grid", include_str!("grid.rs")),
+            ("http", include_str!("http.rs")),
+            ("json", include_str!("json.rs")),
+            ("scheduler", include_str!("scheduler.rs")),
+            ("schema", include_str!("schema.rs")),
+            ("test", include_str!("test.rs")),
+        ] {
+            let sections = [
+                "//! **What it does:** ",
+                "//! **Cost:** ",
+                "//! **Cancellation:** ",
+                "//! **Repetition:** ",
+                "\n// Operations.\n",
+                "\n// Input",
+                "\n// Output.\n",
+                "\n// Execution.\n",
+                "\nimpl Adapter for ",
+                "\n#[cfg(test)]\nmod tests {\n",
+            ];
+            let positions = sections.map(|section| {
+                source.find(section).unwrap_or_else(|| panic!("{name}.rs has no {section:?}"))
+            });
+            assert!(positions.is_sorted(), "the sections of {name}.rs are out of order");
+        }
     }
 }

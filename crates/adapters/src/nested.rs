@@ -1,6 +1,6 @@
-//! An operation that another one runs here, with the same authority.
+//! Operations that another operation runs on this venue, with the same authority.
 //!
-//! It becomes a job of its own. When the one that waits for it is cancelled, so is it.
+//! Each becomes a job of its own. If the job that waits for it is cancelled, it is cancelled too.
 
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::request::{Invoke, JobView};
@@ -8,10 +8,10 @@ use catena_engine::{Call, Caller, Engine, Failure};
 use catena_job::{Job, JobId, Status};
 use catena_value::{CellSource, Value};
 
-use crate::failures::{of_invoke, of_job};
-use crate::fields::{not_in_memory, text};
+use crate::failures::{invoke_failure, job_failure};
+use crate::fields::{load_failure, text};
 
-/// Makes a job of an operation, and does not wait for its end.
+/// Invokes an operation and returns the new job without waiting for its end.
 pub(crate) async fn invoke(
     call: &Call,
     operation: String,
@@ -19,33 +19,34 @@ pub(crate) async fn invoke(
 ) -> Result<JobView, Failure> {
     call.control.proceed().await;
     let request = Invoke::new(call.caller.clone(), operation, input);
-    call.engine.invoke(request).await.map(|invoked| invoked.view).map_err(of_invoke)
+    call.engine.invoke(request).await.map(|invoked| invoked.view).map_err(invoke_failure)
 }
 
-/// Runs an operation and gives its output.
+/// Runs an operation to its end and returns its output.
 pub(crate) async fn run(call: &Call, operation: String, input: Value) -> Result<Value, Failure> {
     let mut view = invoke(call, operation, input).await?;
-    let guard = Guard::new(call, view.job.id());
+    let guard = CancelOnDrop::new(call, view.job.id());
     while !view.status().is_terminal() {
-        view = call.engine.wait(&call.caller, view.job.id(), WAIT_MAX).await.map_err(of_job)?;
+        view =
+            call.engine.wait(&call.caller, view.job.id(), WAIT_MAX).await.map_err(job_failure)?;
     }
     guard.disarm();
     outcome(&view.job, view.cells())
 }
 
-/// The output of a job that has ended, or why it has none.
+/// The output of a job that has ended, or the failure that explains why it has none.
 pub(crate) fn outcome(job: &Job, cells: &dyn CellSource) -> Result<Value, Failure> {
     if job.status() == Status::Complete {
         let output = job.field("output").cloned().unwrap_or(Value::Nil);
-        return output.fully_loaded(cells).map_err(not_in_memory);
+        return output.fully_loaded(cells).map_err(load_failure);
     }
     let error = job.field("error").and_then(|error| text(&error.fully_loaded(cells).ok()?));
-    Err(ended(&job.id().to_string(), job.status(), error.as_deref()))
+    Err(ended_without_output(&job.id().to_string(), job.status(), error.as_deref()))
 }
 
-/// The failure that a job without an output is to whoever waits for it. Its own words come first:
-/// they say most.
-pub(crate) fn ended(id: &str, status: Status, error: Option<&str>) -> Failure {
+/// The failure of an operation that waited for a job without an output. The job's own error comes
+/// first, because it says most.
+pub(crate) fn ended_without_output(id: &str, status: Status, error: Option<&str>) -> Failure {
     let text = match error {
         Some(error) => format!("{error} (job {id} is {status})"),
         None => format!("job {id} is {status}"),
@@ -53,27 +54,27 @@ pub(crate) fn ended(id: &str, status: Status, error: Option<&str>) -> Failure {
     Failure::new("job_not_complete", text)
 }
 
-/// The job as clients see it, wholly in memory.
-pub(crate) fn record(view: &JobView) -> Result<Value, Failure> {
-    view.job.to_value().fully_loaded(view.cells()).map_err(not_in_memory)
+/// The job's JSON as clients see it, completely in memory.
+pub(crate) fn job_document(view: &JobView) -> Result<Value, Failure> {
+    view.job.to_value().fully_loaded(view.cells()).map_err(load_failure)
 }
 
-/// An operation that an adapter does not have.
-pub(crate) fn unsupported(call: &Call) -> Failure {
+/// The failure of an operation that the adapter does not have.
+pub(crate) fn unsupported_operation(call: &Call) -> Failure {
     let reference = call.operation.adapter();
     Failure::new("unsupported", format!("there is no operation {reference}"))
 }
 
 /// Cancels a job when it is dropped.
-struct Guard {
+struct CancelOnDrop {
     engine: Engine,
     caller: Caller,
     job: Option<JobId>,
 }
 
-impl Guard {
+impl CancelOnDrop {
     fn new(call: &Call, job: JobId) -> Self {
-        Guard { engine: call.engine.clone(), caller: call.caller.clone(), job: Some(job) }
+        CancelOnDrop { engine: call.engine.clone(), caller: call.caller.clone(), job: Some(job) }
     }
 
     fn disarm(mut self) {
@@ -81,18 +82,19 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let Some(job) = self.job else { return };
         if !self.engine.is_ready() {
-            // The venue stops, nobody cancelled anything: the job is recovered by its own rule.
+            // The venue is stopping and nothing was cancelled: the job is recovered by its own rule.
             return;
         }
-        let (engine, caller) = (self.engine.clone(), self.caller.clone());
+        let engine = self.engine.clone();
+        let caller = self.caller.clone();
         let env = engine.env().clone();
         env.spawn(Box::pin(async move {
             let reason = "the job that waited for it ended".to_owned();
-            // A job that has ended meanwhile needs no cancelling, and nobody waits to be told.
+            // A job that has ended meanwhile cannot be cancelled, which is fine.
             drop(engine.cancel(&caller, job, Some(reason)).await);
         }));
     }
@@ -103,9 +105,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_without_an_output_fails_with_its_own_words_first() {
-        let failure = ended("0x01", Status::Failed, Some("no such file"));
+    fn a_job_without_an_output_fails_with_its_own_error_first() {
+        let failure = ended_without_output("0x01", Status::Failed, Some("no such file"));
         assert_eq!(failure.error, "no such file (job 0x01 is FAILED)");
-        assert_eq!(ended("0x01", Status::Cancelled, None).error, "job 0x01 is CANCELLED");
+        assert_eq!(
+            ended_without_output("0x01", Status::Cancelled, None).error,
+            "job 0x01 is CANCELLED"
+        );
     }
 }

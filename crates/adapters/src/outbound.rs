@@ -1,17 +1,17 @@
-//! The one way out: every request that leaves the venue goes through here.
+//! The policy for outbound requests: every request that an operation sends goes through here.
 //!
-//! A request names a host; what matters is the address. So the name is resolved here, each address
-//! is judged ([`address`]), and the connection is made to an address that was judged: no second
-//! look-up can put another in its place. A redirect is a new request and is judged again. Hosts
-//! that the operator listed ([`allow`]) may have any address.
+//! A request names a host, but the policy is about addresses. So the name is resolved here, each
+//! address is checked ([`address`]), and the connection is made to an address that was checked: no
+//! second lookup can replace it. A redirect is a new request and is checked again. Hosts that the
+//! operator listed ([`allow`]) may have any address.
 //!
-//! This is written on hyper's connections and not on a client library, because a client resolves
+//! This is built on hyper's connections and not on a client library, because a library resolves
 //! names without knowing the port that the operator's list is about, keeps connections in tasks of
 //! its own, and follows proxies from the environment. Here a request is one connection inside one
-//! future: dropping it closes the socket, and nothing else is left.
+//! future: dropping the future closes the socket and leaves nothing behind.
 //!
-//! Bounds: time, redirects, head and body of the response, headers of the request. Connections are
-//! HTTP/1.1, with TLS by rustls on ring and the roots that Mozilla publishes.
+//! Bounded are time, redirects, head and body of the response, and headers of the request.
+//! Connections are HTTP/1.1, with TLS by rustls on ring and the roots that Mozilla publishes.
 
 mod address;
 mod allow;
@@ -29,12 +29,12 @@ use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName, HeaderValue, L
 use hyper::{Method, StatusCode, header};
 use url::Url;
 
-use crate::Options;
 use crate::limits::{REDIRECTS_MAX, REQUEST_TIME, RESPONSE_BYTES_MAX};
+use crate::options::Options;
 pub(crate) use allow::venue_url;
 pub use allow::{AllowedHost, AllowedVenue, ListEntryError};
 
-/// Sends requests, as far as the operator allows.
+/// Sends requests that the operator's policy allows.
 pub(crate) struct Outbound {
     allow_hosts: Vec<AllowedHost>,
     allow_venues: Vec<AllowedVenue>,
@@ -56,33 +56,33 @@ pub(crate) struct Request {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// How long it may take, with everything; time while the job is paused does not count.
+    /// How long it may take, redirects included. Time while the job is paused does not count.
     pub(crate) time: Duration,
     pub(crate) redirects: Redirects,
     pub(crate) reach: Reach,
-    /// The longest body of a response that is taken in.
+    /// The largest response body that is read.
     pub(crate) response_bytes_max: usize,
 }
 
-/// What to do about a redirect.
+/// What happens if the response is a redirect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Redirects {
-    /// Go where it leads.
+    /// Send the request to its target.
     Follow,
-    /// Give it as the response.
+    /// Return it as the response.
     Return,
 }
 
 /// Which addresses a request may be sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Public ones, and those of hosts on the list.
+    /// Public addresses, and those of hosts on the operator's list.
     Public,
-    /// All: the operator listed the target.
+    /// Any address, because the operator listed the target.
     Listed,
 }
 
-/// What came back.
+/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
@@ -90,11 +90,11 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
 }
 
-/// Why there is no response. None of the texts contains more of the URL than host and port: a
+/// Why there is no response. The texts contain no more of the URL than host and port, because a
 /// path or a query may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OutboundError {
-    #[error("the URL cannot be requested: {0}")]
+    #[error("the URL is not allowed: {0}")]
     Url(String),
     #[error(
         "the request to {host} was refused: {why}; an operator can allow it with {option} {host}"
@@ -108,7 +108,7 @@ pub(crate) enum OutboundError {
     TooLarge { host: String, what: String },
     #[error("{host} redirected more than {REDIRECTS_MAX} times")]
     TooManyRedirects { host: String },
-    #[error("{host} redirected to a URL that cannot be requested: {reason}")]
+    #[error("{host} redirected to a URL that is not allowed: {reason}")]
     Redirect { host: String, reason: String },
 }
 
@@ -127,11 +127,11 @@ impl From<OutboundError> for Failure {
     }
 }
 
-/// What holds a request back, and what times it.
+/// Delays requests and measures their time, so that a paused job sends nothing.
 pub(crate) trait Gate: Sync {
-    /// Returns when a request may leave.
+    /// Returns as soon as a request may be sent.
     fn proceed(&self) -> impl Future<Output = ()> + Send;
-    /// Sleeps for a time that passes only while requests may leave.
+    /// Sleeps for a time that passes only while requests may be sent.
     fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send;
 }
 
@@ -145,10 +145,10 @@ impl Gate for RunControl {
     }
 }
 
-/// A gate that is always open, for what is sent when no turn runs any more.
-pub(crate) struct Open(pub(crate) Arc<dyn Env>);
+/// A gate that is always open, for requests after the end of a turn.
+pub(crate) struct OpenGate(pub(crate) Arc<dyn Env>);
 
-impl Gate for Open {
+impl Gate for OpenGate {
     async fn proceed(&self) {}
 
     async fn sleep(&self, time: Duration) {
@@ -158,12 +158,12 @@ impl Gate for Open {
 
 type Resolving<'a> = Pin<Box<dyn Future<Output = std::io::Result<Vec<SocketAddr>>> + Send + 'a>>;
 
-/// Finds the addresses of a name.
+/// Resolves host names.
 pub(crate) trait Resolve: Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Resolving<'a>;
 }
 
-/// As the system does.
+/// The resolver of the operating system.
 struct SystemResolver;
 
 impl Resolve for SystemResolver {
@@ -173,7 +173,7 @@ impl Resolve for SystemResolver {
 }
 
 impl Request {
-    /// A request with nothing but its method and URL.
+    /// A request without headers and body that follows redirects and may reach public addresses.
     pub(crate) fn new(method: Method, url: Url) -> Self {
         Request {
             method,
@@ -196,14 +196,15 @@ impl Request {
         self.url.port_or_known_default().unwrap_or_default()
     }
 
-    /// The request that a response asks for instead; nothing when it is the answer.
+    /// The request that follows a redirect; `None` if the response is to be returned.
     fn redirected(&self, status: StatusCode, headers: &HeaderMap) -> Result<Option<Self>, String> {
         let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
         let location = headers.get(LOCATION).filter(|_| is_redirect);
         let (Some(location), Redirects::Follow) = (location, self.redirects) else {
             return Ok(None);
         };
-        let location = location.to_str().map_err(|_| "it is not a text".to_owned())?;
+        let location =
+            location.to_str().map_err(|_| "its Location header is not text".to_owned())?;
         let url = self.url.join(location).map_err(|error| error.to_string())?;
         allow::check(&url)?;
         let mut next = Request { url, ..self.clone() };
@@ -227,7 +228,8 @@ impl Request {
     }
 }
 
-/// Headers that say who asks. They go to the origin they were given for and to no other.
+/// Headers that authenticate the sender. They are sent to the origin that they were given for and to
+/// no other.
 pub(crate) const CREDENTIALS: [HeaderName; 3] =
     [AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")];
 
@@ -243,22 +245,24 @@ impl Outbound {
         }
     }
 
-    /// Sends a request and takes in the whole response.
+    /// Sends a request and returns the complete response.
     pub(crate) async fn send(
         &self,
         request: Request,
         gate: &impl Gate,
     ) -> Result<Response, OutboundError> {
         allow::check(&request.url).map_err(OutboundError::Url)?;
-        let (host, time) = (request.host(), request.time);
+        let host = request.host();
+        let time = request.time;
         tokio::select! {
             biased;
-            response = self.follow(request, gate) => response,
+            response = self.send_following(request, gate) => response,
             () = gate.sleep(time) => Err(OutboundError::Timeout { host, time }),
         }
     }
 
-    async fn follow(
+    /// Sends a request, and then those that redirects lead to.
+    async fn send_following(
         &self,
         mut request: Request,
         gate: &impl Gate,
@@ -266,12 +270,11 @@ impl Outbound {
         for _ in 0..=REDIRECTS_MAX {
             gate.proceed().await;
             let stream = self.connect(&request, gate).await?;
-            let exchanged = match request.url.scheme() {
-                "https" => {
-                    let stream = exchange::encrypted(stream, &request, &self.tls).await?;
-                    self.exchange(stream, &request).await?
-                }
-                _ => self.exchange(stream, &request).await?,
+            let exchanged = if request.url.scheme() == "https" {
+                let stream = exchange::start_tls(stream, &request, &self.tls).await?;
+                self.exchange(stream, &request).await?
+            } else {
+                self.exchange(stream, &request).await?
             };
             match exchanged {
                 Exchanged::Answered(response) => return Ok(response),
@@ -294,14 +297,14 @@ impl Outbound {
         exchange::exchange(stream, request, &self.user_agent, head).await
     }
 
-    /// Connects to an address that was judged.
+    /// Connects to an address that was checked.
     async fn connect(
         &self,
         request: &Request,
         gate: &impl Gate,
     ) -> Result<tokio::net::TcpStream, OutboundError> {
         let addresses = self.addresses(request).await?;
-        let allowed = self.judged(request, addresses)?;
+        let allowed = self.allowed_addresses(request, addresses)?;
         exchange::connect(&allowed, request, gate).await
     }
 
@@ -314,23 +317,25 @@ impl Outbound {
             Some(url::Host::Ipv6(address)) => vec![SocketAddr::new(IpAddr::V6(address), port)],
             Some(url::Host::Domain(name)) => {
                 let resolved = self.resolver.resolve(name, port).await;
-                resolved.map_err(|error| unresolved(format!("its name has no address: {error}")))?
+                resolved.map_err(|error| {
+                    unresolved(format!("its host name could not be resolved: {error}"))
+                })?
             }
             None => Vec::new(),
         };
         if addresses.is_empty() {
-            return Err(unresolved("its name has no address".to_owned()));
+            return Err(unresolved("its host name has no address".to_owned()));
         }
         Ok(addresses)
     }
 
-    /// Those of the addresses that the request may be sent to.
-    fn judged(
+    /// The addresses that the request may be sent to. Fails if there are none.
+    fn allowed_addresses(
         &self,
         request: &Request,
         addresses: Vec<SocketAddr>,
     ) -> Result<Vec<SocketAddr>, OutboundError> {
-        if request.reach == Reach::Listed || self.lists_host(&request.url) {
+        if request.reach == Reach::Listed || self.is_listed_host(&request.url) {
             return Ok(addresses);
         }
         let is_literal = !matches!(request.url.host(), Some(url::Host::Domain(_)));
@@ -338,12 +343,12 @@ impl Outbound {
         let mut allowed = Vec::new();
         for address in addresses {
             let ip = address.ip();
-            let listed = || {
+            let is_listed = || {
                 let name = ip.to_string();
                 self.allow_hosts.iter().any(|entry| entry.covers(&name, address.port()))
             };
             match address::class(ip) {
-                Some(class) if !listed() => refused = Some(class),
+                Some(class) if !is_listed() => refused = Some(class),
                 _ => allowed.push(address),
             }
         }
@@ -357,16 +362,16 @@ impl Outbound {
         }
     }
 
-    fn lists_host(&self, url: &Url) -> bool {
+    fn is_listed_host(&self, url: &Url) -> bool {
         let Some(host) = url.host() else { return false };
         let port = url.port_or_known_default().unwrap_or_default();
         let host = allow::host_name(&host);
         self.allow_hosts.iter().any(|entry| entry.covers(&host, port))
     }
 
-    /// Whether the operator lists a venue, itself or its host.
-    pub(crate) fn permit_venue(&self, url: &Url) -> Result<(), OutboundError> {
-        if self.lists_host(url) || self.allow_venues.iter().any(|entry| entry.covers(url)) {
+    /// Fails unless the operator lists the venue, or its host.
+    pub(crate) fn check_venue(&self, url: &Url) -> Result<(), OutboundError> {
+        if self.is_listed_host(url) || self.allow_venues.iter().any(|entry| entry.covers(url)) {
             return Ok(());
         }
         let why = "it is not on this venue's list of venues".to_owned();
@@ -375,7 +380,7 @@ impl Outbound {
     }
 }
 
-/// TLS that believes these roots.
+/// A TLS connector that trusts these roots.
 fn connector(roots: rustls::RootCertStore) -> tokio_rustls::TlsConnector {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ClientConfig::builder_with_provider(provider)
@@ -387,11 +392,11 @@ fn connector(roots: rustls::RootCertStore) -> tokio_rustls::TlsConnector {
     tokio_rustls::TlsConnector::from(Arc::new(tls))
 }
 
-/// How one request over one connection ended.
+/// The result of one request over one connection.
 pub(crate) enum Exchanged {
-    /// With the answer.
+    /// The response.
     Answered(Response),
-    /// With a request to make instead.
+    /// The request to send next, because the response is a redirect.
     Redirected(Box<Request>),
 }
 

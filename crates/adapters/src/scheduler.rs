@@ -1,10 +1,13 @@
-//! `scheduler`: operations that are invoked later, once or again and again.
+//! `scheduler`: operations that are invoked later, once or repeatedly.
 //!
-//! What it does: keeps, lists, removes and triggers scheduled invocations of the caller; the engine
-//! holds them durably and invokes them with the authority that the caller had.
-//! What it costs: one commit per change. How it is cancelled: its future is dropped; a change that
-//! was committed by then stays.
-//! Whether a repeat is safe: of `list` and `cancel` yes; `schedule` and `trigger` act each time, so
+//! **What it does:** creates, lists, removes and triggers scheduled invocations of the caller. The
+//! engine stores them and invokes them with the authority that the caller had.
+//!
+//! **Cost:** one commit per change.
+//!
+//! **Cancellation:** its future is dropped. A change that was committed by then remains.
+//!
+//! **Repetition:** safe for `list` and `cancel`. `schedule` and `trigger` have an effect each time, so
 //! recovery does not repeat them.
 
 use catena_engine::schedule::{Scheduled, When};
@@ -12,16 +15,18 @@ use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registrati
 use catena_job::JobId;
 use catena_value::{Map, Value};
 
-use crate::definition::{Definition, Mark, check, registrations};
-use crate::failures::of_invoke;
-use crate::fields::{Fields, array, integer, invalid, object, text};
+use crate::definition::{Definition, Mark, check_reference, registrations};
+use crate::failures::invoke_failure;
+use crate::fields::{Fields, array, integer, invalid_input, object, text};
 use crate::nested;
 
 /// The adapter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scheduler;
 
-const OF_A_HANDLE: Option<&str> = Some(
+// Operations.
+
+const HANDLE_INPUT: Option<&str> = Some(
     r#"{"type":"object","required":["handle"],"properties":{
         "handle":{"type":"string","description":"As `schedule` returned it"}}}"#,
 );
@@ -54,7 +59,7 @@ const OPERATIONS: &[Definition] = &[
         description: "Removes a scheduled invocation. Jobs that it made stay.",
         mode: ExecutionMode::Task,
         marks: &[Mark::Idempotent],
-        input: OF_A_HANDLE,
+        input: HANDLE_INPUT,
         output: Some(
             r#"{"type":"object","required":["cancelled"],"properties":{
                 "cancelled":{"type":"boolean","description":"Whether there was one"}}}"#,
@@ -80,7 +85,7 @@ const OPERATIONS: &[Definition] = &[
         description: "Invokes a scheduled operation now. One that was to be invoked once is then gone.",
         mode: ExecutionMode::Task,
         marks: &[],
-        input: OF_A_HANDLE,
+        input: HANDLE_INPUT,
         output: Some(
             r#"{"type":"object","required":["triggered"],"properties":{
                 "triggered":{"type":"boolean","description":"Whether there was one"},
@@ -92,46 +97,46 @@ const OPERATIONS: &[Definition] = &[
 // Input.
 
 #[derive(Debug, PartialEq)]
-struct Schedule {
+struct ScheduleInput {
     operation: String,
     input: Value,
     when: When,
 }
 
-impl Schedule {
-    fn read(input: &Value, now: i64) -> Result<Self, Failure> {
-        let fields = Fields::of(input)?;
+impl ScheduleInput {
+    /// `now` is Unix time in ms.
+    fn parse(input: &Value, now: i64) -> Result<Self, Failure> {
+        let fields = Fields::from_value(input)?;
         let operation = fields.text("operation")?;
         let after = fields.integer("after", 0, i64::MAX)?;
         let when = match (fields.get("time"), after, fields.optional_text("cron")?) {
-            (Some(time), None, None) => When::At(moment(time)?),
+            (Some(time), None, None) => When::At(parse_time(time)?),
             (None, Some(after), None) => When::At(now.saturating_add(after)),
             (None, None, Some(cron)) => When::Cron(cron),
-            _ => return Err(invalid("give one of `time`, `after` and `cron`")),
+            _ => return Err(invalid_input("give one of `time`, `after` and `cron`")),
         };
-        Ok(Schedule { operation, input: fields.or_nil("input"), when })
+        Ok(ScheduleInput { operation, input: fields.get_or_nil("input"), when })
     }
 }
 
-/// A time in milliseconds since 1970, or as ISO 8601 with an offset.
-fn moment(time: &Value) -> Result<i64, Failure> {
-    let said = match integer(time) {
-        Some(time) => return Ok(time),
-        None => text(time),
-    };
-    let parsed = said.as_ref().and_then(|said| said.parse::<jiff::Timestamp>().ok());
+/// Unix time in ms, from a number in ms or an ISO 8601 text with an offset.
+fn parse_time(time: &Value) -> Result<i64, Failure> {
+    if let Some(ms) = integer(time) {
+        return Ok(ms);
+    }
+    let parsed = text(time).and_then(|text| text.parse::<jiff::Timestamp>().ok());
     parsed.map(jiff::Timestamp::as_millisecond).ok_or_else(|| {
-        invalid("`time` must be milliseconds since 1970, or such as 2026-01-31T09:00:00Z")
+        invalid_input("`time` must be Unix time in ms, or a text such as 2026-01-31T09:00:00Z")
     })
 }
 
 // Output.
 
-fn scheduled(scheduled: &Scheduled) -> Value {
+fn schedule_output(scheduled: &Scheduled) -> Value {
     object([("handle", scheduled.handle.as_str().into()), ("time", scheduled.time.into())])
 }
 
-fn event(scheduled: Scheduled) -> Value {
+fn event_output(scheduled: Scheduled) -> Value {
     let mut members = vec![
         ("handle", Value::from(scheduled.handle)),
         ("operation", scheduled.operation.into()),
@@ -142,14 +147,14 @@ fn event(scheduled: Scheduled) -> Value {
     members.into_iter().collect::<Map>().into()
 }
 
-fn triggered(job: Option<JobId>) -> Value {
+fn trigger_output(job: Option<JobId>) -> Value {
     match job {
         Some(job) => object([("triggered", true.into()), ("result", job.into())]),
         None => object([("triggered", false.into())]),
     }
 }
 
-// Running.
+// Execution.
 
 impl Adapter for Scheduler {
     fn name(&self) -> &'static str {
@@ -157,7 +162,7 @@ impl Adapter for Scheduler {
     }
 
     fn description(&self) -> &'static str {
-        "Operations that are invoked later, once or again and again."
+        "Invokes operations later, once or repeatedly."
     }
 
     fn operations(&self) -> Vec<Registration> {
@@ -165,7 +170,7 @@ impl Adapter for Scheduler {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter(), OPERATIONS)
     }
 
     fn run(&self, call: Call) -> TurnFuture {
@@ -174,29 +179,30 @@ impl Adapter for Scheduler {
 }
 
 async fn run(call: &Call) -> Result<Value, Failure> {
-    let (engine, caller) = (&call.engine, &call.caller);
+    let engine = &call.engine;
+    let caller = &call.caller;
     call.control.proceed().await;
     match call.operation.name() {
         "schedule" => {
-            let Schedule { operation, input, when } =
-                Schedule::read(&call.input, call.control.now())?;
-            let kept = engine.schedule(caller, &operation, input, when).await;
-            kept.map(|kept| scheduled(&kept)).map_err(of_invoke)
+            let ScheduleInput { operation, input, when } =
+                ScheduleInput::parse(&call.input, call.control.now())?;
+            let scheduled = engine.schedule(caller, &operation, input, when).await;
+            scheduled.map(|scheduled| schedule_output(&scheduled)).map_err(invoke_failure)
         }
         "cancel" => {
-            let handle = Fields::of(&call.input)?.text("handle")?;
-            let was_there = engine.unschedule(caller, &handle).await.map_err(of_invoke)?;
-            Ok(object([("cancelled", was_there.into())]))
+            let handle = Fields::from_value(&call.input)?.text("handle")?;
+            let was_scheduled = engine.unschedule(caller, &handle).await.map_err(invoke_failure)?;
+            Ok(object([("cancelled", was_scheduled.into())]))
         }
         "list" => {
-            let events = engine.scheduled(caller).await.map_err(of_invoke)?;
-            Ok(object([("events", array(events.into_iter().map(event).collect()))]))
+            let events = engine.scheduled(caller).await.map_err(invoke_failure)?;
+            Ok(object([("events", array(events.into_iter().map(event_output).collect()))]))
         }
         "trigger" => {
-            let handle = Fields::of(&call.input)?.text("handle")?;
-            engine.trigger(caller, &handle).await.map(triggered).map_err(of_invoke)
+            let handle = Fields::from_value(&call.input)?.text("handle")?;
+            engine.trigger(caller, &handle).await.map(trigger_output).map_err(invoke_failure)
         }
-        _ => Err(nested::unsupported(call)),
+        _ => Err(nested::unsupported_operation(call)),
     }
 }
 
@@ -208,7 +214,7 @@ mod tests {
     const NOW: i64 = 1_769_683_717_000;
 
     fn when(input: &str) -> Result<When, Failure> {
-        Schedule::read(&value(input), NOW).map(|schedule| schedule.when)
+        ScheduleInput::parse(&value(input), NOW).map(|schedule| schedule.when)
     }
 
     #[test]
@@ -233,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduled_invocation_is_shown_whole() {
+    fn a_scheduled_invocation_is_returned_completely() {
         let kept = Scheduled {
             handle: "h".to_owned(),
             operation: "test:echo".to_owned(),
@@ -241,10 +247,10 @@ mod tests {
             time: 5,
             cron: Some("* * * * *".to_owned()),
         };
-        assert_eq!(scheduled(&kept), value(r#"{"handle":"h","time":5}"#));
+        assert_eq!(schedule_output(&kept), value(r#"{"handle":"h","time":5}"#));
         let shown =
             r#"{"handle":"h","operation":"test:echo","input":[1],"time":5,"cron":"* * * * *"}"#;
-        assert_eq!(event(kept), value(shown));
-        assert_eq!(triggered(None), value(r#"{"triggered":false}"#));
+        assert_eq!(event_output(kept), value(shown));
+        assert_eq!(trigger_output(None), value(r#"{"triggered":false}"#));
     }
 }

@@ -1,9 +1,13 @@
-//! `schema`: JSON Schemas of values, and values by JSON Schemas.
+//! `schema`: JSON Schemas of values, and validation and coercion of values with JSON Schemas.
 //!
-//! What it does: infers a schema, checks values against one, makes a value fit one, checks a
-//! schema. What it costs: time in proportion to the value and the schema; a schema is compiled for
-//! each call. Nothing is fetched: a reference to a schema elsewhere is an error.
-//! How it is cancelled: it is not, it ends at once. Whether a repeat is safe: yes, it is pure.
+//! **What it does:** infers a schema, validates values, coerces a value, checks a schema.
+//!
+//! **Cost:** time in proportion to the value and the schema. A schema is compiled for each call.
+//! Nothing is fetched: a reference to another document is an error.
+//!
+//! **Cancellation:** not needed, it completes at once.
+//!
+//! **Repetition:** safe, it is pure.
 
 mod coerce;
 mod infer;
@@ -12,14 +16,16 @@ use catena_engine::schema::{Schema, Violation};
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_value::Value;
 
-use crate::definition::{Definition, Mark, check, registrations};
-use crate::fields::{Fields, array, invalid, object};
+use crate::definition::{Definition, Mark, check_reference, registrations};
+use crate::fields::{Fields, array, invalid_input, object};
 use crate::limits::VIOLATIONS_MAX;
 use crate::nested;
 
 /// The adapter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchemaAdapter;
+
+// Operations.
 
 const MARKS: &[Mark] = &[Mark::Pure, Mark::Idempotent, Mark::ReadOnly];
 
@@ -119,18 +125,19 @@ const OPERATIONS: &[Definition] = &[
 
 // Input.
 
-fn given(fields: &Fields<'_>, name: &str) -> Result<Value, Failure> {
-    fields.any(name).cloned().ok_or_else(|| invalid(format!("`{name}` is missing")))
+fn required_value(fields: &Fields<'_>, name: &str) -> Result<Value, Failure> {
+    fields.get_nullable(name).cloned().ok_or_else(|| invalid_input(format!("`{name}` is missing")))
 }
 
-fn compiled(schema: &Value) -> Result<Schema, Failure> {
-    Schema::compile(schema)
-        .map_err(|error| Failure::new("invalid_schema", format!("`schema` is no schema: {error}")))
+fn compile(schema: &Value) -> Result<Schema, Failure> {
+    Schema::compile(schema).map_err(|error| {
+        Failure::new("invalid_schema", format!("`schema` is not a valid JSON Schema: {error}"))
+    })
 }
 
 // Output.
 
-fn verdict(violations: Vec<Violation>) -> Value {
+fn validation_output(violations: Vec<Violation>) -> Value {
     let is_valid = violations.is_empty();
     object([("valid", is_valid.into()), ("errors", errors(violations))])
 }
@@ -142,20 +149,20 @@ fn errors(violations: Vec<Violation>) -> Value {
     array(violations.into_iter().map(error).collect())
 }
 
-fn verdicts(each: Vec<Vec<Violation>>) -> Value {
+fn validations_output(each: Vec<Vec<Violation>>) -> Value {
     let all = each.iter().all(Vec::is_empty);
-    let results = each.into_iter().map(verdict).collect();
+    let results = each.into_iter().map(validation_output).collect();
     object([("valid", all.into()), ("results", array(results))])
 }
 
-fn soundness(compiled: Result<(), String>) -> Value {
+fn check_output(compiled: Result<(), String>) -> Value {
     match compiled {
         Ok(()) => object([("valid", true.into())]),
         Err(error) => object([("valid", false.into()), ("error", error.into())]),
     }
 }
 
-// Running.
+// Execution.
 
 impl Adapter for SchemaAdapter {
     fn name(&self) -> &'static str {
@@ -163,7 +170,7 @@ impl Adapter for SchemaAdapter {
     }
 
     fn description(&self) -> &'static str {
-        "JSON Schemas of values, and values by JSON Schemas."
+        "Infers and checks JSON Schemas, and validates and coerces values with them."
     }
 
     fn operations(&self) -> Vec<Registration> {
@@ -171,23 +178,27 @@ impl Adapter for SchemaAdapter {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter(), OPERATIONS)
     }
 
     fn compute(&self, call: &Call) -> Result<Value, Failure> {
-        let fields = Fields::of(&call.input)?;
+        let fields = Fields::from_value(&call.input)?;
         match call.operation.name() {
-            "infer" => Ok(object([("schema", infer::schema_of(&given(&fields, "value")?)?)])),
+            "infer" => {
+                Ok(object([("schema", infer::infer_schema(&required_value(&fields, "value")?)?)]))
+            }
             "validate" => {
-                let schema = compiled(&given(&fields, "schema")?)?;
-                Ok(verdict(schema.violations(&given(&fields, "value")?, VIOLATIONS_MAX)))
+                let schema = compile(&required_value(&fields, "schema")?)?;
+                Ok(validation_output(
+                    schema.violations(&required_value(&fields, "value")?, VIOLATIONS_MAX),
+                ))
             }
             "validate-all" => validate_all(&fields),
             "coerce" => coerce(&fields),
-            "check" => {
-                Ok(soundness(Schema::compile(&given(&fields, "schema")?).map(|_compiled| ())))
-            }
-            _ => Err(nested::unsupported(call)),
+            "check" => Ok(check_output(
+                Schema::compile(&required_value(&fields, "schema")?).map(|_compiled| ()),
+            )),
+            _ => Err(nested::unsupported_operation(call)),
         }
     }
 
@@ -196,22 +207,22 @@ impl Adapter for SchemaAdapter {
     }
 }
 
-/// The bound on violations is for all values together: so is the output that they go to.
+/// The bound on violations applies to all values together, because they share one output.
 fn validate_all(fields: &Fields<'_>) -> Result<Value, Failure> {
-    let schema = compiled(&given(fields, "schema")?)?;
+    let schema = compile(&required_value(fields, "schema")?)?;
     let mut left = VIOLATIONS_MAX;
     let each = fields.items("values")?.into_iter().map(|value| {
         let violations = schema.violations(&value, left.max(1));
         left = left.saturating_sub(violations.len());
         violations
     });
-    Ok(verdicts(each.collect()))
+    Ok(validations_output(each.collect()))
 }
 
 fn coerce(fields: &Fields<'_>) -> Result<Value, Failure> {
-    let schema = given(fields, "schema")?;
-    let compiled = compiled(&schema)?;
-    let coerced = coerce::coerce(&given(fields, "value")?, &schema)?;
+    let schema = required_value(fields, "schema")?;
+    let compiled = compile(&schema)?;
+    let coerced = coerce::coerce(&required_value(fields, "value")?, &schema)?;
     let violations = compiled.violations(&coerced.value, VIOLATIONS_MAX);
     Ok(object([
         ("changes", array(coerced.changes)),
@@ -231,18 +242,18 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_names_every_place() {
-        assert_eq!(verdict(Vec::new()), value(r#"{"valid":true,"errors":[]}"#));
+    fn every_violation_is_reported_with_its_location() {
+        assert_eq!(validation_output(Vec::new()), value(r#"{"valid":true,"errors":[]}"#));
         assert_eq!(
-            verdict(vec![violation("/a/0")]),
+            validation_output(vec![violation("/a/0")]),
             value(r#"{"valid":false,"errors":[{"path":"/a/0","message":"wrong"}]}"#)
         );
     }
 
     #[test]
-    fn all_are_valid_when_each_is() {
-        assert_eq!(verdicts(Vec::new()), value(r#"{"valid":true,"results":[]}"#));
-        let mixed = verdicts(vec![Vec::new(), vec![violation("")]]);
+    fn all_values_are_valid_if_each_is() {
+        assert_eq!(validations_output(Vec::new()), value(r#"{"valid":true,"results":[]}"#));
+        let mixed = validations_output(vec![Vec::new(), vec![violation("")]]);
         assert_eq!(
             mixed,
             value(
@@ -253,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_sound_or_told_why_not() {
-        assert_eq!(soundness(Ok(())), value(r#"{"valid":true}"#));
-        let unsound = soundness(Err("no such type".to_owned()));
+    fn an_invalid_schema_is_reported_with_its_error() {
+        assert_eq!(check_output(Ok(())), value(r#"{"valid":true}"#));
+        let unsound = check_output(Err("no such type".to_owned()));
         assert_eq!(unsound, value(r#"{"valid":false,"error":"no such type"}"#));
     }
 }

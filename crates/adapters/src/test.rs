@@ -1,10 +1,13 @@
 //! `test`: operations that behave in one known way each, for trying a venue out and for tests.
 //!
-//! What it does: echoes, sleeps, fails, waits, asks, reports. Nothing leaves the venue.
-//! What it costs: an instant operation one commit; the others a task that sleeps.
-//! How it is cancelled: its future is dropped; an operation that `delay` runs is cancelled with it.
-//! Whether a repeat is safe: yes. `delay` runs its operation again when it is repeated, which is as
-//! safe as that operation.
+//! **What it does:** echoes, sleeps, fails, waits, asks for input, reports progress. Nothing leaves
+//! the venue.
+//!
+//! **Cost:** one commit for an inline operation; a sleeping task for the others.
+//!
+//! **Cancellation:** its future is dropped. An operation that `delay` runs is cancelled with it.
+//!
+//! **Repetition:** safe. `delay` runs its operation again, which is as safe as that operation.
 
 use std::time::Duration;
 
@@ -14,14 +17,16 @@ use catena_engine::{
 use catena_job::state::Ask;
 use catena_value::Value;
 
-use crate::definition::{Definition, Mark, check, registrations};
-use crate::fields::{Fields, integer, invalid, object, text};
+use crate::definition::{Definition, Mark, check_reference, registrations};
+use crate::fields::{Fields, integer, invalid_input, object, text};
 use crate::limits::{DELAY_MS_MAX, ITEMS_MAX, PRETENDED_BYTES_MAX, RANDOM_BYTES_MAX};
 use crate::nested;
 
 /// The adapter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Test;
+
+// Operations.
 
 const MARKS: &[Mark] = &[Mark::Pure, Mark::Idempotent];
 
@@ -150,25 +155,27 @@ struct Delay {
 }
 
 impl Delay {
-    fn read(input: &Value) -> Result<Self, Failure> {
-        let fields = Fields::of(input)?;
+    fn parse(input: &Value) -> Result<Self, Failure> {
+        let fields = Fields::from_value(input)?;
         let delay = fields.integer("delay", 0, DELAY_MS_MAX)?;
         Ok(Delay {
-            time: milliseconds(delay.ok_or_else(|| invalid("`delay` is missing"))?),
+            time: milliseconds(delay.ok_or_else(|| invalid_input("`delay` is missing"))?),
             operation: fields.optional_text("operation")?,
-            input: fields.or_nil("input"),
+            input: fields.get_or_nil("input"),
         })
     }
 }
 
 fn random_length(input: &Value) -> Result<usize, Failure> {
-    let fields = Fields::of(input)?;
-    let length = fields.get("length").ok_or_else(|| invalid("`length` is missing"))?;
+    let fields = Fields::from_value(input)?;
+    let length = fields.get("length").ok_or_else(|| invalid_input("`length` is missing"))?;
     let number = integer(length).or_else(|| text(length)?.parse().ok());
     number
         .filter(|number| (1..=RANDOM_BYTES_MAX).contains(number))
         .and_then(|number| usize::try_from(number).ok())
-        .ok_or_else(|| invalid(format!("`length` must be a whole number, 1 to {RANDOM_BYTES_MAX}")))
+        .ok_or_else(|| {
+            invalid_input(format!("`length` must be a whole number, 1 to {RANDOM_BYTES_MAX}"))
+        })
 }
 
 struct Items {
@@ -179,25 +186,26 @@ struct Items {
 
 struct Bytes {
     total: i64,
-    /// None spreads the total evenly.
+    /// If this is `None`, the total is spread evenly.
     per_item: Option<i64>,
 }
 
 impl Items {
-    fn read(input: &Value) -> Result<Self, Failure> {
-        let fields = Fields::of(input)?;
+    fn parse(input: &Value) -> Result<Self, Failure> {
+        let fields = Fields::from_value(input)?;
         let total = fields.integer("totalItems", 0, ITEMS_MAX)?;
-        let total = total.ok_or_else(|| invalid("`totalItems` is missing"))?;
+        let total = total.ok_or_else(|| invalid_input("`totalItems` is missing"))?;
         let time = fields.integer("itemMs", 0, DELAY_MS_MAX)?.unwrap_or(0);
-        let bytes = fields.get("outputStats").map(|stats| Bytes::read(stats, total)).transpose()?;
+        let bytes =
+            fields.get("outputStats").map(|stats| Bytes::parse(stats, total)).transpose()?;
         Ok(Items { total, time: milliseconds(time), bytes: bytes.flatten() })
     }
 }
 
 impl Bytes {
-    /// A total that is not given follows from the bytes of one item.
-    fn read(stats: &Value, items: i64) -> Result<Option<Self>, Failure> {
-        let fields = Fields::of(stats)?;
+    /// Without a total, it is computed from the bytes of one item. `None` if there is neither.
+    fn parse(stats: &Value, items: i64) -> Result<Option<Self>, Failure> {
+        let fields = Fields::from_value(stats)?;
         let total = fields.integer("bytesTotal", 0, PRETENDED_BYTES_MAX)?;
         let per_item = fields.integer("bytesPerItem", 0, PRETENDED_BYTES_MAX)?;
         let total = total.or(per_item.map(|bytes| bytes.saturating_mul(items)));
@@ -212,12 +220,12 @@ fn milliseconds(number: i64) -> Duration {
 // Output.
 
 impl Items {
-    fn figures(&self, processed: i64) -> Value {
+    fn progress_figures(&self, processed: i64) -> Value {
         let items = [("processedItems", processed.into()), ("totalItems", self.total.into())];
         let Some(bytes) = &self.bytes else { return object(items) };
         let so_far = match bytes.per_item {
             Some(each) => each.saturating_mul(processed).min(bytes.total),
-            None => share(bytes.total, processed, self.total),
+            None => proportion(bytes.total, processed, self.total),
         };
         let stats = object([("bytesProcessed", so_far.into()), ("bytesTotal", bytes.total.into())]);
         let [processed, total] = items;
@@ -225,7 +233,7 @@ impl Items {
     }
 }
 
-fn share(bytes: i64, processed: i64, items: i64) -> i64 {
+fn proportion(bytes: i64, processed: i64, items: i64) -> i64 {
     let share = i128::from(bytes) * i128::from(processed) / i128::from(items.max(1));
     i64::try_from(share).unwrap_or(bytes)
 }
@@ -234,7 +242,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-// Running.
+// Execution.
 
 impl Adapter for Test {
     fn name(&self) -> &'static str {
@@ -254,7 +262,7 @@ impl Adapter for Test {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter(), OPERATIONS)
     }
 
     fn compute(&self, call: &Call) -> Result<Value, Failure> {
@@ -266,7 +274,7 @@ impl Adapter for Test {
                 call.engine.env().random(&mut bytes);
                 Ok(object([("bytes", hex(&bytes).into())]))
             }
-            _ => Err(nested::unsupported(call)),
+            _ => Err(nested::unsupported_operation(call)),
         }
     }
 
@@ -284,15 +292,15 @@ impl Adapter for Test {
 }
 
 fn error(input: &Value) -> Failure {
-    match Fields::of(input).and_then(|fields| fields.text("message")) {
-        // It stands for any failure, so that what is done about failures can be tried.
+    match Fields::from_value(input).and_then(|fields| fields.text("message")) {
+        // Transient, so that the handling of any failure, retries included, can be tested.
         Ok(message) => Failure::transient("test_error", message),
         Err(failure) => failure,
     }
 }
 
 async fn delay(call: Call) -> Result<Value, Failure> {
-    let Delay { time, operation, input } = Delay::read(&call.input)?;
+    let Delay { time, operation, input } = Delay::parse(&call.input)?;
     call.control.sleep(time).await;
     match operation {
         Some(operation) => nested::run(&call, operation, input).await,
@@ -335,12 +343,12 @@ fn auth(cause: &Cause) -> Turn {
 }
 
 async fn progress(call: Call) -> Result<Value, Failure> {
-    let items = Items::read(&call.input)?;
+    let items = Items::parse(&call.input)?;
     for processed in 1..=items.total {
         call.control.sleep(items.time).await;
-        call.control.report(items.figures(processed));
+        call.control.report(items.progress_figures(processed));
     }
-    Ok(items.figures(items.total))
+    Ok(items.progress_figures(items.total))
 }
 
 #[cfg(test)]
@@ -357,11 +365,11 @@ mod tests {
 
     #[test]
     fn a_delay_is_bounded_and_keeps_its_input() {
-        let delay = Delay::read(&value(r#"{"delay":5,"input":[1]}"#)).unwrap();
+        let delay = Delay::parse(&value(r#"{"delay":5,"input":[1]}"#)).unwrap();
         assert_eq!(delay.time, Duration::from_millis(5));
         assert_eq!((delay.operation, delay.input), (None, value("[1]")));
         for refused in [r#"{"delay":-1}"#, r#"{"delay":86400001}"#, r#"{"delay":"1"}"#, "{}"] {
-            assert!(Delay::read(&value(refused)).is_err(), "{refused}");
+            assert!(Delay::parse(&value(refused)).is_err(), "{refused}");
         }
     }
 
@@ -381,7 +389,7 @@ mod tests {
         assert_eq!(hex(&[0, 0xa, 0xff]), "000aff");
     }
 
-    fn said(text: &str) -> Cause {
+    fn message(text: &str) -> Cause {
         Cause::Message(value(text))
     }
 
@@ -393,12 +401,12 @@ mod tests {
         };
         assert_eq!(asks(&Cause::Start), None);
         assert_eq!(
-            asks(&said(r#"{"content":"hi","id":1}"#)),
+            asks(&message(r#"{"content":"hi","id":1}"#)),
             Some(value(r#"{"echo":{"content":"hi","id":1},"message":"hi"}"#))
         );
-        assert_eq!(asks(&said(r#"{"a":1}"#)), Some(value(r#"{"echo":{"a":1},"message":null}"#)));
+        assert_eq!(asks(&message(r#"{"a":1}"#)), Some(value(r#"{"echo":{"a":1},"message":null}"#)));
         assert_eq!(
-            chat(&said(r#"{"content":"done"}"#)),
+            chat(&message(r#"{"content":"done"}"#)),
             Turn::Complete(value(r#"{"echo":{"content":"done"},"message":"done"}"#))
         );
     }
@@ -411,16 +419,18 @@ mod tests {
 
     #[test]
     fn authorisation_is_complete_by_its_type_alone_and_shows_nothing() {
-        for cause in [Cause::Start, said(r#"{"content":"done"}"#), said(r#"{"type":"auth"}"#)] {
+        for cause in [Cause::Start, message(r#"{"content":"done"}"#), message(r#"{"type":"auth"}"#)]
+        {
             assert!(matches!(auth(&cause), Turn::NeedsAuth(_)), "{cause:?}");
         }
-        let complete = auth(&said(r#"{"type":"auth/complete","credentials":{"key":"hidden"}}"#));
+        let complete = auth(&message(r#"{"type":"auth/complete","credentials":{"key":"hidden"}}"#));
         assert_eq!(complete, Turn::Complete(value(r#"{"authorised":true}"#)));
     }
 
     #[test]
     fn progress_ends_at_its_totals() {
-        let figures = |input: &str, done: i64| Items::read(&value(input)).unwrap().figures(done);
+        let figures =
+            |input: &str, done: i64| Items::parse(&value(input)).unwrap().progress_figures(done);
         assert_eq!(
             figures(r#"{"totalItems":4,"itemMs":1}"#, 3),
             value(r#"{"processedItems":3,"totalItems":4}"#)
@@ -445,7 +455,7 @@ mod tests {
     #[test]
     fn progress_is_bounded() {
         for refused in ["{}", r#"{"totalItems":1000001}"#, r#"{"totalItems":1,"itemMs":-1}"#] {
-            assert!(Items::read(&value(refused)).is_err(), "{refused}");
+            assert!(Items::parse(&value(refused)).is_err(), "{refused}");
         }
     }
 }

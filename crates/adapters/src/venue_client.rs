@@ -1,237 +1,183 @@
-//! A client of another venue: invokes operations there and looks at their jobs, as any Covia
-//! client does.
+//! A client of another venue, with the rules that operations are bound to.
 //!
-//! It goes out through [`crate::outbound`] and only to venues on the operator's list, which may
-//! then have any address and speak plain `http`. Requests are anonymous, unless a caller's
-//! delegations are shown, or the job was asked for with some: this venue's own rights are never
-//! lent to a caller. Redirects are not followed.
+//! Requests are those of every API client ([`catena_api::Client`]); they leave through
+//! [`crate::outbound`], and only to venues on the operator's list, which may then have any address
+//! and use plain `http`. Requests are anonymous unless a caller's delegations are shown, or the job
+//! was started with some: this venue's own rights are never lent to a caller. Nothing is retried
+//! here except reads of a job that is polled.
+
+mod transport;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use catena_api::client::jobs::{Action, Invocation};
+use catena_api::client::poll::next_interval;
+use catena_api::client::{ClientError, Refusal};
+use catena_api::limits::POLL_FIRST;
+use catena_api::{Client, Credentials};
 use catena_engine::env::Env;
-use catena_engine::federation::{DEPTH_HEADER, REMOTE_CONFLICT};
+use catena_engine::federation::REMOTE_CONFLICT;
 use catena_engine::{Failure, RetryAdvice};
 use catena_job::{JobId, Status};
-use catena_value::{Value, json};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use hyper::{Method, StatusCode};
+use catena_value::Value;
 use url::Url;
 
-use crate::fields::{Fields, invalid, text};
+use crate::fields::{Fields, invalid_input, text};
 use crate::limits::{
-    POLL_FAILURES_MAX, POLL_FIRST, POLL_GROWTH_HALVES, POLL_MAX, REMOTE_CONTROL_TIME,
-    REMOTE_DEPTH_MAX, REMOTE_JOB_BYTES_MAX, RETRY_AFTER_MAX,
+    POLL_FAILURES_MAX, REMOTE_CONTROL_TIME, REMOTE_ERROR_CHARS_MAX, REMOTE_JOB_ID_BYTES_MAX,
+    RETRY_AFTER_MAX,
 };
-use crate::nested::ended;
-use crate::outbound::{Gate, Open, Outbound, Reach, Redirects, Request, Response, venue_url};
+use crate::nested::ended_without_output;
+use crate::outbound::{Gate, OpenGate, Outbound, OutboundError, venue_url};
+use transport::OutboundTransport;
 
-/// Speaks to one other venue.
+/// A client of one other venue.
 #[derive(Debug, Clone)]
 pub(crate) struct VenueClient {
     outbound: Arc<Outbound>,
     base: Url,
-    /// Who asks; nobody as a rule.
-    credentials: Option<HeaderValue>,
+    credentials: Credentials,
 }
 
-/// A job of another venue, as it was last seen.
+/// A job of another venue, as it was last fetched.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RemoteJob {
+pub(crate) struct FetchedJob {
     pub(crate) id: String,
     pub(crate) status: Status,
     /// The job as the venue sent it.
-    pub(crate) record: Value,
+    pub(crate) document: Value,
 }
 
-impl RemoteJob {
-    fn read(record: Value) -> Result<Self, String> {
-        let fields = Fields::of(&record).map_err(|failure| failure.error)?;
-        let id = fields.optional_text("id").ok().flatten().filter(|id| is_id(id));
+impl FetchedJob {
+    fn parse(document: Value) -> Result<Self, String> {
+        let fields = Fields::from_value(&document).map_err(|failure| failure.error)?;
+        let id = fields.optional_text("id").ok().flatten().filter(|id| is_job_id(id));
         let status = fields.optional_text("status").ok().flatten();
         let status = status.and_then(|word| Status::parse(&word));
         match (id, status) {
-            (Some(id), Some(status)) => Ok(RemoteJob { id, status, record }),
-            _ => Err("it has no id or no status".to_owned()),
+            (Some(id), Some(status)) => Ok(FetchedJob { id, status, document }),
+            _ => Err("it has no valid id or no known status".to_owned()),
         }
     }
 
-    /// Its output, or why it has none.
+    /// The output of a job that has ended, or the failure that explains why it has none.
     pub(crate) fn outcome(self) -> Result<Value, Failure> {
-        let field = |name: &str| self.record.as_map().and_then(|map| map.field(name)).cloned();
+        let field = |name: &str| self.document.as_map().and_then(|map| map.field(name)).cloned();
         if self.status == Status::Complete {
             return Ok(field("output").unwrap_or(Value::Nil));
         }
         let error = field("error").and_then(|error| text(&error));
-        Err(ended(&self.id, self.status, error.as_deref()))
+        Err(ended_without_output(&self.id, self.status, error.as_deref()))
     }
 }
 
-/// Whether a text can be a job's ID, and so a segment of a path.
-fn is_id(text: &str) -> bool {
-    (1..=128).contains(&text.len())
+/// Returns true if a text can be the ID of a job, and so a segment of a path.
+fn is_job_id(text: &str) -> bool {
+    (1..=REMOTE_JOB_ID_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// What comes along with an invocation.
-pub(crate) struct Invocation<'a> {
-    pub(crate) operation: &'a str,
-    pub(crate) input: Value,
-    /// Makes a repeated request harmless.
-    pub(crate) key: Option<&'a str>,
-    /// What the caller may do there.
-    pub(crate) delegations: &'a [String],
-    /// How many orchestrations it is nested in.
-    pub(crate) depth: u32,
-}
-
 impl VenueClient {
-    /// A client of the venue with this URL or `did:web`, if the operator lists it.
+    /// A client of the venue with this URL or `did:web`. Fails if the operator does not list it.
     pub(crate) fn new(outbound: Arc<Outbound>, venue: &str) -> Result<Self, Failure> {
         let base = venue_url(venue).map_err(|reason| {
-            Failure::new("invalid_url", format!("`venue` says no place: {reason}"))
+            Failure::new("invalid_url", format!("`venue` is not a URL or did:web: {reason}"))
         })?;
-        outbound.permit_venue(&base)?;
-        Ok(VenueClient { outbound, base, credentials: None })
+        outbound.check_venue(&base)?;
+        Ok(VenueClient { outbound, base, credentials: Credentials::Anonymous })
     }
 
-    /// The same client, which says with a token who asks.
-    pub(crate) fn known_by(&self, token: &str) -> Result<Self, Failure> {
-        let credentials = Some(header(&format!("Bearer {token}"))?);
-        Ok(VenueClient { credentials, ..self.clone() })
+    /// The same client with a bearer token.
+    pub(crate) fn with_token(&self, token: String) -> Self {
+        VenueClient { credentials: Credentials::Token(token), ..self.clone() }
     }
 
-    /// Makes a job of an operation over there.
+    fn api<'a, G: Gate>(&'a self, gate: &'a G) -> Client<OutboundTransport<'a, G>> {
+        let transport = OutboundTransport { outbound: &self.outbound, base: &self.base, gate };
+        Client::new(transport, self.credentials.clone())
+    }
+
+    /// Invokes an operation at the venue and returns the new job.
     pub(crate) async fn invoke(
         &self,
-        operation: &str,
-        input: Value,
+        invocation: &Invocation,
         gate: &impl Gate,
-    ) -> Result<RemoteJob, Failure> {
-        let bare = Invocation { operation, input, key: None, delegations: &[], depth: 0 };
-        self.invoke_with(bare, gate).await
+    ) -> Result<FetchedJob, Failure> {
+        self.parse_job(self.api(gate).invoke(invocation).await)
     }
 
-    /// Makes a job of an operation over there, with everything that can come along.
-    pub(crate) async fn invoke_with(
-        &self,
-        invocation: Invocation<'_>,
-        gate: &impl Gate,
-    ) -> Result<RemoteJob, Failure> {
-        let Invocation { operation, input, key, delegations, depth } = invocation;
-        let mut members = vec![("operation", operation.into()), ("input", input)];
-        if !delegations.is_empty() {
-            let tokens = delegations.iter().map(|token| Value::from(token.as_str()));
-            members.push(("ucans", tokens.collect::<catena_value::Vector>().into()));
-        }
-        let body = json::to_string(&members.into_iter().collect::<catena_value::Map>().into());
-        let body = body.map_err(|error| invalid(format!("`input`: {error}")))?;
-        let mut request = self.request(Method::POST, &["invoke"]);
-        request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(key) = key {
-            request.headers.insert("idempotency-key", header(key)?);
-        }
-        if depth > 0 {
-            request.headers.insert(DEPTH_HEADER, HeaderValue::from(depth));
-        }
-        request.body = Bytes::from(body);
-        self.job_of(request, gate).await
+    /// The venue's status document.
+    pub(crate) async fn status(&self, gate: &impl Gate) -> Result<Value, Failure> {
+        self.document(self.api(gate).status().await)
     }
 
-    /// A document of the venue.
-    pub(crate) async fn document(
+    /// The venue's DID document, which is public.
+    pub(crate) async fn did_document(&self, gate: &impl Gate) -> Result<Value, Failure> {
+        self.document(self.api(gate).did_document().await)
+    }
+
+    /// A page of a job's history: at most `limit` records, starting at record `from`.
+    pub(crate) async fn history_page(
         &self,
-        path: &[&str],
-        query: &[(&str, &str)],
+        id: &str,
+        from: u64,
+        limit: u64,
         gate: &impl Gate,
     ) -> Result<Value, Failure> {
-        let mut request = self.request(Method::GET, path);
-        if !query.is_empty() {
-            request.url.query_pairs_mut().extend_pairs(query);
-        }
-        self.document_of(request, gate).await
+        self.document(self.api(gate).history_page(id, from, limit).await)
     }
 
-    /// The venue's DID document, which anybody may read.
-    pub(crate) async fn did_document(&self, gate: &impl Gate) -> Result<Value, Failure> {
-        let mut request = self.request(Method::GET, &[]);
-        request.url = self.base.clone();
-        if let Ok(mut segments) = request.url.path_segments_mut() {
-            segments.pop_if_empty().extend([".well-known", "did.json"]);
+    /// A job of the venue.
+    pub(crate) async fn job(&self, id: &str, gate: &impl Gate) -> Result<FetchedJob, Failure> {
+        if !is_job_id(id) {
+            return Err(invalid_input(format!("{id:?} is not a job ID")));
         }
-        request.headers.insert(ACCEPT, HeaderValue::from_static("application/did+json"));
-        self.document_of(request, gate).await
+        self.check_id(self.parse_job(self.api(gate).job(id).await)?, id)
     }
 
-    async fn document_of(&self, request: Request, gate: &impl Gate) -> Result<Value, Failure> {
-        let response = self.outbound.send(request, gate).await?;
-        let venue = self.base.origin().ascii_serialization();
-        let body = json::read_nested(&response.body, REMOTE_DEPTH_MAX);
-        if !response.status.is_success() {
-            return Err(refusal(&venue, &response, body.ok()));
-        }
-        body.map_err(|error| {
-            let error = format!("the answer of venue {venue} is not JSON: {error}");
-            Failure::new("remote_malformed", error)
-        })
-    }
-
-    /// A job over there.
-    pub(crate) async fn job(&self, id: &str, gate: &impl Gate) -> Result<RemoteJob, Failure> {
-        if !is_id(id) {
-            return Err(invalid(format!("{id:?} is not the ID of a job")));
-        }
-        self.named_job(self.request(Method::GET, &["jobs", id]), id, gate).await
-    }
-
-    /// The job in an answer, which must be the one that was asked for.
-    async fn named_job(
+    /// Cancels, pauses or resumes a job of the venue, and returns the job after that.
+    pub(crate) async fn control(
         &self,
-        request: Request,
         id: &str,
+        action: &Action,
         gate: &impl Gate,
-    ) -> Result<RemoteJob, Failure> {
-        let job = self.job_of(request, gate).await?;
-        let parsed = |text: &str| text.parse::<JobId>().ok();
-        let is_it = job.id == id || parsed(id).is_some_and(|id| parsed(&job.id) == Some(id));
-        match is_it {
-            true => Ok(job),
-            false => Err(self.malformed(&format!("it answered with job {} for {id}", job.id))),
-        }
+    ) -> Result<FetchedJob, Failure> {
+        let api = self.api(gate).with_request_time(REMOTE_CONTROL_TIME);
+        self.check_id(self.parse_job(api.control(id, action).await)?, id)
     }
 
-    /// Whether this is where it goes.
-    pub(crate) fn is_at(&self, url: &Url) -> bool {
-        self.base.origin() == url.origin()
+    /// Sends a message to a job of the venue.
+    pub(crate) async fn send_message(
+        &self,
+        id: &str,
+        message: &Value,
+        gate: &impl Gate,
+    ) -> Result<(), Failure> {
+        let delivered = self.api(gate).deliver_message(id, message).await;
+        delivered.map_err(|error| self.failure(&error, "JSON"))
     }
 
-    /// An answer that cannot be what was asked for.
-    pub(crate) fn malformed(&self, reason: &str) -> Failure {
-        let venue = self.base.origin().ascii_serialization();
-        Failure::new("remote_malformed", format!("venue {venue} cannot be used: {reason}"))
-    }
-
-    /// The job when it has ended. Looks again and again, at growing intervals.
+    /// Waits for the end of a job by reading it at growing intervals.
     pub(crate) async fn wait(
         &self,
-        mut job: RemoteJob,
+        mut job: FetchedJob,
         gate: &impl Gate,
-    ) -> Result<RemoteJob, Failure> {
-        let mut pause = POLL_FIRST;
+    ) -> Result<FetchedJob, Failure> {
+        let mut interval = POLL_FIRST;
         let mut failures = 0;
         while !job.status.is_terminal() {
-            gate.sleep(pause).await;
-            pause = longer(pause);
+            gate.sleep(interval).await;
+            interval = next_interval(interval);
             match self.job(&job.id, gate).await {
-                Ok(seen) => {
-                    job = seen;
+                Ok(fetched) => {
+                    job = fetched;
                     failures = 0;
                 }
                 Err(failure)
                     if failure.retry == RetryAdvice::MaySucceed && failures < POLL_FAILURES_MAX =>
                 {
-                    pause = failure.after.map_or(pause, |after| pause.max(after));
+                    interval = failure.after.map_or(interval, |after| interval.max(after));
                     failures += 1;
                 }
                 Err(failure) => return Err(failure),
@@ -240,106 +186,90 @@ impl VenueClient {
         Ok(job)
     }
 
-    /// Cancels, pauses or resumes a job over there; the job after that.
-    pub(crate) async fn control(
-        &self,
-        id: &str,
-        action: &str,
-        gate: &impl Gate,
-    ) -> Result<RemoteJob, Failure> {
-        let mut request = self.request(Method::PUT, &["jobs", id, action]);
-        request.time = REMOTE_CONTROL_TIME;
-        self.named_job(request, id, gate).await
+    /// Returns true if the URL has the origin of this venue.
+    pub(crate) fn is_at(&self, url: &Url) -> bool {
+        self.base.origin() == url.origin()
     }
 
-    /// Sends a job over there a message.
-    pub(crate) async fn message(
-        &self,
-        id: &str,
-        message: &Value,
-        gate: &impl Gate,
-    ) -> Result<(), Failure> {
-        let body = json::to_string(message);
-        let body = body.map_err(|error| invalid(format!("the message: {error}")))?;
-        let mut request = self.request(Method::POST, &["jobs", id]);
-        request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        request.body = Bytes::from(body);
-        let response = self.outbound.send(request, gate).await?;
-        if response.status.is_success() {
-            return Ok(());
-        }
+    /// The failure of a venue whose responses cannot be used.
+    pub(crate) fn malformed(&self, reason: &str) -> Failure {
         let venue = self.base.origin().ascii_serialization();
-        let body = json::read_nested(&response.body, REMOTE_DEPTH_MAX);
-        Err(refusal(&venue, &response, body.ok()))
+        Failure::new("remote_malformed", format!("venue {venue} cannot be used: {reason}"))
     }
 
-    fn request(&self, method: Method, path: &[&str]) -> Request {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+    /// The response must be the requested job and no other.
+    fn check_id(&self, job: FetchedJob, id: &str) -> Result<FetchedJob, Failure> {
+        let parsed = |text: &str| text.parse::<JobId>().ok();
+        if job.id == id || parsed(id).is_some_and(|id| parsed(&job.id) == Some(id)) {
+            return Ok(job);
         }
-        let mut request = Request::new(method, url);
-        request.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        request.headers.extend(self.credentials.clone().map(|value| (AUTHORIZATION, value)));
-        request.redirects = Redirects::Return;
-        request.reach = Reach::Listed;
-        request.response_bytes_max = REMOTE_JOB_BYTES_MAX;
-        request
+        Err(self.malformed(&format!("it answered with job {} for {id}", job.id)))
     }
 
-    async fn job_of(&self, request: Request, gate: &impl Gate) -> Result<RemoteJob, Failure> {
-        let response = self.outbound.send(request, gate).await?;
+    fn parse_job(
+        &self,
+        response: Result<Value, ClientError<OutboundError>>,
+    ) -> Result<FetchedJob, Failure> {
+        let document = response.map_err(|error| self.failure(&error, "a job"))?;
+        FetchedJob::parse(document).map_err(|reason| self.unexpected("a job", &reason))
+    }
+
+    fn document(
+        &self,
+        response: Result<Value, ClientError<OutboundError>>,
+    ) -> Result<Value, Failure> {
+        response.map_err(|error| self.failure(&error, "JSON"))
+    }
+
+    /// The failure of an operation whose request did not succeed. `expected` names what the response
+    /// should have been.
+    fn failure(&self, error: &ClientError<OutboundError>, expected: &str) -> Failure {
+        match error {
+            ClientError::Transport(error) => error.clone().into(),
+            ClientError::Malformed { reason, .. } => self.unexpected(expected, reason),
+            ClientError::Invalid(error) => invalid_input(error.to_string()),
+            ClientError::Auth(refusal)
+            | ClientError::NotFound(refusal)
+            | ClientError::Conflict(refusal)
+            | ClientError::Busy(refusal)
+            | ClientError::Refused(refusal) => refusal_failure(refusal),
+        }
+    }
+
+    fn unexpected(&self, expected: &str, reason: &str) -> Failure {
         let venue = self.base.origin().ascii_serialization();
-        let status = response.status;
-        let body = json::read_nested(&response.body, REMOTE_DEPTH_MAX);
-        if !status.is_success() {
-            return Err(refusal(&venue, &response, body.ok()));
-        }
-        let malformed = |reason: String| {
-            let error = format!("the answer of venue {venue} is not a job: {reason}");
-            Failure::new("remote_malformed", error)
-        };
-        let record = body.map_err(|error| malformed(error.to_string()))?;
-        RemoteJob::read(record).map_err(malformed)
+        let error = format!("the response of venue {venue} is not {expected}: {reason}");
+        Failure::new("remote_malformed", error)
     }
 }
 
-/// The next pause between two looks.
-pub(crate) fn longer(pause: Duration) -> Duration {
-    (pause * POLL_GROWTH_HALVES / 2).min(POLL_MAX)
-}
-
-/// What a venue's refusal means here.
-fn refusal(venue: &str, response: &Response, body: Option<Value>) -> Failure {
-    const SAID_CHARS_MAX: usize = 1_000;
-    let said = body.as_ref().and_then(|body| text(body.as_map()?.field("error")?));
-    let said = said.map(|said| said.chars().take(SAID_CHARS_MAX).collect::<String>());
-    let said = said.unwrap_or_else(|| "it gave no reason".to_owned());
-    let error = format!("venue {venue} answered {}: {said}", response.status.as_u16());
-    let advice = body.as_ref().and_then(|body| text(body.as_map()?.field("retry")?));
-    let failure = match response.status {
-        StatusCode::TOO_MANY_REQUESTS => Failure::transient("remote_busy", error),
-        status if status.is_server_error() => Failure::transient("remote_trouble", error),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::new("remote_forbidden", error),
-        StatusCode::NOT_FOUND => Failure::new("remote_not_found", error),
-        // Somebody else is at it, such as an earlier request with the same idempotency key.
-        StatusCode::CONFLICT if advice.as_deref() == Some("same_request") => {
+/// The failure of an operation whose request another venue refused.
+fn refusal_failure(refusal: &Refusal) -> Failure {
+    let member = |name: &str| text(refusal.body.as_ref()?.as_map()?.field(name)?);
+    let reason = member("error").map_or_else(
+        || "it gave no reason".to_owned(),
+        |reason| reason.chars().take(REMOTE_ERROR_CHARS_MAX).collect(),
+    );
+    let error = format!("venue {} answered {}: {reason}", refusal.venue, refusal.status);
+    let failure = match refusal.status {
+        429 => Failure::transient("remote_busy", error),
+        500..=599 => Failure::transient("remote_trouble", error),
+        401 | 403 => Failure::new("remote_forbidden", error),
+        404 => Failure::new("remote_not_found", error),
+        // Another request is being handled, such as an earlier one with the same idempotency key.
+        409 if member("retry").as_deref() == Some("same_request") => {
             Failure::transient("remote_busy", error)
         }
-        StatusCode::CONFLICT => Failure::new(REMOTE_CONFLICT, error),
+        409 => Failure::new(REMOTE_CONFLICT, error),
         _ => Failure::new("remote_refused", error),
     };
-    Failure { after: retry_after(&response.headers), ..failure }
+    Failure { after: retry_after(refusal), ..failure }
 }
 
-/// How long a venue wants to be left alone, in whole seconds; as long as anybody may want that.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+/// The delay that a venue asks for in whole seconds, up to [`RETRY_AFTER_MAX`].
+fn retry_after(refusal: &Refusal) -> Option<Duration> {
+    let seconds = refusal.retry_after.as_deref()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
-}
-
-fn header(text: &str) -> Result<HeaderValue, Failure> {
-    HeaderValue::try_from(text).map_err(|_| invalid("a header cannot be sent".to_owned()))
 }
 
 /// Cancels a job of another venue when it is dropped.
@@ -347,8 +277,8 @@ pub(crate) struct RemoteGuard {
     client: VenueClient,
     id: Option<String>,
     env: Arc<dyn Env>,
-    /// Whether a drop means that somebody gave the job up. When the venue stops it does not.
-    means_cancel: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Whether a drop means that the job was abandoned. It does not if the venue is stopping.
+    should_cancel: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl RemoteGuard {
@@ -356,12 +286,12 @@ impl RemoteGuard {
         client: VenueClient,
         id: String,
         env: Arc<dyn Env>,
-        means_cancel: impl Fn() -> bool + Send + Sync + 'static,
+        should_cancel: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
-        RemoteGuard { client, id: Some(id), env, means_cancel: Box::new(means_cancel) }
+        RemoteGuard { client, id: Some(id), env, should_cancel: Box::new(should_cancel) }
     }
 
-    /// The job has ended: there is nothing to cancel.
+    /// Drops the guard without cancelling, because the job has ended.
     pub(crate) fn disarm(mut self) {
         self.id = None;
     }
@@ -369,11 +299,12 @@ impl RemoteGuard {
 
 impl Drop for RemoteGuard {
     fn drop(&mut self) {
-        let Some(id) = self.id.take().filter(|_| (self.means_cancel)()) else { return };
-        let (client, gate) = (self.client.clone(), Open(self.env.clone()));
+        let Some(id) = self.id.take().filter(|_| (self.should_cancel)()) else { return };
+        let client = self.client.clone();
+        let gate = OpenGate(self.env.clone());
         self.env.spawn(Box::pin(async move {
-            // Best effort: nobody is left to hear of it.
-            drop(client.control(&id, "cancel", &gate).await);
+            // Best effort: the operation has ended, so nothing can react to a failure.
+            drop(client.control(&id, &Action::Cancel(None), &gate).await);
         }));
     }
 }

@@ -1,193 +1,200 @@
-//! A client of one venue.
+//! A client of one venue, generic over its [`Transport`].
 //!
-//! Cheap to clone; clones share connections. Every request has an end: connecting, answering and
-//! silence are bounded ([`crate::limits`]). A request that the venue refused because of its rate is
-//! sent again, because then nothing happened; no other is, unless it never left.
+//! The client knows paths, headers, bodies and errors of the API. It sends a request again only if
+//! the venue refused it because of its rate and the client was built to retry then
+//! ([`OnRateLimit`]): in that case nothing happened at the venue.
 //!
-//! Modules, in reading order: `error`, `identity` (who asks), `transport` (connections), `retry`
-//! (when to ask again), [`jobs`] and `operations` (the calls), [`sse`] (event streams),
-//! [`follow`] (a job until its end).
+//! Modules, in reading order: `transport` (the boundary to connections), `error`, `credentials`,
+//! `retry` (rate limits), [`jobs`] and `operations` (the calls), [`poll`] (intervals of polling);
+//! with the feature `client` also `http` (a transport over TCP and TLS), `sse` (event streams) and
+//! `follow` (a job until its end).
 
+mod credentials;
 mod error;
-mod identity;
 mod operations;
 mod retry;
 mod transport;
 
-pub mod follow;
 pub mod jobs;
+pub mod poll;
+
+#[cfg(feature = "client")]
+pub mod follow;
+#[cfg(feature = "client")]
+mod http;
+#[cfg(feature = "client")]
 pub mod sse;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use catena_value::{Value, json};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use hyper::{Method, StatusCode};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use crate::VenueUrl;
 use crate::limits::{ANSWER_DEPTH_MAX, REQUEST_TIME};
 use crate::wire::{API, DID_DOCUMENT};
 
+pub use credentials::Credentials;
 pub use error::{ClientError, Refusal};
+pub use retry::OnRateLimit;
+pub use transport::{ApiRequest, ApiResponse, InvalidRequest, Transport};
+
+#[cfg(feature = "client")]
 pub use follow::{Follow, Update};
-pub use identity::Credentials;
+#[cfg(feature = "client")]
+pub use http::{HttpClient, HttpTransport, TransportError};
 
-use error::refused;
-use transport::Transport;
+use error::response_error;
 
-/// A client of one venue.
+/// The result of a call over the transport `T`.
+pub type ClientResult<V, T> = Result<V, ClientError<<T as Transport>::Error>>;
+
+/// A client of one venue. Clones share what the transport shares, such as connections.
 #[derive(Debug, Clone)]
-pub struct Client(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    transport: Transport,
+pub struct Client<T> {
+    transport: T,
     credentials: Credentials,
-    /// The venue's DID, once it was asked for.
-    did: OnceCell<Option<String>>,
+    on_rate_limit: OnRateLimit,
+    request_time: Duration,
+    /// The venue's DID once it was fetched; `Some(None)` if the venue does not publish one.
+    did: Arc<OnceCell<Option<String>>>,
 }
 
-/// A request that is to be made.
-struct Ask {
-    method: Method,
-    /// From the venue's base, with the query.
-    path: String,
-    headers: HeaderMap,
-    body: Bytes,
-    time: Duration,
-}
-
-/// What came back.
-struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    body: Vec<u8>,
-}
-
-impl Ask {
-    /// A request to the API.
-    fn new(method: Method, path: &str) -> Self {
-        Ask {
-            method,
-            path: format!("{API}{path}"),
-            headers: HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]),
-            body: Bytes::new(),
-            time: REQUEST_TIME,
+impl<T: Transport> Client<T> {
+    /// A client over a transport. Sends nothing yet, and does not retry.
+    pub fn new(transport: T, credentials: Credentials) -> Self {
+        Client {
+            transport,
+            credentials,
+            on_rate_limit: OnRateLimit::Fail,
+            request_time: REQUEST_TIME,
+            did: Arc::default(),
         }
     }
 
-    fn get(path: &str) -> Self {
-        Self::new(Method::GET, path)
+    /// Sets what happens to a request that the venue refuses because of its rate.
+    pub fn with_rate_limit_policy(self, on_rate_limit: OnRateLimit) -> Self {
+        Client { on_rate_limit, ..self }
     }
 
-    /// The same with a JSON document as its body.
-    fn with_json(self, value: &Value) -> Result<Self, ClientError> {
-        let text = json::to_string(value).map_err(|error| {
-            ClientError::Invalid(format!("the request cannot be written as JSON: {error}"))
-        })?;
-        Ok(self.with_body(text.into()))
+    /// Sets how long a request may take; [`REQUEST_TIME`] by default.
+    pub fn with_request_time(self, request_time: Duration) -> Self {
+        Client { request_time, ..self }
     }
 
-    /// The same with a body that is JSON already.
-    fn with_body(mut self, body: Bytes) -> Self {
-        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        self.body = body;
-        self
+    /// The name of the venue, as its transport names it in errors.
+    pub fn venue(&self) -> String {
+        self.transport.venue()
     }
 
-    fn with_header(mut self, name: HeaderName, value: &str) -> Result<Self, ClientError> {
-        let value = HeaderValue::from_str(value).map_err(|_| {
-            ClientError::Invalid(format!("{value:?} cannot stand in the header `{name}`"))
-        })?;
-        self.headers.insert(name, value);
-        Ok(self)
-    }
-}
-
-impl Client {
-    /// A client of this venue. Nothing is sent yet.
-    pub fn new(venue: VenueUrl, credentials: Credentials) -> Self {
-        let did = OnceCell::new();
-        Client(Arc::new(Inner { transport: Transport::new(venue), credentials, did }))
+    /// The venue's status document.
+    pub async fn status(&self) -> ClientResult<Value, T> {
+        self.fetch_json(self.request(Method::GET, "/status")).await
     }
 
-    /// The venue.
-    pub fn venue(&self) -> &VenueUrl {
-        self.0.transport.venue()
+    /// The venue's DID document, requested anonymously.
+    pub async fn did_document(&self) -> ClientResult<Value, T> {
+        let mut request = self.document_request();
+        request.headers.insert(ACCEPT, HeaderValue::from_static("application/did+json"));
+        let response = self.transport.send(&request).await.map_err(ClientError::Transport)?;
+        self.decode(&response)
     }
 
-    /// The venue's status.
-    pub async fn status(&self) -> Result<Value, ClientError> {
-        self.json(Ask::get("/status")).await
-    }
-
-    /// The venue's DID, asked for once; nothing when it does not say.
-    pub async fn did(&self) -> Result<Option<&str>, ClientError> {
-        let did = self.0.did.get_or_try_init(|| self.ask_did()).await?;
+    /// The venue's DID, fetched once; `None` if the venue does not publish one.
+    pub async fn did(&self) -> ClientResult<Option<&str>, T> {
+        let did = self.did.get_or_try_init(|| self.fetch_did()).await?;
         Ok(did.as_deref())
     }
 
-    async fn ask_did(&self) -> Result<Option<String>, ClientError> {
-        let mut ask = Ask::get("");
-        ask.path = DID_DOCUMENT.to_owned();
-        let answer = self.0.transport.send(&ask, &HeaderMap::new()).await?;
-        let document = json::read_nested(&answer.body, ANSWER_DEPTH_MAX).ok();
+    async fn fetch_did(&self) -> ClientResult<Option<String>, T> {
+        let request = self.document_request();
+        let response = self.transport.send(&request).await.map_err(ClientError::Transport)?;
+        let document = json::read_nested(&response.body, ANSWER_DEPTH_MAX).ok();
         let id = document.as_ref().and_then(|document| document.as_map()?.field("id")?.as_str());
-        Ok(id.filter(|_| answer.status.is_success()).map(str::to_owned))
+        Ok(id.filter(|_| response.status.is_success()).map(str::to_owned))
     }
 
-    /// Sends a request and reads the JSON of its answer.
-    async fn json(&self, ask: Ask) -> Result<Value, ClientError> {
-        let answer = self.ask(&ask).await?;
-        if !answer.status.is_success() {
-            return Err(refused(self.venue(), answer.status, &answer.body));
+    fn document_request(&self) -> ApiRequest {
+        ApiRequest { time: self.request_time, ..ApiRequest::new(Method::GET, DID_DOCUMENT) }
+    }
+
+    /// A request to a path of the API.
+    fn request(&self, method: Method, path: &str) -> ApiRequest {
+        let request = ApiRequest::new(method, format!("{API}{path}"));
+        ApiRequest { time: self.request_time, ..request }
+    }
+
+    /// Sends a request and reads the JSON of its response.
+    async fn fetch_json(&self, request: ApiRequest) -> ClientResult<Value, T> {
+        let response = self.send(request).await?;
+        self.decode(&response)
+    }
+
+    /// Sends a request and ignores the body of a successful response.
+    async fn send_only(&self, request: ApiRequest) -> ClientResult<(), T> {
+        let response = self.send(request).await?;
+        if response.status.is_success() { Ok(()) } else { Err(self.refusal_of(&response)) }
+    }
+
+    /// The JSON of a successful response, or the venue's error.
+    fn decode(&self, response: &ApiResponse) -> ClientResult<Value, T> {
+        if response.status.is_success() {
+            self.read_json(&response.body)
+        } else {
+            Err(self.refusal_of(response))
         }
-        self.read(&answer.body)
     }
 
-    /// Reads the JSON of an answer.
-    fn read(&self, body: &[u8]) -> Result<Value, ClientError> {
+    fn read_json(&self, body: &[u8]) -> ClientResult<Value, T> {
         json::read_nested(body, ANSWER_DEPTH_MAX).map_err(|error| self.malformed(error.to_string()))
     }
 
-    /// Sends a request; again, while it is refused because of its rate.
-    async fn ask(&self, ask: &Ask) -> Result<Answer, ClientError> {
-        let begun = Instant::now();
-        for attempt in 1.. {
-            let authorization = self.authorization().await?;
-            let answer = self.0.transport.send(ask, &authorization).await?;
-            if answer.status != StatusCode::TOO_MANY_REQUESTS {
-                return Ok(answer);
+    fn refusal_of(&self, response: &ApiResponse) -> ClientError<T::Error> {
+        response_error(self.venue(), response)
+    }
+
+    fn malformed(&self, reason: impl Into<String>) -> ClientError<T::Error> {
+        ClientError::Malformed { venue: self.venue(), reason: reason.into() }
+    }
+
+    /// Sends a request with the client's credentials, and again after a delay while the venue
+    /// refuses it because of its rate and the client is to retry then.
+    async fn send(&self, mut request: ApiRequest) -> ClientResult<ApiResponse, T> {
+        let started = Instant::now();
+        let mut attempt = 1;
+        loop {
+            if let Some(authorization) = self.authorization().await? {
+                request.headers.insert(AUTHORIZATION, authorization);
             }
-            let after = retry::retry_after(&answer.headers);
-            let Some(delay) = retry::delay(attempt, after, begun.elapsed(), retry::random()) else {
-                return Ok(answer);
+            let response = self.transport.send(&request).await.map_err(ClientError::Transport)?;
+            let is_rate_limited = response.status == StatusCode::TOO_MANY_REQUESTS;
+            if !is_rate_limited || self.on_rate_limit == OnRateLimit::Fail {
+                return Ok(response);
+            }
+            let after = retry::retry_after(&response.headers);
+            let random = retry::random_fraction();
+            let Some(delay) = retry::delay(attempt, after, started.elapsed(), random) else {
+                return Ok(response);
             };
             tokio::time::sleep(delay).await;
+            attempt += 1;
         }
-        Err(ClientError::Invalid("no attempt was made".to_owned()))
     }
 
-    /// The header that says who asks.
-    async fn authorization(&self) -> Result<HeaderMap, ClientError> {
-        let token = match &self.0.credentials {
-            Credentials::Anonymous => return Ok(HeaderMap::new()),
+    /// The value of the `Authorization` header; `None` if requests are anonymous.
+    async fn authorization(&self) -> ClientResult<Option<HeaderValue>, T> {
+        let token = match &self.credentials {
+            Credentials::Anonymous => return Ok(None),
             Credentials::Token(token) => token.clone(),
-            Credentials::Key(key) => identity::token(key, self.did().await?),
+            Credentials::Key(key) => credentials::sign_token(key, self.did().await?),
         };
-        let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut value = value.map_err(|_| {
-            ClientError::Invalid("the token has characters that no token has".to_owned())
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
+            InvalidRequest("the token contains characters that a header cannot carry".to_owned())
         })?;
         value.set_sensitive(true);
-        Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
-    }
-
-    fn malformed(&self, reason: impl Into<String>) -> ClientError {
-        ClientError::Malformed { venue: self.venue().to_string(), reason: reason.into() }
+        Ok(Some(value))
     }
 }

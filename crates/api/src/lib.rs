@@ -1,21 +1,23 @@
-//! What clients of a venue share, and a Rust client.
+//! The client side of a venue's API.
 //!
-//! Without features this crate is facts: where routes are ([`wire`]), what a job's statuses mean to
-//! whoever waits for it, how a venue is named ([`venue`]). With the feature `client` it is also a
-//! small async client of one venue ([`client`]): JSON in and out as values, so that numbers stay
-//! exact; requests that were refused because of their rate are sent again as the published SDKs
-//! do; jobs are followed by events, or by polling where there are none.
+//! [`wire`] has the constants of the API and what a job's statuses mean to a client; [`venue`] parses
+//! the URL or did:web that names a venue; [`client`] is an async client of one venue. The client is
+//! generic over its [`Transport`]: it builds requests and decodes responses, and the transport
+//! decides how bytes reach the venue and which addresses may be contacted. JSON is read and written
+//! as values, so that numbers stay exact.
+//!
+//! With the feature `client` there is also a transport with its own TCP and TLS connections,
+//! `HttpTransport`, and with it a client that follows a job by its event stream.
 //!
 //! There is no engine inside, and nothing here reads a file or the environment.
 
+pub mod client;
 pub mod limits;
 pub mod venue;
 pub mod wire;
 
-#[cfg(feature = "client")]
-pub mod client;
-
+pub use client::{Client, ClientError, Credentials, Transport};
 pub use venue::{VenueUrl, VenueUrlError};
 
 #[cfg(feature = "client")]
-pub use client::{Client, ClientError, Credentials};
+pub use client::{HttpClient, HttpTransport, TransportError};

@@ -1,4 +1,4 @@
-//! How a venue is named: a URL, or a did:web that stands for one.
+//! The URL or did:web that names a venue.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,38 +7,39 @@ use url::Url;
 
 use crate::wire::API;
 
-/// The base of a venue: scheme, host, port, and a path if it is not at the root of its host.
+/// The base URL of a venue: scheme, host, port, and a path if the venue is not at the root of its
+/// host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VenueUrl(Url);
 
-/// Why a text names no venue.
+/// A text that is not the URL or did:web of a venue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not the URL of a venue: {reason}")]
 pub struct VenueUrlError {
-    /// The text.
+    /// The text, without credentials.
     pub text: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub reason: String,
 }
 
 impl VenueUrl {
-    /// Whether connections are encrypted.
+    /// Returns true if connections use TLS.
     pub fn is_https(&self) -> bool {
         self.0.scheme() == "https"
     }
 
-    /// The host, IPv6 addresses without brackets.
+    /// The host. IPv6 addresses have no brackets.
     pub fn host(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         host.trim_matches(['[', ']']).to_owned()
     }
 
-    /// The port.
+    /// The port, which is that of the scheme unless the URL has one.
     pub fn port(&self) -> u16 {
         self.0.port_or_known_default().unwrap_or_default()
     }
 
-    /// What the `Host` header says.
+    /// The value of the `Host` header.
     pub fn authority(&self) -> String {
         match (self.0.host_str().unwrap_or_default(), self.0.port()) {
             (host, Some(port)) => format!("{host}:{port}"),
@@ -46,7 +47,7 @@ impl VenueUrl {
         }
     }
 
-    /// Whether only this machine reaches it.
+    /// Returns true if the venue is on this machine: at a loopback address or `localhost`.
     pub fn is_loopback(&self) -> bool {
         match self.0.host() {
             Some(url::Host::Ipv4(address)) => address.is_loopback(),
@@ -56,13 +57,13 @@ impl VenueUrl {
         }
     }
 
-    /// The path of something below the base.
+    /// A path below the base URL, for a request line.
     pub fn path(&self, below: &str) -> String {
         format!("{}{below}", self.0.path().trim_end_matches('/'))
     }
 
-    /// A venue and one of its jobs, from the URL of the job, its history or its stream; nothing
-    /// when the URL is that of something else.
+    /// The venue and the job ID in the URL of a job, its history or its stream; `None` if it is the
+    /// URL of something else.
     pub fn split_job(url: &str) -> Result<Option<(Self, String)>, VenueUrlError> {
         let parsed: VenueUrl = parse(url, url)?;
         let path = parsed.0.path();
@@ -82,7 +83,7 @@ impl VenueUrl {
 impl FromStr for VenueUrl {
     type Err = VenueUrlError;
 
-    /// `http://…`, `https://…`, or `did:web:…`. The path of the API may stand at the end.
+    /// Parses `http://…`, `https://…` or `did:web:…`. A trailing path of the API is removed.
     fn from_str(text: &str) -> Result<Self, VenueUrlError> {
         let refused = |reason: &str| VenueUrlError { text: text.to_owned(), reason: reason.into() };
         let url = match text.strip_prefix("did:web:") {
@@ -100,8 +101,8 @@ impl FromStr for VenueUrl {
     }
 }
 
-/// A URL without what has no place in that of a venue. Credentials in it are refused without being
-/// repeated.
+/// Parses a URL and removes query and fragment. The error for a URL with credentials does not repeat
+/// them.
 fn parse(text: &str, url: &str) -> Result<VenueUrl, VenueUrlError> {
     let refused = |reason: String| VenueUrlError { text: text.to_owned(), reason };
     let mut parsed = Url::parse(url).map_err(|error| match error {
@@ -113,7 +114,7 @@ fn parse(text: &str, url: &str) -> Result<VenueUrl, VenueUrlError> {
     }
     if !parsed.username().is_empty() || parsed.password().is_some() {
         let shown = format!("{}://…@{}", parsed.scheme(), parsed.host_str().unwrap_or_default());
-        let reason = "it has a name or a password in it".to_owned();
+        let reason = "it contains a user name or a password".to_owned();
         return Err(VenueUrlError { text: shown, reason });
     }
     if parsed.host_str().is_none_or(str::is_empty) {
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_venue_is_told() {
+    fn a_text_that_names_no_venue_is_refused() {
         for (text, expected) in [
             ("127.0.0.1:8787", "expected http:// or https://"),
             ("venue", "expected http:// or https://"),
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_url_of_a_job_is_taken_apart() {
+    fn the_url_of_a_job_is_split() {
         for url in [
             "http://v.example/x/api/v1/jobs/0xab",
             "http://v.example/x/api/v1/jobs/0xab/history?from=3",

@@ -1,41 +1,45 @@
-//! Words of the wire that clients need to know.
+//! Constants and conventions of the API that clients need.
 
 use catena_value::{NoCells, Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// Where the API is, from a venue's base.
+/// Path of the API below a venue's base URL.
 pub const API: &str = "/api/v1";
 
-/// Where a venue's DID document is, from its base.
+/// Path of a venue's DID document below its base URL.
 pub const DID_DOCUMENT: &str = "/.well-known/did.json";
 
-/// The event of a stream that carries a job.
+/// Header of an invocation with the number of orchestrations that it is nested in.
+pub const DEPTH_HEADER: &str = "catena-depth";
+
+/// Name of the stream event that carries a job.
 pub const JOB_UPDATE: &str = "job-update";
 
-/// The event of a stream that carries progress.
+/// Name of the stream event that carries progress.
 pub const PROGRESS: &str = "progress";
 
-/// The event of a stream that says why it ends.
+/// Name of the stream event that gives the reason why the stream ends.
 pub const ERROR: &str = "error";
 
-/// How a job stands, as far as whoever waits for it is concerned.
+/// What a job's status means to a client that waits for the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobOutcome {
-    /// It goes on.
+    /// The job is pending or running.
     Active,
-    /// It waits for somebody: to resume it, to send it a message, to prove something.
+    /// The job waits to be resumed, or for a message, or for authorisation.
     Waiting,
-    /// It did what it was to do.
+    /// The job is COMPLETE.
     Done,
-    /// It ended otherwise.
+    /// The job ended as FAILED, REJECTED or CANCELLED.
     Failed,
-    /// It ended because its time was over.
+    /// The job exceeded its time limit.
     TimedOut,
 }
 
 impl JobOutcome {
-    /// What a status means. A word of a later version is taken for an active one: whoever waits
-    /// goes on waiting.
-    pub fn of(status: &str) -> Self {
+    /// The outcome of a status. An unknown status, such as one of a later version,
+    /// counts as active, so that a client keeps waiting.
+    pub fn from_status(status: &str) -> Self {
         match status {
             "COMPLETE" => JobOutcome::Done,
             "FAILED" | "REJECTED" | "CANCELLED" => JobOutcome::Failed,
@@ -45,13 +49,13 @@ impl JobOutcome {
         }
     }
 
-    /// Whether nothing follows.
+    /// Returns true if the job has ended.
     pub fn is_terminal(self) -> bool {
         matches!(self, JobOutcome::Done | JobOutcome::Failed | JobOutcome::TimedOut)
     }
 }
 
-/// The text of a value that is one, however long it is.
+/// The text of a string value of any length; `None` if the value is not a string.
 pub fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => String::from_utf8(text.to_bytes(&NoCells).ok()?).ok(),
@@ -59,31 +63,41 @@ pub fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// A member of a value that is an object.
+/// A member of an object; `None` if the value is not an object or has no such member.
 pub fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     value.as_map()?.field(name)
 }
 
-/// A text as it stands in a path: what may stand there by itself stays, slashes included.
-pub fn path_encoded(text: &str) -> String {
-    encoded(text, b"-._~/:@!$&'()*,;=")
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What a path escapes. Slashes and the other characters that a path may contain are kept, so that
+/// operation references and DIDs stay readable.
+const PATH: &AsciiSet = &UNRESERVED
+    .remove(b'/')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=');
+
+/// What a query value escapes: more than a path, because `&`, `=` and `+` have a meaning there.
+const QUERY: &AsciiSet = &UNRESERVED.remove(b'/').remove(b':').remove(b'@');
+
+/// Percent-encodes a text for a path. Slashes are kept.
+pub fn encode_path(text: &str) -> String {
+    utf8_percent_encode(text, PATH).to_string()
 }
 
-/// A text as it stands in a query.
-pub fn query_encoded(text: &str) -> String {
-    encoded(text, b"-._~/:@")
-}
-
-fn encoded(text: &str, kept: &[u8]) -> String {
-    let mut result = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => result.push(char::from(byte)),
-            _ if kept.contains(&byte) => result.push(char::from(byte)),
-            _ => result.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    result
+/// Percent-encodes a text for the value of a query parameter.
+pub fn encode_query(text: &str) -> String {
+    utf8_percent_encode(text, QUERY).to_string()
 }
 
 #[cfg(test)]
@@ -93,9 +107,29 @@ mod tests {
     #[test]
     fn references_keep_their_form_in_a_path() {
         for kept in ["test:echo", "v/ops/http/get", "0xab", "did:key:z6Mk/a/ab"] {
-            assert_eq!(path_encoded(kept), kept);
+            assert_eq!(encode_path(kept), kept);
         }
-        assert_eq!(path_encoded("did:web:a%3A1 ?#ü"), "did:web:a%253A1%20%3F%23%C3%BC");
-        assert_eq!(query_encoded("a b&c+d=e"), "a%20b%26c%2Bd%3De");
+        assert_eq!(encode_path("did:web:a%3A1 ?#ü"), "did:web:a%253A1%20%3F%23%C3%BC");
+        assert_eq!(encode_query("a b&c+d=e"), "a%20b%26c%2Bd%3De");
+    }
+
+    #[test]
+    fn every_other_ascii_character_is_escaped() {
+        let all: String = (0u8..128).map(char::from).collect();
+        let kept = |encoded: String| {
+            let mut kept = encoded;
+            for byte in 0u8..128 {
+                kept = kept.replace(&format!("%{byte:02X}"), "");
+            }
+            kept
+        };
+        let alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        let sorted = |marks: &str| {
+            let mut bytes: Vec<u8> = format!("{alphanumeric}{marks}").into_bytes();
+            bytes.sort_unstable();
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(kept(encode_path(&all)), sorted("-._~/:@!$&'()*,;="));
+        assert_eq!(kept(encode_query(&all)), sorted("-._~/:@"));
     }
 }

@@ -1,20 +1,20 @@
-//! The client against a server that plays a script: what is sent, again or not, and what is
-//! believed.
+//! The client against a server with scripted answers: what it sends, when it repeats a request, and
+//! which answers it accepts.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use std::sync::{Arc, Mutex};
 
 use catena_api::client::jobs::{Invocation, JobQuery};
-use catena_api::client::{Client, ClientError, Credentials, Update};
+use catena_api::client::{ClientError, Credentials, HttpClient, TransportError, Update};
 use catena_auth::KeyPair;
 use catena_value::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a server was asked: the connection's number and the request's head and body.
+/// The requests that a server received: the connection's number, and head and body of the request.
 type Asked = Arc<Mutex<Vec<(usize, String)>>>;
 
-/// A server that answers the n-th request with the n-th answer, and the last one for ever.
+/// A server that answers the n-th request with the n-th answer, and repeats the last answer.
 async fn server(answers: Vec<String>) -> (String, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -79,8 +79,8 @@ fn stream(events: &str) -> String {
     format!("{head}{events}")
 }
 
-fn client(url: &str) -> Client {
-    Client::new(url.parse().unwrap(), Credentials::Anonymous)
+fn client(url: &str) -> HttpClient {
+    HttpClient::connect(url.parse().unwrap(), Credentials::Anonymous)
 }
 
 fn heads(asked: &Asked) -> Vec<String> {
@@ -128,7 +128,7 @@ async fn numbers_stay_exact_both_ways() {
 }
 
 #[tokio::test]
-async fn what_was_refused_because_of_its_rate_is_sent_again() {
+async fn a_rate_limited_request_is_sent_again() {
     let refused = answer("429 Too Many Requests", "retry-after: 0\r\n", r#"{"error":"slowly"}"#);
     let (url, asked) = server(vec![refused.clone(), refused.clone(), ok("{}")]).await;
     client(&url).invoke(&Invocation::default()).await.unwrap();
@@ -146,7 +146,7 @@ async fn what_was_refused_because_of_its_rate_is_sent_again() {
 #[tokio::test]
 async fn nothing_else_is_sent_again() {
     let (url, asked) = server(vec![answer("500 Oh", "", r#"{"error":"x"}"#)]).await;
-    assert!(client(&url).invoke(&Invocation::default()).await.unwrap_err().is_passing());
+    assert!(client(&url).invoke(&Invocation::default()).await.unwrap_err().is_transient());
     assert_eq!(asked.lock().unwrap().len(), 1);
 }
 
@@ -155,7 +155,7 @@ async fn a_key_signs_for_the_venue_it_asks() {
     let document = ok(r#"{"id":"did:key:venue"}"#);
     let (url, asked) = server(vec![document, ok("{}")]).await;
     let key = KeyPair::from_seed(&[5; 32]);
-    let client = Client::new(url.parse().unwrap(), Credentials::Key(Box::new(key.clone())));
+    let client = HttpClient::connect(url.parse().unwrap(), Credentials::Key(Box::new(key.clone())));
     client.job("a").await.unwrap();
     client.job("b").await.unwrap();
     assert_eq!(
@@ -178,7 +178,7 @@ async fn a_key_signs_for_the_venue_it_asks() {
 #[tokio::test]
 async fn a_token_is_sent_and_never_shown() {
     let (url, asked) = server(vec![ok("{}")]).await;
-    let client = Client::new(url.parse().unwrap(), Credentials::Token("secret".to_owned()));
+    let client = HttpClient::connect(url.parse().unwrap(), Credentials::Token("secret".to_owned()));
     client.job("a").await.unwrap();
     assert!(asked.lock().unwrap()[0].1.contains("authorization: Bearer secret"));
     assert!(!format!("{client:?}").contains("secret"));
@@ -236,9 +236,10 @@ async fn a_stream_that_breaks_is_opened_again_where_it_broke() {
 }
 
 #[tokio::test]
-async fn where_there_are_no_events_the_job_is_looked_at() {
+async fn without_events_the_job_is_polled() {
     let missing = answer("404 Not Found", "", r#"{"error":"Endpoint GET /x not found"}"#);
-    let (started, done) = (ok(r#"{"status":"STARTED"}"#), ok(r#"{"status":"COMPLETE"}"#));
+    let started = ok(r#"{"status":"STARTED"}"#);
+    let done = ok(r#"{"status":"COMPLETE"}"#);
     let (url, asked) = server(vec![missing, started.clone(), started, done]).await;
     assert_eq!(followed(&url).await, [job("STARTED"), job("COMPLETE")], "changes only");
     assert_eq!(asked.lock().unwrap().len(), 4);
@@ -253,13 +254,16 @@ async fn a_job_that_is_gone_ends_the_following() {
 }
 
 #[tokio::test]
-async fn what_is_no_venue_is_told() {
+async fn what_is_not_a_venue_is_an_error() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let error = client(&format!("http://{free}")).job("a").await.unwrap_err();
-    assert!(matches!(&error, ClientError::Unreachable { .. }), "{error:?}");
+    assert!(
+        matches!(&error, ClientError::Transport(TransportError::Unreachable { .. })),
+        "{error:?}"
+    );
     assert!(error.to_string().ends_with("connection refused"), "{error}");
     let mut follow = client(&format!("http://{free}")).follow("j");
-    assert!(follow.next().await.is_err(), "told at once");
+    assert!(follow.next().await.is_err(), "reported at once");
     let (url, _) = server(vec!["220 mail.example ESMTP\r\n\r\n".to_owned()]).await;
     let error = client(&url).job("a").await.unwrap_err();
     assert!(error.to_string().ends_with("does not speak HTTP"), "{error}");
@@ -269,13 +273,18 @@ async fn what_is_no_venue_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_venue_that_does_not_answer_is_waited_for_so_long() {
-    // It takes the connection and says nothing.
+async fn a_request_to_a_silent_venue_times_out() {
+    // It accepts the connection and never answers.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let error = client(&url).job("a").await.unwrap_err();
     assert!(
-        matches!(error, ClientError::TimedOut { .. } | ClientError::Unreachable { .. }),
+        matches!(
+            error,
+            ClientError::Transport(
+                TransportError::TimedOut { .. } | TransportError::Unreachable { .. }
+            )
+        ),
         "{error:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! One file per command, all of one shape: its arguments, and `run`.
+//! One file per command, all of one shape: its arguments, then `run`.
 
 pub(crate) mod completions;
 pub(crate) mod config;

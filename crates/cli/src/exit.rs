@@ -1,31 +1,31 @@
-//! The codes a command ends with, the same for all of them.
+//! The exit codes of all commands.
 
 use catena_api::wire::JobOutcome;
 
-/// How a command ended.
+/// The exit code of a command that did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The job did not do what it was to do.
+    /// The job failed, was rejected or was cancelled.
     JobFailed = 1,
-    /// Wrong usage or invalid input, or something that cannot be done as things stand.
+    /// Wrong usage, invalid input, or an action that the current state does not allow.
     Invalid = 2,
-    /// Something that was named does not exist.
+    /// The named object does not exist.
     NotFound = 3,
-    /// Who asks is not known, not believed, or may not.
+    /// Authentication is missing or invalid, or access is denied.
     Auth = 4,
-    /// The job's time was over, or whoever waited for it waited no longer.
+    /// The job exceeded its time limit, or the wait for it did.
     Timeout = 5,
-    /// A proof does not hold.
+    /// Verification failed.
     VerificationFailed = 6,
-    /// The venue cannot be reached, or cannot do anything now.
+    /// The venue cannot be reached, or cannot handle the request now.
     Unreachable = 7,
-    /// Somebody pressed Ctrl-C: 128 and the number of the signal, as shells have it.
+    /// Interrupted by Ctrl-C: 128 plus the number of the signal, as in shells.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// How a command ends whose job ended like this; nothing when all is well or it goes on.
-    pub(crate) fn of(outcome: JobOutcome) -> Option<Self> {
+    /// The exit code for a job's outcome; `None` if the job succeeded or has not ended.
+    pub(crate) fn from_outcome(outcome: JobOutcome) -> Option<Self> {
         match outcome {
             JobOutcome::Failed => Some(Exit::JobFailed),
             JobOutcome::TimedOut => Some(Exit::Timeout),
@@ -40,14 +40,14 @@ mod tests {
     use catena_job::Status;
 
     #[test]
-    fn clients_and_the_engine_agree_on_what_a_status_means() {
+    fn the_client_and_the_engine_agree_on_outcomes() {
         for status in Status::ALL {
-            let outcome = JobOutcome::of(status.as_str());
+            let outcome = JobOutcome::from_status(status.as_str());
             assert_eq!(outcome.is_terminal(), status.is_terminal(), "{status}");
             assert_eq!(outcome == JobOutcome::Done, status == Status::Complete, "{status}");
         }
-        assert_eq!(Exit::of(JobOutcome::of("CANCELLED")), Some(Exit::JobFailed));
-        assert_eq!(Exit::of(JobOutcome::of("TIMEOUT")), Some(Exit::Timeout));
-        assert_eq!(Exit::of(JobOutcome::of("COMPLETE")), None);
+        assert_eq!(Exit::from_outcome(JobOutcome::from_status("CANCELLED")), Some(Exit::JobFailed));
+        assert_eq!(Exit::from_outcome(JobOutcome::from_status("TIMEOUT")), Some(Exit::Timeout));
+        assert_eq!(Exit::from_outcome(JobOutcome::from_status("COMPLETE")), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What a command reads: a file or the standard input, bounded.
+//! Bounded input of a command: a file or standard input.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use catena_value::limits::{DOCUMENT_BYTES_MAX, JSON_DEPTH_MAX};
 use crate::exit::Exit;
 use crate::output::Failure;
 
-/// A file, or the standard input when the name is `-`.
+/// A file, standard input (`-`) or an argument.
 pub(crate) struct Input {
     name: String,
     reader: Box<dyn BufRead>,
@@ -26,12 +26,13 @@ impl Input {
         let name = path.display().to_string();
         match File::open(path) {
             Ok(file) => Ok(Input { name, reader: Box::new(BufReader::new(file)) }),
-            Err(error) => Err(unreadable(&name, &error)),
+            Err(error) => Err(read_failure(&name, &error)),
         }
     }
 
-    /// What an argument stands for: `@FILE`, `-` for the standard input, or itself.
-    pub(crate) fn of_argument(argument: &str, what: &str) -> Result<Self, Failure> {
+    /// The input that an argument refers to: `@FILE`, `-` for standard input, or the argument itself.
+    /// `what` names the argument in errors.
+    pub(crate) fn from_argument(argument: &str, what: &str) -> Result<Self, Failure> {
         match argument.strip_prefix('@') {
             Some(file) => Self::open(Path::new(file)),
             None if argument == "-" => Self::open(Path::new("-")),
@@ -42,19 +43,19 @@ impl Input {
         }
     }
 
-    /// All of it as one JSON document.
+    /// Reads everything as one JSON document.
     pub(crate) fn document(self) -> Result<Value, Failure> {
         self.document_nested(JSON_DEPTH_MAX)
     }
 
-    /// The same with another bound on nesting.
+    /// Reads everything as one JSON document with another bound on nesting.
     pub(crate) fn document_nested(mut self, depth_max: usize) -> Result<Value, Failure> {
         let text = self.bytes()?;
         let read = json::read_nested(&text, depth_max);
         read.map_err(|error| invalid_json(&self.name, &error, error.line))
     }
 
-    /// All of it as JSON, and the text it was.
+    /// Reads everything as JSON, and returns it with its text.
     pub(crate) fn document_and_text(mut self) -> Result<(Value, Vec<u8>), Failure> {
         let text = self.bytes()?;
         match json::read(&text) {
@@ -63,7 +64,7 @@ impl Input {
         }
     }
 
-    /// All of it as JSON, or as a text when it does not even look like JSON.
+    /// Reads everything as JSON, or as a text if it does not start like JSON.
     pub(crate) fn document_or_text(mut self) -> Result<Value, Failure> {
         let bytes = self.bytes()?;
         let looks_like_json = bytes
@@ -83,17 +84,17 @@ impl Input {
         let mut text = Vec::new();
         let bound = DOCUMENT_BYTES_MAX as u64 + 1;
         let read = (&mut self.reader).take(bound).read_to_end(&mut text);
-        read.map_err(|error| unreadable(&self.name, &error))?;
+        read.map_err(|error| read_failure(&self.name, &error))?;
         self.check_length(&text, "")?;
         Ok(text)
     }
 
-    /// The next line without its end, or nothing after the last.
+    /// The next line without its line end; `None` after the last. `number` is for errors.
     pub(crate) fn line(&mut self, number: usize) -> Result<Option<Vec<u8>>, Failure> {
         let mut line = Vec::new();
         let bound = DOCUMENT_BYTES_MAX as u64 + 2;
         let read = (&mut self.reader).take(bound).read_until(b'\n', &mut line);
-        if read.map_err(|error| unreadable(&self.name, &error))? == 0 {
+        if read.map_err(|error| read_failure(&self.name, &error))? == 0 {
             return Ok(None);
         }
         if line.last() == Some(&b'\n') {
@@ -103,7 +104,7 @@ impl Input {
         Ok(Some(line))
     }
 
-    /// Reads one line as a JSON document.
+    /// Parses one line as a JSON document.
     pub(crate) fn line_document(&self, line: &[u8], number: usize) -> Result<Value, Failure> {
         json::read(line).map_err(|error| invalid_json(&self.name, &error, number))
     }
@@ -113,14 +114,14 @@ impl Input {
             return Ok(());
         }
         let message = format!(
-            "{part}{} has more than {DOCUMENT_BYTES_MAX} bytes, the most that are read as one document",
+            "{part}{} has more than {DOCUMENT_BYTES_MAX} bytes, the limit of one document",
             self.name
         );
         Err(Failure::new(Exit::Invalid, "too_large", message))
     }
 }
 
-fn unreadable(name: &str, error: &io::Error) -> Failure {
+fn read_failure(name: &str, error: &io::Error) -> Failure {
     let (exit, code) = match error.kind() {
         io::ErrorKind::NotFound => (Exit::NotFound, "file_not_found"),
         _ => (Exit::Invalid, "file_unreadable"),
@@ -128,7 +129,7 @@ fn unreadable(name: &str, error: &io::Error) -> Failure {
     Failure::new(exit, code, format!("could not read {name}: {error}"))
 }
 
-/// A syntax error; `line` counts in the whole input.
+/// The failure of a document with a syntax error. `line` counts from the start of the input.
 fn invalid_json(name: &str, error: &JsonError, line: usize) -> Failure {
     let place = format!("line {line} column {}", error.column);
     let message = format!("{name} is not valid JSON: {} at {place}", error.fault);

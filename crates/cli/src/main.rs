@@ -1,18 +1,19 @@
-//! The catena binary: one command line for the venue, its jobs and their proofs.
+//! The catena binary: runs a venue, and is a client for jobs and their verification.
 //!
-//! Data goes to the standard output, everything else to the standard error. Every command takes
-//! `--json`, and ends with one of the codes in [`exit`].
+//! Data is written to standard output, everything else to standard error. Every command takes
+//! `--json` and ends with one of the exit codes in [`exit`].
 
 mod commands;
 mod exit;
+mod format;
 mod input;
-mod issued;
+mod issued_tokens;
+mod limits;
 mod output;
 mod pretty;
 mod settings;
-mod shown;
 mod venue;
-mod watching;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -25,11 +26,11 @@ use output::{Failure, Output};
 #[derive(Parser)]
 #[command(name = "catena", version, about, disable_help_subcommand = true)]
 struct Cli {
-    /// Write results and errors as JSON.
+    /// Print results and errors as JSON.
     #[arg(long, global = true)]
     json: bool,
 
-    /// Write text without colours.
+    /// Print text without colours.
     #[arg(
         long,
         global = true,
@@ -49,7 +50,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print a script that completes commands in a shell.
+    /// Print a shell completion script.
     Completions(commands::completions::Args),
     Config(commands::config::Args),
     Id(commands::id::Args),
@@ -60,7 +61,7 @@ enum Command {
     Serve(commands::serve::Args),
     Store(commands::store::Args),
     Token(commands::token::Args),
-    /// Run a venue with friendly defaults, and say how to use it.
+    /// Run a venue and print how to use it.
     Up(commands::serve::Args),
     Verify(commands::verify::Args),
 }
@@ -68,7 +69,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return misused(&error),
+        Err(error) => return report_usage(&error),
     };
     let is_plain = cli.no_color.is_some_and(|value| !value.is_empty());
     let mut output = Output::new(cli.json, is_plain);
@@ -91,9 +92,9 @@ fn main() -> ExitCode {
     output.finish(&done)
 }
 
-/// Says what is wrong with the arguments, or what was asked about them. Whether JSON is wanted is not
-/// known when they cannot be understood, so it is looked for.
-fn misused(error: &clap::Error) -> ExitCode {
+/// Prints an error of the arguments, or the help that was requested. If the arguments cannot be
+/// parsed, whether JSON is wanted is found by searching them for `--json`.
+fn report_usage(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     if !error.use_stderr() || !wants_json {
         error.exit();
@@ -102,7 +103,7 @@ fn misused(error: &clap::Error) -> ExitCode {
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let message = text.split("\n\n").next().unwrap_or(text).trim_end();
     let failure = Failure::new(Exit::Invalid, "usage", message);
-    let hint = "`catena --help`, and `--help` after a command, say what there is.";
+    let hint = "Run `catena --help`, or a command with `--help`, for usage.";
     Output::new(true, true).finish(&Err(failure.hint(hint)))
 }
 

@@ -1,5 +1,4 @@
-//! What a command says, and where: data on the standard output, errors on the standard error,
-//! both as text or as JSON.
+//! Output of a command: data on standard output, errors on standard error, both as text or JSON.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
@@ -9,17 +8,17 @@ use catena_value::{Map, Value, json};
 
 use crate::exit::Exit;
 
-/// Why a command could not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
     code: Cow<'static, str>,
     message: String,
-    /// What one can do.
+    /// What the user can do.
     hint: Option<String>,
-    /// Whether everything was said already, and only the code is left.
-    is_told: bool,
-    /// Further members of the error as JSON.
+    /// Whether the output has reported the failure already, so that only the exit code is left.
+    is_reported: bool,
+    /// Further members of the JSON form.
     detail: Vec<(&'static str, Value)>,
 }
 
@@ -34,14 +33,14 @@ impl Failure {
             code: code.into(),
             message: message.into(),
             hint: None,
-            is_told: false,
+            is_reported: false,
             detail: Vec::new(),
         }
     }
 
-    /// An end with this code about which the data says everything.
-    pub(crate) fn told(exit: Exit) -> Self {
-        Failure { is_told: true, ..Failure::new(exit, "", "") }
+    /// A failure that the data on standard output reports already.
+    pub(crate) fn already_reported(exit: Exit) -> Self {
+        Failure { is_reported: true, ..Failure::new(exit, "", "") }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -70,33 +69,35 @@ impl Failure {
     }
 }
 
-/// A text that somebody else wrote, without what a terminal would obey.
+/// A text from another source with control characters escaped, so that a terminal does not interpret
+/// them.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let is_obeyed = |c: char| c.is_control() && c != '\n';
-    if !text.contains(is_obeyed) {
+    let is_unsafe = |c: char| c.is_control() && c != '\n';
+    if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
-        match is_obeyed(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
+        if is_unsafe(c) {
+            escaped.extend(c.escape_default());
+        } else {
+            escaped.push(c);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(escaped)
 }
 
-/// Where a command writes.
+/// The output of a command.
 pub(crate) struct Output {
     is_json: bool,
     is_plain: bool,
     data: BufWriter<Stdout>,
-    /// The first error of writing data; what follows is not attempted.
+    /// The first error of writing data. After it nothing more is written.
     broken: Option<io::Error>,
 }
 
 impl Output {
-    /// Writes JSON or text; `is_plain` text has no colours.
+    /// An output of JSON or text. Text has no colours if `is_plain`.
     pub(crate) fn new(is_json: bool, is_plain: bool) -> Self {
         Output { is_json, is_plain, data: BufWriter::new(io::stdout()), broken: None }
     }
@@ -105,38 +106,39 @@ impl Output {
         self.is_json
     }
 
-    /// Whether nobody reads any more.
+    /// Returns true if data can no longer be written.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// Whether what is not data may be painted.
+    /// Returns true if notes may have colours.
     pub(crate) fn is_colourful(&self) -> bool {
         !self.is_plain
     }
 
-    /// Whether data is read by a person.
-    pub(crate) fn is_read_by_person(&self) -> bool {
+    /// Returns true if data is written to a terminal as text.
+    pub(crate) fn is_interactive(&self) -> bool {
         !self.is_json && io::stdout().is_terminal()
     }
 
-    /// Writes one value as data: on one line, or over several for a person.
+    /// Writes one value as data: on one line, or indented on a terminal.
     pub(crate) fn value(&mut self, value: &Value) {
-        let text = match self.is_read_by_person() {
-            true => crate::pretty::pretty(value),
-            false => json::to_string(value).unwrap_or_default(),
+        let text = if self.is_interactive() {
+            crate::pretty::pretty(value)
+        } else {
+            json::to_string(value).unwrap_or_default()
         };
         self.line(&text);
     }
 
-    /// Hands over what was written so far, for those who read along.
+    /// Flushes the data written so far, for readers that follow it.
     pub(crate) fn flush(&mut self) {
         if self.broken.is_none() {
             self.broken = self.data.flush().err();
         }
     }
 
-    /// Writes a text that is data and ends its own lines.
+    /// Writes bytes of data without adding a line end.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         if self.broken.is_none() {
             self.broken = self.data.write_all(bytes).err();
@@ -150,32 +152,29 @@ impl Output {
         }
     }
 
-    /// Says something that is not data.
+    /// Prints a note on standard error, unless the output is JSON.
     pub(crate) fn note(&self, text: &str) {
         if !self.is_json {
             let _ = writeln!(io::stderr(), "{text}");
         }
     }
 
-    /// Ends the command: flushes data, tells the failure, and gives the code.
+    /// Ends the command: flushes data, reports the failure, and returns the exit code.
     pub(crate) fn finish(mut self, done: &Result<(), Failure>) -> ExitCode {
         let flushed = match self.broken.take() {
             Some(error) => Err(error),
             None => self.data.flush(),
         };
         if let Err(failure) = done {
-            let text = match self.is_json {
-                true => failure.to_json(),
-                false => failure.to_text(),
-            };
-            if !failure.is_told {
-                // Nothing is left to tell it to when the standard error is closed too.
+            let text = if self.is_json { failure.to_json() } else { failure.to_text() };
+            if !failure.is_reported {
+                // If standard error is closed too, the failure cannot be reported.
                 let _ = writeln!(io::stderr(), "{text}");
             }
             return ExitCode::from(failure.exit as u8);
         }
         match flushed {
-            // A reader that has seen enough is not an error.
+            // A reader that stops reading is not an error.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 let _ = writeln!(io::stderr(), "error: could not write the result: {error}");
                 ExitCode::from(Exit::Invalid as u8)

@@ -1,11 +1,10 @@
-//! JSON for people: over several lines, members by name.
+//! Indented JSON for terminals, with members sorted by name.
 
 use catena_value::{NoCells, Value, json};
 
-/// Longest array or object that stays on one line.
-const LINE_CHARS_MAX: usize = 72;
+use crate::limits::LINE_CHARS_MAX;
 
-/// A value as JSON over several lines.
+/// A value as indented JSON. An array or object that fits stays on one line.
 pub(crate) fn pretty(value: &Value) -> String {
     let mut text = String::new();
     write(value, 0, &mut text);
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_values_are_spread_and_read_back_the_same() {
+    fn long_values_are_indented_and_read_back_the_same() {
         let long = "x".repeat(60);
         let source = format!(r#"{{"b":["{long}",1.0,{{}}],"a":{{"n":12345678901234567890}}}}"#);
         let value = json::read(source.as_bytes()).unwrap();

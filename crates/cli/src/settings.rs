@@ -1,5 +1,5 @@
-//! The settings of a venue as flags: one per setting, from the one table that also has the
-//! environment, the file and the defaults.
+//! The settings of a venue as flags: one per setting, from the table that also defines environment
+//! variables, the configuration file and the defaults.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use crate::exit::Exit;
 use crate::output::Failure;
 
-/// Lists, which may be said once per entry, and the name of one entry.
+/// Settings that are lists, and the flag for one entry, which may be given several times.
 const LISTS: [(&str, &str); 6] = [
     ("allow_hosts", "allow-host"),
     ("allow_venues", "allow-venue"),
@@ -20,7 +20,7 @@ const LISTS: [(&str, &str); 6] = [
     ("mcp.tools", "mcp-tool"),
 ];
 
-/// What the command line says about the venue.
+/// The settings on the command line.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     flags: Flags,
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Puts flags, environment and file together.
+    /// Combines flags, environment and file.
     pub(crate) fn load(&self) -> Result<Config, Failure> {
         let config = Config::load(&self.flags, self.file.as_deref());
         config.map_err(|error| {
@@ -39,7 +39,7 @@ impl Settings {
     }
 }
 
-/// The name of a flag. Leaked, once per flag and process: clap wants names that stay.
+/// The name of a flag. It is leaked once per flag and process, because clap needs static names.
 fn flag(about: &About) -> Str {
     Str::from(&*Box::leak(about.flag().trim_start_matches('-').to_owned().into_boxed_str()))
 }
@@ -53,7 +53,7 @@ fn add(command: Command) -> Command {
         .long("config")
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
-        .help("Read settings from this file [default: catena.toml, if there is one]");
+        .help("Read settings from this file [default: catena.toml, if it exists]");
     let command = command.arg(file);
     SETTINGS.iter().fold(command, |command, about| {
         let default = match about.default {
@@ -63,7 +63,7 @@ fn add(command: Command) -> Command {
         let help = format!("{} [env: {}]{default}", about.about, about.variable());
         let arg = Arg::new(about.name).value_name("VALUE").help(help);
         command.arg(match entry_of(about.name) {
-            // One entry at a time, under the name of one; a list with commas works too.
+            // One entry per flag. A comma-separated list works too.
             Some(entry) => arg.long(entry).visible_alias(flag(about)).action(ArgAction::Append),
             None => arg.long(flag(about)),
         })
@@ -90,10 +90,10 @@ impl FromArgMatches for Settings {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         self.file = matches.get_one::<PathBuf>("config").cloned();
         for about in SETTINGS {
-            let said: Option<Vec<&String>> =
+            let values: Option<Vec<&String>> =
                 matches.get_many::<String>(about.name).map(Iterator::collect);
-            if let Some(said) = said {
-                let text: Vec<&str> = said.into_iter().map(String::as_str).collect();
+            if let Some(values) = values {
+                let text: Vec<&str> = values.into_iter().map(String::as_str).collect();
                 self.flags.set(about.name, text.join(","));
             }
         }

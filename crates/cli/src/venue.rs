@@ -1,24 +1,23 @@
-//! The venue that a command talks to: which one, as whom, and what its refusals mean.
+//! The venue that a command connects to: its URL, the credentials, and the meaning of its errors.
 
 use std::path::{Path, PathBuf};
 
-use catena_api::{Client, ClientError, Credentials, VenueUrl};
+use catena_api::client::Refusal;
+use catena_api::{ClientError, Credentials, HttpClient, TransportError, VenueUrl};
 use catena_auth::KeyPair;
 use catena_value::{NoCells, Value};
 
 use crate::exit::Exit;
+use crate::limits::KEY_BYTES_MAX;
 use crate::output::Failure;
 
-/// Where a venue is unless somebody says otherwise: where `catena up` starts one.
+/// The URL of the venue by default: where `catena up` starts one.
 pub(crate) const DEFAULT: &str = "http://127.0.0.1:8787";
 
-/// Longest file that is read as a key: hex digits and white space around them.
-const KEY_BYTES_MAX: u64 = 256;
-
-/// Which venue, and as whom.
+/// The venue and the credentials for it.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct VenueArgs {
-    /// The venue's URL, or its did:web.
+    /// URL or did:web of the venue.
     #[arg(long, global = true, env = "CATENA_VENUE", default_value = DEFAULT, value_name = "URL")]
     venue: String,
 
@@ -26,27 +25,27 @@ pub(crate) struct VenueArgs {
     identity: IdentityArgs,
 }
 
-/// As whom.
+/// The credentials.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct IdentityArgs {
-    /// A token that the venue issued.
+    /// Authenticate with a token that the venue issued.
     #[arg(long, global = true, env = "CATENA_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
 
-    /// A file with a key of your own, 32 bytes or 64 hex digits; it wins over a token.
+    /// Authenticate with the key in this file (32 bytes or 64 hex digits); takes precedence over a token.
     #[arg(long, global = true, env = "CATENA_KEY", value_name = "FILE")]
     key: Option<PathBuf>,
 }
 
 impl VenueArgs {
     /// A client of the venue.
-    pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Ok(Client::new(parse(&self.venue)?, self.identity.credentials()?))
+    pub(crate) fn client(&self) -> Result<HttpClient, Failure> {
+        Ok(HttpClient::connect(parse(&self.venue)?, self.identity.credentials()?))
     }
 }
 
 impl IdentityArgs {
-    /// What to show to the venue that the token is for.
+    /// The credentials for the venue that the token is for.
     pub(crate) fn credentials(&self) -> Result<Credentials, Failure> {
         match (&self.key, &self.token) {
             (Some(file), _) => Ok(Credentials::Key(Box::new(read_key(file)?))),
@@ -55,8 +54,8 @@ impl IdentityArgs {
         }
     }
 
-    /// What to show to any other venue: a key signs for each venue anew, but a token is for one.
-    pub(crate) fn credentials_elsewhere(&self) -> Result<Credentials, Failure> {
+    /// The credentials for any other venue: a key signs for each venue, but a token is for one.
+    pub(crate) fn credentials_for_other_venue(&self) -> Result<Credentials, Failure> {
         match self.credentials()? {
             Credentials::Token(_) => Ok(Credentials::Anonymous),
             other => Ok(other),
@@ -64,11 +63,11 @@ impl IdentityArgs {
     }
 }
 
-/// The venue that a text names.
+/// Parses the URL or did:web of a venue.
 pub(crate) fn parse(text: &str) -> Result<VenueUrl, Failure> {
     text.parse().map_err(|error: catena_api::VenueUrlError| {
         Failure::new(Exit::Invalid, "invalid_url", error.to_string())
-            .hint(format!("Give the venue as a URL, such as {DEFAULT}."))
+            .hint(format!("Use a URL such as {DEFAULT}."))
     })
 }
 
@@ -94,7 +93,7 @@ fn read_key(file: &Path) -> Result<KeyPair, Failure> {
     Ok(KeyPair::from_seed(&seed))
 }
 
-/// The 32 bytes of a key, as they are or in hex.
+/// The 32 bytes of a key, raw or in hex; `None` if there are not 32.
 fn seed(bytes: &[u8]) -> Option<[u8; 32]> {
     if let Ok(seed) = <[u8; 32]>::try_from(bytes) {
         return Some(seed);
@@ -111,30 +110,35 @@ fn seed(bytes: &[u8]) -> Option<[u8; 32]> {
     Some(seed)
 }
 
-/// Runs something that talks to a venue to its end.
+/// Runs requests to a venue to completion.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         Failure::new(Exit::Invalid, "runtime_failed", format!("could not start: {error}"))
     })?;
     let done = runtime.block_on(work);
-    // A look-up of a name that hangs must not hold up the end.
+    // A host name lookup that hangs must not delay the exit.
     runtime.shutdown_background();
     done
 }
 
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
+impl From<ClientError<TransportError>> for Failure {
+    fn from(error: ClientError<TransportError>) -> Self {
         let (exit, code) = match &error {
-            ClientError::Unreachable { .. } => (Exit::Unreachable, "unreachable"),
-            ClientError::TimedOut { .. } => (Exit::Timeout, "no_answer"),
+            ClientError::Transport(TransportError::Unreachable { .. }) => {
+                (Exit::Unreachable, "unreachable")
+            }
+            ClientError::Transport(TransportError::TimedOut { .. }) => (Exit::Timeout, "no_answer"),
             ClientError::Auth(_) => (Exit::Auth, "forbidden"),
             ClientError::NotFound(_) => (Exit::NotFound, "not_found"),
             ClientError::Conflict(_) => (Exit::Invalid, "conflict"),
             ClientError::Busy(_) => (Exit::Unreachable, "busy"),
             ClientError::Refused(_) => (Exit::Invalid, "refused"),
-            ClientError::Malformed { .. } => (Exit::Unreachable, "malformed_answer"),
-            ClientError::Invalid(_) => (Exit::Invalid, "invalid_request"),
+            ClientError::Transport(TransportError::TooLarge { .. })
+            | ClientError::Malformed { .. } => (Exit::Unreachable, "malformed_answer"),
+            ClientError::Transport(TransportError::Invalid(_)) | ClientError::Invalid(_) => {
+                (Exit::Invalid, "invalid_request")
+            }
         };
         let hint = hint(&error);
         let failure = match error.refusal() {
@@ -148,12 +152,12 @@ impl From<ClientError> for Failure {
     }
 }
 
-fn refused(exit: Exit, code: &'static str, refusal: &catena_api::client::Refusal) -> Failure {
+fn refused(exit: Exit, code: &'static str, refusal: &Refusal) -> Failure {
     let problems = refusal.body.as_ref().and_then(|body| body.as_map()?.field("problems"));
     let message = match (&refusal.detail, problems) {
         (Some(detail), _) => format!("{}: {detail}", refusal.error),
         (None, Some(problems)) => {
-            format!("{}:{}", not_acceptable(&refusal.error), listed(problems))
+            format!("{}:{}", without_first_problem(&refusal.error), list_problems(problems))
         }
         (None, None) => refusal.error.clone(),
     };
@@ -169,29 +173,32 @@ fn refused(exit: Exit, code: &'static str, refusal: &catena_api::client::Refusal
     }
 }
 
-/// An error without its first problem, when all of them are listed.
-fn not_acceptable(error: &str) -> &str {
+/// An error text without its first problem, for use before a list of all problems.
+fn without_first_problem(error: &str) -> &str {
     error.split_once(": ").map_or(error, |(what, _)| what)
 }
 
-/// Every problem and its place, each on a line of its own.
-fn listed(problems: &Value) -> String {
+/// Every problem and its location, each on a line of its own.
+fn list_problems(problems: &Value) -> String {
     let problems = problems.as_vector().map(|problems| problems.iter(&NoCells).flatten());
     let line = |problem: Value| {
         let text = |name: &str| Some(problem.as_map()?.field(name)?.to_text()?.into_owned());
-        let (path, problem) = (text("path"), text("problem"));
+        let path = text("path");
+        let problem = text("problem");
         format!("\n  {}: {}", path.unwrap_or_default(), problem.unwrap_or_default())
     };
     problems.into_iter().flatten().map(line).collect()
 }
 
-/// What one can do about an error, in terms of this program.
-fn hint(error: &ClientError) -> Option<String> {
+/// What the user can do about an error with this program; `None` if nothing is known.
+fn hint(error: &ClientError<TransportError>) -> Option<String> {
     match error {
-        ClientError::Unreachable { venue, .. } => Some(start_hint(venue)),
+        ClientError::Transport(TransportError::Unreachable { venue, .. }) => {
+            Some(start_hint(venue))
+        }
         ClientError::Auth(refusal) if refusal.status == 401 => Some(
-            "Give a token with --token or CATENA_TOKEN, or a key with --key; \
-             `catena token create --data DIR` makes a token."
+            "Pass a token with --token or CATENA_TOKEN, or a key with --key. \
+             `catena token create --data DIR` creates a token."
                 .to_owned(),
         ),
         other => {
@@ -204,32 +211,35 @@ fn hint(error: &ClientError) -> Option<String> {
     }
 }
 
-/// How to have a venue at this URL.
+/// How to start a venue at this URL, or use another one.
 fn start_hint(venue: &str) -> String {
-    let elsewhere = "or name another venue with --venue or CATENA_VENUE.";
+    let other = "or choose another venue with --venue or CATENA_VENUE.";
     match venue.parse::<VenueUrl>() {
-        Ok(_) if venue == DEFAULT => format!("Start a venue with `catena up`, {elsewhere}"),
+        Ok(_) if venue == DEFAULT => format!("Start a venue with `catena up`, {other}"),
         Ok(url) if url.is_loopback() && !url.is_https() => {
             let address = url.authority();
-            format!("Start a venue there with `catena up --listen {address}`, {elsewhere}")
+            format!("Start a venue at this address with `catena up --listen {address}`, {other}")
         }
-        _ => format!("Check the URL and that the venue runs (`catena up` starts one), {elsewhere}"),
+        _ => {
+            format!("Check the URL and that the venue is running (`catena up` starts one), {other}")
+        }
     }
 }
 
-fn nearest_hint(refusal: &catena_api::client::Refusal) -> String {
+fn nearest_hint(refusal: &Refusal) -> String {
     let nearest = refusal.body.as_ref().and_then(|body| body.as_map()?.field("nearest"));
     let nearest = nearest.and_then(|nearest| nearest.as_vector());
     let names: Vec<String> = nearest
-        .map(|names| names.iter(&catena_value::NoCells).flatten().collect::<Vec<_>>())
+        .map(|names| names.iter(&NoCells).flatten().collect::<Vec<_>>())
         .unwrap_or_default()
         .iter()
         .filter_map(|name| name.as_str().map(str::to_owned))
         .collect();
-    match names.is_empty() {
-        true => "`catena ops ls` lists what there is.".to_owned(),
-        false => format!("Did you mean {}? `catena ops ls` lists what there is.", names.join(", ")),
+    let list = "`catena ops ls` lists all operations.";
+    if names.is_empty() {
+        return list.to_owned();
     }
+    format!("Did you mean {}? {list}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -247,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hint_names_the_command_that_starts_a_venue_there() {
+    fn the_hint_contains_the_command_that_starts_a_venue() {
         assert!(start_hint(DEFAULT).starts_with("Start a venue with `catena up`, "));
         assert!(start_hint("http://127.0.0.1:9").contains("`catena up --listen 127.0.0.1:9`"));
         assert!(start_hint("https://v.example").starts_with("Check the URL"));

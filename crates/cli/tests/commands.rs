@@ -1,4 +1,4 @@
-//! Whole commands: what they print, where, and the code they end with.
+//! Complete commands: what they print, where, and their exit codes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use std::io::Write;
@@ -24,7 +24,7 @@ fn catena(args: &[&str], stdin: &[u8]) -> Ran {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses early may not read all of it.
+    // A command that fails early may not read all of it.
     let _ = child.stdin.take().unwrap().write_all(stdin);
     let output = child.wait_with_output().unwrap();
     Ran {
@@ -73,7 +73,7 @@ fn id_stops_at_the_first_bad_line() {
 }
 
 #[test]
-fn bad_documents_are_told_by_place_and_print_nothing() {
+fn invalid_documents_are_reported_with_their_location() {
     for (text, what) in [
         (&b""[..], "unexpected end of document at line 1 column 1"),
         (b"{\n\"a\":1,}", "expected a member name at line 2 column 7"),
@@ -85,7 +85,7 @@ fn bad_documents_are_told_by_place_and_print_nothing() {
         check(&["id", "-"], text, 2, "", &error);
         check(&["verify", "-"], text, 2, "", &error);
     }
-    // A history wraps what a venue accepted, so it may be deeper than a document.
+    // A history contains what a venue accepted, so it may be deeper than a document.
     for (command, most) in [("id", 128), ("verify", 144)] {
         let error = format!(
             "error: standard input is not valid JSON: more than {most} nested arrays and objects \
@@ -122,7 +122,7 @@ fn a_missing_file_is_not_found() {
 }
 
 #[test]
-fn wrong_usage_is_told_with_code_2() {
+fn wrong_usage_is_code_2() {
     for args in [
         &[][..],
         &["id"],
@@ -164,10 +164,11 @@ fn history(records: &[Record], total: usize) -> String {
 }
 
 #[test]
-fn verify_accepts_a_history_that_holds() {
+fn verify_accepts_a_valid_history() {
     let records = chain();
     let document = history(&records, 3);
-    let (id, head) = (records[0].field("id").unwrap().as_str().unwrap(), records[2].id());
+    let id = records[0].field("id").unwrap().as_str().unwrap();
+    let head = records[2].id();
     let text = format!(
         "valid: job {id} is COMPLETE after 3 records\nvenue: did:key:z6MkVenue\nhead:  {head}\n"
     );
@@ -183,7 +184,7 @@ fn verify_accepts_a_history_that_holds() {
 }
 
 #[test]
-fn verify_names_the_first_bad_record() {
+fn verify_reports_the_first_invalid_record() {
     let records = chain();
     let tampered = history(&records, 3).replacen("did:key:z6MkCaller", "did:key:z6MkOther", 1);
     let ran = catena(&["verify", "-"], tampered.as_bytes());
@@ -211,7 +212,7 @@ fn verify_names_the_first_bad_record() {
 }
 
 #[test]
-fn a_document_that_is_no_history_is_invalid_input() {
+fn a_document_that_is_not_a_history_is_invalid_input() {
     let error = "error: not a history document: `records` is missing\n";
     check(&["verify", "-"], b"{}", 2, "", error);
 }
@@ -254,7 +255,7 @@ fn plan_explains_an_orchestration() {
 }
 
 #[test]
-fn plan_names_what_is_secret_as_withheld_and_never_as_sent() {
+fn plan_lists_secrets_as_withheld_and_never_as_sent() {
     let schema = r#""input":{"type":"object","properties":{"key":{"writeOnly":true},
         "config":{"type":"object","properties":{"token":{"writeOnly":true}}}}},"steps""#;
     let planned = |input: &str| {
@@ -262,15 +263,15 @@ fn plan_names_what_is_secret_as_withheld_and_never_as_sent() {
             r#"[{{"op":"x:y","venue":"https://other.example","input":{input}}}],"result":[0]}}}}"#
         );
         let definition = format!(r#"{{"operation":{{"adapter":"orchestrator",{schema}:{step}"#);
-        let told = catena(&["plan", "-"], definition.as_bytes());
-        assert_eq!(told.code, 0, "{}", told.stderr);
-        let line = told.stdout.lines().last().unwrap().to_owned();
+        let ran = catena(&["plan", "-"], definition.as_bytes());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let line = ran.stdout.lines().last().unwrap().to_owned();
         let json = same_json(&catena(&["plan", "--json", "-"], definition.as_bytes()).stdout);
         let steps = json.as_map().unwrap().field("steps").unwrap().as_vector().unwrap().clone();
         (line, steps.as_leaf().unwrap()[0].as_map().unwrap().clone())
     };
-    let begins = "step 0 is sent to https://other.example with ";
-    for (input, told) in [
+    let prefix = "step 0 is sent to https://other.example with ";
+    for (input, expected) in [
         (r#"["input","x"]"#, "the input at `x`"),
         (r#"["input","key"]"#, "nothing, without the input at `key` (writeOnly)"),
         (r#"["input","key","part"]"#, "nothing, without the input at `key` (writeOnly)"),
@@ -287,7 +288,7 @@ fn plan_names_what_is_secret_as_withheld_and_never_as_sent() {
             "constants, without the input at `config/token` (writeOnly)",
         ),
     ] {
-        assert_eq!(planned(input).0, format!("{begins}{told}"));
+        assert_eq!(planned(input).0, format!("{prefix}{expected}"));
     }
     let (_, step) = planned(r#"["array",["input","key"],["input","x"]]"#);
     assert_eq!(step.field("sends"), Some(&same_json(r#"["the input at `x`"]"#)));
@@ -295,7 +296,7 @@ fn plan_names_what_is_secret_as_withheld_and_never_as_sent() {
 }
 
 #[test]
-fn plan_tells_every_problem_at_once() {
+fn plan_reports_every_problem_at_once() {
     let bad = ORCHESTRATION.replace("[2]}}}", "[3]}}}").replace(r#"["const",2]"#, "2");
     let ran = catena(&["plan", "-"], bad.as_bytes());
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));

@@ -1,4 +1,4 @@
-//! `catena run` and `catena jobs` against a venue: what they print, and the code they end with.
+//! `catena run` and `catena jobs` against a venue: what they print, and their exit codes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 mod support;
@@ -27,7 +27,7 @@ fn run_prints_the_output_as_json() {
 }
 
 #[test]
-fn run_follows_a_job_and_tells_its_progress() {
+fn run_follows_a_job_and_prints_its_progress() {
     let venue = venue();
     let ran = venue.catena(&["run", "test:progress", "-i", r#"{"totalItems":4,"itemMs":150}"#]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -52,7 +52,7 @@ fn a_job_that_fails_is_code_1() {
     assert!(last.starts_with("error: job 0x"), "{last}");
     assert!(last.contains("is FAILED: no \\u{1b}[2J luck"), "{last}");
     let ran = venue.catena(&["run", "test:error", "-i", r#"{"message":"no"}"#, "--json"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (1, ""), "the job says everything");
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, ""), "the job contains the error");
     assert_eq!(member(&ran.stdout, "status"), "FAILED".into());
     let rejected = venue.catena(&["run", "test:error", "-i", "{}"]);
     assert_eq!(rejected.code, 1);
@@ -60,15 +60,15 @@ fn a_job_that_fails_is_code_1() {
 }
 
 #[test]
-fn time_that_is_over_is_code_5() {
+fn an_expired_time_limit_is_code_5() {
     let venue = venue();
     let ran = venue.catena(&["run", "test:never", "--timeout-ms", "50"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (5, ""));
     assert!(ran.stderr.contains("is TIMEOUT"), "{}", ran.stderr);
     let ran = venue.catena(&["run", "test:never", "--wait", "0.2"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (5, ""));
-    assert!(ran.stderr.contains("waited no longer; job 0x"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("hint: `catena jobs watch 0x"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("stopped waiting; job 0x"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: Run `catena jobs watch 0x"), "{}", ran.stderr);
     let ran = venue.catena(&["run", "test:never", "--wait", "0.2", "--json"]);
     assert_eq!(ran.code, 5);
     assert_eq!(member(&ran.stdout, "status"), "STARTED".into());
@@ -76,7 +76,7 @@ fn time_that_is_over_is_code_5() {
 }
 
 #[test]
-fn wrong_usage_and_unknown_operations_are_told_apart() {
+fn wrong_usage_and_unknown_operations_have_different_codes() {
     let venue = venue();
     let ran = venue.catena(&["run", "test:ecko"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (3, ""));
@@ -112,7 +112,8 @@ fn a_private_job_leaves_nothing_behind() {
 fn a_repeated_key_gives_the_same_job() {
     let venue = venue();
     let args = ["run", "test:echo", "-i", "1", "--no-wait", "--idempotency-key", "k1"];
-    let (first, second) = (venue.catena(&args), venue.catena(&args));
+    let first = venue.catena(&args);
+    let second = venue.catena(&args);
     assert_eq!((first.code, first.stdout.as_str()), (0, second.stdout.as_str()));
     let other = ["run", "test:echo", "-i", "2", "--no-wait", "--idempotency-key", "k1"];
     let refused = venue.catena(&other);
@@ -145,11 +146,11 @@ fn jobs_are_listed_by_status_operation_and_tag() {
     assert!(lines[0].starts_with("ID ") && lines[0].contains("STATUS"), "{}", ran.stdout);
     assert!(lines[1].contains("FAILED") && lines[1].ends_with("test:error"), "{}", ran.stdout);
     assert_eq!(lines.len(), 2);
-    assert_eq!(ran.stderr, "1 of 4 jobs; --all shows all\n");
+    assert_eq!(ran.stderr, "1 of 4 jobs; use --all to list all\n");
 }
 
 #[test]
-fn a_job_is_shown_to_people_and_programs() {
+fn a_job_is_printed_as_text_or_json() {
     let venue = venue();
     let id = venue.job("test:echo", r#"{"a":"b"}"#);
     let ran = venue.catena(&["jobs", "get", &id]);
@@ -170,7 +171,7 @@ fn a_job_is_shown_to_people_and_programs() {
 }
 
 #[test]
-fn watch_tells_changes_and_then_the_end() {
+fn watch_prints_changes_and_then_the_end() {
     let venue = venue();
     let id = venue.job("test:never", "null");
     let mut child = venue.spawn(&["jobs", "watch", &id]);

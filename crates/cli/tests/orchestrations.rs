@@ -1,4 +1,4 @@
-//! Orchestrations from the command line: define, run, verify the whole tree, run again.
+//! Orchestrations from the command line: register, run, verify the complete tree, rerun.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! Commands around a venue: verifying what it says, what it can do, who may ask, what is set.
+//! Commands around a venue: verification, operations, tokens, keys and settings.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 mod support;
@@ -10,9 +10,9 @@ use catena_value::Value;
 use support::{Running, catena, field, member, value, venue, venue_with};
 
 #[test]
-fn a_venue_that_does_not_run_is_code_7_with_the_command_that_starts_one() {
+fn an_unreachable_venue_is_code_7_with_the_command_that_starts_one() {
     let folder = tempfile::tempdir().unwrap();
-    // A port that was free a moment ago and that nobody listens on.
+    // A port that was free a moment ago, so that nothing listens on it.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{address}");
     for args in [
@@ -24,8 +24,8 @@ fn a_venue_that_does_not_run_is_code_7_with_the_command_that_starts_one() {
     ] {
         let ran = catena(folder.path(), args, &[("CATENA_VENUE", &url)], b"");
         assert_eq!((ran.code, ran.stdout.as_str()), (7, ""), "{args:?}: {}", ran.stderr);
-        let told = format!("error: could not reach the venue at {url}: connection refused\n");
-        assert!(ran.stderr.starts_with(&told), "{}", ran.stderr);
+        let expected = format!("error: could not reach the venue at {url}: connection refused\n");
+        assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
         assert!(ran.stderr.contains(&format!("`catena up --listen {address}`")), "{}", ran.stderr);
     }
     let ran = catena(folder.path(), &["jobs", "ls", "--venue", &url, "--json"], &[], b"");
@@ -35,21 +35,22 @@ fn a_venue_that_does_not_run_is_code_7_with_the_command_that_starts_one() {
 }
 
 #[test]
-fn tokens_are_made_used_listed_and_revoked() {
+fn tokens_are_created_used_listed_and_revoked() {
     let closed = |flags: &mut catena_server::config::Flags| {
         flags.public_access = Some("off".to_owned());
     };
     let venue = venue_with(tempfile::tempdir().unwrap(), closed);
     let refused = venue.catena(&["run", "test:echo"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (4, ""));
-    assert!(refused.stderr.contains("hint: Give a token with --token"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("hint: Pass a token with --token"), "{}", refused.stderr);
     assert_eq!(venue.catena(&["jobs", "ls", "--token", "nonsense"]).code, 4);
 
     let data = venue.data();
     let made = venue.catena(&["token", "create", "--data", &data, "--json"]);
     assert_eq!(made.code, 0, "{}", made.stderr);
     let text = |name: &str| member(&made.stdout, name).as_str().unwrap().to_owned();
-    let (token, id) = (text("token"), text("id"));
+    let token = text("token");
+    let id = text("id");
     let ran = venue.catena_with(&["run", "auth:whoami"], &[("CATENA_TOKEN", &token)], b"");
     assert_eq!((ran.code, member(&ran.stdout, "caller")), (0, text("subject").into()));
 
@@ -67,7 +68,7 @@ fn tokens_are_made_used_listed_and_revoked() {
     let listed = venue.catena(&["token", "ls", "--data", &data]).stdout;
     assert!(listed.lines().nth(1).unwrap().starts_with(&format!("{id}  revoked")), "{listed}");
     assert_eq!(venue.catena(&["token", "revoke", "other", "--data", &data]).code, 3);
-    // Read when the venue starts; one that runs notices by itself.
+    // The list is read when the venue starts; a running venue rereads it periodically.
     let venue = venue_with(venue.stop(), closed);
     let refused = venue.catena_with(&["jobs", "ls"], &[("CATENA_TOKEN", &token)], b"");
     assert_eq!(refused.code, 4, "{}", refused.stderr);
@@ -81,7 +82,7 @@ fn a_folder_without_a_venue_has_no_tokens() {
         assert_eq!((ran.code, ran.stdout.as_str()), (3, ""), "{command:?}");
         assert!(ran.stderr.contains("there is no venue in catena-data"), "{}", ran.stderr);
     }
-    assert!(!folder.path().join("catena-data").exists(), "nothing was made");
+    assert!(!folder.path().join("catena-data").exists(), "nothing was created");
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn a_key_of_ones_own_is_an_identity() {
     let ran = venue.catena(&["run", "auth:whoami", "--key", key]);
     let caller = member(&ran.stdout, "caller");
     assert!(caller.as_str().is_some_and(|did| did.starts_with("did:key:z6Mk")), "{}", ran.stderr);
-    // What belongs to a key is not there for the anonymous.
+    // A job that belongs to a key is not visible to anonymous callers.
     let id = venue.catena(&["run", "test:echo", "--no-wait", "--key", key]).stdout;
     assert_eq!(venue.catena(&["jobs", "get", id.trim(), "--key", key]).code, 0);
     assert_eq!(venue.catena(&["jobs", "watch", id.trim(), "--key", key]).code, 0);
@@ -134,14 +135,14 @@ fn a_long_history_is_fetched_page_by_page() {
     let venue = venue();
     let id = venue.job("test:chat", "null");
     venue.until(&id, "INPUT_REQUIRED");
-    let client = catena_api::Client::new(venue.url.parse().unwrap(), Default::default());
+    let client = catena_api::HttpClient::connect(venue.url.parse().unwrap(), Default::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // Each turn makes two records; a page has a thousand.
+    // Each turn appends two records; a page has a thousand.
     runtime.block_on(async {
         for number in 0..520 {
-            client.send(&id, &Value::from(number)).await.unwrap();
+            client.send_message(&id, &Value::from(number)).await.unwrap();
         }
-        client.send(&id, &Value::from("done")).await.unwrap();
+        client.send_message(&id, &Value::from("done")).await.unwrap();
     });
     assert_eq!(venue.catena(&["jobs", "watch", &id, "--json"]).code, 0);
     let report = venue.catena(&["verify", &id, "--json"]);
@@ -153,7 +154,8 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        let path = entry.path();
+        let target = to.join(entry.file_name());
         match entry.file_type().unwrap() {
             kind if kind.is_dir() => copy(&path, &target),
             kind if kind.is_file() => drop(std::fs::copy(&path, &target).unwrap()),
@@ -162,7 +164,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Two venues that share their past: a finished job and a paused one.
+/// Two venues that start from copies of one data folder, with a finished and a paused job.
 fn twins() -> (Running, Running, String, String) {
     let venue = venue();
     let done = venue.job("test:echo", "1");
@@ -176,12 +178,12 @@ fn twins() -> (Running, Running, String, String) {
 }
 
 #[test]
-fn two_venues_that_tell_different_histories_are_told() {
+fn two_venues_with_different_histories_are_reported() {
     let (one, two, done, paused) = twins();
     let same = one.catena(&["verify", &done, "--also", &two.url]);
     assert_eq!(same.code, 0, "{}", same.stderr);
     assert!(same.stdout.ends_with(&format!("also:  the same at {}\n", two.url)), "{}", same.stdout);
-    // Each history holds by itself; together they do not.
+    // Each history is valid by itself; together they are not.
     one.catena(&["jobs", "cancel", &paused, "--reason", "one"]);
     two.catena(&["jobs", "cancel", &paused, "--reason", "two"]);
     assert_eq!(one.catena(&["verify", &paused]).code, 0);
@@ -196,7 +198,7 @@ fn two_venues_that_tell_different_histories_are_told() {
     assert_eq!(member(&ran.stderr, "record"), 3.into());
     let document = one.catena(&["jobs", "history", &paused, "--json"]).stdout;
     let ran = one.catena_with(&["verify", "-", "--also", &two.url], &[], document.as_bytes());
-    assert_eq!(ran.code, 6, "a file is compared, too: {}", ran.stderr);
+    assert_eq!(ran.code, 6, "a file is compared too: {}", ran.stderr);
     two.catena(&["jobs", "rm", &done]);
     assert_eq!(one.catena(&["verify", &done, "--also", &two.url]).code, 3);
 }
@@ -233,7 +235,7 @@ fn operations_are_listed_shown_and_added() {
 }
 
 #[test]
-fn settings_are_shown_with_their_origin() {
+fn settings_are_printed_with_their_origin() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("catena.toml"), "name = \"Mine\"\n").unwrap();
     let args = ["config", "show", "--listen", "127.0.0.1:1"];
@@ -256,7 +258,7 @@ fn settings_are_shown_with_their_origin() {
 }
 
 #[test]
-fn shells_get_their_completions() {
+fn completions_exist_for_every_shell() {
     let folder = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let ran = catena(folder.path(), &["completions", shell], &[], b"");
@@ -267,7 +269,7 @@ fn shells_get_their_completions() {
 }
 
 #[test]
-fn every_problem_of_a_definition_is_told() {
+fn every_problem_of_a_definition_is_reported() {
     let venue = venue();
     let metadata = br#"{"operation":{"adapter":"orchestrator","steps":[{"op":"test:echo","input":5}],"result":[3]}}"#;
     let ran = venue.catena_with(&["ops", "add", "-"], &[], metadata);
@@ -282,7 +284,7 @@ fn every_problem_of_a_definition_is_told() {
 }
 
 #[test]
-fn wrong_arguments_are_json_when_json_is_asked_for() {
+fn usage_errors_are_json_if_json_is_requested() {
     let folder = tempfile::tempdir().unwrap();
     for args in [
         &["jobs", "get", "zz", "--json"][..],
@@ -295,7 +297,7 @@ fn wrong_arguments_are_json_when_json_is_asked_for() {
         assert_eq!(member(&ran.stderr, "code"), "usage".into(), "{}", ran.stderr);
         assert!(!member(&ran.stderr, "error").as_str().unwrap().is_empty());
     }
-    // What stands after `--` is no flag.
+    // An argument after `--` is not a flag.
     let ran = catena(folder.path(), &["jobs", "get", "zz", "--", "--json"], &[], b"");
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
     let ran = catena(folder.path(), &["--help", "--json"], &[], b"");

@@ -1,13 +1,13 @@
 //! Which addresses are public.
 //!
-//! A request that somebody asks a venue to send must not reach what only the venue's machine or
-//! network can reach: other services on it, cloud metadata, the operator's network. For IPv4 what
-//! is not public is listed (the registries of RFC 6890). For IPv6 only global unicast is public,
-//! without the parts that stand for something else.
+//! A request that a caller makes a venue send must not reach what only the venue's machine or network
+//! can reach: other services on the machine, cloud metadata, the operator's network. For IPv4 the
+//! ranges that are not public are listed (the registries of RFC 6890). For IPv6 only global unicast
+//! is public, without the ranges that embed or translate other addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Why an address is not public; nothing when it is.
+/// The class of an address that is not public, with its article; `None` if the address is public.
 pub(super) fn class(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => class_v4(address),
@@ -15,7 +15,7 @@ pub(super) fn class(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// An address of Azure that looks public and answers with a machine's metadata.
+/// An address of Azure that looks public and serves a machine's metadata.
 const AZURE_METADATA: [u8; 4] = [168, 63, 129, 16];
 
 fn class_v4(address: Ipv4Addr) -> Option<&'static str> {
@@ -40,9 +40,10 @@ fn class_v6(address: Ipv6Addr) -> Option<&'static str> {
     Some(match segments {
         [0, 0, 0, 0, 0, 0, 0, 0] => "an unspecified",
         [0, 0, 0, 0, 0, 0, 0, 1] => "a loopback",
-        // Stands for an IPv4 address; nobody needs it in a URL or in a name's records.
+        // Embeds an IPv4 address; there is no use for it in a URL or in the records of a name.
         [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0, 0, ..] => "an IPv4-mapped",
-        // Networks with IPv6 only reach IPv4 through this prefix, so it is as public as that is.
+        // Networks with IPv6 only reach IPv4 through this prefix, so it is as public as the address
+        // that it embeds.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => return class_v4(embedded(high, low)),
         [0xfc00..=0xfdff, ..] => "a unique local",
         [0xfe80..=0xfebf, ..] => "a link-local",
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_translated_address_is_what_it_stands_for() {
+    fn a_translated_address_has_the_class_of_its_ipv4_address() {
         check(Some("a loopback"), &["64:ff9b::7f00:1"]);
         check(Some("a cloud metadata"), &["64:ff9b::a9fe:a9fe"]);
         check(None, &["64:ff9b::101:101"]);

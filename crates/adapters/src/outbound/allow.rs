@@ -1,4 +1,4 @@
-//! What an operator allows to be reached: hosts, and venues.
+//! The hosts and venues that an operator allows.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,33 +8,33 @@ use url::{Host, Origin, Url};
 
 use crate::limits::URL_BYTES_MAX;
 
-/// A host that may be reached whatever its address is: `HOST` or `HOST:PORT`.
+/// A host that may be contacted whatever its address is: `HOST` or `HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
     host: String,
     port: Option<u16>,
 }
 
-/// A venue that operations may be run on: a URL, a `did:web`, or a bare `HOST` or `HOST:PORT`,
-/// which means `https`. Its scheme, host and port count, its path does not.
+/// A venue on which operations may be run: a URL, a `did:web`, or a bare `HOST` or `HOST:PORT`,
+/// which means `https`. Scheme, host and port are compared, the path is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedVenue(Origin);
 
-/// Why an entry of a list means nothing.
+/// An invalid entry of a list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListEntryError {
-    /// Not a host.
+    /// The entry is not a host.
     #[error("{entry:?} is not a host; write HOST or HOST:PORT, such as 127.0.0.1:8080")]
     Host {
         /// The entry.
         entry: String,
     },
-    /// Not a venue.
+    /// The entry is not a venue.
     #[error("{entry:?} is not a venue: {reason}")]
     Venue {
         /// The entry.
         entry: String,
-        /// What is wrong.
+        /// The problem with it.
         reason: String,
     },
 }
@@ -69,7 +69,7 @@ impl fmt::Display for AllowedHost {
 }
 
 impl AllowedHost {
-    /// Whether this entry means that host, or an address of it.
+    /// Returns true if this entry covers a host name or address with this port.
     pub(super) fn covers(&self, host: &str, port: u16) -> bool {
         self.host == host && self.port.is_none_or(|own| own == port)
     }
@@ -93,13 +93,13 @@ impl fmt::Display for AllowedVenue {
 }
 
 impl AllowedVenue {
-    /// Whether this entry means the venue at that URL.
+    /// Returns true if this entry covers the venue at this URL.
     pub(crate) fn covers(&self, url: &Url) -> bool {
         self.0 == url.origin()
     }
 }
 
-/// Where a venue is that is named by a URL or a `did:web`: its URL without `/api/v1`.
+/// The base URL, without `/api/v1`, of the venue that a URL or `did:web` names.
 pub(crate) fn venue_url(name: &str) -> Result<Url, String> {
     let text = match name.strip_prefix("did:web:") {
         Some(id) => {
@@ -110,7 +110,9 @@ pub(crate) fn venue_url(name: &str) -> Result<Url, String> {
             format!("https://{host}{path}")
         }
         None if name.starts_with("did:") => {
-            return Err("only did:web says where a venue is; give its URL".to_owned());
+            return Err(
+                "only a did:web contains the venue's address; give its URL instead".to_owned()
+            );
         }
         None => name.to_owned(),
     };
@@ -124,7 +126,7 @@ pub(crate) fn venue_url(name: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Whether a URL is one that can be requested at all.
+/// Fails if a URL cannot be requested, whatever the operator allows.
 pub(super) fn check(url: &Url) -> Result<(), String> {
     if url.as_str().len() > URL_BYTES_MAX {
         return Err(format!("it has more than {URL_BYTES_MAX} bytes"));
@@ -133,7 +135,7 @@ pub(super) fn check(url: &Url) -> Result<(), String> {
         return Err(format!("{} is not http or https", url.scheme()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("it carries credentials; send them as a header".to_owned());
+        return Err("it contains credentials; send them as a header".to_owned());
     }
     if url.host().is_none() {
         return Err("it has no host".to_owned());
@@ -141,7 +143,7 @@ pub(super) fn check(url: &Url) -> Result<(), String> {
     Ok(())
 }
 
-/// A host as lists compare it: lower case, without brackets or a final dot.
+/// A host in the form that lists compare: lower case, without brackets or a final dot.
 pub(super) fn host_name<S: AsRef<str>>(host: &Host<S>) -> String {
     match host {
         Host::Domain(name) => name.as_ref().trim_end_matches('.').to_ascii_lowercase(),
@@ -194,8 +196,11 @@ mod tests {
         check("did:web:venue.example", Ok("https://venue.example/"));
         check("did:web:venue.example%3A8443:a:b", Ok("https://venue.example:8443/a/b"));
         check("ftp://venue.example", Err("ftp is not http or https"));
-        check("did:key:z6Mk", Err("only did:web says where a venue is; give its URL"));
-        check("https://me:pw@venue.example", Err("it carries credentials; send them as a header"));
+        check(
+            "did:key:z6Mk",
+            Err("only a did:web contains the venue's address; give its URL instead"),
+        );
+        check("https://me:pw@venue.example", Err("it contains credentials; send them as a header"));
         check("venue", Err("relative URL without a base"));
         check("did:web:", Err("empty host"));
     }

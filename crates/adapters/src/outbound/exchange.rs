@@ -1,4 +1,4 @@
-//! One request over one connection: connecting, encrypting, sending, taking in.
+//! One request over one connection: connecting, TLS, sending, and reading the response.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -17,32 +17,32 @@ use tokio::net::TcpStream;
 use super::{Exchanged, Gate, OutboundError, Request, Response};
 use crate::limits::{ADDRESSES_MAX, CONNECT_TIME, RESPONSE_HEAD_BYTES_MAX, RESPONSE_HEADERS_MAX};
 
-/// What bytes flow through.
+/// A byte stream, with or without TLS.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
-/// Connects to the first of the addresses that accepts.
+/// Connects to the first of the addresses that accepts the connection.
 pub(super) async fn connect(
     addresses: &[SocketAddr],
     request: &Request,
     gate: &impl Gate,
 ) -> Result<TcpStream, OutboundError> {
-    let mut reason = "it has no address".to_owned();
+    let mut reason = "its host name has no address".to_owned();
     for address in addresses.iter().take(ADDRESSES_MAX) {
         tokio::select! {
             connected = TcpStream::connect(address) => match connected {
                 Ok(stream) => return Ok(stream),
                 Err(error) => reason = error.kind().to_string(),
             },
-            () = gate.sleep(CONNECT_TIME) => reason = "no connection was accepted".to_owned(),
+            () = gate.sleep(CONNECT_TIME) => reason = "the connection was not accepted in time".to_owned(),
         }
     }
     Err(OutboundError::Connection { host: request.host(), reason })
 }
 
-/// The connection with TLS on it. The certificate must be for the host that the URL names.
-pub(super) async fn encrypted(
+/// Adds TLS to a connection. The certificate must be for the host that the URL names.
+pub(super) async fn start_tls(
     stream: TcpStream,
     request: &Request,
     tls: &tokio_rustls::TlsConnector,
@@ -50,18 +50,19 @@ pub(super) async fn encrypted(
     let failed = |reason: String| OutboundError::Connection { host: request.host(), reason };
     let host = request.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let name = ServerName::try_from(host.to_owned());
-    let name = name.map_err(|_| failed("its name cannot be in a certificate".to_owned()))?;
+    let name = name.map_err(|_| failed("its host name cannot be in a certificate".to_owned()))?;
     tls.connect(name, stream).await.map_err(|error| failed(format!("TLS failed: {error}")))
 }
 
-/// Sends the request and takes in the response, unless `next` gives another request for its head.
+/// Sends the request and reads the response. If `next` returns another request for the head of the
+/// response, the body is not read.
 pub(super) async fn exchange(
     stream: impl Stream,
     request: &Request,
     user_agent: &HeaderValue,
     next: impl Fn(StatusCode, &HeaderMap) -> Result<Option<Request>, OutboundError>,
 ) -> Result<Exchanged, OutboundError> {
-    let failed = |error: hyper::Error| trouble(request, &error);
+    let failed = |error: hyper::Error| exchange_error(request, &error);
     let (mut sender, connection) = http1::Builder::new()
         .max_headers(RESPONSE_HEADERS_MAX)
         .max_buf_size(RESPONSE_HEAD_BYTES_MAX)
@@ -76,11 +77,11 @@ pub(super) async fn exchange(
         if let Some(next) = next(head.status, &head.headers)? {
             return Ok(Exchanged::Redirected(Box::new(next)));
         }
-        let body = take_in(request, &head.headers, body).await?;
+        let body = read_body(request, &head.headers, body).await?;
         Ok(Exchanged::Answered(Response { status: head.status, headers: head.headers, body }))
     };
-    // The connection is driven here and by no task, so that it ends with this future. When it ends
-    // first, what it has received is still to be taken in.
+    // The connection is driven here and not by a task, so that it ends with this future. If it ends
+    // first, the data that it has received must still be read.
     let mut exchange = std::pin::pin!(exchange);
     tokio::select! {
         biased;
@@ -103,21 +104,21 @@ fn message(
         (host, Some(port)) => format!("{host}:{port}"),
         (host, None) => host.to_owned(),
     };
-    let wrong = |reason: String| OutboundError::Url(reason);
     let mut message = hyper::Request::builder()
         .method(request.method.clone())
         .uri(target)
         .body(Full::new(request.body.clone()))
-        .map_err(|error| wrong(error.to_string()))?;
+        .map_err(|error| OutboundError::Url(error.to_string()))?;
     let headers = message.headers_mut();
     headers.insert(USER_AGENT, user_agent.clone());
     headers.extend(request.headers.clone());
-    let host = HeaderValue::try_from(host).map_err(|error| wrong(error.to_string()))?;
+    let host =
+        HeaderValue::try_from(host).map_err(|error| OutboundError::Url(error.to_string()))?;
     headers.insert(HOST, host);
     Ok(message)
 }
 
-async fn take_in(
+async fn read_body(
     request: &Request,
     headers: &HeaderMap,
     mut body: Incoming,
@@ -136,7 +137,7 @@ async fn take_in(
     }
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| trouble(request, &error))?;
+        let frame = frame.map_err(|error| exchange_error(request, &error))?;
         let Some(data) = frame.data_ref() else { continue };
         if bytes.len() + data.len() > bytes_max {
             return Err(too_large());
@@ -146,7 +147,8 @@ async fn take_in(
     Ok(bytes)
 }
 
-/// The connection's own bound is on what it holds at once, and somewhat more may pass it.
+/// Checks the size of the head. The connection bounds only what it buffers at once, which lets
+/// somewhat more pass.
 fn check_head(request: &Request, headers: &HeaderMap) -> Result<(), OutboundError> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if bytes > RESPONSE_HEAD_BYTES_MAX { Err(head_too_large(request)) } else { Ok(()) }
@@ -159,15 +161,15 @@ fn head_too_large(request: &Request) -> OutboundError {
     OutboundError::TooLarge { host: request.host(), what }
 }
 
-fn trouble(request: &Request, error: &hyper::Error) -> OutboundError {
-    // The library answers this question by a method for servers only; a test holds the words.
+fn exchange_error(request: &Request, error: &hyper::Error) -> OutboundError {
+    // The library has a method for this, but only for servers. A test pins the text.
     if error.is_parse() && error.to_string().contains("too large") {
         return head_too_large(request);
     }
     OutboundError::Connection { host: request.host(), reason: describe(error) }
 }
 
-/// What happened, without what it happened in.
+/// The cause of an error, without the library's context.
 fn describe(error: &hyper::Error) -> String {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     let kind = source.map(std::io::Error::kind);

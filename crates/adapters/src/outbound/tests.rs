@@ -1,4 +1,4 @@
-//! Facts about what leaves and what does not, on loopback servers.
+//! Which requests are sent and which are not, on loopback servers.
 
 use std::sync::Mutex;
 
@@ -32,7 +32,7 @@ impl Gate for TestGate {
     }
 }
 
-/// A server that answers each connection by what a function makes of the request's head.
+/// A server that answers each connection with what a function returns for the request's head.
 struct Server {
     port: u16,
     requests: mpsc::UnboundedReceiver<String>,
@@ -49,7 +49,7 @@ impl Server {
                 let request = read_request(&mut stream).await;
                 let answer = answer(&request);
                 drop(sender.send(request));
-                // The client may have gone: it refused what came before the end.
+                // The client may have closed the connection: it refuses a response before its end.
                 drop(stream.write_all(answer.as_bytes()).await);
                 drop(stream.shutdown().await);
             }
@@ -65,8 +65,8 @@ impl Server {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The next request; the client has its answer, so it is there or never comes.
-    fn seen(&mut self) -> Option<String> {
+    /// The next request. The client has its response already, so the request is there or never comes.
+    fn next_request(&mut self) -> Option<String> {
         self.requests.try_recv().ok()
     }
 }
@@ -92,7 +92,7 @@ fn ok(body: &str) -> String {
 }
 
 fn redirect(status: u16, to: &str) -> String {
-    format!("HTTP/1.1 {status} Elsewhere\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+    format!("HTTP/1.1 {status} Redirect\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
 }
 
 fn allowing(hosts: &[&str]) -> Outbound {
@@ -116,7 +116,7 @@ async fn a_listed_host_is_reached() {
     let response = send(&outbound, request).await.unwrap();
     assert_eq!((response.status, &response.body[..]), (StatusCode::OK, &b"hello"[..]));
     assert_eq!(response.headers["x-test"], "yes");
-    let seen = server.seen().unwrap();
+    let seen = server.next_request().unwrap();
     assert!(seen.starts_with("GET /a?b=c HTTP/1.1\r\n"), "{seen}");
     assert!(seen.contains(&format!("host: {}\r\n", server.host())), "{seen}");
     assert!(seen.contains("user-agent: catena/"), "{seen}");
@@ -186,7 +186,7 @@ fn resolving(outbound: Outbound, to: &[&str]) -> (Outbound, Arc<Mutex<u32>>) {
 }
 
 #[tokio::test]
-async fn a_name_is_judged_by_its_addresses() {
+async fn a_name_is_checked_by_its_addresses() {
     let (outbound, _) = resolving(allowing(&[]), &["10.0.0.1", "fd00::1"]);
     let url = Url::parse("http://public.example:9/").unwrap();
     let refused = send(&outbound, get(url)).await.unwrap_err();
@@ -194,15 +194,15 @@ async fn a_name_is_judged_by_its_addresses() {
 }
 
 #[tokio::test]
-async fn the_connection_is_made_to_an_address_that_was_judged() {
+async fn the_connection_is_made_to_an_address_that_was_checked() {
     let mut server = Server::start(|_| ok("hello")).await;
     let listed = server.host();
-    let (outbound, look_ups) = resolving(allowing(&[&listed]), &["10.0.0.1", "127.0.0.1"]);
+    let (outbound, lookups) = resolving(allowing(&[&listed]), &["10.0.0.1", "127.0.0.1"]);
     let url = Url::parse(&format!("http://mixed.example:{}/", server.port)).unwrap();
     let response = send(&outbound, get(url)).await.unwrap();
     assert_eq!(response.status, StatusCode::OK);
-    assert!(server.seen().unwrap().contains("host: mixed.example:"));
-    assert_eq!(*look_ups.lock().unwrap(), 1, "a second look-up could give another address");
+    assert!(server.next_request().unwrap().contains("host: mixed.example:"));
+    assert_eq!(*lookups.lock().unwrap(), 1, "a second lookup could give another address");
 }
 
 #[tokio::test]
@@ -231,7 +231,7 @@ async fn a_redirect_to_a_private_address_is_refused() {
         OutboundError::Refused { host, .. } => assert_eq!(host, inner.host()),
         other => panic!("{other}"),
     }
-    assert_eq!(inner.seen(), None);
+    assert_eq!(inner.next_request(), None);
 }
 
 #[tokio::test]
@@ -248,9 +248,12 @@ async fn a_redirect_to_something_else_than_http_is_refused() {
 async fn credentials_do_not_follow_a_redirect_to_another_origin() {
     let mut second = Server::start(|_| ok("there")).await;
     let target = second.url("/").to_string();
-    let mut first = Server::start(move |request| match request.starts_with("GET /start") {
-        true => redirect(307, "/here"),
-        false => redirect(307, &target),
+    let mut first = Server::start(move |request| {
+        if request.starts_with("GET /start") {
+            redirect(307, "/here")
+        } else {
+            redirect(307, &target)
+        }
     })
     .await;
     let outbound = allowing(&["127.0.0.1"]);
@@ -261,15 +264,15 @@ async fn credentials_do_not_follow_a_redirect_to_another_origin() {
     request.headers.insert("x-other", HeaderValue::from_static("kept"));
     send(&outbound, request).await.unwrap();
     for _ in 0..2 {
-        let seen = first.seen().unwrap();
+        let seen = first.next_request().unwrap();
         assert_eq!(seen.matches("hidden").count(), 3, "{seen}");
     }
-    let seen = second.seen().unwrap();
+    let seen = second.next_request().unwrap();
     assert!(!seen.contains("hidden") && seen.contains("x-other: kept"), "{seen}");
 }
 
 #[tokio::test]
-async fn a_redirect_changes_the_method_as_the_standard_says() {
+async fn a_redirect_changes_the_method_as_the_standard_requires() {
     for (status, method, expected, has_body) in [
         (301, Method::POST, "GET", false),
         (302, Method::POST, "GET", false),
@@ -278,17 +281,16 @@ async fn a_redirect_changes_the_method_as_the_standard_says() {
         (307, Method::POST, "POST", true),
         (308, Method::PATCH, "PATCH", true),
     ] {
-        let mut server = Server::start(move |request| match request.contains(" /start ") {
-            true => redirect(status, "/end"),
-            false => ok(""),
+        let mut server = Server::start(move |request| {
+            if request.contains(" /start ") { redirect(status, "/end") } else { ok("") }
         })
         .await;
         let outbound = allowing(&[&server.host()]);
         let mut request = Request::new(method, server.url("/start"));
         request.body = Bytes::from_static(b"payload");
         send(&outbound, request).await.unwrap();
-        assert!(server.seen().unwrap().ends_with("payload"));
-        let seen = server.seen().unwrap();
+        assert!(server.next_request().unwrap().ends_with("payload"));
+        let seen = server.next_request().unwrap();
         assert!(seen.starts_with(&format!("{expected} /end ")), "{status}: {seen}");
         assert_eq!(seen.ends_with("payload"), has_body, "{status}: {seen}");
     }
@@ -300,7 +302,7 @@ async fn redirects_end() {
     let outbound = allowing(&[&server.host()]);
     let refused = send(&outbound, get(server.url("/"))).await.unwrap_err();
     assert!(matches!(refused, OutboundError::TooManyRedirects { .. }), "{refused}");
-    let requests = std::iter::from_fn(|| server.seen()).count();
+    let requests = std::iter::from_fn(|| server.next_request()).count();
     assert_eq!(requests, REDIRECTS_MAX + 1);
 }
 
@@ -322,7 +324,7 @@ async fn a_body_that_is_too_large_is_refused() {
         let refused = send(&outbound, get(server.url("/"))).await.unwrap_err();
         assert!(matches!(refused, OutboundError::TooLarge { .. }), "{refused}");
     }
-    // What is only announced takes no room.
+    // A HEAD response only declares the length.
     let server = Server::start(move |_| declared.clone()).await;
     let outbound = allowing(&[&server.host()]);
     let response = send(&outbound, Request::new(Method::HEAD, server.url("/"))).await.unwrap();
@@ -330,7 +332,7 @@ async fn a_body_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_as_large_as_allowed_is_taken_in_whole() {
+async fn a_body_as_large_as_allowed_is_read_completely() {
     let body = "x".repeat(RESPONSE_BYTES_MAX);
     let answer = ok(&body);
     let server = Server::start(move |_| answer.clone()).await;
@@ -353,7 +355,7 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_told() {
+async fn a_response_that_is_not_http_is_a_failure() {
     for (answer, reason) in [
         ("SSH-2.0-x\r\n", "the response is not HTTP"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort", "before the response was complete"),
@@ -398,7 +400,7 @@ async fn nothing_leaves_while_the_gate_is_closed() {
     let outbound = allowing(&[&server.host()]);
     let gate = TestGate::closed();
     let mut sending = Box::pin(outbound.send(get(server.url("/")), &gate));
-    // The clock jumps only when nothing else can happen: a request would have left by then.
+    // The clock advances only when nothing else can happen: a request would have been sent by then.
     let waited = tokio::time::timeout(Duration::from_secs(3600), &mut sending).await;
     assert!(waited.is_err(), "{waited:?}");
     assert!(server.requests.is_empty());
@@ -410,12 +412,12 @@ async fn nothing_leaves_while_the_gate_is_closed() {
 async fn a_redirect_waits_for_the_gate_too() {
     let gate = Arc::new(TestGate::open());
     let closing = gate.clone();
-    let mut server = Server::start(move |request| match request.starts_with("GET /start ") {
-        true => {
-            closing.0.send_replace(false);
-            redirect(302, "/end")
+    let mut server = Server::start(move |request| {
+        if !request.starts_with("GET /start ") {
+            return ok("hello");
         }
-        false => ok("hello"),
+        closing.0.send_replace(false);
+        redirect(302, "/end")
     })
     .await;
     let outbound = allowing(&[&server.host()]);
@@ -483,13 +485,13 @@ async fn a_certificate_must_be_for_the_host_and_by_a_known_root() {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(include_bytes!("testdata/root.der").to_vec().into()).unwrap();
     let hosts = ["secure.example", "other.example"];
-    let (believing, _) = resolving(allowing(&hosts), &["127.0.0.1"]);
-    let believing = Outbound { tls: connector(roots), ..believing };
+    let (trusting, _) = resolving(allowing(&hosts), &["127.0.0.1"]);
+    let trusting = Outbound { tls: connector(roots), ..trusting };
     let url = |host: &str| Url::parse(&format!("https://{host}:{port}/")).unwrap();
-    let response = send(&believing, get(url("secure.example"))).await.unwrap();
+    let response = send(&trusting, get(url("secure.example"))).await.unwrap();
     assert_eq!(response.body, b"secret");
-    let (doubting, _) = resolving(allowing(&hosts), &["127.0.0.1"]);
-    for (outbound, host) in [(&believing, "other.example"), (&doubting, "secure.example")] {
+    let (distrusting, _) = resolving(allowing(&hosts), &["127.0.0.1"]);
+    for (outbound, host) in [(&trusting, "other.example"), (&distrusting, "secure.example")] {
         let failed = send(outbound, get(url(host))).await.unwrap_err();
         assert!(failed.to_string().contains("TLS failed: invalid peer certificate"), "{failed}");
     }
@@ -509,7 +511,7 @@ async fn a_url_that_cannot_be_requested_is_refused() {
 async fn a_venue_must_be_on_a_list() {
     let options = Options::parse(["10.0.0.1:80"], ["https://venue.example"]).unwrap();
     let outbound = Outbound::new(options);
-    let permitted = |name: &str| outbound.permit_venue(&venue_url(name).unwrap());
+    let permitted = |name: &str| outbound.check_venue(&venue_url(name).unwrap());
     assert_eq!(permitted("did:web:venue.example"), Ok(()));
     assert_eq!(permitted("http://10.0.0.1"), Ok(()));
     let refused = permitted("http://venue.example").unwrap_err();

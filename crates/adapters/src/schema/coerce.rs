@@ -1,67 +1,72 @@
-//! Making a value fit a schema, as far as that can be guessed without harm.
+//! Coercion of a value to a schema, as far as there is one safe interpretation.
 //!
-//! Followed are `type`, `properties`, `additionalProperties`, `items`, `prefixItems`, `default`,
-//! `allOf` and references within the schema. Alternatives (`anyOf`, `oneOf`, `if`) are not: which
-//! one was meant cannot be told. Members that are filled in are taken as they stand.
+//! It follows `type`, `properties`, `additionalProperties`, `items`, `prefixItems`, `default`, `allOf`
+//! and references within the schema. It ignores alternatives (`anyOf`, `oneOf`, `if`), because it
+//! cannot know which one was meant. Defaults that are filled in are not coerced themselves.
 
 use catena_engine::Failure;
 use catena_value::{Map, NoCells, Value, json};
 
 use super::infer::type_of;
-use crate::fields::{array, integer, items, not_in_memory, object, text};
+use crate::fields::{array, integer, items, load_failure, object, text};
 use crate::limits::{COERCE_DEPTH_MAX, COERCE_STEPS_MAX};
 
-/// A value that was made to fit, and what was changed.
+/// A coerced value and the changes.
 #[derive(Debug)]
 pub(super) struct Coerced {
     pub(super) value: Value,
-    /// Each `{path, from?, to}`.
+    /// Each change as `{path, from?, to}`.
     pub(super) changes: Vec<Value>,
 }
 
-/// Makes a value fit a schema.
+/// Coerces a value to a schema.
 pub(super) fn coerce(value: &Value, schema: &Value) -> Result<Coerced, Failure> {
-    let mut coercion = Coercion { root: schema, place: Vec::new(), changes: Vec::new(), steps: 0 };
-    let value = coercion.value(value.clone(), schema, 0)?;
+    let mut coercion = Coercion { root: schema, path: Vec::new(), changes: Vec::new(), steps: 0 };
+    let value = coercion.coerce_value(value.clone(), schema, 0)?;
     Ok(Coerced { value, changes: coercion.changes })
 }
 
 struct Coercion<'a> {
     root: &'a Value,
-    /// The names and positions on the way to where we are.
-    place: Vec<String>,
+    /// Names and positions of the path to the current location.
+    path: Vec<String>,
     changes: Vec<Value>,
     steps: usize,
 }
 
 impl Coercion<'_> {
-    fn value(&mut self, value: Value, schema: &Value, depth: usize) -> Result<Value, Failure> {
+    fn coerce_value(
+        &mut self,
+        value: Value,
+        schema: &Value,
+        depth: usize,
+    ) -> Result<Value, Failure> {
         self.steps += 1;
         if depth > COERCE_DEPTH_MAX || self.steps > COERCE_STEPS_MAX {
-            let error = "the value or its schema is too deep or too large to make fit";
+            let error = "the value or its schema is too deep or too large to coerce";
             return Err(Failure::new("too_deep", error));
         }
-        // A boolean schema says nothing about what should be there.
+        // A boolean schema does not say which value is expected.
         let Value::Map(schema) = schema else { return Ok(value) };
         let mut value = value;
-        if let Some(target) = schema.field("$ref").and_then(|reference| self.referred(reference)) {
-            value = self.value(value, &target, depth + 1)?;
+        if let Some(target) = schema.field("$ref").and_then(|reference| self.resolve(reference)) {
+            value = self.coerce_value(value, &target, depth + 1)?;
         }
         if let Some(Value::Vector(all)) = schema.field("allOf") {
             for part in items(all)? {
-                value = self.value(value, &part, depth + 1)?;
+                value = self.coerce_value(value, &part, depth + 1)?;
             }
         }
-        let value = self.typed(value, schema)?;
+        let value = self.coerce_type(value, schema)?;
         match value {
-            Value::Map(map) => self.members(map, schema, depth),
-            Value::Vector(_) => self.items(value, schema, depth),
+            Value::Map(map) => self.coerce_members(map, schema, depth),
+            Value::Vector(_) => self.coerce_items(value, schema, depth),
             other => Ok(other),
         }
     }
 
-    /// What a reference such as `#/$defs/name` refers to.
-    fn referred(&self, reference: &Value) -> Option<Value> {
+    /// The target of a reference such as `#/$defs/name`; `None` if there is none.
+    fn resolve(&self, reference: &Value) -> Option<Value> {
         let pointer = reference.as_str()?.strip_prefix('#')?;
         let mut target = self.root;
         for segment in pointer.split('/').skip(1) {
@@ -75,8 +80,8 @@ impl Coercion<'_> {
         Some(target.clone())
     }
 
-    /// The value as one of the types that the schema allows, the first that it can be.
-    fn typed(&mut self, value: Value, schema: &Map) -> Result<Value, Failure> {
+    /// Converts the value to the first type of the schema that it can be converted to.
+    fn coerce_type(&mut self, value: Value, schema: &Map) -> Result<Value, Failure> {
         let types = match schema.field("type") {
             Some(Value::Vector(types)) => items(types)?,
             Some(one) => vec![one.clone()],
@@ -86,16 +91,16 @@ impl Coercion<'_> {
         if words.is_empty() || words.iter().any(|word| is_of_type(&value, word)) {
             return Ok(value);
         }
-        match words.iter().find_map(|word| converted(&value, word)) {
+        match words.iter().find_map(|word| convert(&value, word)) {
             Some(converted) => {
-                self.changed(Some(value), converted.clone());
+                self.record_change(Some(value), converted.clone());
                 Ok(converted)
             }
             None => Ok(value),
         }
     }
 
-    fn members(&mut self, map: Map, schema: &Map, depth: usize) -> Result<Value, Failure> {
+    fn coerce_members(&mut self, map: Map, schema: &Map, depth: usize) -> Result<Value, Failure> {
         let properties = schema.field("properties").and_then(Value::as_map);
         let additional = schema.field("additionalProperties");
         let mut result = map.clone();
@@ -104,29 +109,29 @@ impl Coercion<'_> {
             let Some(of) = properties.and_then(|p| p.field(&name_text)).or(additional) else {
                 continue;
             };
-            self.place.push(name_text);
-            let coerced = self.value(member.clone(), of, depth + 1)?;
-            self.place.pop();
+            self.path.push(name_text);
+            let coerced = self.coerce_value(member.clone(), of, depth + 1)?;
+            self.path.pop();
             if coerced != *member {
-                result = result.insert(name.clone(), coerced, &NoCells).map_err(not_in_memory)?;
+                result = result.insert(name.clone(), coerced, &NoCells).map_err(load_failure)?;
             }
         }
         for (name, of) in properties.map(Map::fields).unwrap_or_default() {
             let default = of.as_map().and_then(|of| of.field("default"));
-            let is_absent = result.get(name, &NoCells).map_err(not_in_memory)?.is_none();
+            let is_absent = result.get(name, &NoCells).map_err(load_failure)?.is_none();
             let (Some(default), true, Some(name_text)) = (default, is_absent, text(name)) else {
                 continue;
             };
-            self.place.push(name_text);
-            self.changed(None, default.clone());
-            self.place.pop();
+            self.path.push(name_text);
+            self.record_change(None, default.clone());
+            self.path.pop();
             result =
-                result.insert(name.clone(), default.clone(), &NoCells).map_err(not_in_memory)?;
+                result.insert(name.clone(), default.clone(), &NoCells).map_err(load_failure)?;
         }
         Ok(result.into())
     }
 
-    fn items(&mut self, value: Value, schema: &Map, depth: usize) -> Result<Value, Failure> {
+    fn coerce_items(&mut self, value: Value, schema: &Map, depth: usize) -> Result<Value, Failure> {
         let prefix = match schema.field("prefixItems") {
             Some(Value::Vector(prefix)) => items(prefix)?,
             _ => Vec::new(),
@@ -138,19 +143,19 @@ impl Coercion<'_> {
         }
         let mut coerced = Vec::new();
         for (at, item) in items(vector)?.into_iter().enumerate() {
-            self.place.push(at.to_string());
+            self.path.push(at.to_string());
             coerced.push(match prefix.get(at).or(rest) {
-                Some(of) => self.value(item, of, depth + 1)?,
+                Some(of) => self.coerce_value(item, of, depth + 1)?,
                 None => item,
             });
-            self.place.pop();
+            self.path.pop();
         }
         Ok(array(coerced))
     }
 
-    fn changed(&mut self, from: Option<Value>, to: Value) {
+    fn record_change(&mut self, from: Option<Value>, to: Value) {
         let escaped = |name: &String| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-        let path = Value::from(self.place.iter().map(escaped).collect::<String>());
+        let path = Value::from(self.path.iter().map(escaped).collect::<String>());
         self.changes.push(match from {
             Some(from) => object([("path", path), ("from", from), ("to", to)]),
             None => object([("path", path), ("to", to)]),
@@ -167,8 +172,8 @@ fn is_of_type(value: &Value, word: &str) -> bool {
     }
 }
 
-/// The value as another type, when there is one way to read it so.
-fn converted(value: &Value, word: &str) -> Option<Value> {
+/// The value converted to a type; `None` unless there is exactly one way to do so.
+fn convert(value: &Value, word: &str) -> Option<Value> {
     match (value, word) {
         (Value::String(_), "integer" | "number" | "boolean") => {
             let read = json::read(text(value)?.trim().as_bytes()).ok()?;
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_never_ends_is_given_up() {
+    fn an_endless_schema_is_refused() {
         for schema in [
             r##"{"$ref":"#"}"##,
             r##"{"allOf":[{"$ref":"#"},{"$ref":"#"}]}"##,

@@ -1,4 +1,4 @@
-//! The schema of a value: what it is made of, and for arrays what their items have in common.
+//! Inference of a schema from a value. The items of an array share one schema.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use catena_value::{Map, Value};
 
 use crate::fields::{array, items, text};
 
-/// A JSON Schema that the value fits.
-pub(crate) fn schema_of(value: &Value) -> Result<Value, Failure> {
+/// A JSON Schema that the value satisfies.
+pub(crate) fn infer_schema(value: &Value) -> Result<Value, Failure> {
     let draft = ("$schema", Value::from("https://json-schema.org/draft/2020-12/schema"));
-    let members = Shape::of(value)?.members();
+    let members = Shape::from_value(value)?.members();
     Ok(members.into_iter().chain([draft]).collect::<Map>().into())
 }
 
-/// What some values have in common.
+/// The common structure of some values.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Shape {
     types: BTreeSet<&'static str>,
@@ -24,7 +24,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(value: &Value) -> Result<Shape, Failure> {
+    fn from_value(value: &Value) -> Result<Shape, Failure> {
         let mut shape = Shape::default();
         shape.types.extend(type_of(value));
         match value {
@@ -32,14 +32,14 @@ impl Shape {
                 for (name, member) in map.fields() {
                     let Some(name) = text(name) else { continue };
                     shape.required.insert(name.clone());
-                    shape.properties.insert(name, Shape::of(member)?);
+                    shape.properties.insert(name, Shape::from_value(member)?);
                 }
             }
             Value::Vector(vector) => {
                 for item in items(vector)? {
-                    let item = Shape::of(&item)?;
+                    let item = Shape::from_value(&item)?;
                     shape.items = Some(Box::new(match shape.items.take() {
-                        Some(others) => others.joined(item),
+                        Some(others) => others.join(item),
                         None => item,
                     }));
                 }
@@ -49,8 +49,8 @@ impl Shape {
         Ok(shape)
     }
 
-    /// What two groups of values have in common.
-    fn joined(mut self, other: Shape) -> Shape {
+    /// The common structure of two groups of values.
+    fn join(mut self, other: Shape) -> Shape {
         let object = "object";
         self.required = match (self.types.contains(object), other.types.contains(object)) {
             (true, true) => self.required.intersection(&other.required).cloned().collect(),
@@ -63,13 +63,13 @@ impl Shape {
         }
         for (name, shape) in other.properties {
             let joined = match self.properties.remove(&name) {
-                Some(own) => own.joined(shape),
+                Some(own) => own.join(shape),
                 None => shape,
             };
             self.properties.insert(name, joined);
         }
         self.items = match (self.items, other.items) {
-            (Some(own), Some(other)) => Some(Box::new(own.joined(*other))),
+            (Some(own), Some(other)) => Some(Box::new(own.join(*other))),
             (own, other) => own.or(other),
         };
         self
@@ -100,7 +100,7 @@ impl Shape {
     }
 }
 
-/// JSON's word for a value; nothing for what JSON has no form for.
+/// The JSON type of a value; `None` if JSON cannot represent it.
 pub(super) fn type_of(value: &Value) -> Option<&'static str> {
     Some(match value {
         Value::Nil => "null",
@@ -120,7 +120,7 @@ mod tests {
     use crate::fields::value;
 
     fn check(of: &str, expected: &str) {
-        assert_eq!(Shape::of(&value(of)).unwrap().schema(), value(expected), "{of}");
+        assert_eq!(Shape::from_value(&value(of)).unwrap().schema(), value(expected), "{of}");
     }
 
     #[test]
@@ -165,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_names_its_draft() {
-        let schema = schema_of(&value("1")).unwrap();
+    fn the_schema_names_its_draft() {
+        let schema = infer_schema(&value("1")).unwrap();
         let draft = "https://json-schema.org/draft/2020-12/schema";
         assert_eq!(schema.as_map().unwrap().field("$schema"), Some(&draft.into()));
     }

@@ -1,37 +1,38 @@
-//! Facts about speaking to another venue, on a loopback server that plays one.
+//! The client of another venue against a loopback server with scripted answers.
 
+use catena_api::limits::POLL_MAX;
 use catena_engine::env::SystemEnv;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::Options;
 use crate::fields::value;
+use crate::options::Options;
 
-/// Never paused; its sleeps are noted and take no time.
-struct Noting(mpsc::UnboundedSender<Duration>);
+/// Never paused. Its sleeps are recorded and take no time.
+struct RecordingGate(mpsc::UnboundedSender<Duration>);
 
-impl Noting {
+impl RecordingGate {
     fn new() -> (Self, mpsc::UnboundedReceiver<Duration>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (Noting(sender), receiver)
+        (RecordingGate(sender), receiver)
     }
 }
 
-impl Gate for Noting {
+impl Gate for RecordingGate {
     async fn proceed(&self) {}
 
     async fn sleep(&self, time: Duration) {
         if time > POLL_MAX || time == crate::limits::CONNECT_TIME {
-            // The bound of a request, which is not to pass here.
+            // The time limit of a request, which must not expire here.
             return std::future::pending().await;
         }
         let _ = self.0.send(time);
     }
 }
 
-/// A venue that gives its answers one after the other, and the last one for ever.
+/// A venue that sends these answers one after the other and repeats the last one.
 async fn venue(answers: &[(u16, &str)]) -> (String, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -68,8 +69,10 @@ fn job(status: &str) -> String {
 #[tokio::test]
 async fn an_operation_is_invoked_as_clients_do() {
     let (url, mut requests) = venue(&[(201, &job("PENDING"))]).await;
-    let (gate, _) = Noting::new();
-    let invoked = client(&url).invoke("test:echo", value("[1]"), &gate).await.unwrap();
+    let (gate, _) = RecordingGate::new();
+    let operation = "test:echo".to_owned();
+    let echo = Invocation { operation, input: Some(value("[1]")), ..Invocation::default() };
+    let invoked = client(&url).invoke(&echo, &gate).await.unwrap();
     assert_eq!((invoked.id.as_str(), invoked.status), ("0x01", Status::Pending));
     let request = requests.recv().await.unwrap();
     assert!(request.starts_with("POST /api/v1/invoke HTTP/1.1\r\n"), "{request}");
@@ -79,13 +82,14 @@ async fn an_operation_is_invoked_as_clients_do() {
 }
 
 #[tokio::test]
-async fn a_job_is_looked_at_until_it_ends_at_growing_intervals() {
-    let (pending, complete) = (job("STARTED"), job("COMPLETE"));
+async fn a_job_is_polled_until_it_ends_at_growing_intervals() {
+    let pending = job("STARTED");
+    let complete = job("COMPLETE");
     let mut answers = vec![(200, pending.as_str()); 12];
     answers.push((200, &complete));
     let (url, mut requests) = venue(&answers).await;
-    let (gate, mut sleeps) = Noting::new();
-    let begun = RemoteJob::read(value(&pending)).unwrap();
+    let (gate, mut sleeps) = RecordingGate::new();
+    let begun = FetchedJob::parse(value(&pending)).unwrap();
     let ended = client(&url).wait(begun, &gate).await.unwrap();
     assert_eq!(ended.outcome().unwrap(), value(r#"{"n":1}"#));
     assert!(requests.recv().await.unwrap().starts_with("GET /api/v1/jobs/0x01 "));
@@ -99,19 +103,19 @@ async fn a_job_is_looked_at_until_it_ends_at_growing_intervals() {
 }
 
 #[tokio::test]
-async fn a_few_failed_looks_do_not_end_the_wait() {
+async fn a_few_failed_reads_do_not_end_the_wait() {
     let complete = job("COMPLETE");
     let busy = (503, "{}");
-    let begun = RemoteJob::read(value(&job("STARTED"))).unwrap();
-    let (gate, _sleeps) = Noting::new();
+    let begun = FetchedJob::parse(value(&job("STARTED"))).unwrap();
+    let (gate, _sleeps) = RecordingGate::new();
     let (url, _requests) = venue(&[busy, busy, (429, "{}"), (200, &complete)]).await;
     let ended = client(&url).wait(begun.clone(), &gate).await.unwrap();
     assert_eq!(ended.status, Status::Complete);
     let (url, mut requests) = venue(&[busy]).await;
     let failure = client(&url).wait(begun.clone(), &gate).await.unwrap_err();
     assert_eq!(failure.code, "remote_trouble");
-    let looks = std::iter::from_fn(|| requests.try_recv().ok()).count();
-    assert_eq!(looks, POLL_FAILURES_MAX as usize + 1);
+    let reads = std::iter::from_fn(|| requests.try_recv().ok()).count();
+    assert_eq!(reads, POLL_FAILURES_MAX as usize + 1);
     let (url, mut requests) = venue(&[(404, r#"{"error":"no such job"}"#)]).await;
     let failure = client(&url).wait(begun, &gate).await.unwrap_err();
     assert_eq!(failure.error, format!("venue {url} answered 404: no such job"));
@@ -119,14 +123,14 @@ async fn a_few_failed_looks_do_not_end_the_wait() {
 }
 
 #[tokio::test]
-async fn a_job_that_ended_badly_is_a_failure_with_its_words() {
-    let failed = RemoteJob::read(value(&job("FAILED"))).unwrap();
+async fn a_job_that_failed_is_a_failure_with_its_error() {
+    let failed = FetchedJob::parse(value(&job("FAILED"))).unwrap();
     assert_eq!(failed.outcome().unwrap_err().error, "no luck (job 0x01 is FAILED)");
 }
 
 #[tokio::test]
 async fn what_is_not_a_job_is_refused() {
-    let (gate, _sleeps) = Noting::new();
+    let (gate, _sleeps) = RecordingGate::new();
     for answer in [
         "[]",
         "<html>",
@@ -144,7 +148,7 @@ async fn what_is_not_a_job_is_refused() {
 }
 
 #[test]
-fn a_venue_that_is_not_listed_is_not_asked() {
+fn a_venue_that_is_not_listed_is_not_contacted() {
     let outbound = Arc::new(Outbound::new(Options::default()));
     let refused = VenueClient::new(outbound.clone(), "did:web:venue.example").unwrap_err();
     assert_eq!(refused.code, "outbound_refused");
@@ -153,11 +157,11 @@ fn a_venue_that_is_not_listed_is_not_asked() {
 }
 
 #[tokio::test]
-async fn dropping_the_guard_cancels_the_job_over_there() {
+async fn dropping_the_guard_cancels_the_remote_job() {
     let (url, mut requests) = venue(&[(200, &job("CANCELLED"))]).await;
     let env: Arc<dyn Env> = Arc::new(SystemEnv::new());
-    let guard = |means_cancel: bool| {
-        RemoteGuard::new(client(&url), "0x01".to_owned(), env.clone(), move || means_cancel)
+    let guard = |should_cancel: bool| {
+        RemoteGuard::new(client(&url), "0x01".to_owned(), env.clone(), move || should_cancel)
     };
     guard(true).disarm();
     drop(guard(false));

@@ -1,4 +1,4 @@
-//! A venue that answers as a test wants it to.
+//! A fake venue whose answers a test controls.
 
 use std::sync::Arc;
 
@@ -8,111 +8,113 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-/// A request that reached it.
+/// A request that the fake venue received.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ReceivedRequest {
     /// Method and path: `POST /api/v1/invoke`.
-    pub what: String,
-    /// The head, in lower case.
+    pub target: String,
+    /// The head of the request, in lower case.
     pub head: String,
     /// The body.
     pub body: String,
-    /// When it came.
+    /// When it was received.
     pub at: Instant,
 }
 
-impl Asked {
-    /// A header.
+impl ReceivedRequest {
+    /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let line = self.head.lines().find(|line| line.starts_with(&format!("{name}:")))?;
         Some(line[name.len() + 1..].trim())
     }
 
-    /// Whether it begins a job.
-    pub fn begins(&self) -> bool {
-        self.what == "POST /api/v1/invoke"
+    /// Returns true if the request invokes an operation.
+    pub fn is_invocation(&self) -> bool {
+        self.target == "POST /api/v1/invoke"
     }
 
-    /// Whether it looks at a job.
-    pub fn looks(&self) -> bool {
-        self.what.starts_with("GET /api/v1/jobs/") && !self.what.contains("/history")
+    /// Returns true if the request reads a job.
+    pub fn is_job_read(&self) -> bool {
+        self.target.starts_with("GET /api/v1/jobs/") && !self.target.contains("/history")
     }
 }
 
-/// How it answers.
+/// An answer of the fake venue.
 pub enum Reply {
-    /// With JSON.
+    /// A JSON document with this status.
     Json(u16, Json),
-    /// With these bytes.
+    /// Raw bytes.
     Raw(String),
-    /// With a body that does not end.
+    /// A body that does not end.
     Endless,
-    /// Not at all.
+    /// No answer: the connection is closed.
     Nothing,
 }
 
-/// The ID of its only job.
+/// The ID of the only job of a fake venue.
 pub const JOB: &str = "0x019c0000000070008000000000000001";
 
-/// A job of its own.
+/// The JSON of that job with this status.
 pub fn job(status: &str) -> Json {
     json!({"id": JOB, "status": status, "output": {"n": 1}})
 }
 
-/// A venue that plays the part.
-pub struct Fake {
+/// A fake venue on a loopback port.
+pub struct FakeVenue {
     pub url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Fake {
-    /// Answers requests, each with those that came before it. Where a test has nothing to say, it
-    /// is a plain venue without histories, whose job is STARTED and then COMPLETE.
+impl FakeVenue {
+    /// Starts a venue. `answer` gets each request together with those before it; where it returns
+    /// `None`, the venue behaves as one without histories, whose job is STARTED and then COMPLETE.
     pub async fn start(
-        answer: impl Fn(&Asked, &[Asked]) -> Option<Reply> + Send + Sync + 'static,
-    ) -> Fake {
+        answer: impl Fn(&ReceivedRequest, &[ReceivedRequest]) -> Option<Reply> + Send + Sync + 'static,
+    ) -> FakeVenue {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let (answer, kept) = (Arc::new(answer), Arc::clone(&asked));
+        let received: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
+        let answer = Arc::new(answer);
+        let log = Arc::clone(&received);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
-                tokio::spawn(async move { serve(stream, &*answer, &kept).await });
+                let answer = Arc::clone(&answer);
+                let log = Arc::clone(&log);
+                tokio::spawn(async move { serve(stream, &*answer, &log).await });
             }
         });
-        Fake { url, asked }
+        FakeVenue { url, received }
     }
 
-    /// What reached it.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().clone()
+    /// Every request so far.
+    pub fn received(&self) -> Vec<ReceivedRequest> {
+        self.received.lock().clone()
     }
 
-    /// The requests to begin a job.
-    pub fn begun(&self) -> Vec<Asked> {
-        self.asked().into_iter().filter(Asked::begins).collect()
+    /// The requests that invoke an operation.
+    pub fn invocations(&self) -> Vec<ReceivedRequest> {
+        self.received().into_iter().filter(ReceivedRequest::is_invocation).collect()
     }
 }
 
-fn usual(asked: &Asked) -> Reply {
-    match asked.what.as_str() {
+fn default_reply(request: &ReceivedRequest) -> Reply {
+    match request.target.as_str() {
         "GET /api/v1/status" => Reply::Json(200, json!({"did": "did:key:fake"})),
         "POST /api/v1/invoke" => Reply::Json(201, job("STARTED")),
-        _ if asked.looks() => Reply::Json(200, job("COMPLETE")),
+        _ if request.is_job_read() => Reply::Json(200, job("COMPLETE")),
         _ => Reply::Json(404, json!({"error": "there is no such thing"})),
     }
 }
 
 async fn serve(
     mut stream: TcpStream,
-    answer: &(impl Fn(&Asked, &[Asked]) -> Option<Reply> + ?Sized),
-    kept: &Mutex<Vec<Asked>>,
+    answer: &(impl Fn(&ReceivedRequest, &[ReceivedRequest]) -> Option<Reply> + ?Sized),
+    log: &Mutex<Vec<ReceivedRequest>>,
 ) {
-    let Some(asked) = read(&mut stream).await else { return };
-    let before = kept.lock().clone();
-    let reply = answer(&asked, &before).unwrap_or_else(|| usual(&asked));
-    kept.lock().push(asked);
+    let Some(request) = read(&mut stream).await else { return };
+    let before = log.lock().clone();
+    let reply = answer(&request, &before).unwrap_or_else(|| default_reply(&request));
+    log.lock().push(request);
     let raw = match reply {
         Reply::Json(status, body) => {
             let body = body.to_string();
@@ -130,22 +132,24 @@ async fn serve(
             return;
         }
     };
-    // Whoever asked may have gone.
+    // The client may have closed the connection.
     let _ = stream.write_all(raw.as_bytes()).await;
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Asked> {
+async fn read(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let what = head.split(' ').take(2).collect::<Vec<_>>().join(" ");
+            let target = head.split(' ').take(2).collect::<Vec<_>>().join(" ");
             let head = head.to_lowercase();
-            let asked = Asked { what, head, body: body.to_owned(), at: Instant::now() };
-            let length = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
+            let request =
+                ReceivedRequest { target, head, body: body.to_owned(), at: Instant::now() };
+            let length =
+                request.header("content-length").map_or(0, |length| length.parse().unwrap());
             if body.len() >= length {
-                return Some(asked);
+                return Some(request);
             }
         }
         match stream.read(&mut buffer).await {

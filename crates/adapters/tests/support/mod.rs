@@ -1,10 +1,10 @@
-//! Real venues that send each other steps.
+//! Real venues that run each other's steps.
 #![allow(
     dead_code,
     unreachable_pub,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "each test target uses a part of it, and says what must hold"
+    reason = "each test target uses a part of it"
 )]
 
 pub mod fake;
@@ -24,15 +24,15 @@ use catena_server::{Config, Venue};
 use catena_value::{Map, Value, json};
 use tempfile::TempDir;
 
-/// Longest time that any check waits for something that must happen.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest time that a test waits for a condition that must become true.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A venue with this data, which may send steps to these others.
+/// A venue on this data folder that may run steps on these other venues.
 pub async fn venue(folder: &TempDir, allowed: &[String]) -> Venue {
     venue_with(folder, allowed, &[]).await
 }
 
-/// The same with more settings.
+/// The same with further settings.
 pub async fn venue_with(folder: &TempDir, allowed: &[String], more: &[(&str, &str)]) -> Venue {
     let mut flags = Flags::default();
     for (name, value) in more {
@@ -48,21 +48,21 @@ pub async fn venue_with(folder: &TempDir, allowed: &[String], more: &[(&str, &st
     Venue::start(config, adapters, demo_assets()).await.unwrap()
 }
 
-/// Somebody.
+/// An ordinary caller.
 pub fn caller() -> Caller {
     Caller::known("did:key:alice")
 }
 
-/// Somebody who may see everything.
+/// A caller with admin rights.
 pub fn operator() -> Caller {
     Caller { did: "operator".into(), role: Role::Admin, delegations: Vec::new() }
 }
 
-/// Two venues, of which the first may send steps to the second.
+/// Two venues. The local one may run steps on the remote one.
 pub struct Pair {
-    pub here: Venue,
-    pub there: Venue,
-    /// Where the other is.
+    pub local: Venue,
+    pub remote: Venue,
+    /// The URL of the remote venue.
     pub url: String,
     _folders: [TempDir; 2],
 }
@@ -72,30 +72,31 @@ impl Pair {
         Pair::with(&[]).await
     }
 
-    /// The same, the other one with these settings.
+    /// The same with further settings of the remote venue.
     pub async fn with(more: &[(&str, &str)]) -> Pair {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let there = venue_with(&folders[1], &[], more).await;
-        let url = format!("http://{}", there.address());
-        let here = venue(&folders[0], std::slice::from_ref(&url)).await;
-        Pair { here, there, url, _folders: folders }
+        let remote = venue_with(&folders[1], &[], more).await;
+        let url = format!("http://{}", remote.address());
+        let local = venue(&folders[0], std::slice::from_ref(&url)).await;
+        Pair { local, remote, url, _folders: folders }
     }
 
     pub async fn stop(self) {
-        self.here.stop().await.unwrap();
-        self.there.stop().await.unwrap();
+        self.local.stop().await.unwrap();
+        self.remote.stop().await.unwrap();
     }
 
-    /// Invokes an orchestration of one step over there that never ends; the job here, and there.
-    pub async fn begun(&self, caller: &Caller) -> (JobId, JobId) {
-        let engine = self.here.engine();
+    /// Starts an orchestration whose only step runs on the remote venue and never ends. Returns the
+    /// local and the remote job.
+    pub async fn start_endless(&self, caller: &Caller) -> (JobId, JobId) {
+        let engine = self.local.engine();
         let steps =
             format!(r#"[{{"op":"test:never","venue":"{}","input":["const",{{}}]}}]"#, self.url);
         let operation = define(engine, &steps, "[0]").await;
-        let mut asked = request(&operation, "null");
-        asked.caller = caller.clone();
-        asked.wait = None;
-        let id = engine.invoke(asked).await.unwrap().view.job.id();
+        let mut invocation = request(&operation, "null");
+        invocation.caller = caller.clone();
+        invocation.wait = None;
+        let id = engine.invoke(invocation).await.unwrap().view.job.id();
         let mut follow = engine.follow(Reader::Bearer, id, None).await.unwrap();
         loop {
             follow.next().await.unwrap().expect("the step begins");
@@ -106,17 +107,17 @@ impl Pair {
         }
     }
 
-    /// Waits until a job over there stands like this.
-    pub async fn there_is(&self, job: JobId, status: Status) {
-        let mut follow = self.there.engine().follow(Reader::Bearer, job, None).await.unwrap();
-        while self.there(job).await.status() != status {
+    /// Waits until a job of the remote venue has this status.
+    pub async fn wait_for_remote(&self, job: JobId, status: Status) {
+        let mut follow = self.remote.engine().follow(Reader::Bearer, job, None).await.unwrap();
+        while self.remote_job(job).await.status() != status {
             follow.next().await.unwrap().unwrap_or_else(|| panic!("it never was {status}"));
         }
     }
 
-    /// A job over there, as its operator sees it.
-    pub async fn there(&self, job: JobId) -> JobView {
-        self.there.engine().job(&operator(), job).await.unwrap()
+    /// A job of the remote venue, as its operator sees it.
+    pub async fn remote_job(&self, job: JobId) -> JobView {
+        self.remote.engine().job(&operator(), job).await.unwrap()
     }
 }
 
@@ -128,7 +129,7 @@ pub async fn define(engine: &Engine, steps: &str, result: &str) -> String {
     engine.register(&caller(), &text, None).await.unwrap().0.to_string()
 }
 
-/// A request that waits for the end.
+/// An invocation that waits for the job's end.
 pub fn request(operation: &str, input: &str) -> Invoke {
     let input = json::read(input.as_bytes()).unwrap();
     let wait = Some(Duration::from_secs(30));
@@ -152,7 +153,7 @@ pub fn steps(view: &JobView) -> serde_json::Value {
     serde_json::from_str(&json::to_string(view.steps.as_ref().unwrap()).unwrap()).unwrap()
 }
 
-/// The job as soon as something holds of it.
+/// The job as soon as a condition holds.
 pub async fn until(engine: &Engine, id: JobId, holds: impl Fn(&JobView) -> bool) -> JobView {
     let waiting = async {
         loop {
@@ -166,13 +167,13 @@ pub async fn until(engine: &Engine, id: JobId, holds: impl Fn(&JobView) -> bool)
             engine.wait_for_change(&caller(), id, time, is_known).await.unwrap();
         }
     };
-    match tokio::time::timeout(PATIENCE, waiting).await {
+    match tokio::time::timeout(TEST_TIMEOUT, waiting).await {
         Ok(view) => view,
         Err(_) => panic!("waited too long for {:?}", engine.job(&caller(), id).await.unwrap()),
     }
 }
 
-/// A delegation for whoever has this DID.
+/// A delegation to this DID.
 pub fn delegation(audience: &str) -> String {
     let key = KeyPair::from_seed(&[77; 32]);
     let did = key.did();
@@ -180,7 +181,7 @@ pub fn delegation(audience: &str) -> String {
     Token::mint(&claims.into_iter().collect::<Map>(), &key)
 }
 
-/// Stands in for agents: says who was asked, and what.
+/// A stand-in for agents that returns which agent was called with which input.
 struct Agent;
 
 impl Adapter for Agent {
@@ -189,7 +190,7 @@ impl Adapter for Agent {
     }
 
     fn description(&self) -> &'static str {
-        "Stands in for agents."
+        "A stand-in for agents."
     }
 
     fn operations(&self) -> Vec<Registration> {

@@ -1,83 +1,71 @@
-//! What can go wrong, grouped by what the caller must do about it.
-
-use std::time::Duration;
+//! Errors of calls, grouped by what the caller must do about them.
 
 use catena_value::{Value, json};
-use hyper::StatusCode;
+use hyper::header::RETRY_AFTER;
 
-use crate::VenueUrl;
+use super::transport::{ApiResponse, InvalidRequest};
 use crate::limits::{ANSWER_DEPTH_MAX, REASON_CHARS_MAX};
 use crate::wire::text;
 
-/// Why a venue did not do what it was asked.
+/// Why a call did not succeed. `E` is the error of the transport.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum ClientError {
-    /// There was no connection, or it broke before the answer was complete.
-    #[error("could not reach the venue at {venue}: {reason}")]
-    Unreachable {
-        /// The venue.
-        venue: String,
-        /// What happened.
-        reason: String,
-    },
-    /// The venue took the request and gave no answer in time.
-    #[error("the venue at {venue} did not answer within {} s", .time.as_secs())]
-    TimedOut {
-        /// The venue.
-        venue: String,
-        /// How long it had.
-        time: Duration,
-    },
-    /// The venue wants to know who asks, does not believe it, or does not allow it.
+pub enum ClientError<E> {
+    /// There is no response.
+    #[error(transparent)]
+    Transport(E),
+    /// The venue requires authentication, rejects the credentials, or denies access.
     #[error("{0}")]
     Auth(Box<Refusal>),
-    /// What was named does not exist, or the caller may not know of it.
+    /// The object does not exist, or the caller may not know of it.
     #[error("{0}")]
     NotFound(Box<Refusal>),
-    /// It cannot be done as things stand.
+    /// The current state of the object does not allow the request.
     #[error("{0}")]
     Conflict(Box<Refusal>),
-    /// The venue cannot do it now: too much to do, stopping, or in trouble.
+    /// The venue cannot handle the request now: it is overloaded, stopping, or has an error of its
+    /// own.
     #[error("{0}")]
     Busy(Box<Refusal>),
-    /// The venue refused for another reason.
+    /// The venue refused the request for another reason.
     #[error("{0}")]
     Refused(Box<Refusal>),
-    /// The answer is not what a venue answers.
-    #[error("the answer of {venue} cannot be understood: {reason}")]
+    /// The response is not one that a venue sends.
+    #[error("the response of {venue} cannot be understood: {reason}")]
     Malformed {
         /// The venue.
         venue: String,
-        /// What is wrong with it.
+        /// The problem with the response.
         reason: String,
     },
-    /// The request cannot be made as it is.
-    #[error("{0}")]
-    Invalid(String),
+    /// The request cannot be sent as it is.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
 }
 
-/// A refusal in the venue's own words.
+/// The error response of a venue.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{error}")]
 pub struct Refusal {
     /// The venue.
     pub venue: String,
-    /// The status of the answer.
+    /// The HTTP status.
     pub status: u16,
-    /// Why, in short.
+    /// The error in one line.
     pub error: String,
-    /// A word for it, from a closed list.
+    /// The error code, from a closed list.
     pub code: Option<String>,
-    /// More about it.
+    /// An explanation.
     pub detail: Option<String>,
-    /// What one can do.
+    /// What the user can do.
     pub hint: Option<String>,
-    /// The whole body, when it is JSON.
+    /// The `Retry-After` header as it was sent.
+    pub retry_after: Option<String>,
+    /// The whole body if it is JSON.
     pub body: Option<Value>,
 }
 
-impl ClientError {
-    /// The refusal, when the venue answered.
+impl<E> ClientError<E> {
+    /// The error response; `None` if the venue did not send one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             ClientError::Auth(refusal)
@@ -85,35 +73,19 @@ impl ClientError {
             | ClientError::Conflict(refusal)
             | ClientError::Busy(refusal)
             | ClientError::Refused(refusal) => Some(refusal),
-            ClientError::Unreachable { .. }
-            | ClientError::TimedOut { .. }
-            | ClientError::Malformed { .. }
-            | ClientError::Invalid(_) => None,
-        }
-    }
-
-    /// Whether the same may work in a moment, without anybody doing anything.
-    pub fn is_passing(&self) -> bool {
-        match self {
-            ClientError::Unreachable { .. }
-            | ClientError::TimedOut { .. }
-            | ClientError::Busy(_) => true,
-            ClientError::Auth(_)
-            | ClientError::NotFound(_)
-            | ClientError::Conflict(_)
-            | ClientError::Refused(_)
-            | ClientError::Malformed { .. }
-            | ClientError::Invalid(_) => false,
+            ClientError::Transport(_) | ClientError::Malformed { .. } | ClientError::Invalid(_) => {
+                None
+            }
         }
     }
 }
 
-/// The error of an answer that is not a success.
-pub(super) fn refused(venue: &VenueUrl, status: StatusCode, body: &[u8]) -> ClientError {
-    let refusal = Box::new(refusal(venue, status, body));
+/// The error of a response that is not a success.
+pub(super) fn response_error<E>(venue: String, response: &ApiResponse) -> ClientError<E> {
+    let refusal = Box::new(refusal(venue, response));
     let is_missing = |code: &str| code.ends_with("_not_found");
-    match status.as_u16() {
-        // A reference in a body that leads nowhere is a bad request to the venue.
+    match response.status.as_u16() {
+        // To the venue, a reference in a body that leads nowhere is a bad request.
         _ if refusal.code.as_deref().is_some_and(is_missing) => ClientError::NotFound(refusal),
         401 | 403 => ClientError::Auth(refusal),
         404 | 410 => ClientError::NotFound(refusal),
@@ -123,27 +95,31 @@ pub(super) fn refused(venue: &VenueUrl, status: StatusCode, body: &[u8]) -> Clie
     }
 }
 
-fn refusal(venue: &VenueUrl, status: StatusCode, body: &[u8]) -> Refusal {
+fn refusal(venue: String, response: &ApiResponse) -> Refusal {
+    let ApiResponse { status, headers, body } = response;
     let value = json::read_nested(body, ANSWER_DEPTH_MAX).ok();
-    let member = |name: &str| text(value.as_ref()?.as_map()?.field(name)?).map(shortened);
-    let said = || shortened(String::from_utf8_lossy(body).trim().to_owned());
-    let otherwise = || match (&value, status.is_redirection()) {
-        (_, true) => "the venue is somewhere else; use the URL it is at".to_owned(),
-        (None, _) if !body.is_empty() && !body.starts_with(b"<") => said(),
+    let member = |name: &str| text(value.as_ref()?.as_map()?.field(name)?).map(shorten);
+    let plain_text = || shorten(String::from_utf8_lossy(body).trim().to_owned());
+    let fallback = || match (&value, status.is_redirection()) {
+        (_, true) => "the venue redirects to another URL; use that URL".to_owned(),
+        (None, _) if !body.is_empty() && !body.starts_with(b"<") => plain_text(),
         _ => status.canonical_reason().unwrap_or("refused").to_lowercase(),
     };
     Refusal {
-        venue: venue.to_string(),
+        venue,
         status: status.as_u16(),
-        error: member("error").unwrap_or_else(otherwise),
+        error: member("error").unwrap_or_else(fallback),
         code: member("code"),
         detail: member("detail"),
         hint: member("hint"),
+        retry_after: headers
+            .get(RETRY_AFTER)
+            .and_then(|value| Some(value.to_str().ok()?.to_owned())),
         body: value,
     }
 }
 
-fn shortened(text: String) -> String {
+fn shorten(text: String) -> String {
     match text.char_indices().nth(REASON_CHARS_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
@@ -152,35 +128,44 @@ fn shortened(text: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hyper::StatusCode;
+    use hyper::header::HeaderMap;
+
     use super::*;
 
-    fn refuse(status: u16, body: &str) -> ClientError {
-        let venue = "http://v.example".parse().unwrap();
-        refused(&venue, StatusCode::from_u16(status).unwrap(), body.as_bytes())
+    type Error = ClientError<std::io::Error>;
+
+    fn refuse(status: u16, body: &str) -> Error {
+        let status = StatusCode::from_u16(status).unwrap();
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, "7".parse().unwrap())]);
+        let response = ApiResponse { status, headers, body: body.as_bytes().to_vec() };
+        response_error("http://v.example".to_owned(), &response)
     }
 
     #[test]
-    fn a_refusal_is_told_by_what_to_do_about_it() {
+    fn a_refusal_is_classified_by_what_the_caller_must_do() {
         let body = r#"{"error":"no operation x","code":"operation_not_found","hint":"See."}"#;
         let error = refuse(400, body);
-        assert!(matches!(error, ClientError::NotFound(_)), "{error:?}");
+        assert!(matches!(error, Error::NotFound(_)), "{error:?}");
         assert_eq!(error.to_string(), "no operation x");
         let refusal = error.refusal().unwrap();
         assert_eq!((refusal.status, refusal.hint.as_deref()), (400, Some("See.")));
-        assert!(matches!(refuse(401, "Authentication required"), ClientError::Auth(_)));
-        assert!(matches!(refuse(403, "{}"), ClientError::Auth(_)));
-        assert!(matches!(refuse(409, "{}"), ClientError::Conflict(_)));
-        assert!(matches!(refuse(422, "{}"), ClientError::Refused(_)));
-        assert!(refuse(503, "{}").is_passing() && refuse(429, "{}").is_passing());
-        assert!(!refuse(400, "{}").is_passing());
+        assert_eq!(refusal.retry_after.as_deref(), Some("7"));
+        assert!(matches!(refuse(401, "Authentication required"), Error::Auth(_)));
+        assert!(matches!(refuse(403, "{}"), Error::Auth(_)));
+        assert!(matches!(refuse(409, "{}"), Error::Conflict(_)));
+        assert!(matches!(refuse(422, "{}"), Error::Refused(_)));
+        assert!(matches!(refuse(503, "{}"), Error::Busy(_)));
+        assert!(matches!(refuse(429, "{}"), Error::Busy(_)));
+        assert!(matches!(refuse(400, "{}"), Error::Refused(_)));
     }
 
     #[test]
-    fn other_venues_say_it_in_other_words() {
+    fn other_venues_use_other_words() {
         assert_eq!(refuse(401, "Invalid or expired token").to_string(), "Invalid or expired token");
         assert_eq!(refuse(404, "").to_string(), "not found");
         assert_eq!(refuse(502, "<html>x</html>").to_string(), "bad gateway");
-        assert!(refuse(302, "").to_string().contains("somewhere else"));
+        assert!(refuse(302, "").to_string().contains("redirects to another URL"));
         let long = format!("{{\"error\":\"{}\"}}", "x".repeat(9_000));
         assert_eq!(refuse(400, &long).to_string().chars().count(), REASON_CHARS_MAX + 1);
     }

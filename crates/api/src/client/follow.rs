@@ -1,129 +1,135 @@
-//! A job until its end: by events, and where there are none by looking again and again.
+//! Follows a job until its end: by events, or by polling if the venue has no event stream.
 //!
-//! A stream that breaks is opened again with the ID of the last event, so that nothing is missed
-//! and nothing is told twice. A venue that was reached once may be away for a while; one that was
-//! never reached is told at once.
+//! A stream that breaks is opened again with the ID of the last event, so that no update is lost or
+//! delivered twice. A venue that was reached once may be unavailable for a while; a venue that was
+//! never reached is an error at once.
 
 use std::time::Duration;
 
 use catena_value::Value;
 use http_body_util::BodyExt as _;
-use hyper::StatusCode;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
 use tokio::time::timeout;
 
-use super::error::refused;
+use super::error::response_error;
+use super::http::{HttpClient, HttpTransport, OpenResponse, TransportError};
+use super::poll::next_interval;
 use super::sse::{Event, Parser};
-use super::transport::Opened;
-use super::{Ask, Client, ClientError};
+use super::transport::ApiResponse;
+use super::{ClientError, ClientResult};
 use crate::limits::{
-    POLL_FIRST, POLL_MAX, REOPEN_DELAY, REOPEN_DELAY_MAX, REOPEN_MAX, REQUEST_TIME, STREAM_SILENCE,
+    POLL_FIRST, REOPEN_DELAY, REOPEN_DELAY_MAX, REOPEN_MAX, REQUEST_TIME, STREAM_SILENCE,
 };
-use crate::wire::{ERROR, JobOutcome, PROGRESS, member, path_encoded};
+use crate::wire::{ERROR, JobOutcome, PROGRESS, encode_path, member};
+
+type FollowResult<V> = ClientResult<V, HttpTransport>;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Something that happened to a job.
+/// A change of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Update {
-    /// The job as it stands.
+    /// The job after the change.
     Job(Value),
-    /// How far it is.
+    /// Its progress.
     Progress(Value),
 }
 
-/// Follows a job.
+/// The updates of one job.
 #[derive(Debug)]
 pub struct Follow {
-    client: Client,
+    client: HttpClient,
     id: String,
     source: Source,
     /// The ID of the last event.
     last: Option<String>,
-    /// How long to wait before the stream is opened again.
+    /// The delay before the stream is opened again.
     delay: Duration,
-    /// Failures since the last thing that happened.
+    /// Failures since the last update.
     failures: u32,
-    /// Whether the venue was reached at all.
-    is_known: bool,
+    /// Whether the venue has answered at least once.
+    was_reached: bool,
 }
 
-/// Where news come from.
+/// Where updates come from.
 #[derive(Debug)]
 enum Source {
-    /// Nowhere yet, or no longer.
+    /// No stream is open.
     Closed,
     Stream(Box<Stream>),
     Polls {
-        pause: Duration,
-        seen: Option<Value>,
+        interval: Duration,
+        last: Option<Value>,
     },
     /// The job has ended.
     Ended,
 }
 
-/// A stream that is open.
+/// An open event stream.
 #[derive(Debug)]
 struct Stream {
     body: Incoming,
     parser: Parser,
 }
 
-impl Follow {
-    pub(super) fn new(client: Client, id: &str) -> Self {
+impl HttpClient {
+    /// Follows a job: its current state, then every change until it ends.
+    pub fn follow(&self, id: &str) -> Follow {
         Follow {
-            client,
+            client: self.clone(),
             id: id.to_owned(),
             source: Source::Closed,
             last: None,
             delay: REOPEN_DELAY,
             failures: 0,
-            is_known: false,
+            was_reached: false,
         }
     }
+}
 
-    /// The next thing that happens; nothing after the job's end. What was dropped half-way is lost:
-    /// wait for it in one piece.
-    pub async fn next(&mut self) -> Result<Option<Update>, ClientError> {
+impl Follow {
+    /// The next update; `None` after the job's end. Not cancel-safe: an update is lost if the future
+    /// is dropped before it is ready.
+    pub async fn next(&mut self) -> FollowResult<Option<Update>> {
         loop {
-            let found = match &mut self.source {
+            let update = match &mut self.source {
                 Source::Ended => return Ok(None),
                 Source::Closed => self.open().await.map(|()| None),
                 Source::Stream(stream) => match stream.next().await {
-                    Ok(Some(event)) => self.update(event),
-                    Ok(None) => self.closed(),
-                    Err(reason) => Err(ClientError::Unreachable {
-                        venue: self.client.venue().to_string(),
-                        reason,
-                    }),
+                    Ok(Some(event)) => self.read_event(event),
+                    Ok(None) => Err(self.unreachable("the stream ended before the job did")),
+                    Err(reason) => Err(self.unreachable(reason)),
                 },
                 Source::Polls { .. } => self.poll().await,
             };
-            match found {
-                Ok(Some(update)) => return Ok(Some(self.given(update))),
+            match update {
+                Ok(Some(update)) => {
+                    self.note_update(&update);
+                    return Ok(Some(update));
+                }
                 Ok(None) => {}
-                Err(error) => self.failed(error).await?,
+                Err(error) => self.wait_or_fail(error).await?,
             }
         }
     }
 
-    /// Remembers what is given.
-    fn given(&mut self, update: Update) -> Update {
+    /// Resets the failure count, and ends the source with the job.
+    fn note_update(&mut self, update: &Update) {
         self.failures = 0;
-        if let Update::Job(job) = &update {
+        if let Update::Job(job) = update {
             let status = member(job, "status").and_then(Value::as_str).unwrap_or_default();
-            if JobOutcome::of(status).is_terminal() {
+            if JobOutcome::from_status(status).is_terminal() {
                 self.source = Source::Ended;
             }
         }
-        update
     }
 
-    /// Waits before the next try, unless there is to be none.
-    async fn failed(&mut self, error: ClientError) -> Result<(), ClientError> {
+    /// Waits before the next attempt, or returns the error if there is none.
+    async fn wait_or_fail(&mut self, error: ClientError<TransportError>) -> FollowResult<()> {
         self.failures += 1;
-        if !error.is_passing() || !self.is_known || self.failures > REOPEN_MAX {
+        if !error.is_transient() || !self.was_reached || self.failures > REOPEN_MAX {
             return Err(error);
         }
         if matches!(self.source, Source::Stream(_)) {
@@ -134,51 +140,46 @@ impl Follow {
         Ok(())
     }
 
-    /// The stream ended, but not the job: the venue stops, or the job is gone.
-    fn closed(&mut self) -> Result<Option<Update>, ClientError> {
-        let reason = "the stream ended before the job did".to_owned();
-        Err(ClientError::Unreachable { venue: self.client.venue().to_string(), reason })
-    }
-
-    async fn open(&mut self) -> Result<(), ClientError> {
-        let mut ask = Ask::get(&format!("/jobs/{}/sse?progress=1", path_encoded(&self.id)));
-        ask.headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    async fn open(&mut self) -> FollowResult<()> {
+        let path = format!("/jobs/{}/sse?progress=1", encode_path(&self.id));
+        let mut request = self.client.request(Method::GET, &path);
+        request.headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(last) = &self.last {
-            ask = ask.with_header(LAST_EVENT_ID, last)?;
+            request = request.with_header(LAST_EVENT_ID, last)?;
         }
-        let authorization = self.client.authorization().await?;
-        let transport = &self.client.0.transport;
-        let opening = transport.open(&ask, &authorization);
-        let Opened { response, .. } = transport.within(REQUEST_TIME, opening).await?;
-        self.is_known = true;
+        if let Some(authorization) = self.client.authorization().await? {
+            request.headers.insert(AUTHORIZATION, authorization);
+        }
+        let transport = &self.client.transport;
+        let opening = transport.within(REQUEST_TIME, transport.open(&request)).await;
+        let OpenResponse { response, .. } = opening.map_err(ClientError::Transport)?;
+        self.was_reached = true;
         let status = response.status();
-        self.source = match status {
-            _ if status.is_success() && is_event_stream(response.headers()) => {
-                let (body, parser) = (response.into_body(), Parser::default());
-                Source::Stream(Box::new(Stream { body, parser }))
-            }
-            // No events there, or no job: a look at the job will tell.
-            _ if status.is_success() || has_no_events(status) => {
-                Source::Polls { pause: POLL_FIRST, seen: None }
-            }
-            _ => {
-                let body = timeout(REQUEST_TIME, response.into_body().collect()).await;
-                let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes());
-                return Err(refused(self.client.venue(), status, &body.unwrap_or_default()));
-            }
-        };
-        Ok(())
+        if status.is_success() && is_event_stream(response.headers()) {
+            let body = response.into_body();
+            self.source = Source::Stream(Box::new(Stream { body, parser: Parser::default() }));
+            return Ok(());
+        }
+        // There are no events, or there is no such job: reading the job shows which.
+        if status.is_success() || is_without_events(status) {
+            self.source = Source::Polls { interval: POLL_FIRST, last: None };
+            return Ok(());
+        }
+        let (head, body) = response.into_parts();
+        let body = timeout(REQUEST_TIME, body.collect()).await.ok().and_then(Result::ok);
+        let body = body.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
+        Err(self.refused(status, head.headers, body))
     }
 
-    fn update(&mut self, event: Event) -> Result<Option<Update>, ClientError> {
+    fn read_event(&mut self, event: Event) -> FollowResult<Option<Update>> {
         if let Source::Stream(stream) = &self.source {
             self.delay = stream.parser.retry().unwrap_or(REOPEN_DELAY).min(REOPEN_DELAY_MAX);
         }
         if event.event == ERROR {
-            let venue = self.client.venue();
-            return Err(refused(venue, StatusCode::UNPROCESSABLE_ENTITY, event.data.as_bytes()));
+            let body = event.data.into_bytes();
+            return Err(self.refused(StatusCode::UNPROCESSABLE_ENTITY, HeaderMap::new(), body));
         }
-        let value = self.client.read(event.data.as_bytes())?;
+        let value = self.client.read_json(event.data.as_bytes())?;
         if event.event == PROGRESS {
             return Ok(Some(Update::Progress(value)));
         }
@@ -186,31 +187,45 @@ impl Follow {
         Ok(Some(Update::Job(value)))
     }
 
-    /// Looks at the job; at once for the first time, then after a pause that grows.
-    async fn poll(&mut self) -> Result<Option<Update>, ClientError> {
-        let Source::Polls { pause, seen } = &mut self.source else { return Ok(None) };
-        if seen.is_some() {
-            tokio::time::sleep(*pause).await;
-            *pause = (*pause * 3 / 2).min(POLL_MAX);
+    /// Reads the job: at once the first time, then after an interval that grows. `None` if it has
+    /// not changed.
+    async fn poll(&mut self) -> FollowResult<Option<Update>> {
+        let Source::Polls { interval, last } = &mut self.source else { return Ok(None) };
+        if last.is_some() {
+            tokio::time::sleep(*interval).await;
+            *interval = next_interval(*interval);
         }
         let job = self.client.job(&self.id).await?;
-        let is_news = seen.as_ref() != Some(&job);
-        *seen = Some(job.clone());
-        Ok(is_news.then_some(Update::Job(job)))
+        let is_changed = last.as_ref() != Some(&job);
+        *last = Some(job.clone());
+        Ok(is_changed.then_some(Update::Job(job)))
+    }
+
+    fn refused(
+        &self,
+        status: StatusCode,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> ClientError<TransportError> {
+        response_error(self.client.venue(), &ApiResponse { status, headers, body })
+    }
+
+    fn unreachable(&self, reason: impl Into<String>) -> ClientError<TransportError> {
+        ClientError::Transport(self.client.transport.unreachable(reason))
     }
 }
 
 impl Stream {
-    /// The next event; nothing when the stream has ended.
+    /// The next event; `None` if the stream has ended.
     async fn next(&mut self) -> Result<Option<Event>, String> {
         loop {
             if let Some(event) = self.parser.next_event() {
                 return Ok(Some(event));
             }
             let frame = timeout(STREAM_SILENCE, self.body.frame()).await;
-            match frame.map_err(|_| "the stream fell silent".to_owned())? {
+            match frame.map_err(|_| "the event stream was silent for too long".to_owned())? {
                 None => return Ok(None),
-                Some(Err(_)) => return Err("the stream was cut off".to_owned()),
+                Some(Err(_)) => return Err("the event stream was cut off".to_owned()),
                 Some(Ok(frame)) => {
                     let Some(data) = frame.data_ref() else { continue };
                     self.parser.push(data).map_err(|error| error.to_string())?;
@@ -225,6 +240,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
     media.is_some_and(|media| media.trim_start().starts_with("text/event-stream"))
 }
 
-fn has_no_events(status: StatusCode) -> bool {
+/// Returns true if the status may mean that the venue has no event streams.
+fn is_without_events(status: StatusCode) -> bool {
     matches!(status.as_u16(), 404 | 405 | 406 | 501)
 }

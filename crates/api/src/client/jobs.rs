@@ -1,82 +1,105 @@
-//! Jobs: making, reading, listing and controlling them.
+//! Jobs: creating, reading, listing and controlling them.
 
 use std::time::Duration;
 
 use catena_value::{Map, NoCells, Value, Vector};
 use hyper::Method;
-use hyper::header::HeaderName;
+use hyper::header::{HeaderName, HeaderValue};
 
-use super::{Ask, Client, ClientError, Follow};
-use crate::limits::{HISTORY_RECORDS_MAX, PAGE_MAX, REQUEST_TIME, WAIT_MAX};
-use crate::wire::{member, path_encoded, query_encoded};
+use super::transport::{ApiRequest, Transport};
+use super::{Client, ClientResult, InvalidRequest};
+use crate::limits::{HISTORY_RECORDS_MAX, PAGE_MAX, WAIT_MAX};
+use crate::wire::{DEPTH_HEADER, encode_path, encode_query, member};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const DEPTH: HeaderName = HeaderName::from_static(DEPTH_HEADER);
 
-/// An operation to carry out.
+/// An operation to invoke.
 #[derive(Debug, Clone, Default)]
 pub struct Invocation {
     /// The operation, in any form of reference.
     pub operation: String,
     /// Its input.
     pub input: Option<Value>,
-    /// How long the venue waits for the job before it answers.
+    /// How long the venue waits for the job's end before it answers.
     pub wait: Option<Duration>,
     /// How long the job may take.
     pub timeout: Option<Duration>,
-    /// Words to find the job by.
+    /// Tags by which the job can be found.
     pub tags: Vec<String>,
-    /// Whether the job is only in memory, and forgotten at its end.
+    /// Whether the job is kept in memory only and deleted when it ends.
     pub is_private: bool,
-    /// Makes a repeated request harmless.
+    /// Makes a repeated request return the same job.
     pub idempotency_key: Option<String>,
+    /// Delegated capabilities (UCAN) that authorise the invocation, as compact tokens.
+    pub delegations: Vec<String>,
+    /// How many orchestrations the invocation is nested in.
+    pub depth: u32,
 }
 
-/// Which jobs to list.
+/// A filter and page of a job list.
 #[derive(Debug, Clone, Default)]
 pub struct JobQuery {
-    /// Only those that stand here.
+    /// Only jobs with this status.
     pub status: Option<String>,
-    /// Only those of this operation.
+    /// Only jobs of this operation.
     pub op: Option<String>,
-    /// Only those with this tag.
+    /// Only jobs with this tag.
     pub tag: Option<String>,
-    /// How many to leave out at the beginning.
+    /// How many jobs to skip.
     pub offset: u64,
-    /// At most so many.
+    /// Page size.
     pub limit: u64,
 }
 
-/// A page of a list.
+/// A page of a job list.
 #[derive(Debug, Clone)]
 pub struct JobPage {
-    /// The jobs, as objects of their main members; of venues that do not know these, as IDs.
+    /// The jobs as objects with their main members, or as bare IDs from venues without those.
     pub items: Vec<Value>,
-    /// How many there are in all.
+    /// How many jobs match the filter.
     pub total: u64,
 }
 
-/// What can be done to a job.
+/// An action on a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// End it, perhaps saying why.
+    /// Cancel the job, optionally with a reason.
     Cancel(Option<String>),
-    /// Suspend it.
+    /// Pause the job.
     Pause,
-    /// Let it go on.
+    /// Resume the job.
     Resume,
-    /// Forget it.
+    /// Delete the job.
     Delete,
+}
+
+impl Action {
+    /// The last segment of the action's path.
+    fn verb(&self) -> &'static str {
+        match self {
+            Action::Cancel(_) => "cancel",
+            Action::Pause => "pause",
+            Action::Resume => "resume",
+            Action::Delete => "delete",
+        }
+    }
 }
 
 impl Invocation {
     fn to_value(&self) -> Value {
+        let strings = |texts: &[String]| -> Value {
+            texts.iter().map(|text| Value::from(text.as_str())).collect::<Vector>().into()
+        };
         let mut members = vec![("operation", Value::from(self.operation.as_str()))];
         members.extend(self.input.clone().map(|input| ("input", input)));
         members.extend(self.wait.map(|wait| ("wait", milliseconds(wait))));
         members.extend(self.timeout.map(|timeout| ("timeoutMs", milliseconds(timeout))));
         if !self.tags.is_empty() {
-            let tags: Vector = self.tags.iter().map(|tag| Value::from(tag.as_str())).collect();
-            members.push(("tags", tags.into()));
+            members.push(("tags", strings(&self.tags)));
+        }
+        if !self.delegations.is_empty() {
+            members.push(("ucans", strings(&self.delegations)));
         }
         if self.is_private {
             members.push(("private", true.into()));
@@ -91,120 +114,124 @@ fn milliseconds(time: Duration) -> Value {
 
 impl JobQuery {
     fn path(&self) -> String {
-        let (offset, limit) = (self.offset, self.limit.min(PAGE_MAX));
+        let offset = self.offset;
+        let limit = self.limit.min(PAGE_MAX);
         let mut path = format!("/jobs?expand=true&order=newest&offset={offset}&limit={limit}");
         for (name, text) in [("status", &self.status), ("op", &self.op), ("tag", &self.tag)] {
             if let Some(text) = text {
-                path += &format!("&{name}={}", query_encoded(text));
+                path += &format!("&{name}={}", encode_query(text));
             }
         }
         path
     }
 }
 
-impl Client {
-    /// Makes a job of an operation, and gives it as it stands.
-    pub async fn invoke(&self, invocation: &Invocation) -> Result<Value, ClientError> {
-        let mut ask = Ask::new(Method::POST, "/invoke").with_json(&invocation.to_value())?;
-        ask.time = REQUEST_TIME + invocation.wait.unwrap_or_default().min(WAIT_MAX);
+impl<T: Transport> Client<T> {
+    /// Invokes an operation and returns the new job.
+    pub async fn invoke(&self, invocation: &Invocation) -> ClientResult<Value, T> {
+        let request = self.request(Method::POST, "/invoke");
+        let mut request = request.with_json(&invocation.to_value())?;
+        request.time += invocation.wait.unwrap_or_default().min(WAIT_MAX);
         if let Some(key) = &invocation.idempotency_key {
-            ask = ask.with_header(IDEMPOTENCY_KEY, key)?;
+            request = request.with_header(IDEMPOTENCY_KEY, key)?;
         }
-        self.json(ask).await
+        if invocation.depth > 0 {
+            request.headers.insert(DEPTH, HeaderValue::from(invocation.depth));
+        }
+        self.fetch_json(request).await
     }
 
-    /// A job as it stands.
-    pub async fn job(&self, id: &str) -> Result<Value, ClientError> {
-        self.json(Ask::get(&format!("/jobs/{}", path_encoded(id)))).await
-    }
-
-    /// A job as it stands and then with every change, until it ends.
-    pub fn follow(&self, id: &str) -> Follow {
-        Follow::new(self.clone(), id)
+    /// A job in its current state.
+    pub async fn job(&self, id: &str) -> ClientResult<Value, T> {
+        self.fetch_json(self.request(Method::GET, &job_path(id, ""))).await
     }
 
     /// A page of jobs, newest first.
-    pub async fn jobs(&self, query: &JobQuery) -> Result<JobPage, ClientError> {
-        let page = self.json(Ask::get(&query.path())).await?;
+    pub async fn jobs(&self, query: &JobQuery) -> ClientResult<JobPage, T> {
+        let page = self.fetch_json(self.request(Method::GET, &query.path())).await?;
         let items = member(&page, "items").and_then(Value::as_vector);
-        let items = items.ok_or_else(|| self.malformed("a list without `items`"))?;
+        let items = items.ok_or_else(|| self.malformed("the list has no `items`"))?;
         let items: Vec<Value> = items.iter(&NoCells).flatten().collect();
-        let total = member(&page, "total").and_then(number).unwrap_or(items.len() as u64);
+        let total = member(&page, "total").and_then(as_u64).unwrap_or(items.len() as u64);
         Ok(JobPage { items, total })
     }
 
-    /// Controls a job, and gives it as it then stands; of a deleted one that it is deleted.
-    pub async fn control(&self, id: &str, control: &Action) -> Result<Value, ClientError> {
-        let (verb, reason) = match control {
-            Action::Cancel(reason) => ("cancel", reason.as_deref()),
-            Action::Pause => ("pause", None),
-            Action::Resume => ("resume", None),
-            Action::Delete => ("delete", None),
-        };
-        let mut ask = Ask::new(Method::PUT, &format!("/jobs/{}/{verb}", path_encoded(id)));
-        if let Some(reason) = reason {
-            let body = [("reason", reason)].into_iter().collect::<Map>();
-            ask = ask.with_json(&body.into())?;
+    /// Applies an action to a job. Returns the job after it, or `{id, deleted}` for a deleted job.
+    pub async fn control(&self, id: &str, action: &Action) -> ClientResult<Value, T> {
+        let mut request = self.request(Method::PUT, &job_path(id, &format!("/{}", action.verb())));
+        if let Action::Cancel(Some(reason)) = action {
+            let body = [("reason", reason.as_str())].into_iter().collect::<Map>();
+            request = request.with_json(&body.into())?;
         }
-        match control {
-            // Some venues answer with nothing.
-            Action::Delete => {
-                self.json_or_nothing(ask).await?;
-                let deleted = [("id", Value::from(id)), ("deleted", true.into())];
-                Ok(deleted.into_iter().collect::<Map>().into())
-            }
-            _ => self.json(ask).await,
+        if *action != Action::Delete {
+            return self.fetch_json(request).await;
         }
+        // Some venues answer a deletion without a body.
+        self.send_only(request).await?;
+        let deleted = [("id", Value::from(id)), ("deleted", true.into())];
+        Ok(deleted.into_iter().collect::<Map>().into())
     }
 
-    /// Runs a job again, from a step on when one is named, and gives the new job.
-    pub async fn rerun(&self, id: &str, from: Option<u32>) -> Result<Value, ClientError> {
+    /// Runs a job again and returns the new job. If `from` names a step, the outputs of the steps
+    /// before it are reused.
+    pub async fn rerun(&self, id: &str, from: Option<u32>) -> ClientResult<Value, T> {
         let members = from.map(|from| ("from", Value::from(from)));
         let body: Map = members.into_iter().collect();
-        let path = format!("/jobs/{}/rerun", path_encoded(id));
-        self.json(Ask::new(Method::POST, &path).with_json(&body.into())?).await
+        let request = self.request(Method::POST, &job_path(id, "/rerun"));
+        self.fetch_json(request.with_json(&body.into())?).await
     }
 
-    /// Sends a job a message, and gives what the venue says about it.
-    pub async fn send(&self, id: &str, message: &Value) -> Result<Value, ClientError> {
-        let path = format!("/jobs/{}", path_encoded(id));
-        self.json(Ask::new(Method::POST, &path).with_json(message)?).await
+    /// Sends a message to a job and returns the venue's receipt.
+    pub async fn send_message(&self, id: &str, message: &Value) -> ClientResult<Value, T> {
+        self.fetch_json(self.message_request(id, message)?).await
     }
 
-    /// The whole history of a job, page by page, as one document.
-    pub async fn history(&self, id: &str) -> Result<Value, ClientError> {
+    /// Sends a message to a job. Any success of the venue counts, whatever its body is.
+    pub async fn deliver_message(&self, id: &str, message: &Value) -> ClientResult<(), T> {
+        self.send_only(self.message_request(id, message)?).await
+    }
+
+    fn message_request(&self, id: &str, message: &Value) -> Result<ApiRequest, InvalidRequest> {
+        self.request(Method::POST, &job_path(id, "")).with_json(message)
+    }
+
+    /// A page of a job's history: at most `limit` records, starting at record `from`.
+    pub async fn history_page(&self, id: &str, from: u64, limit: u64) -> ClientResult<Value, T> {
+        let path = job_path(id, &format!("/history?from={from}&limit={limit}"));
+        self.fetch_json(self.request(Method::GET, &path)).await
+    }
+
+    /// The complete history of a job, fetched page by page, as one document.
+    pub async fn history(&self, id: &str) -> ClientResult<Value, T> {
         let mut records = Vec::new();
         let mut from = 0;
         loop {
-            let path = format!("/jobs/{}/history?from={from}&limit={PAGE_MAX}", path_encoded(id));
-            let page = self.json(Ask::get(&path)).await?;
+            let page = self.history_page(id, from, PAGE_MAX).await?;
             let entries = member(&page, "records").and_then(Value::as_vector);
-            let entries = entries.ok_or_else(|| self.malformed("a history without `records`"))?;
+            let entries = entries.ok_or_else(|| self.malformed("the history has no `records`"))?;
             records.extend(entries.iter(&NoCells).flatten());
-            let total = member(&page, "total").and_then(number).unwrap_or(records.len() as u64);
-            match member(&page, "next").and_then(number) {
-                None => return Ok(document(records, total)),
+            let total = member(&page, "total").and_then(as_u64).unwrap_or(records.len() as u64);
+            match member(&page, "next").and_then(as_u64) {
+                None => return Ok(history_document(records, total)),
                 Some(next) if next > from && next <= HISTORY_RECORDS_MAX => from = next,
-                Some(_) => return Err(self.malformed("a history whose pages do not go on")),
+                Some(_) => {
+                    return Err(self.malformed("the pages of the history are not in order"));
+                }
             }
-        }
-    }
-
-    async fn json_or_nothing(&self, ask: Ask) -> Result<(), ClientError> {
-        let answer = self.ask(&ask).await?;
-        match answer.status.is_success() {
-            true => Ok(()),
-            false => Err(super::refused(self.venue(), answer.status, &answer.body)),
         }
     }
 }
 
-fn document(records: Vec<Value>, total: u64) -> Value {
+fn job_path(id: &str, rest: &str) -> String {
+    format!("/jobs/{}{rest}", encode_path(id))
+}
+
+fn history_document(records: Vec<Value>, total: u64) -> Value {
     let total = i64::try_from(total).unwrap_or(i64::MAX);
     let members = [("records", Value::from(Vector::from_items(records))), ("total", total.into())];
     members.into_iter().collect::<Map>().into()
 }
 
-fn number(value: &Value) -> Option<u64> {
+fn as_u64(value: &Value) -> Option<u64> {
     value.as_i64().and_then(|number| u64::try_from(number).ok())
 }

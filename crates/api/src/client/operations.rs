@@ -4,26 +4,30 @@ use bytes::Bytes;
 use catena_value::{NoCells, Value};
 use hyper::Method;
 
-use super::{Ask, Client, ClientError};
-use crate::wire::path_encoded;
+use super::transport::Transport;
+use super::{Client, ClientResult};
+use crate::wire::encode_path;
 
-impl Client {
-    /// Every operation of the catalogue.
-    pub async fn operations(&self) -> Result<Vec<Value>, ClientError> {
-        let list = self.json(Ask::get("/operations")).await?;
-        let list = list.as_vector().ok_or_else(|| self.malformed("a catalogue that is no list"))?;
+impl<T: Transport> Client<T> {
+    /// Every operation of the venue's catalogue.
+    pub async fn operations(&self) -> ClientResult<Vec<Value>, T> {
+        let list = self.fetch_json(self.request(Method::GET, "/operations")).await?;
+        let list =
+            list.as_vector().ok_or_else(|| self.malformed("the catalogue is not an array"))?;
         Ok(list.iter(&NoCells).flatten().collect())
     }
 
     /// One operation, by any form of reference.
-    pub async fn operation(&self, reference: &str) -> Result<Value, ClientError> {
-        self.json(Ask::get(&format!("/operations/{}", path_encoded(reference)))).await
+    pub async fn operation(&self, reference: &str) -> ClientResult<Value, T> {
+        let path = format!("/operations/{}", encode_path(reference));
+        self.fetch_json(self.request(Method::GET, &path)).await
     }
 
-    /// Registers an asset by the text of its metadata, and gives its ID as the venue wrote it.
-    pub async fn register(&self, metadata: Bytes) -> Result<String, ClientError> {
-        let id = self.json(Ask::new(Method::POST, "/assets").with_body(metadata)).await?;
-        let id = id.as_str().ok_or_else(|| self.malformed("an asset ID that is no text"))?;
+    /// Registers an asset by the JSON text of its metadata. Returns its ID as the venue wrote it.
+    pub async fn register(&self, metadata: Bytes) -> ClientResult<String, T> {
+        let request = self.request(Method::POST, "/assets").with_body(metadata);
+        let id = self.fetch_json(request).await?;
+        let id = id.as_str().ok_or_else(|| self.malformed("the asset ID is not a string"))?;
         Ok(id.to_owned())
     }
 }

@@ -6,8 +6,17 @@ use hyper::header::{HeaderMap, RETRY_AFTER};
 
 use crate::limits::{RATE_ATTEMPTS_MAX, RATE_BUDGET, RATE_DELAY_FIRST, RATE_DELAY_MAX};
 
-/// How long to wait after the attempt with this number, from one; nothing when it was the last.
-/// `random` is from 0 to 1: clients that were refused together do not come again together.
+/// What a client does if the venue refuses a request because of its rate (429).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnRateLimit {
+    /// Return the refusal. For callers that have their own backoff.
+    Fail,
+    /// Send the request again after a delay, a bounded number of times.
+    Retry,
+}
+
+/// The delay after an attempt, counted from one; `None` if it was the last. `random` is from 0 to 1
+/// and spreads clients that were refused at the same moment.
 pub(super) fn delay(
     attempt: u32,
     after: Option<Duration>,
@@ -17,14 +26,14 @@ pub(super) fn delay(
     if attempt >= RATE_ATTEMPTS_MAX {
         return None;
     }
-    let most = RATE_DELAY_FIRST.saturating_mul(1 << (attempt - 1)).min(RATE_DELAY_MAX);
-    let delay = most.mul_f64(random.clamp(0.0, 1.0)).max(after.unwrap_or_default());
+    let longest = RATE_DELAY_FIRST.saturating_mul(1 << (attempt - 1)).min(RATE_DELAY_MAX);
+    let delay = longest.mul_f64(random.clamp(0.0, 1.0)).max(after.unwrap_or_default());
     (spent.saturating_add(delay) <= RATE_BUDGET).then_some(delay)
 }
 
-/// What the venue asks for: seconds, or a date.
+/// The delay in the `Retry-After` header, given in seconds or as a date; `None` if there is none.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    #[expect(clippy::disallowed_methods, reason = "a date means a time from now")]
+    #[expect(clippy::disallowed_methods, reason = "a date must be compared with the current time")]
     let now = SystemTime::now();
     parse_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)
 }
@@ -39,8 +48,8 @@ fn parse_after(text: &str, now: SystemTime) -> Option<Duration> {
     }
 }
 
-/// A random number from 0 to 1. Without randomness all wait the longest.
-pub(super) fn random() -> f64 {
+/// A random number from 0 to 1, or 1 if there is no randomness: every client then waits longest.
+pub(super) fn random_fraction() -> f64 {
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }
 
@@ -64,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_venue_asks_for_is_the_least() {
+    fn the_venue_sets_the_shortest_delay() {
         assert_eq!(delay(1, Some(ms(3_000)), NONE, 0.3), Some(ms(3_000)));
         assert_eq!(delay(1, Some(ms(29_000)), NONE, 1.0), Some(ms(29_000)));
         assert_eq!(delay(1, Some(ms(31_000)), NONE, 1.0), None, "beyond the budget");

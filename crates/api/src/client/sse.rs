@@ -1,7 +1,7 @@
-//! Event streams, taken apart as they arrive.
+//! An incremental parser of event streams.
 //!
-//! By the rules of the HTML standard: lines end with LF, CRLF or CR, wherever a piece is cut; a
-//! blank line ends an event; one without data is none. Pure: bytes in, events out.
+//! It follows the HTML standard: lines end with LF, CRLF or CR, wherever the stream is split into
+//! chunks; a blank line ends an event; an event without data is dropped. Pure: bytes in, events out.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,32 +11,33 @@ use crate::limits::ANSWER_BYTES_MAX;
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Event {
-    /// Its name; empty when it has none.
+    /// Its name; empty if it has none.
     pub event: String,
     /// Its data.
     pub data: String,
-    /// The ID of the last event that had one, this one included.
+    /// The ID of this event, or else of the last event before it that had one.
     pub id: Option<String>,
 }
 
-/// A stream that is not one.
+/// A violation of the format of event streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// An event without an end.
+    /// An event exceeds the size limit.
     #[error("an event has more than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
-    /// Not text.
+    /// A line is not UTF-8.
     #[error("an event is not UTF-8")]
     Utf8,
 }
 
-/// Takes a stream apart.
+/// Parses one stream.
 #[derive(Debug, Default)]
 pub struct Parser {
     line: Vec<u8>,
-    /// Whether the last byte was a CR: an LF then belongs to it.
+    /// Whether the last byte was a CR, so that a following LF belongs to the same line end.
     has_cr: bool,
-    is_begun: bool,
+    /// Whether the first line has ended. Only that line may start with a byte order mark.
+    is_started: bool,
     event: Event,
     has_data: bool,
     retry: Option<Duration>,
@@ -44,11 +45,12 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Takes the next bytes of the stream.
+    /// Parses the next bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
-            let (before, ending) = (&rest[..at], rest[at]);
+            let before = &rest[..at];
+            let ending = rest[at];
             rest = &rest[at + 1..];
             let belongs_to_cr = self.has_cr && before.is_empty() && self.line.is_empty();
             let is_second_half = ending == b'\n' && belongs_to_cr;
@@ -64,12 +66,12 @@ impl Parser {
         self.extend(rest)
     }
 
-    /// The next event that is complete.
+    /// The next complete event; `None` if more bytes are needed.
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// How long the stream asks its readers to wait before they open it again.
+    /// The reconnection delay that the stream asked for; `None` if it did not.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
@@ -85,9 +87,10 @@ impl Parser {
     fn end_line(&mut self) -> Result<(), StreamError> {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8(line).map_err(|_| StreamError::Utf8)?;
-        let line = match std::mem::replace(&mut self.is_begun, true) {
-            true => line.as_str(),
-            false => line.strip_prefix('\u{feff}').unwrap_or(&line),
+        let line = if std::mem::replace(&mut self.is_started, true) {
+            line.as_str()
+        } else {
+            line.strip_prefix('\u{feff}').unwrap_or(&line)
         };
         if line.is_empty() {
             self.end_event();
@@ -111,7 +114,7 @@ impl Parser {
             "retry" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.retry = value.parse().ok().map(Duration::from_millis).or(self.retry);
             }
-            // A comment has no name before its colon; other fields are for later versions.
+            // A comment has no name before its colon. Unknown fields are ignored by the standard.
             _ => {}
         }
     }
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_in_any_way_wherever_a_piece_is_cut() {
+    fn lines_end_in_any_way_wherever_a_chunk_ends() {
         let stream = "retry: 1000\nevent: job-update\nid: 3\ndata: {\"a\":1}\n\n: alive\n\
             event: progress\ndata: one\ndata: two\n\ndata\n\n";
         let expected = [
@@ -157,21 +160,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_left_out() {
+    fn what_is_not_an_event_is_dropped() {
         assert_eq!(events(b"\n\nid: 1\n\n: x\n\nevent: a\n\ndata: unfinished\n", 4), []);
         assert_eq!(events("\u{feff}data:x\n\n".as_bytes(), 2), [event("", "x", None)]);
         assert_eq!(events(b"data:  x\nother: y\n\n", 9), [event("", " x", None)]);
     }
 
     #[test]
-    fn the_pause_before_opening_again_is_remembered() {
+    fn the_reconnection_delay_is_remembered() {
         let mut parser = Parser::default();
         parser.push(b"retry: 250\nretry: soon\n").unwrap();
         assert_eq!(parser.retry(), Some(Duration::from_millis(250)));
     }
 
     #[test]
-    fn what_is_no_stream_is_told() {
+    fn what_is_not_a_stream_is_an_error() {
         let mut parser = Parser::default();
         assert_eq!(parser.push(b"data: \xff\n"), Err(StreamError::Utf8));
         let mut parser = Parser::default();

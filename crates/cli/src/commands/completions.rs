@@ -1,4 +1,4 @@
-//! `catena completions`: completion of commands in a shell.
+//! `catena completions`: shell completion scripts.
 
 use clap::Command;
 use clap_complete::Shell;
@@ -7,7 +7,7 @@ use crate::output::{Failure, Output};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The shell.
+    /// The shell to print the script for.
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }

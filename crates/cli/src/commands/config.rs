@@ -1,13 +1,13 @@
-//! `catena config`: what is set, and where.
+//! `catena config`: the settings of a venue and their origins.
 
 use catena_server::config::Shown;
 use catena_value::{Map, Value, Vector};
 
+use crate::format::table;
 use crate::output::{Failure, Output};
 use crate::settings::Settings;
-use crate::shown::table;
 
-/// Show what is set for a venue, and where.
+/// Show the settings of a venue.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -16,10 +16,10 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Print every setting, its value, and where it came from.
+    /// Print every setting with its value and origin.
     ///
-    /// Takes the flags of `catena serve`, reads the environment and the file as it does, and
-    /// starts nothing.
+    /// Takes the flags of `catena serve` and reads the same environment variables and file, but does
+    /// not start a venue.
     Show {
         #[command(flatten)]
         settings: Box<Settings>,

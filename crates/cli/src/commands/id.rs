@@ -1,4 +1,4 @@
-//! `catena id`: the Value IDs of JSON documents.
+//! `catena id`: Value IDs of JSON documents.
 
 use std::path::PathBuf;
 
@@ -9,15 +9,15 @@ use crate::output::{Failure, Output};
 
 /// Print the Value ID of a JSON document.
 ///
-/// The ID depends on the value alone: white space, member order and the way characters are
-/// escaped do not matter, but 1 and 1.0 differ.
+/// The ID depends only on the value: white space, member order and character escapes do not matter,
+/// but 1 and 1.0 are different values.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A JSON file, or - for the standard input.
+    /// A JSON file, or - for standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Read one document per line and print one ID for each; stop at the first bad line.
+    /// Read one document per line and print one ID for each; stop at the first invalid line.
     #[arg(long)]
     lines: bool,
 }

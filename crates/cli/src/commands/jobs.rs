@@ -1,4 +1,4 @@
-//! `catena jobs`: the jobs of a venue, seen and controlled.
+//! `catena jobs`: lists, shows and controls the jobs of a venue.
 
 mod control;
 mod get;
@@ -12,7 +12,7 @@ use catena_api::client::jobs::Action;
 use crate::output::{Failure, Output};
 use crate::venue::{VenueArgs, block_on};
 
-/// List, read, watch and control jobs.
+/// List, show, watch and control jobs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -28,29 +28,29 @@ enum Command {
     Get(get::Args),
     Watch(watch::Args),
     History(history::Args),
-    /// End a job. One that has ended stays as it is.
+    /// Cancel a job. A job that has ended is not changed.
     Cancel {
         #[command(flatten)]
         job: control::Args,
 
-        /// Why.
+        /// Why the job is cancelled.
         #[arg(long, value_name = "R")]
         reason: Option<String>,
     },
-    /// Suspend a job.
+    /// Pause a job.
     Pause(control::Args),
-    /// Let a paused job go on.
+    /// Resume a paused job.
     Resume(control::Args),
     /// Run a job that has ended again, as a new job.
     Rerun {
         #[command(flatten)]
         job: control::Args,
 
-        /// Take over the outputs of the steps before this one.
+        /// Reuse the outputs of the steps before this one.
         #[arg(long, value_name = "STEP")]
         from: Option<u32>,
     },
-    /// Forget a job. One that has not ended is cancelled first.
+    /// Delete a job. A job that has not ended is cancelled first.
     Rm(control::Args),
     Send(send::Args),
 }

@@ -1,18 +1,18 @@
-//! `catena ops`: what a venue can do.
+//! `catena ops`: the operations of a venue.
 
 use std::path::PathBuf;
 
-use catena_api::Client;
+use catena_api::HttpClient;
 use catena_api::wire::{member, text};
 use catena_value::{Map, Value, Vector};
 
 use crate::exit::Exit;
+use crate::format::{table, text_of};
 use crate::input::Input;
 use crate::output::{Failure, Output, printable};
-use crate::shown::{table, text_of};
 use crate::venue::{VenueArgs, block_on};
 
-/// List, read and add operations.
+/// List, show and register operations.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -26,11 +26,11 @@ pub(crate) struct Args {
 enum Command {
     /// List operations.
     Ls {
-        /// Only those whose name begins like this, such as v/ops/http or http:.
+        /// Only operations whose reference or path starts with this, such as http: or v/ops/http.
         #[arg(value_name = "PREFIX")]
         prefix: Option<String>,
     },
-    /// Print what an operation does, takes and gives.
+    /// Print an operation: its description, input and output.
     Show {
         /// The operation: adapter:name, a path such as v/ops/…, or an asset ID.
         #[arg(value_name = "REF")]
@@ -38,7 +38,7 @@ enum Command {
     },
     /// Register an asset, such as an operation, and print its ID.
     Add {
-        /// Its metadata, or - for the standard input.
+        /// A file with its metadata, or - for standard input.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
@@ -55,12 +55,17 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     })
 }
 
-async fn list(prefix: Option<&str>, client: &Client, output: &mut Output) -> Result<(), Failure> {
+async fn list(
+    prefix: Option<&str>,
+    client: &HttpClient,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let prefix = prefix.unwrap_or_default();
-    let begins = |operation: &Value| {
+    let has_prefix = |operation: &Value| {
         ["name", "adapter"].iter().any(|name| text_of(operation, name).starts_with(prefix))
     };
-    let operations: Vec<Value> = client.operations().await?.into_iter().filter(begins).collect();
+    let operations: Vec<Value> =
+        client.operations().await?.into_iter().filter(has_prefix).collect();
     if output.is_json() {
         output.value(&Value::from(Vector::from_items(operations)));
         return Ok(());
@@ -78,7 +83,7 @@ fn row(operation: &Value) -> Vec<String> {
     vec![text_of(operation, "adapter"), text_of(operation, "name"), first]
 }
 
-async fn show(reference: &str, client: &Client, output: &mut Output) -> Result<(), Failure> {
+async fn show(reference: &str, client: &HttpClient, output: &mut Output) -> Result<(), Failure> {
     let operation = client.operation(reference).await?;
     if output.is_json() {
         output.value(&operation);
@@ -97,17 +102,19 @@ async fn show(reference: &str, client: &Client, output: &mut Output) -> Result<(
     Ok(())
 }
 
-async fn add(input: Input, client: &Client, output: &mut Output) -> Result<(), Failure> {
+async fn add(input: Input, client: &HttpClient, output: &mut Output) -> Result<(), Failure> {
     let (metadata, text) = input.document_and_text()?;
-    let said = client.register(text.into()).await?;
+    let registered = client.register(text.into()).await?;
     let id = metadata.id().to_string();
-    if said.trim_start_matches("0x") != id.trim_start_matches("0x") {
-        let message = format!("the venue says {said}, but the ID of this metadata is {id}");
+    if registered.trim_start_matches("0x") != id.trim_start_matches("0x") {
+        let message =
+            format!("the venue returned the ID {registered}, but the ID of this metadata is {id}");
         return Err(Failure::new(Exit::VerificationFailed, "wrong_id", message));
     }
-    match output.is_json() {
-        true => output.value(&[("id", id.as_str())].into_iter().collect::<Map>().into()),
-        false => output.line(&id),
+    if output.is_json() {
+        output.value(&[("id", id.as_str())].into_iter().collect::<Map>().into());
+    } else {
+        output.line(&id);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `catena plan`: an orchestration explained without running it.
+//! `catena plan`: explains an orchestration without running it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,21 +11,21 @@ use crate::exit::Exit;
 use crate::input::Input;
 use crate::output::{Failure, Output};
 
-/// Explain an orchestration: its waves, its critical path, and what is wrong with it.
+/// Explain an orchestration: its waves, its critical path, and its problems.
 ///
-/// Checks everything that can be known without a venue. Whether operations exist and what their
-/// schemas ask for is checked when the job starts.
+/// Checks everything that can be checked without a venue. Whether operations exist and accept their
+/// input is checked when the job starts.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The metadata of an orchestration, or - for the standard input.
+    /// A file with the metadata of an orchestration, or - for standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Draw the graph in the DOT language.
+    /// Print the graph in the DOT language.
     #[arg(long, conflicts_with_all = ["mermaid", "json"])]
     dot: bool,
 
-    /// Draw the graph in the Mermaid language.
+    /// Print the graph in the Mermaid language.
     #[arg(long, conflicts_with = "json")]
     mermaid: bool,
 }
@@ -64,7 +64,7 @@ fn failure(problems: &[Problem]) -> Failure {
     Failure::new(Exit::Invalid, "invalid_orchestration", message).with("problems", all)
 }
 
-/// `2 Join (test:echo)`.
+/// The label of a step, such as `2 Join (test:echo)`.
 fn label(plan: &Plan, step: u32) -> String {
     let step_of_plan = &plan.steps[step as usize];
     match &step_of_plan.name {
@@ -87,14 +87,14 @@ fn describe(plan: &Plan, graph: &Graph, secrets: &[Secret]) -> Vec<String> {
     }
     for (step, of_plan) in (0u32..).zip(&plan.steps) {
         if let Some(venue) = &of_plan.venue {
-            let leaving = Leaving::of(&of_plan.input, secrets);
-            lines.push(format!("step {step} is sent to {venue} {leaving}"));
+            let data = SentData::from_source(&of_plan.input, secrets);
+            lines.push(format!("step {step} is sent to {venue} {data}"));
         }
     }
     lines
 }
 
-/// The places in the input that the orchestration's own schema marks `writeOnly`.
+/// The paths in the input that the orchestration's own schema marks `writeOnly`.
 fn secrets_of(metadata: &Value) -> Vec<Secret> {
     let operation = metadata.as_map().and_then(|map| map.field("operation")?.as_map());
     let schema = operation.and_then(|operation| operation.field("input"));
@@ -102,40 +102,42 @@ fn secrets_of(metadata: &Value) -> Vec<Secret> {
     schema.map_or_else(Vec::new, |schema| schema.secrets().to_vec())
 }
 
-/// What leaves this venue for a step that runs elsewhere, and what does not, in words.
+/// A description of the data that a remote step sends to its venue, and of what it withholds.
 #[derive(Default)]
-struct Leaving {
+struct SentData {
     sent: BTreeSet<String>,
     withheld: BTreeSet<String>,
 }
 
-impl std::fmt::Display for Leaving {
+impl std::fmt::Display for SentData {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let listed =
             |places: &BTreeSet<String>| places.iter().cloned().collect::<Vec<_>>().join(", ");
-        match self.sent.is_empty() {
-            true => f.write_str("with nothing")?,
-            false => write!(f, "with {}", listed(&self.sent))?,
+        if self.sent.is_empty() {
+            f.write_str("with nothing")?;
+        } else {
+            write!(f, "with {}", listed(&self.sent))?;
         }
-        match self.withheld.is_empty() {
-            true => Ok(()),
-            false => write!(f, ", without {} (writeOnly)", listed(&self.withheld)),
+        if self.withheld.is_empty() {
+            return Ok(());
         }
+        write!(f, ", without {} (writeOnly)", listed(&self.withheld))
     }
 }
 
-impl Leaving {
-    fn of(source: &Source, secrets: &[Secret]) -> Self {
-        let mut leaving = Leaving::default();
-        leaving.add(source, secrets);
-        leaving
+impl SentData {
+    fn from_source(source: &Source, secrets: &[Secret]) -> Self {
+        let mut data = SentData::default();
+        data.add(source, secrets);
+        data
     }
 
     fn add(&mut self, source: &Source, secrets: &[Secret]) {
         match source {
             Source::Input(path) => self.add_input(path.segments(), secrets),
             Source::Step { index, path } => {
-                self.sent.insert(place(&format!("the output of step {index}"), path.segments()));
+                self.sent
+                    .insert(describe_path(&format!("the output of step {index}"), path.segments()));
             }
             Source::Const(_) => {
                 self.sent.insert("constants".to_owned());
@@ -149,32 +151,33 @@ impl Leaving {
         }
     }
 
-    /// A place in the input: what is secret at it or below it stays here.
+    /// Adds a path of the input. Secrets at this path or below it are withheld.
     fn add_input(&mut self, path: &[String], secrets: &[Secret]) {
-        let is_meant = |(place, name): (&Place, &String)| match place {
+        let is_match = |(place, name): (&Place, &String)| match place {
             Place::At(own) => own == name,
             Place::Each => true,
         };
-        let meet = |secret: &&Secret| secret.iter().zip(path).all(is_meant);
-        let met: Vec<&Secret> = secrets.iter().filter(meet).collect();
-        if !met.iter().any(|secret| secret.len() <= path.len()) {
-            self.sent.insert(place("the input", path));
+        let overlaps = |secret: &&Secret| secret.iter().zip(path).all(is_match);
+        let overlapping: Vec<&Secret> = secrets.iter().filter(overlaps).collect();
+        if !overlapping.iter().any(|secret| secret.len() <= path.len()) {
+            self.sent.insert(describe_path("the input", path));
         }
         let name = |place: &Place| match place {
             Place::At(name) => name.clone(),
             Place::Each => "*".to_owned(),
         };
         let names = |secret: &&Secret| secret.iter().map(name).collect::<Vec<_>>();
-        self.withheld.extend(met.iter().map(|secret| place("the input", &names(secret))));
+        self.withheld
+            .extend(overlapping.iter().map(|secret| describe_path("the input", &names(secret))));
     }
 }
 
-/// The words for a place.
-fn place(what: &str, path: &[String]) -> String {
-    match path.is_empty() {
-        true => what.to_owned(),
-        false => format!("{what} at `{}`", path.join("/")),
+/// A description of a path in a value.
+fn describe_path(what: &str, path: &[String]) -> String {
+    if path.is_empty() {
+        return what.to_owned();
     }
+    format!("{what} at `{}`", path.join("/"))
 }
 
 fn describe_json(plan: &Plan, graph: &Graph, secrets: &[Secret]) -> Value {
@@ -192,7 +195,7 @@ fn describe_json(plan: &Plan, graph: &Graph, secrets: &[Secret]) -> Value {
         fields.extend(step.name.as_deref().map(|name| ("name", name.into())));
         fields.extend(step.venue.as_deref().map(|venue| ("venue", venue.into())));
         if step.venue.is_some() {
-            let Leaving { sent, withheld } = Leaving::of(&step.input, secrets);
+            let SentData { sent, withheld } = SentData::from_source(&step.input, secrets);
             let list = |places: BTreeSet<String>| -> Value {
                 places.into_iter().map(Value::from).collect::<Vector>().into()
             };
@@ -218,7 +221,7 @@ fn edges(plan: &Plan, graph: &Graph) -> Vec<(u32, u32)> {
     steps.flat_map(|to| graph.dependencies(to).iter().map(move |from| (*from, to))).collect()
 }
 
-/// Text inside double quotes of either drawing language.
+/// A text for use inside double quotes of either graph language.
 fn quoted(text: &str) -> String {
     text.replace('\\', "/").replace('"', "'").replace(['\n', '\r'], " ")
 }

@@ -1,4 +1,4 @@
-//! `catena serve` and `catena up`: runs a venue until it is told to stop.
+//! `catena serve` and `catena up`: run a venue until a signal stops it.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ pub(crate) struct Args {
     settings: Settings,
 }
 
-/// Runs a venue as an operator set it up.
+/// Runs a venue.
 pub(crate) fn serve(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let config = args.settings.load()?;
     run(config, output, |_, _| {})
 }
 
-/// Runs a venue for somebody who wants to try it.
+/// Runs a venue and prints how to try it.
 pub(crate) fn up(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let config = args.settings.load()?;
     run(config, output, |venue, output| {
@@ -32,7 +32,7 @@ pub(crate) fn up(args: &Args, output: &mut Output) -> Result<(), Failure> {
         output.note("");
         output.note(&format!("  Catena is running at {url}"));
         output.note("");
-        output.note("  Try it, in another terminal:");
+        output.note("  Try it in another terminal:");
         output.note("");
         output.note(&format!(
             "    curl -s {url}/api/v1/invoke -d '{{\"operation\":\"test:echo\",\"input\":{{\"text\":\"hello\"}}}}'"
@@ -40,7 +40,7 @@ pub(crate) fn up(args: &Args, output: &mut Output) -> Result<(), Failure> {
         let venue = if url == DEFAULT { String::new() } else { format!(" --venue {url}") };
         output.note(&format!("    catena run test:echo -i '{{\"text\":\"hello\"}}'{venue}"));
         output.note("");
-        output.note(&format!("  The API: {url}/docs    Stop with Ctrl-C."));
+        output.note(&format!("  API reference: {url}/docs    Stop with Ctrl-C."));
         output.note("");
     })
 }
@@ -67,7 +67,7 @@ fn run(
     })
 }
 
-/// Everything that carries operations out, under the operator's policy.
+/// The built-in adapters with the operator's policy.
 fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
     let invalid = |name: &str, error: &dyn std::fmt::Display| {
         Failure::new(Exit::Invalid, "config_invalid", format!("{name}: {error}"))
@@ -82,7 +82,7 @@ fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
     Ok(catena_adapters::all(options))
 }
 
-/// Ends when the process is told to stop.
+/// A future that is ready when SIGTERM or SIGINT arrives.
 fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;

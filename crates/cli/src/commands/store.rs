@@ -1,4 +1,4 @@
-//! `catena store`: checking, copying and mending a data folder.
+//! `catena store`: checks, copies and repairs a data folder.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use catena_value::{Map, Value, Vector, json};
 use crate::exit::Exit;
 use crate::output::{Failure, Output};
 
-/// Check, copy or mend the data of a venue.
+/// Check, back up, restore or clean up the data of a venue.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,25 +30,25 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Verify every chain, every index entry, every reference and every blob.
+    /// Verify every chain, index entry, reference and blob.
     Check {
-        /// Drop all indexes and make them anew before checking.
+        /// Rebuild all indexes before checking.
         #[arg(long)]
         rebuild: bool,
     },
-    /// Copy everything, consistently, into an empty or new folder.
+    /// Write a consistent copy into an empty or new folder.
     Backup {
-        /// Where to.
+        /// The folder to write to.
         #[arg(value_name = "DEST")]
         destination: PathBuf,
     },
     /// Check a backup and copy it into the data folder, which must be empty or new.
     Restore {
-        /// The backup.
+        /// The folder with the backup.
         #[arg(value_name = "SOURCE")]
         source: PathBuf,
     },
-    /// Remove cells that nothing refers to any more.
+    /// Remove cells that are no longer referenced.
     Collect,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
             if *rebuild {
                 let rebuilt = runtime.block_on(folder.store.rebuild());
                 let entries = rebuilt.map_err(|error| failure(&error))?;
-                output.note(&format!("made {entries} index entries anew"));
+                output.note(&format!("rebuilt {entries} index entries"));
             }
             report_check(&check(&folder)?, output)
         }
@@ -102,12 +102,12 @@ fn check(folder: &DataFolder) -> Result<CheckReport, Failure> {
     folder.check().map_err(|error| failure(&error))
 }
 
-/// Copies a folder, or has the process that holds it do so.
+/// Copies a folder. If a running process holds it, that process makes the copy.
 fn backup(data: &Path, destination: &Path, output: &mut Output) -> Result<(), Failure> {
     if let Err(FolderError::Store(OpenError::Locked { .. })) = DataFolder::open_existing(data) {
         let destination = std::path::absolute(destination).map_err(|error| failure(&error))?;
-        let asked = request_backup(data, &destination).map_err(|error| failure(&error))?;
-        if let Some(report) = asked {
+        let requested = request_backup(data, &destination).map_err(|error| failure(&error))?;
+        if let Some(report) = requested {
             print_copy(report, output);
             return Ok(());
         }
@@ -145,7 +145,7 @@ fn refuse_problems(report: &CheckReport) -> Result<(), Failure> {
         total => format!(" (and {} more)", total - 1),
     };
     let all: Vector = report.problems.iter().map(|p| Value::from(p.to_string())).collect();
-    let message = format!("the store does not hold: {first}{more}");
+    let message = format!("the store is damaged: {first}{more}");
     Err(Failure::new(Exit::VerificationFailed, "store_damaged", message).with("problems", all))
 }
 
@@ -162,7 +162,7 @@ fn failure(error: &dyn Error) -> Failure {
     Failure::new(Exit::Invalid, "store_failed", chain(error))
 }
 
-/// An error and what caused it, in one line.
+/// An error and its causes in one line.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,8 +1,8 @@
-//! `catena token`: tokens for people and machines that have no key of their own.
+//! `catena token`: tokens for users and machines that have no key of their own.
 //!
-//! Works on the data folder, whether the venue runs or not. A token is signed with the venue's key
-//! and kept nowhere; what is kept is a list of those that were made, without the tokens
-//! themselves, and one of those that were revoked.
+//! Works on the data folder, whether the venue is running or not. A token is signed with the venue's
+//! key and is not stored. Stored are a list of issued tokens, without the tokens themselves, and a
+//! list of revoked ones.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,20 +15,18 @@ use catena_server::tokens::{self, Revoked};
 use catena_value::{Map, Value, Vector};
 
 use crate::exit::Exit;
-use crate::issued::{self, Issued};
+use crate::format::{table, time};
+use crate::issued_tokens::{self, IssuedToken};
+use crate::limits::TOKEN_DAYS_MAX;
 use crate::output::{Failure, Output};
-use crate::shown::{table, time};
 
-/// Seconds of a day.
-const DAY: i64 = 86_400;
+/// A day in seconds.
+const DAY_SECONDS: i64 = 86_400;
 
-/// How long a token holds when nobody says.
-const DAYS: i64 = 90;
+/// How long a token is valid by default, in days.
+const DEFAULT_DAYS: i64 = 90;
 
-/// The longest that a token may hold: a hundred years.
-const DAYS_MAX: i64 = 36_500;
-
-/// Make, list and revoke tokens of a venue.
+/// Create, list and revoke tokens of a venue.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -38,39 +36,39 @@ pub(crate) struct Args {
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// Where clients reach the venue, if it was started with this setting: it decides its DID.
+    /// The venue's public URL, if the venue is started with this setting; it determines its DID.
     #[arg(long, global = true, value_name = "URL")]
     public_url: Option<String>,
 
-    /// Read settings from this file [default: catena.toml, if there is one]
+    /// Read settings from this file [default: catena.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Make a token and print it. It is shown only now.
+    /// Create a token and print it. It cannot be shown again.
     Create {
-        /// Let its bearer see and control everybody's jobs.
+        /// Give its bearer access to the jobs of all users.
         #[arg(long)]
         admin: bool,
 
-        /// Whom it names: a DID, or a name that becomes one of this venue; a new one otherwise.
+        /// The user it identifies: a DID, or a name that becomes a DID of this venue [default: a new user]
         #[arg(long, value_name = "DID")]
         subject: Option<String>,
 
-        /// How many days it holds.
+        /// How many days it is valid.
         #[arg(
             long,
             value_name = "N",
-            default_value_t = DAYS,
-            value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX)
+            default_value_t = DEFAULT_DAYS,
+            value_parser = clap::value_parser!(i64).range(1..=TOKEN_DAYS_MAX)
         )]
         days: i64,
     },
-    /// List the tokens that were made here.
+    /// List the tokens that were created here.
     Ls,
-    /// Revoke a token. A venue that runs notices within a few seconds.
+    /// Revoke a token. A running venue applies this within a few seconds.
     Revoke {
         /// The token's ID, as `create` and `ls` show it.
         #[arg(value_name = "ID")]
@@ -83,8 +81,9 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let data = config.data.as_path();
     match &args.command {
         Command::Create { admin, subject, days } => {
-            let wanted = Wanted { is_admin: *admin, subject: subject.as_deref(), days: *days };
-            create(&config, &wanted, output)
+            let request =
+                TokenRequest { is_admin: *admin, subject: subject.as_deref(), days: *days };
+            create(&config, &request, output)
         }
         Command::Ls => list(data, output),
         Command::Revoke { id } => revoke(data, id, output),
@@ -97,24 +96,25 @@ fn config(args: &Args) -> Result<Config, Failure> {
     Config::load(&flags, args.config.as_deref()).map_err(|error| failed(&error))
 }
 
-/// What a token is to be.
-struct Wanted<'a> {
+/// The properties of a new token.
+struct TokenRequest<'a> {
     is_admin: bool,
     subject: Option<&'a str>,
     days: i64,
 }
 
-fn create(config: &Config, wanted: &Wanted<'_>, output: &mut Output) -> Result<(), Failure> {
+fn create(config: &Config, request: &TokenRequest<'_>, output: &mut Output) -> Result<(), Failure> {
     let data = config.data.as_path();
     let key = key::load(data).map_err(|error| failed(&error))?.ok_or_else(|| no_venue(data))?;
     let did = config.did(&key.did());
-    let (id, now) = (random_id()?, now());
-    let token = Issued {
-        subject: subject(wanted.subject, &did, &id)?,
+    let id = random_id()?;
+    let now = now();
+    let token = IssuedToken {
+        subject: subject(request.subject, &did, &id)?,
         id,
-        is_admin: wanted.is_admin,
+        is_admin: request.is_admin,
         issued: now,
-        expires: now + wanted.days * DAY,
+        expires: now + request.days * DAY_SECONDS,
     };
     let grant = Grant {
         subject: &token.subject,
@@ -124,7 +124,7 @@ fn create(config: &Config, wanted: &Wanted<'_>, output: &mut Output) -> Result<(
         is_admin: token.is_admin,
     };
     let text = Venue { did, public: key.public() }.issue(&key, &grant);
-    issued::add(data, &token).map_err(|error| failed(&error))?;
+    issued_tokens::add(data, &token).map_err(|error| failed(&error))?;
     if output.is_json() {
         let members = [("token", Value::from(text))].into_iter().chain(token.members());
         output.value(&members.collect::<Map>().into());
@@ -137,10 +137,10 @@ fn create(config: &Config, wanted: &Wanted<'_>, output: &mut Output) -> Result<(
     Ok(())
 }
 
-/// Whom a token names.
-fn subject(wanted: Option<&str>, venue: &str, id: &str) -> Result<String, Failure> {
+/// The DID that a token identifies.
+fn subject(requested: Option<&str>, venue: &str, id: &str) -> Result<String, Failure> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    match wanted {
+    match requested {
         None => Ok(format!("{venue}:u:{id}")),
         Some(did) if did.starts_with("did:") && !did.contains(char::is_whitespace) => {
             Ok(did.to_owned())
@@ -149,14 +149,14 @@ fn subject(wanted: Option<&str>, venue: &str, id: &str) -> Result<String, Failur
             Ok(format!("{venue}:u:{name}"))
         }
         Some(other) => {
-            let message = format!("{other:?} is neither a DID nor a name");
-            let hint = "A name has letters, digits, `.`, `_` and `-`.";
+            let message = format!("{other:?} is neither a DID nor a valid name");
+            let hint = "A name consists of letters, digits, `.`, `_` and `-`.";
             Err(Failure::new(Exit::Invalid, "invalid_subject", message).hint(hint))
         }
     }
 }
 
-/// Whether a venue has ever run on this folder.
+/// Returns true if a venue has ever run on this folder.
 fn has_key(data: &Path) -> bool {
     matches!(catena_server::key::load(data), Ok(Some(_)))
 }
@@ -165,12 +165,16 @@ fn list(data: &Path, output: &mut Output) -> Result<(), Failure> {
     if !has_key(data) {
         return Err(no_venue(data));
     }
-    let all = issued::all(data).map_err(|error| failed(&error))?;
+    let all = issued_tokens::all(data).map_err(|error| failed(&error))?;
     let revoked = Revoked::load(data).map_err(|error| failed(&error))?;
-    let state = |token: &Issued| match () {
-        () if revoked.contains(&token.id) => "revoked",
-        () if token.expires <= now() => "expired",
-        () => "valid",
+    let state = |token: &IssuedToken| {
+        if revoked.contains(&token.id) {
+            "revoked"
+        } else if token.expires <= now() {
+            "expired"
+        } else {
+            "valid"
+        }
     };
     if output.is_json() {
         let described = all.iter().map(|token| {
@@ -181,7 +185,7 @@ fn list(data: &Path, output: &mut Output) -> Result<(), Failure> {
         return Ok(());
     }
     let heads = ["ID", "STATE", "UNTIL", "ADMIN", "SUBJECT"].map(str::to_owned).to_vec();
-    let row = |token: &Issued| {
+    let row = |token: &IssuedToken| {
         let admin = if token.is_admin { "yes" } else { "no" };
         let until = time(token.expires * 1000);
         vec![token.id.clone(), state(token).into(), until, admin.into(), token.subject.clone()]
@@ -195,10 +199,10 @@ fn revoke(data: &Path, id: &str, output: &mut Output) -> Result<(), Failure> {
     if !has_key(data) {
         return Err(no_venue(data));
     }
-    let all = issued::all(data).map_err(|error| failed(&error))?;
+    let all = issued_tokens::all(data).map_err(|error| failed(&error))?;
     if !all.iter().any(|token| token.id == id) {
-        let message = format!("no token {id} was made here");
-        let hint = "`catena token ls` lists those that were.";
+        let message = format!("no token {id} was created here");
+        let hint = "`catena token ls` lists all tokens.";
         return Err(Failure::new(Exit::NotFound, "token_not_found", message).hint(hint));
     }
     tokens::revoke(data, id).map_err(|error| failed(&error))?;
@@ -213,14 +217,21 @@ fn revoke(data: &Path, id: &str, output: &mut Output) -> Result<(), Failure> {
 
 fn random_id() -> Result<String, Failure> {
     let number = getrandom::u64().map_err(|error| {
-        Failure::new(Exit::Invalid, "no_randomness", format!("no random numbers: {error}"))
+        Failure::new(
+            Exit::Invalid,
+            "no_randomness",
+            format!("could not get random numbers: {error}"),
+        )
     })?;
     Ok(format!("{number:016x}"))
 }
 
-/// Seconds since 1970.
+/// Unix time in seconds.
 fn now() -> i64 {
-    #[expect(clippy::disallowed_methods, reason = "a token says when it was made and when it ends")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a token contains the times of its issue and expiry"
+    )]
     let now = SystemTime::now();
     let passed = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(passed.as_secs()).unwrap_or(i64::MAX)
@@ -229,7 +240,7 @@ fn now() -> i64 {
 fn no_venue(data: &Path) -> Failure {
     let message = format!("there is no venue in {}", data.display());
     Failure::new(Exit::NotFound, "no_venue", message)
-        .hint("Name its data folder with --data; a venue makes its key when it starts first.")
+        .hint("Pass its data folder with --data. A venue creates its key when it is first started.")
 }
 
 fn failed(error: &dyn std::error::Error) -> Failure {

@@ -1,4 +1,4 @@
-//! `catena verify`: whether a history is one that could have happened.
+//! `catena verify`: verifies the history of a job.
 
 mod compare;
 mod deep;
@@ -6,7 +6,7 @@ mod deep;
 use std::path::Path;
 
 use catena_api::limits::ANSWER_DEPTH_MAX;
-use catena_api::{Client, VenueUrl};
+use catena_api::{HttpClient, VenueUrl};
 use catena_job::verify::{Code, Expected, Fault, Report, verify};
 use catena_job::{JobId, RecordId};
 use catena_value::{Value, json};
@@ -16,16 +16,16 @@ use crate::input::Input;
 use crate::output::{Failure, Output};
 use crate::venue::{self, DEFAULT, IdentityArgs, block_on};
 
-/// Verify the history of a job, without trusting whoever made it.
+/// Verify the history of a job without trusting its venue.
 ///
-/// Recomputes every record's ID, follows every link, and checks that each change was allowed,
-/// that nothing follows the end, that time never runs backwards, and that sub-jobs are those the
-/// parent committed to. Names the first record that does not hold. Everything is checked here,
-/// whether the history is in a file or at a venue.
+/// Recomputes every record's ID, follows every link, and checks that each change was allowed, that
+/// nothing follows the end, that time never runs backwards, and that sub-jobs are those the parent
+/// committed to. Reports the first record that is invalid. Everything is checked by this program,
+/// whether the history is in a file or on a venue.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A history document or - for the standard input, the URL of a job or of its history, or the
-    /// ID of a job at the venue.
+    /// A file with a history, or - for standard input; the URL of a job or of its history; or the ID
+    /// of a job on the venue.
     #[arg(value_name = "FILE|URL|JOB")]
     subject: String,
 
@@ -33,12 +33,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     job: Option<JobId>,
 
-    /// The URL of the venue to ask; or the DID of the venue that the job must belong to. May be
+    /// The URL of the venue to query, or the DID of the venue that the job must belong to; may be
     /// given twice.
     #[arg(long, value_name = "URL|DID")]
     venue: Vec<String>,
 
-    /// The URL of the venue to ask, from the environment.
+    /// The URL of the venue to query, from the environment.
     #[arg(long, env = "CATENA_VENUE", hide = true, default_value = DEFAULT)]
     venue_url: String,
 
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     also: Option<String>,
 
-    /// Fetch the histories of sub-jobs too, also from other venues, and verify the whole tree.
+    /// Fetch the histories of sub-jobs too, also from other venues, and verify the complete tree.
     #[arg(long)]
     deep: bool,
 
@@ -78,40 +78,41 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
 }
 
 impl Args {
-    /// The DID that the job's venue must have.
+    /// The DID that the job's venue must have; `None` if any.
     fn expected_venue(&self) -> Option<String> {
         self.venue.iter().find(|venue| venue.starts_with("did:")).cloned()
     }
 
-    /// The venue to ask when none is part of a URL.
-    fn asked_venue(&self) -> Result<VenueUrl, Failure> {
+    /// The venue to query if the subject is not a URL.
+    fn queried_venue(&self) -> Result<VenueUrl, Failure> {
         let url = self.venue.iter().find(|venue| !venue.starts_with("did:"));
         venue::parse(url.unwrap_or(&self.venue_url))
     }
 
-    /// A client of a venue. The token goes to the one it is for, and nowhere else.
-    fn client(&self, venue: VenueUrl) -> Result<Client, Failure> {
-        let credentials = match self.asked_venue().is_ok_and(|asked| asked == venue) {
-            true => self.identity.credentials()?,
-            false => self.identity.credentials_elsewhere()?,
+    /// A client of a venue. The token is sent only to the venue that it is for.
+    fn client(&self, venue: VenueUrl) -> Result<HttpClient, Failure> {
+        let credentials = if self.queried_venue().is_ok_and(|queried| queried == venue) {
+            self.identity.credentials()?
+        } else {
+            self.identity.credentials_for_other_venue()?
         };
-        Ok(Client::new(venue, credentials))
+        Ok(HttpClient::connect(venue, credentials))
     }
 }
 
-/// The history to verify, and the job it must be of.
+/// The history to verify, and the job that it must belong to.
 fn document(args: &Args) -> Result<(Value, Option<JobId>), Failure> {
     let subject = args.subject.as_str();
     if subject.starts_with("http://") || subject.starts_with("https://") {
         let (venue, job) = job_at(subject)?;
         let history = fetch(args, &args.client(venue)?, job)?;
-        return Ok((history, Some(agreed(args.job, job)?)));
+        return Ok((history, Some(check_requested(args.job, job)?)));
     }
     let is_file = subject == "-" || Path::new(subject).exists();
     match subject.parse::<JobId>() {
         Ok(job) if !is_file => {
-            let history = fetch(args, &args.client(args.asked_venue()?)?, job)?;
-            Ok((history, Some(agreed(args.job, job)?)))
+            let history = fetch(args, &args.client(args.queried_venue()?)?, job)?;
+            Ok((history, Some(check_requested(args.job, job)?)))
         }
         _ => {
             let document = Input::open(Path::new(subject))?.document_nested(ANSWER_DEPTH_MAX)?;
@@ -120,20 +121,20 @@ fn document(args: &Args) -> Result<(Value, Option<JobId>), Failure> {
     }
 }
 
-/// The job that is expected, when one was named and one was asked for.
-fn agreed(expected: Option<JobId>, asked: JobId) -> Result<JobId, Failure> {
+/// Checks that the job of `--job` is the requested one.
+fn check_requested(expected: Option<JobId>, requested: JobId) -> Result<JobId, Failure> {
     match expected {
-        Some(expected) if expected != asked => {
-            let message = format!("--job is {expected}, but {asked} was asked for");
+        Some(expected) if expected != requested => {
+            let message = format!("--job is {expected}, but {requested} was requested");
             Err(Failure::new(Exit::Invalid, "usage", message))
         }
-        _ => Ok(asked),
+        _ => Ok(requested),
     }
 }
 
 fn job_at(url: &str) -> Result<(VenueUrl, JobId), Failure> {
     let invalid = |message: String| {
-        let hint = "Give the URL of a job, such as http://127.0.0.1:8787/api/v1/jobs/ID.";
+        let hint = "Use the URL of a job, such as http://127.0.0.1:8787/api/v1/jobs/ID.";
         Failure::new(Exit::Invalid, "invalid_url", message).hint(hint)
     };
     let split = VenueUrl::split_job(url).map_err(|error| invalid(error.to_string()))?;
@@ -142,19 +143,19 @@ fn job_at(url: &str) -> Result<(VenueUrl, JobId), Failure> {
     Ok((venue, id))
 }
 
-fn fetch(args: &Args, client: &Client, job: JobId) -> Result<Value, Failure> {
+fn fetch(args: &Args, client: &HttpClient, job: JobId) -> Result<Value, Failure> {
     block_on(async {
         let id = job.to_string();
         let history = client.history(&id).await?;
-        match args.deep {
-            true => deep::with_children(args, client, &id, history).await,
-            false => Ok(history),
+        if !args.deep {
+            return Ok(history);
         }
+        deep::with_children(args, client, &id, history).await
     })
 }
 
-/// Fetches the same job elsewhere and compares.
-fn check_also(args: &Args, also: &str, here: &Value, job: JobId) -> Result<String, Failure> {
+/// Fetches the same job from another venue and compares the histories. Returns the other venue.
+fn check_also(args: &Args, also: &str, history: &Value, job: JobId) -> Result<String, Failure> {
     let venue = match VenueUrl::split_job(also) {
         Ok(Some((venue, id))) if id.parse() == Ok(job) => venue,
         Ok(Some(_)) => {
@@ -164,9 +165,9 @@ fn check_also(args: &Args, also: &str, here: &Value, job: JobId) -> Result<Strin
         _ => venue::parse(also)?,
     };
     let client = args.client(venue)?;
-    let there = fetch(args, &client, job)?;
-    let other = client.venue().to_string();
-    compare::compare(here, &there, &other)?;
+    let other_history = fetch(args, &client, job)?;
+    let other = client.venue();
+    compare::compare(history, &other_history, &other)?;
     Ok(other)
 }
 
@@ -194,13 +195,11 @@ fn plural(count: u64, word: &str) -> String {
 }
 
 fn failure(fault: &Fault) -> Failure {
-    // A document that is no history at all is bad input, not a proof that fails.
+    // A document that is not a history is invalid input, not a failed verification.
     let is_input = fault.code == Code::MalformedHistory && fault.record.is_none();
     let exit = if is_input { Exit::Invalid } else { Exit::VerificationFailed };
-    let message = match is_input {
-        true => fault.to_string(),
-        false => format!("verification failed: {fault}"),
-    };
+    let message =
+        if is_input { fault.to_string() } else { format!("verification failed: {fault}") };
     let mut failure = Failure::new(exit, fault.code.as_str(), message);
     if let Some(record) = fault.record {
         failure = failure.with("record", i64::try_from(record).unwrap_or(i64::MAX));

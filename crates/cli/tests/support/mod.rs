@@ -1,5 +1,5 @@
-//! A venue in this process, and the binary run against it.
-#![allow(dead_code, reason = "every test file uses another part")]
+//! A venue in this process, and the binary that is run against it.
+#![allow(dead_code, reason = "every test target uses a part of it")]
 
 use std::io::Write as _;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) struct Running {
     pub(crate) url: String,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -27,12 +27,12 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-/// A venue with the usual settings.
+/// A venue with default settings.
 pub(crate) fn venue() -> Running {
     venue_with(tempfile::tempdir().unwrap(), |_| {})
 }
 
-/// A venue in this folder, with these settings beyond the usual ones.
+/// A venue in this folder with changed settings.
 pub(crate) fn venue_with(folder: TempDir, change: impl FnOnce(&mut Flags)) -> Running {
     let mut flags = Flags {
         listen: Some("127.0.0.1:0".to_owned()),
@@ -69,23 +69,23 @@ impl Running {
         catena(self.folder.path(), args, &all, stdin)
     }
 
-    /// Starts the binary and lets it run.
+    /// Starts the binary without waiting for its end.
     pub(crate) fn spawn(&self, args: &[&str]) -> Child {
         let variables = [("CATENA_VENUE", self.url.as_str())];
         command(self.folder.path(), args, &variables).spawn().unwrap()
     }
 
-    /// Makes a job and gives its ID.
+    /// Creates a job and returns its ID.
     pub(crate) fn job(&self, op: &str, input: &str) -> String {
         let ran = self.catena(&["run", op, "-i", input, "--no-wait"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         ran.stdout.trim().to_owned()
     }
 
-    /// Watches a job until it stands there.
+    /// Watches a job until it has this status.
     pub(crate) fn until(&self, id: &str, status: &str) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let client = catena_api::Client::new(self.url.parse().unwrap(), Default::default());
+        let client = catena_api::HttpClient::connect(self.url.parse().unwrap(), Default::default());
         runtime.block_on(async {
             let mut follow = client.follow(id);
             while let Some(update) = follow.next().await.unwrap() {
@@ -102,7 +102,7 @@ impl Running {
         self.folder.path().join("data").to_str().unwrap().to_owned()
     }
 
-    /// Stops the venue, and gives its folder back.
+    /// Stops the venue and returns its folder.
     pub(crate) fn stop(mut self) -> TempDir {
         let venue = self.venue.take().unwrap();
         self.runtime.block_on(venue.stop()).unwrap();
@@ -120,7 +120,7 @@ pub(crate) fn catena(
     stdin: &[u8],
 ) -> Ran {
     let mut child = command(folder, args, variables).spawn().unwrap();
-    // A command that refuses early may not read all of it.
+    // A command that fails early may not read all of it.
     let _ = child.stdin.take().unwrap().write_all(stdin);
     ended(child)
 }

@@ -1,18 +1,18 @@
-//! `catena jobs get`: one job as it stands.
+//! `catena jobs get`: one job in its current state.
 
-use catena_api::Client;
+use catena_api::HttpClient;
 use catena_api::wire::text;
 use catena_job::JobId;
 use catena_value::{Value, json};
 
+use crate::format::{table, time};
 use crate::output::{Failure, Output};
-use crate::shown::{table, time};
 
-/// What is shown first, in this order; other members follow by name.
+/// Members that are printed first, in this order. The others follow by name.
 const FIRST: [&str; 10] =
     ["id", "status", "op", "created", "updated", "error", "message", "input", "output", "progress"];
 
-/// Print a job as it stands.
+/// Print a job in its current state.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The job's ID.
@@ -20,11 +20,16 @@ pub(crate) struct Args {
     job: JobId,
 }
 
-pub(super) async fn run(args: &Args, client: &Client, output: &mut Output) -> Result<(), Failure> {
+pub(super) async fn run(
+    args: &Args,
+    client: &HttpClient,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let job = client.job(&args.job.to_string()).await?;
-    match output.is_json() {
-        true => output.value(&job),
-        false => describe(&job).iter().for_each(|line| output.line(line)),
+    if output.is_json() {
+        output.value(&job);
+    } else {
+        describe(&job).iter().for_each(|line| output.line(line));
     }
     Ok(())
 }
@@ -37,13 +42,14 @@ fn describe(job: &Value) -> Vec<String> {
         .into_iter()
         .filter_map(|(name, value)| Some((text(name)?, value)))
         .collect();
-    let place = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
-    members.sort_by(|(a, _), (b, _)| (place(a), a).cmp(&(place(b), b)));
-    let row = |(name, value): &(String, &Value)| vec![format!("{name}:"), shown(name, value)];
+    let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+    members.sort_by(|(a, _), (b, _)| (rank(a), a).cmp(&(rank(b), b)));
+    let row =
+        |(name, value): &(String, &Value)| vec![format!("{name}:"), format_member(name, value)];
     table(&members.iter().map(row).collect::<Vec<_>>())
 }
 
-fn shown(name: &str, value: &Value) -> String {
+fn format_member(name: &str, value: &Value) -> String {
     let is_json = matches!(name, "input" | "output" | "progress");
     match (value.as_i64(), text(value)) {
         (Some(ms), _) if matches!(name, "created" | "updated") => time(ms),

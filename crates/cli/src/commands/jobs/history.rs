@@ -1,16 +1,16 @@
 //! `catena jobs history`: the records of a job.
 
-use catena_api::Client;
+use catena_api::HttpClient;
 use catena_api::wire::member;
 use catena_job::JobId;
 use catena_value::{NoCells, Value};
 
+use crate::format::{reason_of, status_of, table, text_of, time_of};
 use crate::output::{Failure, Output};
-use crate::shown::{reason_of, status_of, table, text_of, time_of};
 
 /// Print the records of a job, oldest first.
 ///
-/// With --json it is a document that `catena verify` takes.
+/// With --json, the output is a document that `catena verify` accepts.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The job's ID.
@@ -18,7 +18,11 @@ pub(crate) struct Args {
     job: JobId,
 }
 
-pub(super) async fn run(args: &Args, client: &Client, output: &mut Output) -> Result<(), Failure> {
+pub(super) async fn run(
+    args: &Args,
+    client: &HttpClient,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let history = client.history(&args.job.to_string()).await?;
     if output.is_json() {
         output.value(&history);
@@ -40,15 +44,15 @@ fn row((at, entry): (usize, Value)) -> Vec<String> {
         status_of(&record),
         time_of(&record, "updated"),
         text_of(&entry, "id"),
-        what(&record),
+        summarize(&record),
     ]
 }
 
-/// What a record says beyond its status.
-fn what(record: &Value) -> String {
+/// What a record contains beyond its status.
+fn summarize(record: &Value) -> String {
     let note = member(record, "note").map(|note| text_of(note, "kind"));
     let by = member(record, "by").map(|_| format!("by {}", text_of(record, "by")));
     let op = member(record, "op").map(|_| text_of(record, "op"));
-    let said: Vec<String> = [note, op, reason_of(record), by].into_iter().flatten().collect();
-    said.join("; ")
+    let parts: Vec<String> = [note, op, reason_of(record), by].into_iter().flatten().collect();
+    parts.join("; ")
 }

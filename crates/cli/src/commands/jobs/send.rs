@@ -1,32 +1,38 @@
-//! `catena jobs send`: a message to a job.
+//! `catena jobs send`: sends a message to a job.
 
-use catena_api::Client;
+use catena_api::HttpClient;
 use catena_job::JobId;
 
+use crate::format::text_of;
 use crate::input::Input;
 use crate::output::{Failure, Output};
-use crate::shown::text_of;
 
-/// Send a job a message.
+/// Send a message to a job.
 ///
-/// What is not JSON is sent as a text; the venue makes {"content": …} of what is not an object.
+/// A message that is not JSON is sent as a text. The venue wraps a message that is not an object as
+/// {"content": …}.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The job's ID.
     #[arg(value_name = "JOB")]
     job: JobId,
 
-    /// The message: JSON, a text, @FILE, or - for the standard input.
+    /// The message: JSON, a text, @FILE, or - for standard input.
     #[arg(value_name = "MESSAGE", allow_hyphen_values = true)]
     message: String,
 }
 
-pub(super) async fn run(args: &Args, client: &Client, output: &mut Output) -> Result<(), Failure> {
-    let message = Input::of_argument(&args.message, "the message")?.document_or_text()?;
-    let sent = client.send(&args.job.to_string(), &message).await?;
-    match output.is_json() {
-        true => output.value(&sent),
-        false => output.line(&text_of(&sent, "messageId")),
+pub(super) async fn run(
+    args: &Args,
+    client: &HttpClient,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let message = Input::from_argument(&args.message, "the message")?.document_or_text()?;
+    let sent = client.send_message(&args.job.to_string(), &message).await?;
+    if output.is_json() {
+        output.value(&sent);
+    } else {
+        output.line(&text_of(&sent, "messageId"));
     }
     Ok(())
 }

@@ -1,55 +1,55 @@
-//! `catena verify --deep`: the histories of sub-jobs too, from wherever they ran.
+//! `catena verify --deep`: fetches the histories of sub-jobs from the venues that ran them.
 //!
-//! What the venue says about the steps only tells where to look. Whether what is found there is
-//! what the parent committed to is decided by the verifier.
+//! The steps in the job's JSON only show where to find the sub-jobs. The verifier decides whether the
+//! histories found there are those that the parent committed to.
 
-use catena_api::{Client, VenueUrl};
+use catena_api::{HttpClient, VenueUrl};
 use catena_job::limits::SUBJOB_DEPTH_MAX;
 use catena_value::{Map, NoCells, Value};
 
 use super::Args;
+use crate::limits::SUBJOBS_MAX;
 use crate::output::Failure;
 
-/// Sub-jobs that are fetched for one job, nested ones included.
-const SUBJOBS_MAX: usize = 10_000;
-
-/// A history with those of its sub-jobs, as far as they can be had, under `children`.
+/// Adds to a history those of its sub-jobs that can be fetched, under `children`.
 pub(super) async fn with_children(
     args: &Args,
-    client: &Client,
+    client: &HttpClient,
     id: &str,
     history: Value,
 ) -> Result<Value, Failure> {
-    let mut left = SUBJOBS_MAX;
-    Box::pin(add_children(args, client, id, history, 0, &mut left)).await
+    let mut remaining = SUBJOBS_MAX;
+    Box::pin(add_children(args, client, id, history, 0, &mut remaining)).await
 }
 
 async fn add_children(
     args: &Args,
-    client: &Client,
+    client: &HttpClient,
     id: &str,
     history: Value,
     depth: usize,
-    left: &mut usize,
+    remaining: &mut usize,
 ) -> Result<Value, Failure> {
-    // A job that cannot be read any more has no steps to look for.
+    // A job that can no longer be read has no steps to follow.
     let Ok(job) = client.job(id).await else { return Ok(history) };
     let mut children = Vec::new();
     for (child, venue) in steps(&job) {
-        if depth == SUBJOB_DEPTH_MAX || *left == 0 {
+        if depth == SUBJOB_DEPTH_MAX || *remaining == 0 {
             break;
         }
-        *left -= 1;
-        let elsewhere = match venue.as_deref().map(str::parse::<VenueUrl>) {
+        *remaining -= 1;
+        let other = match venue.as_deref().map(str::parse::<VenueUrl>) {
             None => None,
             Some(Ok(venue)) => Some(args.client(venue)?),
             Some(Err(_)) => continue,
         };
-        let client = elsewhere.as_ref().unwrap_or(client);
-        // One that is not there any more is reported as unavailable.
-        let Ok(found) = client.history(&child).await else { continue };
-        let whole = Box::pin(add_children(args, client, &child, found, depth + 1, left)).await?;
-        children.push((Value::from(child), whole));
+        let client = other.as_ref().unwrap_or(client);
+        // A sub-job that no longer exists is reported as unavailable.
+        let Ok(child_history) = client.history(&child).await else { continue };
+        let child_history =
+            Box::pin(add_children(args, client, &child, child_history, depth + 1, remaining))
+                .await?;
+        children.push((Value::from(child), child_history));
     }
     if children.is_empty() {
         return Ok(history);
@@ -59,8 +59,8 @@ async fn add_children(
     Ok(document.insert("children".into(), children, &NoCells).map_or(history, Value::from))
 }
 
-/// The sub-jobs of a job, and where they ran when that was elsewhere. Those that were taken over
-/// from an earlier run are not steps of this one.
+/// The sub-jobs of a job, each with its venue if it ran on another one. Outputs reused from an
+/// earlier run are left out, because they are not steps of this run.
 fn steps(job: &Value) -> Vec<(String, Option<String>)> {
     let steps = member(job, "steps");
     let Some(steps) = steps.as_ref().and_then(Value::as_vector) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Watching a job until it ends, somebody stops waiting, or somebody presses Ctrl-C.
+//! Watches a job until it ends, a deadline passes, or the user presses Ctrl-C.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -9,83 +9,82 @@ use catena_value::Value;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::exit::Exit;
+use crate::format::{percent, reason_of, status_of};
+use crate::limits::LIVE_REASON_CHARS_MAX;
 use crate::output::{Failure, Output, printable};
-use crate::shown::{percent, reason_of, status_of};
 
-/// How often a live line is drawn anew.
-const TICK: Duration = Duration::from_millis(100);
+/// How often a live line is redrawn.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many percent make a line of their own where there is no live line.
+/// Progress in percent after which a new line is printed if there is no live line.
 const PERCENT_STEP: u8 = 10;
 
-/// Characters of a reason on a live line: a line that wraps cannot be drawn over.
-const LIVE_REASON_CHARS_MAX: usize = 48;
-
-/// What a watch shows.
-pub(crate) trait Show {
-    /// The job changed.
-    fn job(&mut self, job: &Value);
-    /// The job is further.
-    fn progress(&mut self, percent: u8);
-    /// Some time passed.
-    fn tick(&mut self) {}
-    /// How often it wants to know that.
-    fn ticks(&self) -> Option<Duration> {
+/// Displays the updates of a job.
+pub(crate) trait WatchView {
+    /// Shows the job after a change.
+    fn show_job(&mut self, job: &Value);
+    /// Shows progress.
+    fn show_progress(&mut self, percent: u8);
+    /// Redraws the display. Called every [`WatchView::redraw_interval`].
+    fn redraw(&mut self) {}
+    /// How often the display is redrawn; `None` if it is not.
+    fn redraw_interval(&self) -> Option<Duration> {
         None
     }
 }
 
-/// How a watch ended.
+/// The result of watching a job.
 pub(crate) enum Watched {
-    /// With the job, as it ended.
+    /// The job after its end.
     Ended(Value),
-    /// Before it; nothing when not even its first state was seen.
-    StillGoing(Option<Value>),
-    /// By Ctrl-C.
+    /// The deadline passed first. Carries the last known job; `None` if it was never read.
+    Unfinished(Option<Value>),
+    /// The user pressed Ctrl-C.
     Interrupted,
 }
 
-/// Watches a job, at most until a time.
+/// Watches a job, at most until a deadline.
 pub(crate) async fn watch(
     mut follow: Follow,
     deadline: Option<Instant>,
-    show: &mut dyn Show,
+    view: &mut dyn WatchView,
 ) -> Result<Watched, Failure> {
     let mut last = None;
     let mut furthest = None;
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
-    let mut over = std::pin::pin!(sleep_until(deadline));
-    let mut tick = tokio::time::interval(show.ticks().unwrap_or(Duration::from_secs(3600)));
+    let mut timeout = std::pin::pin!(sleep_until(deadline));
+    let mut tick =
+        tokio::time::interval(view.redraw_interval().unwrap_or(Duration::from_secs(3600)));
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         let update = {
-            // In one piece: a connection that is being made is not begun anew at each tick.
+            // `next` is not cancel-safe, so one future lives until it is ready.
             let mut next = std::pin::pin!(follow.next());
             loop {
                 tokio::select! {
                     biased;
                     _ = &mut interrupt => return Ok(Watched::Interrupted),
                     update = &mut next => break update?,
-                    () = &mut over => return Ok(Watched::StillGoing(last)),
-                    _ = tick.tick() => show.tick(),
+                    () = &mut timeout => return Ok(Watched::Unfinished(last)),
+                    _ = tick.tick() => view.redraw(),
                 }
             }
         };
         match update {
             None => break,
             Some(Update::Job(job)) => {
-                show.job(&job);
+                view.show_job(&job);
                 last = Some(job);
             }
             Some(Update::Progress(value)) => {
                 if let Some(percent) = percent(&value).filter(|now| Some(*now) > furthest) {
                     furthest = Some(percent);
-                    show.progress(percent);
+                    view.show_progress(percent);
                 }
             }
         }
     }
-    Ok(last.map_or(Watched::StillGoing(None), Watched::Ended))
+    Ok(last.map_or(Watched::Unfinished(None), Watched::Ended))
 }
 
 async fn sleep_until(deadline: Option<Instant>) {
@@ -95,47 +94,47 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-/// A time to wait, in seconds.
+/// Parses a number of seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// When a wait that begins now is over.
+/// The end of a wait that starts now; `None` if it is unlimited.
 pub(crate) fn deadline(wait: Option<Duration>) -> Option<Instant> {
     wait.and_then(|wait| Instant::now().checked_add(wait))
 }
 
-/// The failure of whoever waited no longer.
-pub(crate) fn waited(id: &str, last: Option<&Value>) -> Failure {
-    let stands = last.map_or("not known".to_owned(), status_of);
-    let message = format!("waited no longer; job {id} is {stands} and goes on");
+/// The failure of a command whose wait for a job has expired.
+pub(crate) fn wait_expired(id: &str, last: Option<&Value>) -> Failure {
+    let status = last.map_or("in an unknown state".to_owned(), status_of);
+    let message = format!("stopped waiting; job {id} is {status} and continues");
     Failure::new(Exit::Timeout, "still_going", message)
         .hint(format!(
-            "`catena jobs watch {id}` goes on watching; `catena jobs cancel {id}` ends it."
+            "Run `catena jobs watch {id}` to keep watching, or `catena jobs cancel {id}` to cancel the job."
         ))
         .with("job", id)
 }
 
-/// The failure of whoever pressed Ctrl-C.
+/// The failure of a command that was interrupted by Ctrl-C.
 pub(crate) fn interrupted(id: &str) -> Failure {
-    Failure::new(Exit::Interrupted, "interrupted", format!("stopped watching; job {id} goes on"))
+    Failure::new(Exit::Interrupted, "interrupted", format!("stopped watching; job {id} continues"))
         .hint(format!(
-            "`catena jobs watch {id}` goes on watching; `catena jobs cancel {id}` ends it."
+            "Run `catena jobs watch {id}` to keep watching, or `catena jobs cancel {id}` to cancel the job."
         ))
         .with("job", id)
 }
 
-/// Progress on the standard error: one live line in a terminal, plain lines elsewhere, nothing
-/// when results are JSON.
+/// Progress on standard error: one live line on a terminal, plain lines otherwise, nothing if results
+/// are JSON.
 pub(crate) struct Progress {
     form: Form,
-    begun: Instant,
+    started: Instant,
     status: String,
     reason: Option<String>,
     percent: Option<u8>,
-    /// The last percentage that got a line.
-    told: u8,
+    /// The last percentage that was printed on a line of its own.
+    printed_percent: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -154,11 +153,11 @@ impl Progress {
         };
         Progress {
             form,
-            begun: Instant::now(),
+            started: Instant::now(),
             status: String::new(),
             reason: None,
             percent: None,
-            told: 0,
+            printed_percent: 0,
         }
     }
 
@@ -170,7 +169,7 @@ impl Progress {
     }
 
     fn draw(&self, is_colourful: bool) {
-        let seconds = self.begun.elapsed().as_secs_f64();
+        let seconds = self.started.elapsed().as_secs_f64();
         let (paint, plain) = if is_colourful { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
         let line =
             format!("\r\x1b[2K{paint}{}{plain} {seconds:.1} s", self.line(LIVE_REASON_CHARS_MAX));
@@ -178,43 +177,46 @@ impl Progress {
     }
 }
 
-impl Show for Progress {
-    fn job(&mut self, job: &Value) {
-        let (status, reason) = (printable(&status_of(job)).into_owned(), reason_of(job));
-        let is_news = status != self.status || reason != self.reason;
-        (self.status, self.reason) = (status, reason);
-        if JobOutcome::of(&self.status).is_terminal() {
-            // How far it was says nothing more about a job that has ended.
+impl WatchView for Progress {
+    fn show_job(&mut self, job: &Value) {
+        let status = printable(&status_of(job)).into_owned();
+        let reason = reason_of(job);
+        let is_changed = status != self.status || reason != self.reason;
+        self.status = status;
+        self.reason = reason;
+        if JobOutcome::from_status(&self.status).is_terminal() {
+            // Progress is meaningless once the job has ended.
             self.percent = None;
         }
         match self.form {
-            Form::Lines if is_news => write(&format!("{}\n", self.line(usize::MAX))),
+            Form::Lines if is_changed => write(&format!("{}\n", self.line(usize::MAX))),
             Form::Live { is_colourful } => self.draw(is_colourful),
             Form::Lines | Form::Silent => {}
         }
     }
 
-    fn progress(&mut self, percent: u8) {
+    fn show_progress(&mut self, percent: u8) {
         self.percent = Some(percent);
-        if self.form == Form::Lines && percent >= self.told.saturating_add(PERCENT_STEP) {
-            self.told = percent;
+        if self.form == Form::Lines && percent >= self.printed_percent.saturating_add(PERCENT_STEP)
+        {
+            self.printed_percent = percent;
             write(&format!("{}\n", self.line(usize::MAX)));
         }
     }
 
-    fn tick(&mut self) {
+    fn redraw(&mut self) {
         if let Form::Live { is_colourful } = self.form {
             self.draw(is_colourful);
         }
     }
 
-    fn ticks(&self) -> Option<Duration> {
-        matches!(self.form, Form::Live { .. }).then_some(TICK)
+    fn redraw_interval(&self) -> Option<Duration> {
+        matches!(self.form, Form::Live { .. }).then_some(REDRAW_INTERVAL)
     }
 }
 
 impl Drop for Progress {
-    /// Takes the live line away.
+    /// Clears the live line.
     fn drop(&mut self) {
         if matches!(self.form, Form::Live { .. }) {
             write("\r\x1b[2K");
@@ -222,7 +224,7 @@ impl Drop for Progress {
     }
 }
 
-/// What cannot be written to the standard error is lost; nobody is left to tell.
+/// Writes to standard error. A failure is ignored, because there is no other place to report it.
 fn write(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());

@@ -1,6 +1,6 @@
-//! The list of tokens that were made for a venue: what they grant, never the tokens themselves.
+//! The list of tokens that were issued for a venue: what they grant, never the tokens themselves.
 //!
-//! A file in the data folder with one JSON object on each line, only ever appended to.
+//! The list is a file in the data folder with one JSON object per line. It is only appended to.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -12,22 +12,22 @@ use catena_value::{Map, Value, json};
 
 const FILE: &str = "issued-tokens";
 
-/// Who has tokens is nobody else's business.
+/// Only the owner may read the list.
 const MODE: u32 = 0o600;
 
-/// A token that was made.
+/// A token that was issued.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Issued {
+pub(crate) struct IssuedToken {
     pub(crate) id: String,
     pub(crate) subject: String,
     pub(crate) is_admin: bool,
-    /// In seconds since 1970.
+    /// When it was issued: Unix time in seconds.
     pub(crate) issued: i64,
-    /// In seconds since 1970.
+    /// When it expires: Unix time in seconds.
     pub(crate) expires: i64,
 }
 
-impl Issued {
+impl IssuedToken {
     pub(crate) fn members(&self) -> [(&'static str, Value); 5] {
         [
             ("id", self.id.as_str().into()),
@@ -40,7 +40,7 @@ impl Issued {
 
     fn parse(line: &str) -> Option<Self> {
         let value = json::read(line.as_bytes()).ok()?;
-        Some(Issued {
+        Some(IssuedToken {
             id: text(member(&value, "id")?)?,
             subject: text(member(&value, "subject")?)?,
             is_admin: member(&value, "admin")?.as_bool()?,
@@ -50,8 +50,8 @@ impl Issued {
     }
 }
 
-/// Adds a token to the list of a data folder.
-pub(crate) fn add(data: &Path, token: &Issued) -> io::Result<()> {
+/// Appends a token to the list of a data folder.
+pub(crate) fn add(data: &Path, token: &IssuedToken) -> io::Result<()> {
     let value = token.members().into_iter().collect::<Map>().into();
     let line = json::to_string(&value).map_err(io::Error::other)? + "\n";
     let mut file = OpenOptions::new().create(true).append(true).mode(MODE).open(data.join(FILE))?;
@@ -59,10 +59,10 @@ pub(crate) fn add(data: &Path, token: &Issued) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The tokens on the list of a data folder, oldest first. A line that was cut off is left out.
-pub(crate) fn all(data: &Path) -> io::Result<Vec<Issued>> {
+/// The tokens on the list of a data folder, oldest first. An incomplete line is skipped.
+pub(crate) fn all(data: &Path) -> io::Result<Vec<IssuedToken>> {
     match std::fs::read_to_string(data.join(FILE)) {
-        Ok(text) => Ok(text.lines().filter_map(Issued::parse).collect()),
+        Ok(text) => Ok(text.lines().filter_map(IssuedToken::parse).collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }
@@ -73,10 +73,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_read_back_and_a_torn_line_is_not() {
+    fn added_tokens_are_read_back_and_a_torn_line_is_skipped() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(all(folder.path()).unwrap(), []);
-        let token = |id: &str| Issued {
+        let token = |id: &str| IssuedToken {
             id: id.to_owned(),
             subject: "did:key:a".to_owned(),
             is_admin: true,

@@ -1,27 +1,27 @@
-//! How things are shown to people: jobs, times, tables.
+//! Text forms of jobs, times and tables.
 
 use catena_api::wire::{member, text};
 use catena_value::{Value, json};
 
 use crate::output::printable;
 
-/// A member of a job that is a text; empty when it is not there.
+/// A text member of an object; empty if there is none.
 pub(crate) fn text_of(value: &Value, name: &str) -> String {
     member(value, name).and_then(text).unwrap_or_default()
 }
 
-/// The job's ID.
+/// The ID of a job.
 pub(crate) fn id_of(job: &Value) -> String {
-    // Lists of some venues are bare IDs.
+    // Some venues list bare IDs.
     text(job).unwrap_or_else(|| text_of(job, "id"))
 }
 
-/// Where the job stands.
+/// The status of a job.
 pub(crate) fn status_of(job: &Value) -> String {
     text_of(job, "status")
 }
 
-/// What there is to say about where a job stands: why it failed, or what it waits for.
+/// The reason of a job's status: why it failed, or what it waits for. `None` if it gives none.
 pub(crate) fn reason_of(job: &Value) -> Option<String> {
     let reason = ["error", "message"].into_iter().find_map(|name| {
         let value = member(job, name).filter(|value| !value.is_nil())?;
@@ -30,13 +30,13 @@ pub(crate) fn reason_of(job: &Value) -> Option<String> {
     reason.map(|reason| printable(&reason).replace('\n', " "))
 }
 
-/// A time in milliseconds since 1970, as a date in UTC.
+/// A member that is Unix time in ms, as a date in UTC; empty if there is none.
 pub(crate) fn time_of(value: &Value, name: &str) -> String {
     let ms = member(value, name).and_then(Value::as_i64);
     ms.map(time).unwrap_or_default()
 }
 
-/// A time in milliseconds since 1970, as a date in UTC with milliseconds.
+/// Unix time in ms as a date in UTC with milliseconds.
 pub(crate) fn time(ms: i64) -> String {
     match jiff::Timestamp::from_millisecond(ms) {
         Ok(time) => format!("{time:.3}"),
@@ -44,7 +44,7 @@ pub(crate) fn time(ms: i64) -> String {
     }
 }
 
-/// Rows as lines, with columns under each other. The last column has no end.
+/// Rows as lines with aligned columns. The last column is not padded.
 pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| chars(cell)).max();
@@ -65,11 +65,13 @@ fn chars(cell: &str) -> usize {
     printable(cell).chars().count()
 }
 
-/// How far a job is, in percent: bytes first, else items; 100 is for those that have ended.
+/// Progress in percent, from bytes or else from items; `None` if there is neither. It is at most 99,
+/// because 100 means that the job has ended.
 pub(crate) fn percent(progress: &Value) -> Option<u8> {
     let share = |of: &Value, done: &str, total: &str| {
         let number = |name| member(of, name).and_then(Value::as_i64);
-        let (done, total) = (number(done)?, number(total).filter(|total| *total > 0)?);
+        let done = number(done)?;
+        let total = number(total).filter(|total| *total > 0)?;
         u8::try_from((done.max(0).saturating_mul(100) / total).min(99)).ok()
     };
     let bytes =
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_says_cannot_move_the_cursor() {
+    fn texts_of_a_job_cannot_control_the_terminal() {
         let job = value(r#"{"error":"bad\u001b[2Jthing\nmore","message":null}"#);
         assert_eq!(reason_of(&job).unwrap(), "bad\\u{1b}[2Jthing more");
         assert_eq!(reason_of(&value("{}")), None);

@@ -1,0 +1,52 @@
+//! What an operator decides about adapters.
+
+use crate::outbound::{AllowedHost, AllowedVenue, ListEntryError};
+
+/// What an operator decides about adapters.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Hosts that may be contacted whatever their address is.
+    pub allow_hosts: Vec<AllowedHost>,
+    /// Venues on which operations may be run.
+    pub allow_venues: Vec<AllowedVenue>,
+    /// The `User-Agent` header of outbound requests.
+    pub user_agent: String,
+}
+
+impl Default for Options {
+    /// Only public addresses may be contacted, and no other venue.
+    fn default() -> Self {
+        Options {
+            allow_hosts: Vec::new(),
+            allow_venues: Vec::new(),
+            user_agent: concat!("catena/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+impl Options {
+    /// Parses the entries that an operator gives, such as `127.0.0.1:8080` for a host and
+    /// `https://venue.example` or `did:web:venue.example` for a venue.
+    pub fn parse<'a>(
+        hosts: impl IntoIterator<Item = &'a str>,
+        venues: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, ListEntryError> {
+        Ok(Options {
+            allow_hosts: hosts.into_iter().map(str::parse).collect::<Result<_, _>>()?,
+            allow_venues: venues.into_iter().map(str::parse).collect::<Result<_, _>>()?,
+            ..Options::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_list_entry_is_refused() {
+        assert!(Options::parse(["127.0.0.1:8080", "intranet"], ["https://venue.example"]).is_ok());
+        let refused = Options::parse(["http://127.0.0.1/"], []).unwrap_err();
+        assert!(refused.to_string().contains("HOST:PORT"), "{refused}");
+    }
+}

@@ -1,0 +1,324 @@
+//! A transport with its own connections: HTTP/1.1 over TCP, and TLS if the venue's URL says so.
+//!
+//! Connections are hyper's own; TLS is rustls on ring with the roots that Mozilla publishes. Every
+//! step is bounded in time ([`crate::limits`]). Redirects are not followed: a venue is at its URL.
+//! Any address may be contacted, because the user of the client chose the venue.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{HOST, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::transport::{ApiRequest, ApiResponse, Transport};
+use super::{Client, ClientError, Credentials, InvalidRequest, OnRateLimit};
+use crate::VenueUrl;
+use crate::limits::{
+    ADDRESSES_MAX, ANSWER_BYTES_MAX, CONNECT_TIME, HEAD_BYTES_MAX, IDLE_CONNECTIONS_MAX,
+};
+
+/// A client with its own connections.
+pub type HttpClient = Client<HttpTransport>;
+
+impl HttpClient {
+    /// A client of the venue at this URL. It sends a request again that was refused because of its
+    /// rate. Nothing is sent yet.
+    pub fn connect(venue: VenueUrl, credentials: Credentials) -> Self {
+        Client::new(HttpTransport::new(venue), credentials)
+            .with_rate_limit_policy(OnRateLimit::Retry)
+    }
+}
+
+/// Why there is no response of the venue.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    /// There was no connection, or it broke before the response was complete.
+    #[error("could not reach the venue at {venue}: {reason}")]
+    Unreachable {
+        /// The venue.
+        venue: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The response was not complete in time.
+    #[error("the venue at {venue} did not answer within {} s", .time.as_secs())]
+    TimedOut {
+        /// The venue.
+        venue: String,
+        /// How long the request was allowed to take.
+        time: Duration,
+    },
+    /// The response is larger than what is read.
+    #[error(
+        "the response of {venue} cannot be understood: it has more than {ANSWER_BYTES_MAX} bytes"
+    )]
+    TooLarge {
+        /// The venue.
+        venue: String,
+    },
+    /// The request cannot be written as HTTP.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
+}
+
+impl ClientError<TransportError> {
+    /// Returns true if the same request may succeed in a moment without anyone changing anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            ClientError::Transport(
+                TransportError::Unreachable { .. } | TransportError::TimedOut { .. },
+            )
+            | ClientError::Busy(_) => true,
+            ClientError::Transport(
+                TransportError::TooLarge { .. } | TransportError::Invalid(_),
+            )
+            | ClientError::Auth(_)
+            | ClientError::NotFound(_)
+            | ClientError::Conflict(_)
+            | ClientError::Refused(_)
+            | ClientError::Malformed { .. }
+            | ClientError::Invalid(_) => false,
+        }
+    }
+}
+
+type Sender = http1::SendRequest<Full<Bytes>>;
+
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("catena-client/", env!("CARGO_PKG_VERSION")));
+
+/// Connections to one venue. Clones share them.
+#[derive(Clone)]
+pub struct HttpTransport(Arc<Connections>);
+
+struct Connections {
+    venue: VenueUrl,
+    tls: tokio_rustls::TlsConnector,
+    idle: Mutex<Vec<Sender>>,
+}
+
+/// A response whose body has not been read. Dropping it closes the connection.
+pub(super) struct OpenResponse {
+    pub(super) response: Response<Incoming>,
+    sender: Sender,
+}
+
+impl std::fmt::Debug for HttpTransport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "connections to {}", self.0.venue)
+    }
+}
+
+impl Transport for HttpTransport {
+    type Error = TransportError;
+
+    fn venue(&self) -> String {
+        self.0.venue.to_string()
+    }
+
+    async fn send(&self, request: &ApiRequest) -> Result<ApiResponse, TransportError> {
+        let exchange = async {
+            let OpenResponse { response, sender } = self.open(request).await?;
+            let (head, body) = response.into_parts();
+            let body = self.read_body(body).await?;
+            self.return_connection(sender);
+            Ok(ApiResponse { status: head.status, headers: head.headers, body })
+        };
+        self.within(request.time, exchange).await
+    }
+}
+
+impl HttpTransport {
+    /// A transport to this venue. Nothing is connected yet.
+    pub fn new(venue: VenueUrl) -> Self {
+        HttpTransport(Arc::new(Connections { venue, tls: connector(), idle: Mutex::default() }))
+    }
+
+    /// Sends a request and returns when the head of the response has arrived.
+    pub(super) async fn open(&self, request: &ApiRequest) -> Result<OpenResponse, TransportError> {
+        let message = self.message(request)?;
+        while let Some(mut sender) = self.take_idle_connection() {
+            if sender.ready().await.is_err() {
+                continue;
+            }
+            match sender.send_request(message.clone()).await {
+                Ok(response) => return Ok(OpenResponse { response, sender }),
+                // The venue had closed the connection. A request that never left, or that changes
+                // nothing, may be sent on another one.
+                Err(error) if error.is_canceled() || request.method == Method::GET => {}
+                Err(error) => return Err(self.connection_error(&error)),
+            }
+        }
+        let mut sender = self.connect().await?;
+        let response = sender.send_request(message).await;
+        let response = response.map_err(|error| self.connection_error(&error))?;
+        Ok(OpenResponse { response, sender })
+    }
+
+    /// Fails with [`TransportError::TimedOut`] if a request takes longer than this.
+    pub(super) async fn within<T>(
+        &self,
+        time: Duration,
+        exchange: impl Future<Output = Result<T, TransportError>>,
+    ) -> Result<T, TransportError> {
+        let timed_out = || TransportError::TimedOut { venue: self.venue(), time };
+        timeout(time, exchange).await.unwrap_or_else(|_| Err(timed_out()))
+    }
+
+    fn message(&self, request: &ApiRequest) -> Result<Request<Full<Bytes>>, InvalidRequest> {
+        let invalid = |error: &dyn std::fmt::Display| InvalidRequest(error.to_string());
+        let mut message = Request::builder()
+            .method(request.method.clone())
+            .uri(self.0.venue.path(&request.path))
+            .body(Full::new(request.body.clone()))
+            .map_err(|error| invalid(&error))?;
+        let host = HeaderValue::try_from(self.0.venue.authority());
+        let headers = message.headers_mut();
+        headers.insert(HOST, host.map_err(|error| invalid(&error))?);
+        headers.insert(USER_AGENT, AGENT);
+        headers.extend(request.headers.clone());
+        Ok(message)
+    }
+
+    fn take_idle_connection(&self) -> Option<Sender> {
+        let mut idle = self.0.idle.lock();
+        idle.retain(|sender| !sender.is_closed());
+        idle.pop()
+    }
+
+    fn return_connection(&self, sender: Sender) {
+        let mut idle = self.0.idle.lock();
+        if idle.len() < IDLE_CONNECTIONS_MAX && !sender.is_closed() {
+            idle.push(sender);
+        }
+    }
+
+    async fn connect(&self) -> Result<Sender, TransportError> {
+        let stream = self.connect_tcp().await?;
+        // Small requests must not wait for further data. A failure costs only time.
+        let _ = stream.set_nodelay(true);
+        if !self.0.venue.is_https() {
+            return self.handshake(stream).await;
+        }
+        let name = ServerName::try_from(self.0.venue.host())
+            .map_err(|_| self.unreachable("its host name cannot be in a certificate"))?;
+        let stream = timeout(CONNECT_TIME, self.0.tls.connect(name, stream))
+            .await
+            .map_err(|_| self.unreachable("the TLS handshake took too long"))?
+            .map_err(|error| self.unreachable(format!("TLS failed: {error}")))?;
+        self.handshake(stream).await
+    }
+
+    async fn connect_tcp(&self) -> Result<TcpStream, TransportError> {
+        let mut reason = "its host name has no address".to_owned();
+        for address in self.addresses().await?.into_iter().take(ADDRESSES_MAX) {
+            reason = match timeout(CONNECT_TIME, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => error.kind().to_string(),
+                Err(_) => "the connection was not accepted in time".to_owned(),
+            };
+        }
+        Err(self.unreachable(reason))
+    }
+
+    async fn addresses(&self) -> Result<Vec<SocketAddr>, TransportError> {
+        let venue = &self.0.venue;
+        let lookup = tokio::net::lookup_host((venue.host(), venue.port()));
+        match timeout(CONNECT_TIME, lookup).await {
+            Ok(Ok(addresses)) => Ok(addresses.collect()),
+            Ok(Err(error)) => {
+                Err(self.unreachable(format!("its host name could not be resolved: {error}")))
+            }
+            Err(_) => Err(self.unreachable("its host name could not be resolved in time")),
+        }
+    }
+
+    async fn handshake(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Sender, TransportError> {
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(HEAD_BYTES_MAX)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.connection_error(&error))?;
+        // The task ends when the sender and every body are dropped. Errors reach the requests.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(sender)
+    }
+
+    async fn read_body(&self, mut body: Incoming) -> Result<Vec<u8>, TransportError> {
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| self.connection_error(&error))?;
+            let Some(data) = frame.data_ref() else { continue };
+            if bytes.len() + data.len() > ANSWER_BYTES_MAX {
+                return Err(TransportError::TooLarge { venue: self.venue() });
+            }
+            bytes.extend_from_slice(data);
+        }
+        Ok(bytes)
+    }
+
+    pub(super) fn unreachable(&self, reason: impl Into<String>) -> TransportError {
+        TransportError::Unreachable { venue: self.venue(), reason: reason.into() }
+    }
+
+    fn connection_error(&self, error: &hyper::Error) -> TransportError {
+        let source = std::error::Error::source(error);
+        let kind = source.and_then(|source| source.downcast_ref()).map(std::io::Error::kind);
+        let is_cut_off = error.is_incomplete_message() || error.is_canceled() || error.is_closed();
+        self.unreachable(match kind {
+            _ if is_cut_off => "the connection was closed before the response was complete".into(),
+            _ if error.is_parse() => "the server at this address does not speak HTTP".to_owned(),
+            Some(kind) => kind.to_string(),
+            None => error.to_string(),
+        })
+    }
+}
+
+/// A TLS connector that trusts the roots that Mozilla publishes.
+fn connector() -> tokio_rustls::TlsConnector {
+    let roots: rustls::RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring has cipher suites for the default versions of TLS")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    tokio_rustls::TlsConnector::from(Arc::new(tls))
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::StatusCode;
+    use hyper::header::HeaderMap;
+
+    use super::super::error::response_error;
+    use super::*;
+
+    #[test]
+    fn only_errors_that_may_pass_are_transient() {
+        let refused = |status: u16| -> ClientError<TransportError> {
+            let status = StatusCode::from_u16(status).unwrap();
+            let response = ApiResponse { status, headers: HeaderMap::new(), body: b"{}".to_vec() };
+            response_error("http://v.example".to_owned(), &response)
+        };
+        assert!(refused(503).is_transient() && refused(429).is_transient());
+        assert!(!refused(400).is_transient());
+        let too_large = TransportError::TooLarge { venue: "http://v.example".to_owned() };
+        assert!(!ClientError::Transport(too_large).is_transient());
+    }
+}

@@ -1,0 +1,16 @@
+//! Every bound of this crate, with its reason.
+
+/// Largest file that is read as a key: hex digits and white space around them.
+pub(crate) const KEY_BYTES_MAX: u64 = 256;
+
+/// Longest array or object, in characters, that is printed on one line.
+pub(crate) const LINE_CHARS_MAX: usize = 72;
+
+/// Characters of a reason on a live line: a line that wraps cannot be overwritten.
+pub(crate) const LIVE_REASON_CHARS_MAX: usize = 48;
+
+/// Sub-jobs that `catena verify --deep` fetches for one job, nested ones included.
+pub(crate) const SUBJOBS_MAX: usize = 10_000;
+
+/// Longest validity of a token, in days: a hundred years.
+pub(crate) const TOKEN_DAYS_MAX: i64 = 36_500;
