@@ -206,12 +206,25 @@ fn connections_are_opened_in_two_places() {
     assert_none(&found, "Only the outbound adapter and the API client open connections.");
 }
 
+#[test]
+fn only_the_ledger_uses_the_index_library() {
+    let uses_it = |name: &String| {
+        let manifest =
+            fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
+        manifest.lines().any(|line| line.starts_with("redb"))
+    };
+    let users: Vec<String> = crates().into_iter().filter(uses_it).collect();
+    assert_eq!(users, ["ledger"], "redb is an implementation detail of the ledger");
+}
+
 /// Adapters that the engine must not know by name. Comments may name them as examples.
 #[test]
 fn the_engine_names_no_adapter() {
     let adapters = ["http:", "json:", "schema:", "test:", "grid:", "scheduler:"];
     let mut found = Vec::new();
+    let mut checked = 0;
     for (name, text) in sources().filter(|(name, _)| name.starts_with("crates/engine/src/")) {
+        checked += 1;
         let code = without_tests(&text);
         let strings = layers(&code).strings;
         for adapter in adapters {
@@ -220,6 +233,7 @@ fn the_engine_names_no_adapter() {
             }
         }
     }
+    assert!(checked > 20, "only {checked} files checked");
     assert_none(&found, "The engine knows adapters only through the trait.");
 }
 
