@@ -238,7 +238,7 @@ fn a_retired_word_is_found_in_every_form() {
 
 #[test]
 fn ordinary_words_are_allowed() {
-    let departure = ["A client that went a", "way; outdoor, sub", "standing POST."].concat();
+    let departure = ["A client that went a", "way; outdoor, outstan", "ding POST."].concat();
     assert_eq!(retired_in("a.md", &departure), []);
     let root = ["fn f() { root(\"else", "where\") }"].concat();
     assert_eq!(retired_in("a.rs", &root), []);
