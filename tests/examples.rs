@@ -245,8 +245,8 @@ impl Page {
             let expected = expected_code(&command);
             assert_eq!(code, Some(expected), "{place}: {substituted}\n{}", text_of(&output));
             let stdout = String::from_utf8(output.stdout).unwrap();
-            let words = stdout.split_whitespace();
-            if let Some(id) = words.filter(|word| mask(word) == "VALUE_ID").last() {
+            let mut words = stdout.split_whitespace();
+            if let Some(id) = words.rfind(|word| mask(word) == "VALUE_ID") {
                 self.asset = id.to_owned();
             }
             printed.push_str(&stdout);

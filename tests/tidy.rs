@@ -62,8 +62,8 @@ const FOLDER_RANKS: [(&str, &[&str]); 2] = [
     (
         "server",
         &[
-            "limits", "config", "log", "metrics", "identity", "http", "describe", "grid", "canvas",
-            "mcp", "venue",
+            "limits", "values", "tools", "config", "log", "metrics", "identity", "http",
+            "describe", "grid", "canvas", "mcp", "routes", "venue",
         ],
     ),
 ];
