@@ -228,7 +228,8 @@ fn the_engine_names_no_adapter() {
         let code = without_tests(&text);
         let strings = layers(&code).strings;
         for adapter in adapters {
-            if strings.split_whitespace().any(|word| word.starts_with(adapter)) {
+            let mut rest = strings.split_whitespace().filter_map(|word| word.strip_prefix(adapter));
+            if rest.any(|operation| operation.starts_with(|c: char| c.is_ascii_lowercase())) {
                 found.push(format!("{name}: {adapter}"));
             }
         }
