@@ -1,4 +1,4 @@
-"""What the Python checks have in common: a virtual environment under target/, and a venue.
+"""Shared by the Python checks: a virtual environment under target/, and a venue.
 
 Nothing is installed twice, nothing is written outside target/ and a temporary folder, and only
 processes that were started here are ended.
@@ -21,12 +21,12 @@ from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-PATIENCE_S = 30
+TIMEOUT_S = 30
 READY = "the venue is ready"
 
 
 def environment(name: str, requirements: pathlib.Path) -> pathlib.Path:
-    """The Python of a virtual environment with these requirements, made if it is not there yet."""
+    """The Python of a virtual environment with these requirements, created if necessary."""
     folder = TARGET / name / "venv"
     python = folder / "bin" / "python"
     wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
@@ -43,7 +43,7 @@ def environment(name: str, requirements: pathlib.Path) -> pathlib.Path:
 
 
 class Venue:
-    """A venue in a process of its own."""
+    """A venue in a separate process."""
 
     def __init__(self, process: subprocess.Popen[str], data: str) -> None:
         self.process = process
@@ -54,8 +54,8 @@ class Venue:
 
     def _address(self) -> str:
         assert self.process.stderr is not None
-        # A venue that never gets ready is ended, which ends the log.
-        watchdog = threading.Timer(PATIENCE_S, self.process.kill)
+        # A venue that does not become ready is killed, which ends the log.
+        watchdog = threading.Timer(TIMEOUT_S, self.process.kill)
         watchdog.start()
         try:
             for line in self.process.stderr:
@@ -74,13 +74,13 @@ class Venue:
             self.log.append(line)
 
     def problems(self) -> list[str]:
-        """What the venue logged as an error, or as a panic, which is no JSON."""
+        """The lines that the venue logged as errors, or as a panic, which is not JSON."""
         return [line for line in self.log if '"ERROR"' in line or not line.startswith("{")]
 
 
 @contextlib.contextmanager
 def venue(binary: pathlib.Path, *flags: str) -> Iterator[Venue]:
-    """A venue on a free port with an empty folder, ended afterwards."""
+    """A venue on a free port with an empty folder, stopped afterwards."""
     with tempfile.TemporaryDirectory(prefix="catena-venue-") as folder:
         command = [str(binary.resolve()), "serve", "--listen", "127.0.0.1:0", "--data"]
         command += [os.path.join(folder, "data"), "--log-format", "json", *flags]
@@ -98,14 +98,14 @@ def venue(binary: pathlib.Path, *flags: str) -> Iterator[Venue]:
         finally:
             process.terminate()
             try:
-                process.wait(PATIENCE_S)
+                process.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
 
 class Steps:
-    """Says what is run, and how long it took."""
+    """Prints each step and the time it took."""
 
     def __init__(self) -> None:
         self.begun = time.monotonic()

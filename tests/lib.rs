@@ -1,9 +1,9 @@
-//! What black-box checks of the whole have in common; the checks are the test targets.
+//! Support code of the black-box tests; the tests themselves are the test targets.
 //!
-//! Modules, in reading order: [`http`] (a client that hides nothing), [`events`] (event streams),
-//! [`chain`] (a history, checked from its JSON alone), [`site`] (a venue in this process and
-//! somebody who asks it), [`mcp`] (somebody who speaks MCP), [`process`] (a venue in a process of its own, which can be killed),
-//! [`target`] (a server that counts what reaches it), [`crash`] (kill, restart, compare).
+//! Modules, in reading order: [`http`] (a client that exposes raw bytes), [`events`] (event streams),
+//! [`chain`] (a history, checked from its JSON alone), [`site`] (a venue in this process and its
+//! client), [`mcp`] (an MCP client), [`process`] (a venue in a separate process, which can be killed),
+//! [`target`] (a server that counts the requests it receives), [`crash`] (kill, restart, compare).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub mod site;
 #[path = "support/target.rs"]
 pub mod target;
 
-/// Longest time that any check waits for something that must happen.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest time that a test waits for something that must happen.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a check looks at something that must not happen. There is no event for that.
-pub const LONG_ENOUGH: Duration = Duration::from_millis(300);
+/// How long a test observes that something does not happen; there is no event to wait for.
+pub const QUIET_PERIOD: Duration = Duration::from_millis(300);

@@ -1,51 +1,36 @@
-//! Keeps the tree honest: who may depend on whom, what every file begins with, what no file says,
-//! and what may enter the dependency tree.
+//! Keeps the tree consistent with its own rules: dependencies between crates, folders and files,
+//! names and words, documents against the code, and what may enter the dependency tree.
+//!
+//! Each checker is a function over texts with tests of its own, which show that it finds what it
+//! is there to find. Modules: [`tree`] (the files, and Rust split into layers), [`imports`] (which
+//! file uses which), [`names`], [`words`], [`documents`].
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
+
+#[path = "tidy/documents.rs"]
+mod documents;
+#[path = "tidy/imports.rs"]
+mod imports;
+#[path = "tidy/names.rs"]
+mod names;
+#[path = "tidy/tree.rs"]
+mod tree;
+#[path = "tidy/words.rs"]
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
-}
+use tree::{assert_none, files, layers, root, sources, without_tests};
 
-/// Every file git knows or would know, with its path from the root.
-fn files() -> Vec<(String, PathBuf)> {
-    let output = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git ls-files failed");
-    let names = String::from_utf8(output.stdout).unwrap();
-    let files: Vec<_> = names
-        .lines()
-        .map(|name| (name.to_owned(), root().join(name)))
-        .filter(|(_, path)| path.is_file())
-        .collect();
-    assert!(files.len() > 20, "git ls-files lists too little: {files:?}");
-    files
-}
-
-/// Rust files that end up in a binary or library, not in tests.
-fn sources() -> impl Iterator<Item = (String, String)> {
-    files().into_iter().filter_map(|(name, path)| {
-        let is_source = name.starts_with("crates/") && name.contains("/src/");
-        let is_test = name.ends_with("/tests.rs");
-        (is_source && !is_test && name.ends_with(".rs"))
-            .then(|| (name, fs::read_to_string(path).unwrap()))
-    })
-}
-
-/// What each crate may use of the others. Arrows point down, never up or sideways.
-const MAY_USE: [(&str, &[&str]); 11] = [
+/// The crates of this workspace that each crate may depend on. `executor` and `sandbox` are planned.
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("value", &[]),
     ("job", &["value"]),
     ("auth", &["value"]),
     ("sandbox", &[]),
-    ("store", &["job", "value"]),
+    ("ledger", &[]),
+    ("store", &["ledger", "job", "value"]),
     ("engine", &["store", "job", "auth", "value"]),
     ("adapters", &["engine", "store", "job", "api", "auth", "value"]),
     ("api", &["auth", "value"]),
@@ -53,6 +38,88 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("server", &["adapters", "engine", "store", "job", "api", "auth", "value"]),
     ("cli", &["server", "executor", "adapters", "engine", "store", "job", "api", "auth", "value"]),
 ];
+
+/// The folders and top-level files of a crate, lowest first: a file may use files of its own rank
+/// and of lower ones. `lib.rs` has no rank: it only lists and re-exports.
+const FOLDER_RANKS: [(&str, &[&str]); 2] = [
+    (
+        "engine",
+        &[
+            "limits",
+            "error",
+            "runtime",
+            "requests",
+            "operations",
+            "jobs",
+            "execution",
+            "views",
+            "orchestration",
+            "commands",
+            "background",
+            "engine",
+        ],
+    ),
+    (
+        "server",
+        &[
+            "limits", "values", "tools", "config", "log", "metrics", "identity", "http",
+            "describe", "grid", "canvas", "mcp", "routes", "venue",
+        ],
+    ),
+];
+
+/// At most so many files of a crate may use each other in a circle.
+const CYCLE_FILES_MAX: usize = 5;
+
+/// Crates in which larger circles are allowed, with the reason.
+const CYCLES_ALLOWED: [(&str, &str); 1] =
+    [("value", "a value contains collections, and collections contain values")];
+
+/// The source files of a crate, by their path below `src/`.
+fn files_of(name: &str) -> Vec<(String, String)> {
+    let prefix = format!("crates/{name}/src/");
+    let own =
+        sources().filter_map(|(path, text)| Some((path.strip_prefix(&prefix)?.to_owned(), text)));
+    own.collect()
+}
+
+/// The names of all crates.
+fn crates() -> Vec<String> {
+    let folders = fs::read_dir(root().join("crates")).unwrap();
+    folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn imports_point_down_the_ranks() {
+    let mut violations = Vec::new();
+    for (name, ranks) in FOLDER_RANKS {
+        let files = files_of(name);
+        let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
+        let uses = imports::uses(&files);
+        assert!(uses.len() > 50, "only {} uses found in crates/{name}", uses.len());
+        let found = imports::rank_violations(&uses, &names, ranks);
+        violations.extend(found.into_iter().map(|what| format!("crates/{name}: {what}")));
+    }
+    let advice = "Move what is used down, or the user up; the order is in FOLDER_RANKS.";
+    assert_none(&violations, advice);
+}
+
+#[test]
+fn no_large_circle_of_files() {
+    let mut violations = Vec::new();
+    for name in crates() {
+        if CYCLES_ALLOWED.iter().any(|(allowed, _)| *allowed == name) {
+            continue;
+        }
+        let uses = imports::uses(&files_of(&name));
+        for circle in imports::cycles(&uses, CYCLE_FILES_MAX) {
+            let files = circle.join(", ");
+            violations.push(format!("crates/{name}: {} files: {files}", circle.len()));
+        }
+    }
+    let advice = "These files use each other in a circle: move what both sides need below them.";
+    assert_none(&violations, advice);
+}
 
 #[test]
 fn dependencies_point_down() {
@@ -62,7 +129,7 @@ fn dependencies_point_down() {
         let folder = entry.unwrap();
         let name = folder.file_name().into_string().unwrap();
         let allowed = may_use.get(name.as_str()).unwrap_or_else(|| {
-            panic!("crates/{name} is not in the list of crates; a new one needs its place there")
+            panic!("crates/{name} is not in MAY_USE: add it, with what it may depend on")
         });
         let manifest = fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();
         assert!(manifest.contains(&format!("name = \"catena-{name}\"")), "crates/{name}");
@@ -98,13 +165,77 @@ fn pure_crates_touch_nothing() {
         if !is_pure {
             continue;
         }
-        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let code = without_tests(&layers(&text).code);
         for word in forbidden {
             assert!(!code.contains(word), "{name} uses {word}: pure crates take it as an argument");
         }
         checked += 1;
     }
     assert!(checked > 20, "only {checked} files checked");
+}
+
+#[test]
+fn lints_forbid_unsafe_code_and_unwrap() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    for lint in
+        ["unsafe_code = \"forbid\"", "unwrap_used = \"deny\"", "disallowed_methods = \"deny\""]
+    {
+        assert!(manifest.contains(lint), "Cargo.toml must contain {lint}");
+    }
+    let banned = fs::read_to_string(root().join("clippy.toml")).unwrap();
+    for call in ["SystemTime::now", "Instant::now", "thread::sleep", "env::var"] {
+        assert!(banned.contains(call), "clippy.toml must ban {call}");
+    }
+}
+
+/// What opens connections to other hosts, and the files that may. `TcpStream::connect` in the
+/// others would bypass the operator's list of hosts.
+#[test]
+fn connections_are_opened_in_two_places() {
+    let openers = ["TcpStream::connect", "TcpSocket::new", "HttpConnector", "UdpSocket::bind"];
+    let may_open = ["crates/adapters/src/outbound", "crates/api/src/client"];
+    let mut found = Vec::new();
+    for (name, text) in sources() {
+        let code = without_tests(&layers(&text).code);
+        if openers.iter().any(|opener| code.contains(opener)) {
+            found.push(name);
+        }
+    }
+    assert!(found.len() >= 2, "the openers are not found any more: {found:?}");
+    found.retain(|name| !may_open.iter().any(|place| name.starts_with(place)));
+    assert_none(&found, "Only the outbound adapter and the API client open connections.");
+}
+
+#[test]
+fn only_the_ledger_uses_the_index_library() {
+    let uses_it = |name: &String| {
+        let manifest =
+            fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
+        manifest.lines().any(|line| line.starts_with("redb"))
+    };
+    let users: Vec<String> = crates().into_iter().filter(uses_it).collect();
+    assert_eq!(users, ["ledger"], "redb is an implementation detail of the ledger");
+}
+
+/// Adapters that the engine must not know by name. Comments may name them as examples.
+#[test]
+fn the_engine_names_no_adapter() {
+    let adapters = ["http:", "json:", "schema:", "test:", "grid:", "scheduler:"];
+    let mut found = Vec::new();
+    let mut checked = 0;
+    for (name, text) in sources().filter(|(name, _)| name.starts_with("crates/engine/src/")) {
+        checked += 1;
+        let code = without_tests(&text);
+        let strings = layers(&code).strings;
+        for adapter in adapters {
+            let mut rest = strings.split_whitespace().filter_map(|word| word.strip_prefix(adapter));
+            if rest.any(|operation| operation.starts_with(|c: char| c.is_ascii_lowercase())) {
+                found.push(format!("{name}: {adapter}"));
+            }
+        }
+    }
+    assert!(checked > 20, "only {checked} files checked");
+    assert_none(&found, "The engine knows adapters only through the trait.");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `blob-crash`: blob files on a disk that dies, many times.
+//! `blob-crash`: blob files on a simulated disk that loses power many times.
 
 use std::time::Instant;
 
@@ -10,18 +10,18 @@ use crate::Fault;
 /// Run blob files on a simulated disk that loses power at random, and check them after each crash.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How many crashes in all.
+    /// The total number of crashes.
     #[arg(long, default_value_t = 5_000)]
     crashes: u64,
-    /// The first seed; each world takes the next.
+    /// The first seed; each simulated disk uses the next one.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Leave out the folder's syncs, to see that the simulation notices.
+    /// Leave out the syncs of the folder, to check that the simulation detects it.
     #[arg(long)]
     without_sync: bool,
 }
 
-/// Crashes on one disk before a fresh one is taken: a simulated disk never forgets a file.
+/// The number of crashes on one disk: a simulated disk keeps all files in memory.
 const CRASHES_PER_WORLD: u64 = 10;
 
 pub(crate) fn run(args: &Args) -> Result<(), Fault> {

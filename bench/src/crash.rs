@@ -1,4 +1,4 @@
-//! `store-crash`: the store on a disk that dies, many times.
+//! `store-crash`: the store on a simulated disk that loses power many times.
 
 use std::time::Instant;
 
@@ -10,16 +10,16 @@ use crate::Fault;
 /// Run the store on a simulated disk that loses power at random, and check it after each crash.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How many crashes in all.
+    /// The total number of crashes.
     #[arg(long, default_value_t = 5_000)]
     crashes: u64,
-    /// Crashes that one disk lives through.
+    /// The number of crashes on one disk.
     #[arg(long, default_value_t = 25)]
     per_world: u64,
-    /// The first seed; each world takes the next.
+    /// The first seed; each simulated disk uses the next one.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Leave out the journal's sync, to see that the simulation notices.
+    /// Leave out the sync of the journal, to check that the simulation detects it.
     #[arg(long)]
     without_sync: bool,
 }

@@ -1,5 +1,5 @@
-//! `http`: jobs per second over real connections, against a route of the same venue that does
-//! nothing, in the same run.
+//! `http`: jobs per second over real connections, compared with a no-op route of the same venue in the
+//! same run.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use catena_value::json;
 use crate::Fault;
 use crate::measure::{Round, median};
 use crate::web::{
-    Load, Options, Patience, Until, Venue, core_seconds, drive, get, invocation, pin, post,
+    Load, Options, Until, Venue, WaitMode, core_seconds, drive, get, invocation, pin, post,
 };
 
 /// Jobs over HTTP against a no-op route of the same venue, alternating.
@@ -17,36 +17,36 @@ use crate::web::{
 pub(crate) struct Args {
     #[command(flatten)]
     options: Options,
-    /// Seconds of each measurement.
+    /// The duration of each measurement in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// How often everything is measured, alternating.
+    /// The number of rounds; workloads alternate.
     #[arg(long, default_value_t = 9)]
     rounds: usize,
-    /// Only this workload beside the no-op, for a profiler: submit_echo, submit_delay0, poll or
-    /// poll_wide.
+    /// Only this workload in addition to the no-op, for a profiler: submit_echo, submit_delay0, poll
+    /// or poll_wide.
     #[arg(long)]
     only: Option<String>,
-    /// Only with so many connections.
+    /// Only with this number of connections.
     #[arg(long)]
     connections: Option<usize>,
-    /// A run of seconds that only shows that everything works.
+    /// A run of a few seconds that only shows that everything works.
     #[arg(long)]
     small: bool,
 }
 
-/// What is measured.
+/// A workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The route that does nothing, with the body of an echo.
+    /// The no-op route, with the body of an echo.
     Noop,
-    /// One commit: durable and COMPLETE in the answer.
+    /// One commit: durable and COMPLETE in the response.
     Echo,
-    /// Two commits: durably STARTED, then COMPLETE, and answered after that.
+    /// Two commits: durably STARTED, then COMPLETE, and the response after that.
     Delay,
-    /// Reading a few jobs that have ended, again and again, as those do who wait for them.
+    /// Reading a few ended jobs repeatedly, as polling clients do.
     Poll,
-    /// Reading many, each rarely.
+    /// Reading many ended jobs, each rarely.
     PollWide,
 }
 
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// With how many connections it is measured.
+    /// The numbers of connections with which it is measured.
     fn connections(self) -> &'static [usize] {
         match self {
             Kind::Noop | Kind::Echo => &[1, 64, 256],
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// How many jobs it reads, if it reads.
+    /// The number of jobs that it reads; 0 if it creates jobs.
     fn polled(self) -> usize {
         match self {
             Kind::Noop | Kind::Echo | Kind::Delay => 0,
@@ -86,7 +86,7 @@ impl Kind {
             Kind::Delay => {
                 let input = format!(r#"{{"delay":0,"input":{{"text":"{TEXT}"}}}}"#);
                 let body = invocation("test:delay", &input);
-                // Asks to be answered after the end, however long that takes.
+                // Requests the response after the end of the job.
                 body.replacen('{', r#"{"wait":10000,"#, 1)
             }
             _ => invocation("test:echo", &format!(r#"{{"text":"{TEXT}"}}"#)),
@@ -94,15 +94,15 @@ impl Kind {
     }
 }
 
-/// The text that is echoed; its digits count, so that no answer can be taken for another.
+/// The text that is echoed. Its digits count requests, so that every response is unique.
 const TEXT: &str = "hello, number 00000000";
 const DIGITS: usize = 8;
 
-/// IDs of jobs that were made, a few of them from all along the run, to be read later.
+/// How many IDs of created jobs are kept for reading: a sample of the complete run.
 const KEPT_IDS: usize = 4_096;
 const KEEP_EVERY: u64 = 16;
 
-/// What the requests of all measurements share.
+/// State that all measurements share.
 #[derive(Default)]
 struct Known {
     last: u64,
@@ -114,7 +114,7 @@ struct Jobs<'a> {
     kind: Kind,
     request: Vec<u8>,
     digits_at: usize,
-    /// What each connection waits for.
+    /// The text that the response on each connection must contain.
     expected: Vec<String>,
     polls: Vec<Vec<u8>>,
     known: &'a mut Known,
@@ -165,12 +165,11 @@ impl Load for Jobs<'_> {
         }
         if self.kind == Kind::Echo && self.known.last.is_multiple_of(KEEP_EVERY) {
             let id = body.split('"').nth(3).unwrap_or_default().to_owned();
-            match self.known.ids.len() < KEPT_IDS {
-                true => self.known.ids.push(id),
-                false => {
-                    let at = self.known.last / KEEP_EVERY % KEPT_IDS as u64;
-                    self.known.ids[at as usize] = id;
-                }
+            if self.known.ids.len() < KEPT_IDS {
+                self.known.ids.push(id);
+            } else {
+                let at = self.known.last / KEEP_EVERY % KEPT_IDS as u64;
+                self.known.ids[at as usize] = id;
             }
             self.known.last_body.clear();
             self.known.last_body.extend_from_slice(body.as_bytes());
@@ -179,17 +178,17 @@ impl Load for Jobs<'_> {
     }
 }
 
-/// One measurement and what it cost.
+/// One measurement and its cost.
 struct Measured {
     kind: Kind,
     connections: usize,
     round: Round,
-    /// Its rate as a share of that of the no-op with as many connections, measured just before.
+    /// The rate as a share of that of the no-op with as many connections, measured just before.
     ratio: f64,
-    /// Seconds of a core that the venue spent on a request.
+    /// Core time that the venue spent on a request, in seconds.
     cost: f64,
-    /// The share that it would reach if nothing but the venue's core limited either. On a machine
-    /// that others use as well, this is the ratio that holds still.
+    /// The share that it would reach if only the venue's core limited both. On a busy machine this
+    /// is the stable ratio.
     cost_ratio: f64,
 }
 
@@ -209,7 +208,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     let mut bench = Bench {
         venue,
         time: Duration::from_secs_f64(seconds),
-        patience: args.options.patience(),
+        wait_mode: args.options.wait_mode(),
         known: Known::default(),
     };
     bench.measure(Kind::Echo, 64, None)?;
@@ -226,13 +225,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
 struct Bench {
     venue: Venue,
     time: Duration,
-    patience: Patience,
+    wait_mode: WaitMode,
     known: Known,
 }
 
 impl Bench {
-    /// Everything once. The no-op is measured before every other, so that a ratio is between
-    /// things that were measured next to each other.
+    /// Measures every workload once. The no-op is measured before each of the others, so that a
+    /// ratio compares adjacent measurements.
     fn round(&mut self, args: &Args, all: &mut Vec<Measured>) -> Result<(), Fault> {
         for kind in Kind::JOBS {
             if args.only.as_deref().is_some_and(|only| only != kind.name()) {
@@ -255,12 +254,13 @@ impl Bench {
         connections: usize,
         noop: Option<(f64, f64)>,
     ) -> Result<Measured, Fault> {
-        let (address, pid) = (self.venue.address, self.venue.pid());
+        let address = self.venue.address;
+        let pid = self.venue.pid();
         let counted = self.venue.metrics()?;
         let (venue_before, own_before) = (core_seconds(pid), core_seconds(std::process::id()));
         let mut jobs = Jobs::new(kind, address, connections, &mut self.known);
         let round =
-            drive(address, connections, Until::Passed(self.time), self.patience, &mut jobs)?;
+            drive(address, connections, Until::Passed(self.time), self.wait_mode, &mut jobs)?;
         let (venue_after, own_after) = (core_seconds(pid), core_seconds(std::process::id()));
         let after = self.venue.metrics()?;
         let per_job = |name| {

@@ -1,4 +1,4 @@
-//! `http-crash`: what a venue has acknowledged, it has, whenever it is killed.
+//! `http-crash`: no acknowledged job is lost, whenever the venue is killed.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,36 +10,36 @@ use catena_job::verify::{Expected, verify};
 use catena_value::{NoCells, Value, json};
 
 use crate::Fault;
-use crate::web::{Client, Load, Options, Patience, Until, Venue, drive, get, invocation, post};
+use crate::web::{Client, Load, Options, Until, Venue, WaitMode, drive, get, invocation, post};
 
 /// Kills the venue under load at random moments and checks every job it acknowledged.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     options: Options,
-    /// How often it is killed.
+    /// The number of kills.
     #[arg(long, default_value_t = 50)]
     crashes: usize,
-    /// Connections.
+    /// The number of connections.
     #[arg(long, default_value_t = 32)]
     connections: usize,
-    /// Longest time before a kill, in milliseconds.
+    /// The longest time before a kill in ms.
     #[arg(long, default_value_t = 600)]
     longest: u64,
-    /// A run of seconds that only shows that everything works.
+    /// A run of a few seconds that only shows that everything works.
     #[arg(long)]
     small: bool,
 }
 
-/// Jobs that take their time: some have ended when they are acknowledged, some run when the venue
-/// is killed.
+/// Durations of jobs: some have ended when they are acknowledged, some are running when the venue is
+/// killed.
 const DELAYS_MS: [u32; 5] = [0, 1, 5, 25, 60];
 
 /// A job that was acknowledged.
 struct Acknowledged {
     id: String,
     text: String,
-    /// Its head, when it was acknowledged as ended.
+    /// The head, if the job was acknowledged as ended.
     head: Option<String>,
 }
 
@@ -48,7 +48,7 @@ struct Submitting {
     address: Option<SocketAddr>,
     number: u64,
     request: Vec<u8>,
-    /// What each connection has asked for.
+    /// The last request of each connection.
     asked: Vec<String>,
     acknowledged: Vec<Acknowledged>,
 }
@@ -56,9 +56,10 @@ struct Submitting {
 impl Load for Submitting {
     fn request(&mut self, connection: usize) -> &[u8] {
         self.number += 1;
-        let (number, delay) = (self.number, DELAYS_MS[self.number as usize % DELAYS_MS.len()]);
+        let number = self.number;
+        let delay = DELAYS_MS[number as usize % DELAYS_MS.len()];
         let text = format!("job {number}");
-        // Every other job is instant: one commit; the others have two.
+        // Every other job runs inline, with one commit; the others have two.
         let body = match number % 2 {
             0 => invocation("test:echo", &format!(r#"{{"text":"{text}"}}"#)),
             _ => {
@@ -91,7 +92,8 @@ impl Load for Submitting {
 pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     let crashes = if args.small { 3 } else { args.crashes };
     let (folder, _temporary) = args.options.folder()?;
-    let (binary, data) = (args.options.binary()?, folder.join("venue"));
+    let binary = args.options.binary()?;
+    let data = folder.join("venue");
     let (mut known, mut live, mut number) = (BTreeSet::new(), 0, 0);
     for crash in 1..=crashes {
         let venue = Venue::start(&binary, &data, None)?;
@@ -109,7 +111,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
         if crash % 10 == 0 || crash == crashes {
             println!("{crash} crashes, {} jobs acknowledged, {live} of them running", known.len());
         }
-        // Killed once more while it is idle: the next start recovers from that.
+        // Kill it once more while it is idle; the next start recovers from that.
         venue.kill()?;
     }
     let venue = Venue::start(&binary, &data, None)?;
@@ -122,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Submits jobs until the venue is killed; those that were acknowledged.
+/// Submits jobs until the venue is killed. Returns the acknowledged ones.
 fn until_killed(
     venue: Venue,
     connections: usize,
@@ -134,13 +136,13 @@ fn until_killed(
     let ended = std::thread::scope(|scope| {
         let load = &mut jobs;
         let driving = scope.spawn(move || {
-            drive(address, connections, Until::Asked(u64::MAX), Patience::Sleeps, load).err()
+            drive(address, connections, Until::Asked(u64::MAX), WaitMode::Sleep, load).err()
         });
         std::thread::sleep(after);
         venue.kill()?;
         driving.join().map_err(|_| Fault::from("the generator broke"))
     });
-    // The connections break because of the kill; an answer that is wrong is something else.
+    // Broken connections are expected because of the kill; a wrong response is an error.
     if let Some(error) = ended?
         && !error.is::<std::io::Error>()
         && error.to_string() != "the venue closed a connection"
@@ -151,7 +153,7 @@ fn until_killed(
     Ok(jobs.acknowledged)
 }
 
-/// Checks one job that was acknowledged: it ends as it should, and its history holds.
+/// Checks one acknowledged job: it ends with the expected status and its history verifies.
 fn check(client: &mut Client, address: SocketAddr, job: &Acknowledged) -> Result<(), Fault> {
     let path = format!("/api/v1/jobs/{}", job.id);
     let (status, body) = client.ask(&get(address, &path, "Prefer: wait=30\r\n"))?;
@@ -171,7 +173,7 @@ fn check(client: &mut Client, address: SocketAddr, job: &Acknowledged) -> Result
     check_history(client, &job.id, Some(&head))
 }
 
-/// Checks that a history holds and ends once.
+/// Checks that a history verifies and ends once.
 fn check_history(client: &mut Client, id: &str, head: Option<&str>) -> Result<(), Fault> {
     let (status, body) = client.get(&format!("/api/v1/jobs/{id}/history"))?;
     let document = read(&body)?;
@@ -192,13 +194,13 @@ fn check_history(client: &mut Client, id: &str, head: Option<&str>) -> Result<()
         ends += u32::from(status?.is_some_and(Status::is_terminal));
     }
     let is_head = head.is_none_or(|head| head == report.head.to_string());
-    match ends == 1 && report.status.is_terminal() && is_head {
-        true => Ok(()),
-        false => Err(format!("{id}: {ends} ends, {} at last", report.status).into()),
+    if ends != 1 || !report.status.is_terminal() || !is_head {
+        return Err(format!("{id}: {ends} ends, {} at last", report.status).into());
     }
+    Ok(())
 }
 
-/// Checks every job that the venue has; how many there are.
+/// Checks every job of the venue. Returns their number.
 fn every_job(venue: &Venue, known: &BTreeSet<String>) -> Result<usize, Fault> {
     let mut client = Client::connect(venue.address)?;
     let (mut offset, mut missing) = (0, known.clone());
@@ -211,7 +213,7 @@ fn every_job(venue: &Venue, known: &BTreeSet<String>) -> Result<usize, Fault> {
             let item = item.map_err(|error| error.to_string())?;
             let id = format!("0x{}", item.as_str().unwrap_or_default());
             if !missing.remove(&id) {
-                // One that runs again since the last start.
+                // A job that is running again since the last start.
                 let path = format!("/api/v1/jobs/{id}");
                 client.ask(&get(venue.address, &path, "Prefer: wait=30\r\n"))?;
                 check_history(&mut client, &id, None)?;
@@ -232,7 +234,7 @@ fn read(body: &[u8]) -> Result<Value, Fault> {
     Ok(json::read(body).map_err(|error| error.to_string())?)
 }
 
-/// A member that is text.
+/// A text member; empty if it is missing.
 fn member(value: &Value, name: &str) -> String {
     let member = value.as_map().and_then(|map| map.field(name)?.as_str().map(str::to_owned));
     member.unwrap_or_default()
@@ -240,7 +242,7 @@ fn member(value: &Value, name: &str) -> String {
 
 fn random() -> u64 {
     let mut bytes = [0; 8];
-    // Without randomness every kill comes at once, which is a moment like any other.
+    // Without randomness every kill is immediate, which is acceptable.
     let _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes)
 }

@@ -1,4 +1,4 @@
-//! Whole-system workloads and long simulations, run by hand. `bench/README.md` says what each is.
+//! Workloads of the complete system and long simulations, run by hand. `bench/README.md` lists them.
 #![allow(clippy::print_stdout, reason = "a benchmark reports on the standard output")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
@@ -20,11 +20,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What can go wrong in a benchmark: anything, and then it stops.
+/// Any error ends a benchmark.
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Parser)]
-#[command(about = "Whole-system workloads and long simulations.")]
+#[command(about = "Workloads of the complete system and long simulations.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -1,4 +1,4 @@
-//! Driving a workload from many writers, and what it cost.
+//! Runs a workload from many writers and measures its cost.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::Fault;
 
-/// What one round measured.
+/// The measurements of one round.
 #[derive(Debug, Clone)]
 pub(crate) struct Round {
     pub(crate) jobs: u64,
@@ -22,8 +22,8 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// The figures of so many requests, each with the microseconds it took.
-    pub(crate) fn of(mut latencies: Vec<u32>, took: Duration) -> Result<Round, Fault> {
+    /// The measurements of a round, from the latency of each request in microseconds.
+    pub(crate) fn from_latencies(mut latencies: Vec<u32>, took: Duration) -> Result<Round, Fault> {
         latencies.sort_unstable();
         let at = |share: f64| {
             let place = (latencies.len().saturating_sub(1)) as f64 * share;
@@ -43,7 +43,7 @@ impl Round {
     }
 }
 
-/// Runs `once` in a loop on so many tasks for so long.
+/// Runs `once` in a loop on `writers` tasks for the given time.
 pub(crate) fn drive<F>(
     runtime: &Runtime,
     writers: usize,
@@ -53,11 +53,13 @@ pub(crate) fn drive<F>(
 where
     F: Future<Output = Result<(), Fault>> + Send,
 {
-    let (once, stop) = (Arc::new(once), Arc::new(AtomicBool::new(false)));
+    let once = Arc::new(once);
+    let stop = Arc::new(AtomicBool::new(false));
     let started = Instant::now();
     let tasks: Vec<_> = (0..writers)
         .map(|_| {
-            let (once, stop) = (Arc::clone(&once), Arc::clone(&stop));
+            let once = Arc::clone(&once);
+            let stop = Arc::clone(&stop);
             runtime.spawn(async move {
                 let mut latencies = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
@@ -76,24 +78,24 @@ where
     for task in tasks {
         latencies.extend(runtime.block_on(task)??);
     }
-    Round::of(latencies, started.elapsed())
+    Round::from_latencies(latencies, started.elapsed())
 }
 
-/// The middle of several rates.
+/// The median of several rates.
 pub(crate) fn median(mut rates: Vec<f64>) -> f64 {
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Kilobytes of memory this process holds.
+/// The resident memory of this process in kB.
 pub(crate) fn resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Lets this program, in a process of its own, fill a folder with jobs, and ends it with SIGKILL as
-/// soon as it says so. What it said, and how many seconds it took.
+/// Runs this program in a child process that fills a folder with jobs, and kills it with SIGKILL when
+/// it reports that it is done. Returns its report and the time in seconds.
 pub(crate) fn filled_and_killed(
     command: &str,
     folder: &Path,
@@ -110,8 +112,8 @@ pub(crate) fn filled_and_killed(
     BufReader::new(stdout).read_line(&mut line)?;
     child.kill()?;
     child.wait()?;
-    match line.starts_with("filled") {
-        true => Ok((line.trim().to_owned(), started.elapsed().as_secs_f64())),
-        false => Err("the child did not fill the store".into()),
+    if !line.starts_with("filled") {
+        return Err("the child did not fill the store".into());
     }
+    Ok((line.trim().to_owned(), started.elapsed().as_secs_f64()))
 }

@@ -1,11 +1,11 @@
-//! `orchestrations`: what a step costs, against a plain job of the same venue in the same run.
+//! `orchestrations`: the cost of a step, compared with a plain job of the same venue in the same run.
 
 use std::time::{Duration, Instant};
 
 use crate::Fault;
 use crate::measure::{Round, median};
 use crate::web::{
-    Client, Load, Options, Patience, Until, Venue, core_seconds, drive, invocation, pin, post,
+    Client, Load, Options, Until, Venue, WaitMode, core_seconds, drive, invocation, pin, post,
 };
 
 /// Workflows over HTTP against plain echo jobs of the same venue, alternating.
@@ -13,13 +13,13 @@ use crate::web::{
 pub(crate) struct Args {
     #[command(flatten)]
     options: Options,
-    /// Seconds of each measurement.
+    /// The duration of each measurement in seconds.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// How often everything is measured, alternating.
+    /// The number of rounds; workloads alternate.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// A run of seconds that only shows that everything works.
+    /// A run of a few seconds that only shows that everything works.
     #[arg(long)]
     small: bool,
 }
@@ -27,10 +27,10 @@ pub(crate) struct Args {
 /// Steps of the fan-out, and the join.
 const FAN_STEPS: usize = 50;
 
-/// Workflows under way at a time.
+/// The number of concurrent workflows.
 const AT_ONCE: usize = 8;
 
-/// One request, again and again.
+/// A load that repeats one request.
 struct Same {
     request: Vec<u8>,
 }
@@ -42,17 +42,17 @@ impl Load for Same {
 
     fn answer(&mut self, _connection: usize, status: u16, body: &[u8]) -> Result<(), Fault> {
         let start = std::str::from_utf8(&body[..body.len().min(400)])?;
-        match (200..=201).contains(&status) && start.contains(r#""status":"COMPLETE""#) {
-            true => Ok(()),
-            false => Err(format!("{status}: {start}").into()),
+        if !(200..=201).contains(&status) || !start.contains(r#""status":"COMPLETE""#) {
+            return Err(format!("{status}: {start}").into());
         }
+        Ok(())
     }
 }
 
-/// A measurement and what it cost the venue.
+/// A measurement and its cost to the venue.
 struct Measured {
     round: Round,
-    /// Seconds of a core that the venue spent on a request.
+    /// Core time that the venue spent on a request, in seconds.
     cost: f64,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
         pin(own)?;
     }
     let time = Duration::from_secs_f64(seconds);
-    let bench = Bench { venue, time, patience: args.options.patience() };
+    let bench = Bench { venue, time, wait_mode: args.options.wait_mode() };
     fan(&bench, rounds)?;
     growth(&bench, args.small)?;
     sleeps(&bench)
@@ -74,22 +74,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
 struct Bench {
     venue: Venue,
     time: Duration,
-    patience: Patience,
+    wait_mode: WaitMode,
 }
 
 impl Bench {
     fn measure(&self, body: &str, connections: usize) -> Result<Measured, Fault> {
-        let (address, pid) = (self.venue.address, self.venue.pid());
+        let address = self.venue.address;
+        let pid = self.venue.pid();
         let mut load = Same { request: post(address, "/api/v1/invoke", body) };
         let before = core_seconds(pid);
         let until = Until::Passed(self.time);
-        let round = drive(address, connections, until, self.patience, &mut load)?;
+        let round = drive(address, connections, until, self.wait_mode, &mut load)?;
         let after = core_seconds(pid);
         let cost = (after.0 + after.1 - before.0 - before.1) / round.jobs as f64;
         Ok(Measured { round, cost })
     }
 
-    /// Registers an orchestration and gives its ID.
+    /// Registers an orchestration and returns its ID.
     fn define(&self, steps: &[String], result: &str) -> Result<String, Fault> {
         let steps = steps.join(",");
         let text = format!(
@@ -103,7 +104,7 @@ impl Bench {
         }
     }
 
-    /// How long one invocation takes, its end included.
+    /// The time of one invocation, up to the end of the job.
     fn time_of(&self, operation: &str) -> Result<Duration, Fault> {
         let body = invocation(operation, "{}").replacen('{', r#"{"wait":60000,"#, 1);
         let address = self.venue.address;
@@ -112,12 +113,11 @@ impl Bench {
         let (status, body) = client.ask(&post(address, "/api/v1/invoke", &body))?;
         let took = begun.elapsed();
         let text = String::from_utf8_lossy(&body);
-        match status == 200 && text.contains(r#""status":"COMPLETE""#) {
-            true => Ok(took),
-            false => {
-                Err(format!("{status}: {}", text.chars().take(400).collect::<String>()).into())
-            }
+        if status != 200 || !text.contains(r#""status":"COMPLETE""#) {
+            let start: String = text.chars().take(400).collect();
+            return Err(format!("{status}: {start}").into());
         }
+        Ok(took)
     }
 }
 
@@ -165,7 +165,7 @@ fn fan(bench: &Bench, rounds: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a step costs in long chains and wide fans, against short ones.
+/// The cost of a step in long chains and wide fans, compared with short ones.
 fn growth(bench: &Bench, small: bool) -> Result<(), Fault> {
     let tries = if small { 1 } else { 15 };
     let large = if small { 100 } else { 1_000 };
@@ -188,7 +188,8 @@ fn growth(bench: &Bench, small: bool) -> Result<(), Fault> {
                 (0..tries).map(|_| Ok(bench.time_of(&operation)?.as_secs_f64())).collect();
             Ok(median(times?) / steps.len() as f64)
         };
-        let (short, long) = (per_step(&few)?, per_step(&many)?);
+        let short = per_step(&few)?;
+        let long = per_step(&many)?;
         println!(
             "{name}: {:.1} us a step of 10, {:.1} us a step of {large}: {:.2} of it (aim: 1.5 at most)",
             short * 1e6,
@@ -199,7 +200,7 @@ fn growth(bench: &Bench, small: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What scheduling adds to steps that sleep.
+/// The time that scheduling adds to steps that sleep.
 fn sleeps(bench: &Bench) -> Result<(), Fault> {
     let step = r#"{"op":"test:delay","input":{"delay":["const",400]}}"#.to_owned();
     let operation = bench.define(&vec![step; 20], r#"["const","done"]"#)?;

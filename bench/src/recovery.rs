@@ -1,8 +1,8 @@
-//! `recovery`: how long a venue takes to have its live jobs claimable again after a crash, and what
-//! new work notices of it.
+//! `recovery`: how long it takes until live jobs are claimable again after a crash, and how recovery
+//! affects new work.
 //!
-//! The filling runs in a process of its own, which is killed without warning. Half of its jobs were
-//! running then, the other half waited on the queue.
+//! A separate process creates the jobs and is killed. Half of the jobs were running then, the other
+//! half were queued.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use crate::measure::{filled_and_killed, resident_kb};
 /// Fill a store with live jobs, kill the process, start an engine on it, and measure recovery.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to work; a temporary folder when not given.
+    /// The data folder; a temporary folder by default.
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// How many live jobs.
+    /// The number of live jobs.
     #[arg(long, default_value_t = 100_000)]
     jobs: usize,
-    /// Only fill, then wait to be killed; used by the command itself.
+    /// Only create the jobs and wait to be killed; used by the command itself.
     #[arg(long, hide = true)]
     fill: bool,
 }
 
-/// Invocations that are under way at a time while filling.
+/// The number of concurrent invocations while filling.
 const FILLERS: usize = 256;
 
 pub(crate) fn run(args: &Args) -> Result<(), Fault> {
@@ -60,7 +60,7 @@ fn fill_and_kill(folder: &Path, jobs: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Makes the jobs; they run, and wait, for as long as what is returned lives.
+/// Creates the jobs, which stay live until the returned runtime is dropped.
 fn fill(folder: &Path, jobs: usize) -> Result<(Runtime, Engine), Fault> {
     let runtime = two_cores()?;
     let limits = Limits {
@@ -100,7 +100,7 @@ fn measure(folder: &Path, jobs: usize) -> Result<(), Fault> {
             (summary, started.elapsed())
         }
     });
-    let (instant, running) = runtime.block_on(new_work(&engine))?;
+    let (inline, running) = runtime.block_on(new_work(&engine))?;
     let (summary, claimable) = runtime.block_on(recovering)?;
     let jobs = jobs as u64;
     if (summary.found, summary.requeued) != (jobs, jobs) {
@@ -114,17 +114,19 @@ fn measure(folder: &Path, jobs: usize) -> Result<(), Fault> {
         summary.took.unwrap_or_default().as_secs_f64(),
         jobs as f64 / summary.took.unwrap_or_default().as_secs_f64()
     );
-    println!("new instant jobs meanwhile: {}", told(instant));
-    println!("new running jobs meanwhile: {}", told(running));
+    println!("new inline jobs meanwhile: {}", latency_summary(inline));
+    println!("new running jobs meanwhile: {}", latency_summary(running));
     println!("{} MB resident", resident_kb() / 1024);
     Ok(())
 }
 
-/// Invokes two kinds of jobs, one after the other, until recovery is done; at least once.
+/// Invokes two kinds of jobs alternately until recovery is done, at least once. Returns their
+/// latencies.
 async fn new_work(engine: &Engine) -> Result<(Vec<Duration>, Vec<Duration>), Fault> {
-    let (mut instant, mut running) = (Vec::new(), Vec::new());
+    let mut inline = Vec::new();
+    let mut running = Vec::new();
     loop {
-        for (operation, times) in [("bench:echo", &mut instant), ("bench:brief", &mut running)] {
+        for (operation, times) in [("bench:echo", &mut inline), ("bench:brief", &mut running)] {
             let asked = Instant::now();
             let invoked = engine.invoke(request(operation)).await?;
             times.push(asked.elapsed());
@@ -133,12 +135,12 @@ async fn new_work(engine: &Engine) -> Result<(Vec<Duration>, Vec<Duration>), Fau
             }
         }
         if engine.recovery().is_done() {
-            return Ok((instant, running));
+            return Ok((inline, running));
         }
     }
 }
 
-fn told(mut times: Vec<Duration>) -> String {
+fn latency_summary(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
     let (p50, p99, max) = (at(0.5), at(0.99), at(1.0));
@@ -172,7 +174,7 @@ fn request(operation: &str) -> Invoke {
     Invoke { wait, ..Invoke::new(caller, operation, input) }
 }
 
-/// `bench:echo` is instant, `bench:brief` runs and ends at once, `bench:wait` does not end.
+/// `bench:echo` runs inline, `bench:brief` runs as a task and ends at once, `bench:wait` does not end.
 struct Bench;
 
 impl Adapter for Bench {
@@ -220,7 +222,7 @@ mod tests {
     #[test]
     fn a_small_one_recovers() {
         let folder = tempfile::tempdir().unwrap();
-        // What ran is gone with its runtime, as after a crash.
+        // Running jobs end with their runtime, as after a crash.
         drop(fill(folder.path(), 50).unwrap());
         measure(folder.path(), 50).unwrap();
     }

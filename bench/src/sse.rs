@@ -1,4 +1,4 @@
-//! `sse`: what those cost who only listen, and how soon all of them know.
+//! `sse`: the memory of idle event streams, and the latency with which all subscribers see an event.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -18,37 +18,38 @@ use crate::web::{Client, Options, Venue, get, invocation, post, put, resident_kb
 pub(crate) struct Args {
     #[command(flatten)]
     options: Options,
-    /// Subscribers to whom nothing happens.
+    /// The number of idle subscribers.
     #[arg(long, default_value_t = 5_000)]
     idle: usize,
-    /// Jobs that they follow.
+    /// The number of jobs that they follow.
     #[arg(long, default_value_t = 50)]
     jobs: usize,
-    /// Subscribers of one job that ends.
+    /// The number of subscribers of one job that ends.
     #[arg(long, default_value_t = 1_000)]
     watching: usize,
-    /// How often that is measured.
+    /// The number of rounds.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Seconds that the idle are left alone: longer than a heartbeat.
+    /// How long the idle streams are observed in seconds: longer than a heartbeat.
     #[arg(long, default_value_t = 12)]
     seconds: u64,
-    /// A run of seconds that only shows that everything works.
+    /// A run of a few seconds that only shows that everything works.
     #[arg(long)]
     small: bool,
 }
 
-/// What the issue asks for.
+/// The accepted memory and latency.
 const IDLE_MB_MAX: f64 = 100.0;
 const SEEN_WITHIN: Duration = Duration::from_millis(250);
 
-/// How long anything may take before the benchmark gives up.
+/// The benchmark fails if nothing happens for this long.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(args: &Args) -> Result<(), Fault> {
-    let (idle, watching, rounds, seconds) = match args.small {
-        true => (100, 50, 1, 0),
-        false => (args.idle, args.watching, args.rounds, args.seconds),
+    let (idle, watching, rounds, seconds) = if args.small {
+        (100, 50, 1, 0)
+    } else {
+        (args.idle, args.watching, args.rounds, args.seconds)
     };
     raise_descriptors()?;
     let (folder, _temporary) = args.options.folder()?;
@@ -83,10 +84,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     drop(subscribers);
     let fits = megabytes(later.max(after)) <= IDLE_MB_MAX && worst <= SEEN_WITHIN;
     println!("worst: the last of {watching} saw the end after {:.1} ms", worst.as_secs_f64() * 1e3);
-    match fits || args.small {
-        true => Ok(()),
-        false => Err(format!("more than {IDLE_MB_MAX} MB or {SEEN_WITHIN:?}").into()),
+    if !fits && !args.small {
+        return Err(format!("more than {IDLE_MB_MAX} MB or {SEEN_WITHIN:?}").into());
     }
+    Ok(())
 }
 
 /// A job that runs until it is cancelled.
@@ -98,7 +99,8 @@ fn begin(client: &mut Client, address: SocketAddr) -> Result<String, Fault> {
     id.filter(|_| status == 201).ok_or_else(|| format!("a job was answered with {status}").into())
 }
 
-/// Many follow one job, which is cancelled; when the last of them saw it, from the request on.
+/// Cancels a job that many subscribers follow. Returns the time from the request until the last of
+/// them saw the end.
 fn ending(client: &mut Client, venue: &Venue, watching: usize) -> Result<Duration, Fault> {
     let job = begin(client, venue.address)?;
     let mut subscribers = Subscribers::new()?;
@@ -115,7 +117,7 @@ fn ending(client: &mut Client, venue: &Venue, watching: usize) -> Result<Duratio
     }
     subscribers.wait_for_all("\"status\":\"CANCELLED\"")?;
     let seen = asked.elapsed();
-    // The end of the last chunk: the venue closes the stream by itself.
+    // The final chunk: the venue closes the stream.
     subscribers.wait_for_all("0\r\n\r\n")?;
     println!(
         "{watching} subscribers of one job: cancel answered after {:.1} ms, all saw the end after {:.1} ms, all streams ended after {:.1} ms",
@@ -147,7 +149,7 @@ impl Subscribers {
         Ok(())
     }
 
-    /// Reads until every subscriber has been sent this.
+    /// Reads until every subscriber has received this text.
     fn wait_for_all(&mut self, text: &str) -> Result<(), Fault> {
         let has = |(_, seen): &(TcpStream, String)| seen.contains(text);
         let mut left = self.all.iter().filter(|one| !has(one)).count();
@@ -176,7 +178,7 @@ impl Subscribers {
     }
 }
 
-/// Every subscriber is a descriptor here, too.
+/// Raises the limit of open files: every subscriber also needs a descriptor in this process.
 fn raise_descriptors() -> Result<(), Fault> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)

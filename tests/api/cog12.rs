@@ -1,7 +1,7 @@
 //! COG-12 Orchestrations, sentence by sentence: what it asks of a venue, over HTTP.
 //!
-//! Each test quotes what it checks. That the examples of the text keep their order, run once and as
-//! parallel as can be, whatever happens at any step, is checked with a clock that stands still in
+//! Each test quotes what it checks. That the examples of the specification run in order, once, and with
+//! the greatest possible parallelism, whatever fails at any step, is checked with a paused clock in
 //! `crates/engine/tests/graphs.rs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
@@ -17,25 +17,25 @@ fn orchestration(steps: Json, result: Json) -> Json {
         "operation": {"adapter": "orchestrator", "steps": steps, "result": result}})
 }
 
-/// Registers metadata; the reference of the asset.
+/// Registers metadata and returns the reference of the asset.
 async fn register(site: &Client, metadata: &Json) -> String {
     let asset = site.post("/api/v1/assets", metadata).await.expect(201).json();
     asset.as_str().unwrap().to_owned()
 }
 
-/// Registers an orchestration and invokes it; the job as it was answered.
+/// Registers an orchestration, invokes it, and returns the job of the response.
 async fn begin(site: &Client, steps: Json, result: Json, input: Json) -> Json {
     let operation = register(site, &orchestration(steps, result)).await;
     site.invoke(&operation, input).await
 }
 
-/// The same, after its end.
+/// Registers and invokes an orchestration, and returns the job after its end.
 async fn run(site: &Client, steps: Json, result: Json, input: Json) -> Json {
     let job = begin(site, steps, result, input).await;
     site.ended(&id_of(&job)).await
 }
 
-/// The places of everything that is wrong with metadata, and what the venue says about them.
+/// The JSON pointer and the message of every problem that the venue reports in metadata.
 async fn refused(site: &Client, metadata: &Json) -> Vec<(String, String)> {
     let reply = site.post("/api/v1/assets", metadata).await;
     let error = reply.expect_error(400, "asset_invalid");
@@ -58,7 +58,7 @@ fn of_steps(job: &Json, name: &str) -> Vec<Json> {
     job["steps"].as_array().unwrap().iter().map(|step| step[name].clone()).collect()
 }
 
-/// A step that gives what it is given.
+/// A step that returns its input.
 fn echo(input: Json) -> Json {
     json!({"op": "test:echo", "input": input})
 }
@@ -78,7 +78,7 @@ async fn the_required_fields_are_required() {
     for result in [json!({}), json!({"a": [0]}), json!([0]), json!(["const", 1])] {
         assert_eq!(run(&site, steps.clone(), result, json!({})).await["status"], "COMPLETE");
     }
-    // With another adapter it is another operation, and the steps are nothing to it.
+    // With another adapter it is another operation, which ignores the steps.
     let other = json!({"operation": {"adapter": "test:echo", "steps": [], "result": {}}});
     let id = id_of(&site.invoke(&register(&site, &other).await, json!(7)).await);
     let job = site.ended(&id).await;
@@ -86,7 +86,7 @@ async fn the_required_fields_are_required() {
 }
 
 /// Recommended Fields: `type` "SHOULD be "orchestration" for discoverability"; `name` and
-/// `description` are kept. It is a recommendation: without them a definition is as good.
+/// `description` are kept. They are optional.
 #[tokio::test]
 async fn recommended_fields_are_kept_and_not_asked_for() {
     let site = Site::start().await;
@@ -145,7 +145,7 @@ async fn every_step_is_an_object_with_op_and_input() {
     assert_eq!(places(&site, steps, json!({})).await, set(&expected));
 }
 
-/// The step of the text: constants, a field of the input, a name.
+/// The example step of the specification: constants, a field of the input, a name.
 #[tokio::test]
 async fn a_step_may_be_written_as_in_the_text() {
     let site = Site::start().await;
@@ -215,7 +215,7 @@ async fn the_result_is_put_together_as_it_says() {
     assert_eq!(job["output"], expected);
 }
 
-/// What the text leaves open: a path to what is not there fails the step, naming step and path; a
+/// Not specified by COG-12: a path to a missing member fails the step, naming step and path; a
 /// member that is null is null.
 #[tokio::test]
 async fn what_is_absent_fails_the_step_and_what_is_null_is_null() {
@@ -240,9 +240,9 @@ async fn what_is_absent_fails_the_step_and_what_is_null_is_null() {
 
 /// Constraints: "Step output references MUST refer to steps with a lower index (no forward
 /// references, no self-references)." "Implementations MUST reject orchestrations with invalid step
-/// references at construction time." Told all at once, each with its place.
+/// references at construction time." All are reported at once, each with its JSON pointer.
 #[tokio::test]
-async fn every_invalid_reference_is_told_with_its_place() {
+async fn every_invalid_reference_is_reported_with_its_place() {
     let site = Site::start().await;
     let before = site.job_count().await;
     let steps = json!([
@@ -266,9 +266,9 @@ async fn every_invalid_reference_is_told_with_its_place() {
     assert_eq!(site.job_count().await, before, "nothing ran");
 }
 
-/// What is no source is refused, and the hint shows the form that was probably meant.
+/// A value that is not a source is refused, and the hint shows the form that was probably intended.
 #[tokio::test]
-async fn a_literal_that_is_no_source_is_told_how_to_be_written() {
+async fn the_hint_for_a_bare_literal_shows_how_to_write_it() {
     let site = Site::start().await;
     let literals =
         [json!("text"), json!(1), json!(true), json!(null), json!(["a", "b"]), json!([])];
@@ -319,7 +319,7 @@ async fn what_this_venue_cannot_run_is_rejected_before_anything_runs() {
     assert_eq!(of_steps(&job, "status"), ["SKIPPED"; 4]);
     assert_eq!(target.count("/first"), 0, "no step ran");
     site.history(&id_of(&job)).await.verify();
-    // Every problem is told, within reason.
+    // Every problem is reported, up to a limit.
     let many = vec![json!({"op": "test:nothing", "input": ["const", 1]}); 103];
     let job = run(&site, json!(many), json!({}), json!({})).await;
     let error = job["error"].as_str().unwrap();
@@ -345,7 +345,7 @@ async fn steps_wait_for_what_they_need_and_for_nothing_else() {
         echo(json!(["const", "free"]))
     ]);
     let id = id_of(&begin(&site, steps, json!({"last": [3], "free": [4]}), json!({})).await);
-    // Neither is answered, so both were sent without waiting for the other.
+    // Neither has a response yet, so both were sent without waiting for the other.
     target.arrived("/hold/a").await;
     target.arrived("/hold/b").await;
     let expected = ["STARTED", "STARTED", "PENDING", "PENDING", "COMPLETE"];
@@ -394,7 +394,7 @@ async fn an_orchestration_is_one_job_whose_steps_are_jobs() {
 /// step by index." "Steps that have not yet started SHOULD be skipped." For FAILED, CANCELLED,
 /// REJECTED and TIMEOUT alike.
 #[tokio::test]
-async fn a_step_that_ends_badly_fails_the_whole() {
+async fn a_step_that_ends_badly_fails_the_orchestration() {
     let site = Site::start().await;
     let slow = json!({"name": "Slow", "operation": {"adapter": "test:never", "timeoutMs": 30}});
     let slow = register(&site, &slow).await;
@@ -482,15 +482,15 @@ async fn orchestrations_nest_eight_deep_and_no_deeper() {
             let job = site.ended(&id).await;
             let expected = if depth == 8 { "COMPLETE" } else { "REJECTED" };
             assert_eq!(job["status"], expected, "{depth} deep");
-            let told = "/operation/steps/0/op: orchestrations are nested deeper than 8";
+            let expected = "/operation/steps/0/op: orchestrations are nested deeper than 8";
             let error = job["error"].as_str().unwrap_or_default();
-            assert_eq!(error.contains(told), depth > 8, "{error}");
+            assert_eq!(error.contains(expected), depth > 8, "{error}");
         }
     }
 }
 
 /// Resource Limits: "Venues SHOULD impose limits on: … Total concurrent sub-jobs per
-/// orchestration": 256, and the rest begin as those end.
+/// orchestration": 256, and the others start as those end.
 #[tokio::test]
 async fn at_most_256_steps_run_at_a_time() {
     let site = Site::with(|flags| flags.running = Some("400".to_owned())).await;
@@ -528,9 +528,9 @@ async fn assembled_inputs_are_checked_before_a_step_begins() {
 }
 
 /// Recommended Fields: "JSON Schema for orchestration input" and "JSON Schema for orchestration
-/// output" are held to.
+/// output" are enforced.
 #[tokio::test]
-async fn declared_schemas_of_the_whole_are_held_to() {
+async fn declared_schemas_of_an_orchestration_are_enforced() {
     let site = Site::start().await;
     let mut metadata = orchestration(json!([echo(json!(["input", "x"]))]), json!({"y": [0]}));
     metadata["operation"]["input"] = json!({"type": "object", "required": ["x"]});
@@ -548,7 +548,7 @@ async fn declared_schemas_of_the_whole_are_held_to() {
     }
 }
 
-/// COG-8, Interactive Jobs, for a step: the whole asks, and what is sent to it reaches the step.
+/// COG-8, Interactive Jobs, for a step: the parent job asks, and a message to it reaches the step.
 #[tokio::test]
 async fn a_step_that_asks_is_answered_through_its_parent() {
     let site = Site::start().await;
@@ -583,26 +583,25 @@ async fn a_paused_orchestration_has_paused_steps() {
 /// input." "The result is returned to the local orchestrator and made available to dependent
 /// steps." "Federated steps participate in the same dependency graph as local steps."
 #[tokio::test]
-async fn a_step_with_a_venue_runs_there() {
-    let there = Site::start().await;
-    let host = there.address.to_string();
-    let here = Site::with(|flags| flags.allow_hosts = Some(host)).await;
-    let venue = format!("http://{}", there.address);
+async fn a_step_with_a_venue_runs_on_that_venue() {
+    let remote = Site::start().await;
+    let host = remote.address.to_string();
+    let local = Site::with(|flags| flags.allow_hosts = Some(host)).await;
+    let venue = format!("http://{}", remote.address);
     let steps = json!([
         echo(json!(["input", "x"])),
         {"op": "test:echo", "input": {"v": [0]}, "venue": venue},
         echo(json!([1, "v"]))
     ]);
-    let job = run(&here, steps, json!([2]), json!({"x": 4})).await;
+    let job = run(&local, steps, json!([2]), json!({"x": 4})).await;
     assert_eq!((&job["status"], &job["output"]), (&json!("COMPLETE"), &json!(4)), "{job}");
     let step = &job["steps"][1];
     assert_eq!((&step["venue"], &step["status"]), (&json!(venue), &json!("COMPLETE")));
-    let remote = there.job(step["id"].as_str().unwrap()).await;
-    assert_eq!((&remote["input"], &remote["head"]), (&json!({"v": 4}), &step["head"]));
+    let remote_job = remote.job(step["id"].as_str().unwrap()).await;
+    assert_eq!((&remote_job["input"], &remote_job["head"]), (&json!({"v": 4}), &step["head"]));
 }
 
-/// A step that ends after its job changes what the job shows, so whoever asks by the entity
-/// tag is told.
+/// A step that ends after its job changes what the job shows, so the entity tag changes as well.
 #[tokio::test]
 async fn the_entity_tag_follows_steps_that_outlive_their_job() {
     let site = Site::start().await;
@@ -622,17 +621,17 @@ async fn the_entity_tag_follows_steps_that_outlive_their_job() {
     assert_eq!(asked().await.status(), 304);
     site.send(&left, &json!({"content": "done"})).await.expect(202);
     site.ended(&left).await;
-    let told = async {
+    let changed = async {
         while asked().await.status() == 304 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), told).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(20), changed).await.unwrap();
     assert_eq!(site.job(&id).await["steps"][0]["status"], "COMPLETE");
 }
 
 /// Resource Limits: "Orchestrations can amplify resource consumption". What steps put together is
-/// bounded as what a request may send is, so that everything that is kept can also be read.
+/// bounded like the body of a request, so that everything that is stored can also be read.
 #[tokio::test]
 async fn what_steps_put_together_is_bounded() {
     let site = Site::start().await;
@@ -641,10 +640,10 @@ async fn what_steps_put_together_is_bounded() {
         json!(["concat", ["input"], ["input"], ["input"], ["input"], ["input"], ["input"]]);
     let job = run(&site, json!([echo(six_times)]), json!([0]), json!(text)).await;
     assert_eq!((&job["status"], &job["errorCode"]), (&json!("FAILED"), &json!("step_input")));
-    let told = "step 0 cannot begin: the assembled value has more than 16777216 bytes";
-    assert_eq!(job["error"], told);
+    let expected = "step 0 cannot start: the assembled value has more than 16777216 bytes";
+    assert_eq!(job["error"], expected);
 
-    // A schema of steps that double what they are given never gets far.
+    // Steps that each double their input reach the limit quickly.
     let mut steps = vec![echo(json!(["input"]))];
     steps.extend((0..60).map(|step| echo(json!(["concat", [step], [step]]))));
     let job = run(&site, json!(steps), json!(["const", 1]), json!("x".repeat(100_000))).await;
@@ -655,8 +654,9 @@ async fn what_steps_put_together_is_bounded() {
     let operation = register(&site, &orchestration(steps, json!([1]))).await;
     let invocation = json!({"operation": operation, "input": 1});
     let reply = site.post("/api/v1/invoke", &invocation).await.expect(201);
-    let told = "step 1 cannot begin: the assembled value nests deeper than 136 arrays and objects";
-    assert!(reply.text().contains(told), "{}", reply.text());
+    let expected =
+        "step 1 cannot start: the assembled value nests deeper than 136 arrays and objects";
+    assert!(reply.text().contains(expected), "{}", reply.text());
     let location = reply.header("location").unwrap();
     site.get(location).await.expect(200);
     site.get(&format!("{location}/history")).await.expect(200);
@@ -673,7 +673,7 @@ async fn a_member_keeps_its_name_however_long_it_is() {
 }
 
 /// Federated Trust and COG-8, Job Data Sensitivity: "Redact or encrypt sensitive fields in stored
-/// job records." What is secret in the input of the whole is secret in those of its steps.
+/// job records." What is secret in the input of the orchestration is secret in those of its steps.
 #[tokio::test]
 async fn a_secret_that_is_passed_on_to_a_step_stays_one() {
     let site = Site::start().await;
@@ -733,7 +733,7 @@ async fn an_orchestration_ends_although_messages_wait_for_it() {
 /// Step Failure: "The error message SHOULD identify the failed step by index", and says why,
 /// however long that is.
 #[tokio::test]
-async fn a_failure_tells_a_long_cause() {
+async fn a_failure_states_its_cause_however_long() {
     let site = Site::start().await;
     let long = "x".repeat(5_000);
     let slow = json!({"delay": ["const", 1], "operation": ["const", "test:error"],
@@ -748,17 +748,17 @@ async fn a_failure_tells_a_long_cause() {
     }
 }
 
-/// The same for a step that runs elsewhere; what is secret is not sent there.
+/// The same for a remote step; secrets are not sent to its venue.
 #[tokio::test]
-async fn a_step_elsewhere_that_asks_is_answered_through_its_parent() {
-    let there = Site::start().await;
-    let host = there.address.to_string();
-    let here = Site::with(|flags| flags.allow_hosts = Some(host)).await;
-    let venue = format!("http://{}", there.address);
+async fn a_remote_step_that_asks_is_answered_through_its_parent() {
+    let remote = Site::start().await;
+    let host = remote.address.to_string();
+    let local = Site::with(|flags| flags.allow_hosts = Some(host)).await;
+    let venue = format!("http://{}", remote.address);
     let begun = async |op: &str, status: &str| {
         let steps = json!([{"op": op, "name": "talk", "input": ["const", {}], "venue": venue}]);
-        let id = id_of(&begin(&here, steps, json!([0]), json!({})).await);
-        let job = here.until(&id, status).await;
+        let id = id_of(&begin(&local, steps, json!([0]), json!({})).await);
+        let job = local.until(&id, status).await;
         assert!(job["message"].as_str().unwrap().starts_with("step 0 (talk) waits: "), "{job}");
         assert_eq!(job["steps"][0]["status"], status);
         assert!(
@@ -768,19 +768,19 @@ async fn a_step_elsewhere_that_asks_is_answered_through_its_parent() {
         (id, job["steps"][0]["id"].as_str().unwrap().to_owned())
     };
     let (id, _) = begun("test:chat", "INPUT_REQUIRED").await;
-    here.send(&id, &json!({"content": "done"})).await.expect(202);
-    assert_eq!(here.ended(&id).await["status"], "COMPLETE");
+    local.send(&id, &json!({"content": "done"})).await.expect(202);
+    assert_eq!(local.ended(&id).await["status"], "COMPLETE");
     let (id, far) = begun("test:auth", "AUTH_REQUIRED").await;
     let complete = json!({"type": "auth/complete", "credentials": {"token": "hush"}});
-    let refused = here.send(&id, &complete).await.expect_error(409, "credentials_stay");
-    let did = there.get("/api/v1/status").await.json()["did"].clone();
+    let refused = local.send(&id, &complete).await.expect_error(409, "credentials_stay");
+    let did = remote.get("/api/v1/status").await.json()["did"].clone();
     assert_eq!((&refused["asking"], &refused["venue"]), (&json!(far), &did), "{refused}");
-    // As the hint says: whoever may, sends them there.
-    there.send(&far, &complete).await.expect(202);
-    assert_eq!(here.ended(&id).await["status"], "COMPLETE");
+    // As the hint says, the credentials are sent to the remote venue directly.
+    remote.send(&far, &complete).await.expect(202);
+    assert_eq!(local.ended(&id).await["status"], "COMPLETE");
 }
 
-/// The nesting limit holds through venues, as far as they say how deep they are.
+/// The nesting limit applies across venues that send `Catena-Depth`.
 #[tokio::test]
 async fn what_comes_from_orchestrations_of_other_venues_counts_as_nested_in_them() {
     let site = Site::start().await;
@@ -805,7 +805,7 @@ async fn what_comes_from_orchestrations_of_other_venues_counts_as_nested_in_them
             assert!(job["error"].as_str().unwrap().contains("nested deeper than 8"), "{job}");
         }
     }
-    // It means nothing to operations without steps.
+    // Operations without steps ignore it.
     assert_eq!(nested_in("test:echo", "9").await.json()["status"], "COMPLETE");
     nested_in(&inner, "deep").await.expect_error(400, "bad_request");
 }

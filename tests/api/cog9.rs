@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use catena_tests::PATIENCE;
+use catena_tests::TIMEOUT;
 use catena_tests::http::Connection;
 use catena_tests::site::{Client, Site, id_of};
 use serde_json::{Value as Json, json};
@@ -16,7 +16,7 @@ async fn chat(site: &Client) -> String {
     site.invoked("test:chat", json!({}), "INPUT_REQUIRED").await
 }
 
-/// The contents of the messages that a job took, in order.
+/// The contents of the messages that a job received, in order.
 async fn taken(site: &Client, id: &str) -> Vec<Json> {
     let chain = site.history(id).await;
     let received = |at| chain.record(at).get("received").map(|message| message["content"].clone());
@@ -51,9 +51,10 @@ async fn any_json_is_a_message() {
         (0..chain.len()).filter_map(|at| chain.record(at).get("received")).collect();
     assert_eq!(received.len(), messages.len() + 1);
     for (message, received) in messages.iter().zip(received) {
-        match message.is_object() {
-            true => assert_eq!(received, message),
-            false => assert_eq!(received, &json!({"content": message}), "wrapped"),
+        if message.is_object() {
+            assert_eq!(received, message);
+        } else {
+            assert_eq!(received, &json!({"content": message}), "wrapped");
         }
     }
     chain.verify();
@@ -210,7 +211,7 @@ async fn messages_are_taken_in_the_order_of_their_connection() {
     let request = |content: Json| {
         site.request("POST", &format!("/api/v1/jobs/{id}")).json(&json!({"content": content}))
     };
-    // All are sent before any answer is read.
+    // All are sent before any response is read.
     for n in 0..30 {
         connection.send(&request(json!(n))).await.unwrap();
     }
@@ -326,7 +327,7 @@ async fn a_repeated_message_id_changes_nothing() {
     assert_eq!(again["duplicate"], true, "also after a restart");
 }
 
-/// An `Idempotency-Key` works for messages as it does everywhere.
+/// An `Idempotency-Key` works for messages as for other requests.
 #[tokio::test]
 async fn a_message_with_a_key_is_sent_once() {
     let site = Site::start().await;
@@ -365,7 +366,7 @@ async fn queued_messages_survive_a_restart() {
     site.history(&id).await.verify();
 }
 
-/// A conversation goes on after a restart: an interactive adapter keeps nothing between turns.
+/// A conversation continues after a restart: an interactive adapter keeps no state between turns.
 #[tokio::test]
 async fn a_conversation_goes_on_after_a_restart() {
     let site = Site::start().await;
@@ -509,7 +510,7 @@ async fn an_acknowledged_message_is_taken_even_if_its_sender_is_gone() {
         let mut connection = Connection::open(site.address).await.unwrap();
         let message = json!({"content": "done"});
         let request = site.request("POST", &format!("/api/v1/jobs/{id}")).json(&message);
-        let reply = tokio::time::timeout(PATIENCE, connection.ask(&request)).await.unwrap();
+        let reply = tokio::time::timeout(TIMEOUT, connection.ask(&request)).await.unwrap();
         reply.unwrap().expect(202);
         drop(connection);
         jobs.insert(id);

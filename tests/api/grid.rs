@@ -1,4 +1,4 @@
-//! The door `/api/v1` in detail: what the design pins beyond COG-8 and COG-9.
+//! The grid API `/api/v1` in detail: what the design specifies beyond COG-8 and COG-9.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 #[path = "grid/access.rs"]

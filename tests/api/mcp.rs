@@ -1,4 +1,4 @@
-//! The MCP door: tools, calls, questions, tasks, in every published revision.
+//! The MCP endpoint: tools, calls, questions, tasks, in every published revision.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 #[path = "mcp/calls.rs"]

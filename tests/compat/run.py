@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs published clients, unchanged, against a venue: the Python SDK of Covia, then the official clients of MCP.
+"""Runs published clients, unmodified, against a venue: the Python SDK of Covia, then the official MCP clients.
 
     python3 tests/compat/run.py --binary target/debug/catena
 
 The SDK comes from the package index by name (covia 0.9.11), its tests and examples from the source
-distribution of the same version, whose digest is pinned. Nothing of it is kept in this tree. The MCP
-clients come by name, too: the newest, and one of the generation before.
+distribution of the same version, whose digest is pinned. Nothing of it is stored in this tree. The MCP
+clients come from the package index as well: the newest, and one of the previous generation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VERSION = "0.9.11"
 SDIST = f"covia-{VERSION}.tar.gz"
 SDIST_SHA256 = "f4bfcbca78804d7e42767c821f11ed8675ca57b677aa05fbc26f2c001606705a"
 
-AGENTS = "agents and the workspace come with a later issue"
+AGENTS = "agents and workspaces do not exist yet"
 DESELECTED = {
     "tests/integration/test_workspace_live.py::test_self_workspace_roundtrip": AGENTS,
     "tests/integration/test_workspace_live.py::test_self_read_via_did_prefix": AGENTS,
@@ -35,8 +35,8 @@ DESELECTED = {
     "tests/integration/test_workspace_live.py::test_cross_user_read_with_ucan_delegation": AGENTS,
     "tests/integration/test_venue_live.py::test_adapter_operations": AGENTS,
     "tests/integration/test_venue_live.py::test_async_catalogue_and_asset_identity": (
-        "its first line asks for the operations of the agent adapter; "
-        "test_sdk.py has the rest of it"
+        "its first line requests the operations of the agent adapter; "
+        "test_sdk.py covers the rest"
     ),
 }
 INTEGRATION_TESTS = 5
@@ -54,7 +54,7 @@ EXAMPLES = {
 }
 EXAMPLES_LEFT_OUT: dict[str, str] = {}
 
-# Requirements, tests, and how many they are.
+# Requirements, test file, and number of tests.
 MCP_CLIENTS = [
     ("requirements-mcp.txt", "test_mcp.py", 17),
     ("requirements-mcp-old.txt", "test_mcp_old.py", 8),
@@ -80,7 +80,7 @@ def source(python: pathlib.Path) -> pathlib.Path:
 
 
 def pytest(python: pathlib.Path, folder: pathlib.Path, arguments: list[str], urls: dict[str, str], expected: int) -> None:
-    """Runs tests, which must all pass, none skipped, and be exactly as many as expected."""
+    """Runs tests. All must pass, none may be skipped, and their number must be as expected."""
     report = harness.TARGET / "compat" / "report.xml"
     report.unlink(missing_ok=True)
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short"]
@@ -94,7 +94,7 @@ def pytest(python: pathlib.Path, folder: pathlib.Path, arguments: list[str], url
 
 
 def example(python: pathlib.Path, script: pathlib.Path, url: str, expected: str) -> None:
-    """Runs an example, which must succeed and say something."""
+    """Runs an example, which must succeed and print the expected text."""
     environment = {**os.environ, "COVIA_VENUE_URL": url, "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(
         [str(python), str(script)], env=environment, capture_output=True, text=True, timeout=60

@@ -14,19 +14,19 @@ from mcp import Client, MCPError
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 
 URL = os.environ["CATENA_URL"]
-PATIENCE_S = 20
+TIMEOUT_S = 20
 TASKS = "io.modelcontextprotocol/tasks"
 MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
 def connected(mode: str = "auto", **options: Any) -> Client:
-    return Client(f"{URL}/mcp", mode=mode, read_timeout_seconds=PATIENCE_S, **options)
+    return Client(f"{URL}/mcp", mode=mode, read_timeout_seconds=TIMEOUT_S, **options)
 
 
 def ask(path: str, method: str = "GET", body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{URL}/api/v1/{path}", data, method=method)
-    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         return json.loads(answer.read())
 
 
@@ -37,7 +37,7 @@ def job_of(result: types.CallToolResult) -> str:
 
 async def until(job: str, status: str) -> None:
     """Reads a job until it stands there."""
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         while ask(f"jobs/{job}")["status"] != status:
             await anyio.sleep(0.02)
 
@@ -89,16 +89,16 @@ async def test_errors_are_results_and_wrong_calls_are_errors(mode: str):
 
 
 @MODES
-async def test_progress_is_told_on_the_way(mode: str):
+async def test_progress_is_reported(mode: str):
     seen: list[float] = []
 
-    async def told(progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         assert total == 4
         seen.append(progress)
 
     async with connected(mode) as client:
         arguments = {"totalItems": 4, "itemMs": 300}
-        result = await client.call_tool("test_progress", arguments, progress_callback=told)
+        result = await client.call_tool("test_progress", arguments, progress_callback=on_progress)
     assert result.structured_content["processedItems"] == 4
     assert seen and seen == sorted(set(seen))
 
@@ -110,17 +110,17 @@ async def test_a_long_call_comes_back(mode: str):
     assert result.structured_content == {"a": 1}
 
 
-async def test_taking_a_call_back_cancels_its_job():
+async def test_cancelling_a_call_cancels_its_job():
     seen = anyio.Event()
 
-    async def told(progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         seen.set()
 
     before = set(ask("jobs?op=test:progress")["items"])
     async with connected() as client, anyio.create_task_group() as group:
         arguments = {"totalItems": 1000, "itemMs": 100}
-        group.start_soon(lambda: client.call_tool("test_progress", arguments, progress_callback=told))
-        with anyio.fail_after(PATIENCE_S):
+        group.start_soon(lambda: client.call_tool("test_progress", arguments, progress_callback=on_progress))
+        with anyio.fail_after(TIMEOUT_S):
             await seen.wait()
         (job,) = set(ask("jobs?op=test:progress")["items"]) - before
         group.cancel_scope.cancel()
@@ -142,7 +142,7 @@ async def test_a_question_reaches_the_user_and_the_answer_the_job():
 
 
 @MODES
-async def test_whoever_cannot_ask_is_told_what_to_do(mode: str):
+async def test_a_client_without_elicitation_gets_instructions(mode: str):
     async with connected(mode) as client:
         result = await client.call_tool("test_chat", {})
     assert result.is_error and f"{URL}/api/v1/jobs/{job_of(result)}" in result.content[0].text
@@ -156,7 +156,7 @@ async def test_a_stream_of_changes_is_acknowledged():
 
 
 class Task(types.Result):
-    """What a call gives that takes long."""
+    """The result of a call that takes long."""
 
     result_type: Literal["task"] = "task"
     taskId: str
@@ -164,7 +164,7 @@ class Task(types.Result):
 
 
 class Tasks(ClientExtension):
-    """The extension, as far as it is needed to wait for a task."""
+    """The part of the tasks extension that is needed to wait for a task."""
 
     identifier = TASKS
 
@@ -173,7 +173,7 @@ class Tasks(ClientExtension):
 
     async def finish(self, task: Task, context: ClaimContext) -> types.CallToolResult:
         self.seen.append(task.taskId)
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             while ask(f"jobs/{task.taskId}")["status"] != "COMPLETE":
                 await anyio.sleep(0.02)
         return types.CallToolResult(content=[types.TextContent(type="text", text=task.status)])

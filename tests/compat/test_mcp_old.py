@@ -1,4 +1,4 @@
-"""The official MCP client of the generation before against ``CATENA_URL``: handshake, tools, tasks."""
+"""The official MCP client of the previous generation against ``CATENA_URL``: handshake, tools, tasks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mcp import ClientSession, McpError, types
 from mcp.client.streamable_http import streamable_http_client
 
 URL = os.environ["CATENA_URL"]
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
 @contextlib.asynccontextmanager
 async def connected(**options: Any) -> AsyncIterator[ClientSession]:
     async with streamable_http_client(f"{URL}/mcp") as (read, write, session_id):
-        patience = timedelta(seconds=PATIENCE_S)
+        patience = timedelta(seconds=TIMEOUT_S)
         async with ClientSession(read, write, read_timeout_seconds=patience, **options) as session:
             started = await session.initialize()
             assert started.protocolVersion == types.LATEST_PROTOCOL_VERSION
@@ -31,7 +31,7 @@ async def connected(**options: Any) -> AsyncIterator[ClientSession]:
 
 
 def ask(path: str) -> Any:
-    with urllib.request.urlopen(f"{URL}/api/v1/{path}", timeout=PATIENCE_S) as answer:
+    with urllib.request.urlopen(f"{URL}/api/v1/{path}", timeout=TIMEOUT_S) as answer:
         return json.loads(answer.read())
 
 
@@ -72,12 +72,12 @@ async def test_errors_are_results_and_wrong_calls_are_errors():
 async def test_progress_and_a_long_call():
     seen: list[float] = []
 
-    async def told(progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         seen.append(progress)
 
     async with connected() as session:
         arguments = {"totalItems": 4, "itemMs": 500}
-        result = await session.call_tool("test_progress", arguments, progress_callback=told)
+        result = await session.call_tool("test_progress", arguments, progress_callback=on_progress)
     assert result.structuredContent["processedItems"] == 4
     assert seen and seen == sorted(set(seen))
 
@@ -94,7 +94,7 @@ async def test_tasks_are_made_followed_and_listed():
         made = await tasks.call_tool_as_task("test_delay", {"delay": 500, "input": {"a": 1}})
         task = made.task.taskId
         assert made.task.status == "working" and job(task)["id"] == task
-        statuses = [standing.status async for standing in tasks.poll_task(task)]
+        statuses = [state.status async for state in tasks.poll_task(task)]
         assert statuses[-1] == "completed"
         result = await tasks.get_task_result(task, types.CallToolResult)
         assert result.structuredContent == {"a": 1}
@@ -118,21 +118,21 @@ async def test_a_task_is_cancelled():
             await tasks.cancel_task(task)
 
 
-async def test_going_away_leaves_the_job_alone():
+async def test_disconnecting_does_not_cancel_the_job():
     before = set(ask("jobs?op=test:progress")["items"])
     async with connected() as session, anyio.create_task_group() as group:
         seen = anyio.Event()
 
-        async def told(progress: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             seen.set()
 
         arguments = {"totalItems": 12, "itemMs": 250}
-        group.start_soon(lambda: session.call_tool("test_progress", arguments, progress_callback=told))
-        with anyio.fail_after(PATIENCE_S):
+        group.start_soon(lambda: session.call_tool("test_progress", arguments, progress_callback=on_progress))
+        with anyio.fail_after(TIMEOUT_S):
             await seen.wait()
         (left,) = set(ask("jobs?op=test:progress")["items"]) - before
         group.cancel_scope.cancel()
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         while job(left)["status"] == "STARTED":
             await anyio.sleep(0.05)
     assert job(left)["status"] == "COMPLETE"

@@ -1,4 +1,4 @@
-"""What the SDK's own live tests do not touch, through its public methods.
+"""Methods of the SDK that its own live tests do not cover.
 
 Streams, messages, pause and resume, private runs, back-pressure, identities, errors. Runs against
 ``COVIA_VENUE_URL``; ``CATENA_LIMITED_URL`` is a venue that takes two requests per second.
@@ -28,7 +28,7 @@ from covia.auth import BearerAuth, Ed25519Auth
 
 URL = os.environ["COVIA_VENUE_URL"]
 LIMITED_URL = os.environ["CATENA_LIMITED_URL"]
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def venue():
         yield venue
 
 
-def somebody():
-    """A venue as somebody with a key of their own sees it."""
+def connect_with_key():
+    """A connection that is authenticated with a new key."""
     return Grid.connect(URL, auth=Ed25519Auth(Ed25519PrivateKey.generate()))
 
 
 def until(job, status):
-    """Reads a job until it stands there."""
-    end = time.monotonic() + PATIENCE_S
+    """Polls a job until it has this status."""
+    end = time.monotonic() + TIMEOUT_S
     while job.status != status:
         assert time.monotonic() < end, f"waited too long for {status}: {job.data}"
         job.refresh()
@@ -62,7 +62,7 @@ def test_an_instant_job_is_complete_in_the_answer(venue):
 def test_a_failed_job_says_why(venue):
     job = venue.invoke("v/test/ops/error", {"message": "out of cheese"})
     with pytest.raises(JobFailedError) as caught:
-        job.result(timeout=PATIENCE_S)
+        job.result(timeout=TIMEOUT_S)
     assert caught.value.job_data.error == "out of cheese"
     assert caught.value.job_data.status == JobStatus.FAILED
 
@@ -113,9 +113,9 @@ async def test_an_asynchronous_stream_ends_with_the_last_record():
         assert events[-1].json["output"] == 7
 
 
-def test_a_stream_of_somebody_else_is_refused_without_a_token():
+def test_a_stream_of_another_owner_is_refused_without_a_token():
     # The SDK sends no token for streams, so it cannot follow the job of a key: a documented limit.
-    with somebody() as venue:
+    with connect_with_key() as venue:
         job = venue.invoke("v/test/ops/never", {})
         with pytest.raises(Exception, match="(?i)content-type|404"):
             list(job.stream())
@@ -132,7 +132,7 @@ def test_messages_are_acknowledged_and_taken_in_order(venue):
     assert again["duplicate"] is True
     job.send_message("two")
     job.send_message({"content": "done"})
-    assert job.result(timeout=PATIENCE_S) == {"echo": {"content": "done"}, "message": "done"}
+    assert job.result(timeout=TIMEOUT_S) == {"echo": {"content": "done"}, "message": "done"}
     with pytest.raises(GridError) as caught:
         job.send_message("late")
     assert caught.value.status_code == 409
@@ -143,7 +143,7 @@ def test_authorisation_is_asked_for_and_its_credentials_are_not_kept(venue):
     assert job.needs_auth
     secret = uuid.uuid4().hex
     job.send_message({"type": "auth/complete", "credentials": {"apiKey": secret}})
-    assert job.result(timeout=PATIENCE_S) == {"authorised": True}
+    assert job.result(timeout=TIMEOUT_S) == {"authorised": True}
     assert secret not in str(job.data)
 
 
@@ -156,7 +156,7 @@ def test_a_job_is_paused_and_resumed(venue):
     assert caught.value.status_code == 409
     job.resume()
     assert job.status in (JobStatus.STARTED, JobStatus.COMPLETE)
-    assert job.result(timeout=PATIENCE_S) == "there"
+    assert job.result(timeout=TIMEOUT_S) == "there"
     with pytest.raises(GridError) as caught:
         job.resume()
     assert caught.value.status_code == 409
@@ -218,7 +218,7 @@ def test_an_exhausted_retry_is_a_rate_limit_error(monkeypatch):
 
 
 def test_jobs_belong_to_their_callers():
-    with somebody() as alice, somebody() as bob, Grid.connect(URL) as anonymous:
+    with connect_with_key() as alice, connect_with_key() as bob, Grid.connect(URL) as anonymous:
         job = alice.invoke("v/test/ops/echo", {"mine": True})
         assert alice.get_job(job.id).output == {"mine": True}
         assert alice.list_jobs() == [job.id.removeprefix("0x")]

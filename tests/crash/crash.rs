@@ -1,9 +1,9 @@
-//! Kills a venue under load, again and again, and checks that it kept its word.
+//! Kills a venue under load repeatedly, and checks that nothing acknowledged was lost.
 //!
-//! Clients do what careful clients do: every request has an idempotency key, and one that was not
-//! answered is sent again after the restart. So at the end the venue must have exactly one job per
-//! key: nothing acknowledged is lost, nothing is made twice, everything ends once, every history
-//! verifies, messages are taken once and in order, and what must not be repeated was not.
+//! Clients behave as careful clients do: every request has an idempotency key, and a request without a
+//! response is sent again after the restart. At the end the venue must have exactly one job per key:
+//! nothing acknowledged is lost, nothing is created twice, every job ends once, every history verifies,
+//! messages are delivered once and in order, and operations that must not be repeated were not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,48 +18,48 @@ use crate::process::{Process, start_and_kill};
 use crate::site::{Client, id_of};
 use crate::target::Target;
 
-/// Jobs that one client makes in one round; after that it only reads.
+/// The number of jobs that a client creates in one round; after that it only reads.
 const JOBS_PER_CLIENT: usize = 40;
 
-/// How long, in milliseconds, a venue lives under load.
-const LIFE_MS: std::ops::Range<u64> = 100..900;
+/// How long a venue runs under load before it is killed, in ms.
+const UPTIME_MS: std::ops::Range<u64> = 100..900;
 
-/// How long, in milliseconds, a venue lives that is killed while it starts.
-const YOUTH_MS: std::ops::Range<u64> = 1..150;
+/// After which time a venue is killed while it starts, in ms.
+const STARTUP_MS: std::ops::Range<u64> = 1..150;
 
-/// What to do.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The binary of the venue.
     pub binary: PathBuf,
-    /// How often the venue is killed under load.
+    /// The number of kills under load.
     pub rounds: u64,
-    /// How many clients load it.
+    /// The number of concurrent clients.
     pub clients: u64,
-    /// Where randomness comes from: the same seed makes the same decisions.
+    /// The seed of all random decisions.
     pub seed: u64,
 }
 
-/// What was found; that everything held is why there is a summary at all.
+/// Statistics of a run in which every check passed.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// How often the venue was killed.
+    /// The total number of kills.
     pub kills: u64,
-    /// How many of those while it was starting.
-    pub young_kills: u64,
+    /// Kills while the venue was starting.
+    pub startup_kills: u64,
     /// Jobs, one per idempotency key.
     pub jobs: usize,
-    /// Requests whose answer never came and that were sent again.
+    /// Requests that were sent again because they got no response.
     pub in_doubt: usize,
-    /// Messages that jobs took.
+    /// Messages that were delivered to jobs.
     pub messages: usize,
     /// Requests that reached the counting server.
     pub requests: usize,
-    /// How jobs ended.
+    /// The number of jobs by final status.
     pub endings: BTreeMap<String, usize>,
 }
 
-/// Randomness that a seed decides (SplitMix64).
+/// A seeded random number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -76,19 +76,19 @@ impl Random {
     }
 }
 
-/// A job that was asked for.
+/// A job that a client requested.
 #[derive(Debug, Clone)]
-struct Asked {
+struct RequestedJob {
     key: String,
     body: Json,
-    /// Nothing while the answer is in doubt.
+    /// `None` while there is no response.
     id: Option<String>,
-    /// Messages to it, in the order in which they were sent; only the last can be in doubt.
+    /// Messages to the job in the order in which they were sent; only the last can lack a response.
     messages: Vec<String>,
     is_last_in_doubt: bool,
 }
 
-impl Asked {
+impl RequestedJob {
     fn operation(&self) -> &str {
         self.body["operation"].as_str().unwrap()
     }
@@ -104,55 +104,55 @@ impl Asked {
     }
 }
 
-/// Carries the plan out. Panics, with the seed, when something does not hold.
+/// Performs the run. Panics if a check fails.
 pub async fn run(plan: &Plan) -> Summary {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let target = Target::start().await;
     let flags = ["--allow-host".to_owned(), target.address.to_string()];
     let mut random = Random(plan.seed);
-    let mut asked: Vec<Asked> = Vec::new();
+    let mut asked: Vec<RequestedJob> = Vec::new();
     let mut summary = Summary::default();
-    let mut settled = 0;
+    let mut repeated = 0;
     for round in 0..plan.rounds {
         let venue = Process::start(&plan.binary, &data, &flags).await;
-        settle(venue.address, &mut asked[settled..], &mut summary).await;
-        settled = asked.len();
+        repeat_requests(venue.address, &mut asked[repeated..], &mut summary).await;
+        repeated = asked.len();
         let clients = (0..plan.clients).map(|client| {
             let random = Random(random.next());
             let name = format!("{round}-{client}");
             tokio::spawn(load(venue.address, target.address, name, random))
         });
         let clients: Vec<_> = clients.collect();
-        tokio::time::sleep(Duration::from_millis(random.in_range(LIFE_MS))).await;
+        tokio::time::sleep(Duration::from_millis(random.in_range(UPTIME_MS))).await;
         venue.kill().await;
         summary.kills += 1;
         for client in clients {
             asked.extend(client.await.unwrap());
         }
         if random.next().is_multiple_of(2) {
-            let after = Duration::from_millis(random.in_range(YOUTH_MS));
+            let after = Duration::from_millis(random.in_range(STARTUP_MS));
             start_and_kill(&plan.binary, &data, &flags, after).await;
             summary.kills += 1;
-            summary.young_kills += 1;
+            summary.startup_kills += 1;
         }
     }
     let venue = Process::start(&plan.binary, &data, &flags).await;
-    settle(venue.address, &mut asked, &mut summary).await;
+    repeat_requests(venue.address, &mut asked, &mut summary).await;
     check_all(venue.address, &target, &asked, &mut summary).await;
     venue.kill().await;
     summary
 }
 
-/// One client: makes jobs until the venue is gone, and says what it asked for.
+/// One client: creates jobs until the venue is killed, and returns what it requested.
 async fn load(
     address: SocketAddr,
     target: SocketAddr,
     name: String,
     mut random: Random,
-) -> Vec<Asked> {
+) -> Vec<RequestedJob> {
     let mut asked = Vec::new();
-    // The end of the connection is what this waits for.
+    // An error means that the connection ended, which is how every round ends.
     let _ = load_until_gone(address, target, &name, &mut random, &mut asked).await;
     asked
 }
@@ -162,14 +162,19 @@ async fn load_until_gone(
     target: SocketAddr,
     name: &str,
     random: &mut Random,
-    asked: &mut Vec<Asked>,
+    asked: &mut Vec<RequestedJob>,
 ) -> io::Result<()> {
     let mut connection = Connection::open(address).await?;
     for number in 0..JOBS_PER_CLIENT {
         let key = format!("{name}-{number}");
         let body = invocation(&key, target, random);
-        let (messages, is_last_in_doubt) = (Vec::new(), false);
-        asked.push(Asked { key, body, id: None, messages, is_last_in_doubt });
+        asked.push(RequestedJob {
+            key,
+            body,
+            id: None,
+            messages: Vec::new(),
+            is_last_in_doubt: false,
+        });
         let job = asked.last_mut().unwrap();
         let reply = connection.ask(&job.request()).await?;
         assert!(matches!(reply.status(), 200 | 201), "{}", reply.text());
@@ -202,7 +207,11 @@ fn invocation(key: &str, target: SocketAddr, random: &mut Random) -> Json {
     }
 }
 
-async fn send(connection: &mut Connection, job: &mut Asked, message: String) -> io::Result<()> {
+async fn send(
+    connection: &mut Connection,
+    job: &mut RequestedJob,
+    message: String,
+) -> io::Result<()> {
     let id = job.id.clone().unwrap();
     job.messages.push(message);
     job.is_last_in_doubt = true;
@@ -212,8 +221,8 @@ async fn send(connection: &mut Connection, job: &mut Asked, message: String) -> 
     Ok(())
 }
 
-/// After a restart: what was not answered is asked again, and what was is answered the same.
-async fn settle(address: SocketAddr, asked: &mut [Asked], summary: &mut Summary) {
+/// Repeats all requests after a restart: those with a response must get the same job again.
+async fn repeat_requests(address: SocketAddr, asked: &mut [RequestedJob], summary: &mut Summary) {
     let mut connection = Connection::open(address).await.unwrap();
     for job in asked.iter_mut() {
         let reply = connection.ask(&job.request()).await.unwrap();
@@ -238,7 +247,12 @@ async fn settle(address: SocketAddr, asked: &mut [Asked], summary: &mut Summary)
     }
 }
 
-async fn check_all(address: SocketAddr, target: &Target, asked: &[Asked], summary: &mut Summary) {
+async fn check_all(
+    address: SocketAddr,
+    target: &Target,
+    asked: &[RequestedJob],
+    summary: &mut Summary,
+) {
     let client = Client::anonymous(address);
     for job in asked.iter().filter(|job| job.operation() == "test:chat") {
         let id = job.id.as_deref().unwrap();
@@ -255,7 +269,7 @@ async fn check_all(address: SocketAddr, target: &Target, asked: &[Asked], summar
     summary.requests = target.total();
 }
 
-async fn check(client: &Client, target: &Target, asked: &Asked, summary: &mut Summary) {
+async fn check(client: &Client, target: &Target, asked: &RequestedJob, summary: &mut Summary) {
     let id = asked.id.as_deref().unwrap();
     let job = client.ended(id).await;
     let chain = client.history(id).await;
@@ -287,7 +301,7 @@ async fn check(client: &Client, target: &Target, asked: &Asked, summary: &mut Su
     *summary.endings.entry(status).or_insert(0) += 1;
 }
 
-/// Every job of the caller, as it is listed.
+/// The IDs of all jobs in the caller's list.
 async fn listed(client: &Client) -> BTreeSet<String> {
     let mut ids = BTreeSet::new();
     let mut offset = 0;

@@ -1,7 +1,7 @@
-//! The venue is killed with SIGKILL under load, at random moments, and keeps its word.
+//! The venue is killed with SIGKILL under load, at random moments, and loses nothing acknowledged.
 //!
-//! `CATENA_CRASH_ROUNDS`, `CATENA_CRASH_SEED` and `CATENA_CRASH_CLIENTS` make it longer, other, or
-//! heavier; a failure names its seed.
+//! `CATENA_CRASH_ROUNDS`, `CATENA_CRASH_SEED` and `CATENA_CRASH_CLIENTS` set the length, the seed and
+//! the load of the run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ fn binary() -> PathBuf {
     env!("CARGO_BIN_EXE_catena").into()
 }
 
-#[expect(clippy::disallowed_methods, reason = "whoever runs this test may set its length")]
+#[expect(clippy::disallowed_methods, reason = "the environment may set the length of this test")]
 fn set(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
@@ -36,7 +36,7 @@ async fn nothing_acknowledged_is_lost_and_nothing_happens_twice() {
 }
 
 #[tokio::test]
-async fn a_venue_that_is_told_to_stop_ends_well_within_five_seconds() {
+async fn a_venue_that_gets_sigterm_ends_within_five_seconds() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let venue = Process::start(&binary(), &data, &[]).await;

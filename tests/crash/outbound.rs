@@ -1,7 +1,7 @@
-//! No request leaves while a job is PAUSED or after it is CANCELLED: a server counts what reaches it.
+//! No request is sent while a job is PAUSED or after it is CANCELLED: a server counts the requests.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
-use catena_tests::LONG_ENOUGH;
+use catena_tests::QUIET_PERIOD;
 use catena_tests::site::Site;
 use catena_tests::target::Target;
 use serde_json::json;
@@ -16,12 +16,14 @@ async fn site_and_target(running: Option<&str>) -> (Site, Target) {
     (site.await, target)
 }
 
-/// Another job's request goes out and comes back, and some time passes: what was to leave has left.
+/// Completes a request of another job and waits a little, so that pending requests would have been
+/// sent.
 async fn meanwhile(site: &Site, target: &Target) {
-    let (url, before) = (target.url("/meanwhile"), target.count("/meanwhile"));
+    let url = target.url("/meanwhile");
+    let before = target.count("/meanwhile");
     site.invoked("http:get", json!({"url": url}), "COMPLETE").await;
     assert_eq!(target.count("/meanwhile"), before + 1);
-    tokio::time::sleep(LONG_ENOUGH).await;
+    tokio::time::sleep(QUIET_PERIOD).await;
 }
 
 /// A redirect that arrives while the job is paused is followed when it is resumed, not before.
@@ -57,7 +59,7 @@ async fn a_cancelled_job_follows_no_redirect() {
     assert_eq!(site.history(&id).await.statuses(), "PENDING STARTED CANCELLED");
 }
 
-/// A job that waits for its place sends nothing when it is paused or cancelled there.
+/// A job that is paused or cancelled while it waits in the queue sends no request.
 #[tokio::test]
 async fn a_job_that_has_not_begun_sends_nothing() {
     let (site, target) = site_and_target(Some("1")).await;
@@ -74,8 +76,7 @@ async fn a_job_that_has_not_begun_sends_nothing() {
     assert_eq!((target.count("/p"), target.count("/c")), (1, 0));
 }
 
-/// The sleep before a request does not go on while the job is paused, and is over when it is
-/// cancelled.
+/// The delay before a request is suspended while the job is paused, and ends when it is cancelled.
 #[tokio::test]
 async fn what_was_to_follow_a_delay_does_not() {
     let (site, target) = site_and_target(None).await;
@@ -85,7 +86,7 @@ async fn what_was_to_follow_a_delay_does_not() {
     let cancelled = site.invoked("test:delay", input("/c"), "STARTED").await;
     site.control(&cancelled, "cancel").await.expect(200);
     meanwhile(&site, &target).await;
-    tokio::time::sleep(LONG_ENOUGH).await;
+    tokio::time::sleep(QUIET_PERIOD).await;
     assert_eq!((target.count("/p"), target.count("/c")), (0, 0));
     site.control(&paused, "resume").await.expect(200);
     site.until(&paused, "COMPLETE").await;

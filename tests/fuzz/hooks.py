@@ -1,4 +1,4 @@
-"""Points half of what is generated at things that exist, so that fuzzing gets past "not found".
+"""Makes half of the generated requests refer to things that exist, so that fuzzing gets past "not found".
 
 Which half, and at what, follows from the drawn value alone: the same seed makes the same requests.
 """
@@ -17,7 +17,7 @@ WAIT_MS_MAX = 50
 
 
 def pick(drawn: Any, known: list[str]) -> str | None:
-    """One of the known things, or nothing in half of all cases."""
+    """One of the known things, or `None` in half of all cases."""
     number = zlib.crc32(repr(drawn).encode(errors="replace"))
     return known[number // 2 % len(known)] if number % 2 else None
 
@@ -35,7 +35,7 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) ->
 
 @schemathesis.hook
 def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | None:
-    # A wait may last two minutes, which is what it is for.
+    # A wait may legitimately last two minutes.
     if query and "wait" in query and str(query["wait"]).lower() not in ("false", "0"):
         query["wait"] = str(WAIT_MS_MAX) if str(query["wait"]).lower() in ("true", "") else query["wait"]
         if str(query["wait"]).isascii() and str(query["wait"]).isdigit():
@@ -44,7 +44,7 @@ def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | No
 
 
 def map_message(body: dict[str, Any]) -> dict[str, Any]:
-    """A message of MCP, half of the time one that is understood, with parameters that lead somewhere."""
+    """An MCP message; half of the time a known method with parameters that refer to existing things."""
     method = pick(body, KNOWN["methods"])
     if method is None:
         return body

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fuzzes a venue by its own OpenAPI document: it may refuse anything, but must not break.
+"""Fuzzes a venue with its own OpenAPI document: it may refuse anything, but must not fail.
 
     python3 tests/fuzz/run.py --binary target/debug/catena [--seconds 60] [--seed 1]
 
@@ -34,7 +34,7 @@ CHECKS = [
 LEFT_OUT = {
     "/api/v1/jobs/{id}/sse": "a stream has no end to wait for; tests/api has it",
 }
-# Operations that end at once whatever they are given.
+# Operations that end at once for any input.
 OPERATIONS = [
     "test:echo",
     "test:error",
@@ -45,7 +45,7 @@ OPERATIONS = [
     "v/ops/schema/validate",
     "v/ops/auth/whoami",
 ]
-# Methods of MCP whose answers come at once.
+# MCP methods that respond at once.
 METHODS = ["initialize", "ping", "tools/list", "tools/call", "tasks/get", "tasks/list", "tasks/cancel", "server/discover"]
 CONFIG = """
 [checks.not_a_server_error]
@@ -60,7 +60,7 @@ def ask(url: str, method: str = "GET", body: Any = None) -> Any:
 
 
 def known_things(api: str) -> dict[str, list[str]]:
-    """Jobs in several states, and assets, so that what is generated finds something."""
+    """Jobs in several states and assets, so that generated requests refer to something that exists."""
     jobs = [
         ask(f"{api}/invoke", "POST", {"operation": operation, "input": {"message": "x"}})["id"]
         for operation in ("test:echo", "test:error", "test:never", "test:chat", "test:auth", "test:pause")
@@ -89,7 +89,7 @@ def main() -> None:
     python = harness.environment("fuzz", HERE / "requirements.txt")
     config = harness.TARGET / "fuzz" / "schemathesis.toml"
     config.write_text(CONFIG)
-    # A run waits for the end of its job, so everything must have one soon.
+    # A run waits for the end of its job, so every job must end soon.
     limits = ["--limits-execution", "1s", "--limits-interactive", "3s"]
     with harness.venue(options.binary, *limits) as venue:
         document = ask(f"{venue.url}/openapi.json")

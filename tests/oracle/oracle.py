@@ -423,7 +423,7 @@ class Source:
         return literal if literal[0] == "-" else self.rng.choice(("", "-")) + literal
 
     def rounding_boundary(self, number: float) -> str:
-        """Exactly half-way between two neighbouring doubles, or a hair beside it: up to 1600 digits."""
+        """Exactly half-way between two neighbouring doubles, or a hair off it: up to 1600 digits."""
         with decimal.localcontext(decimal.Context(prec=1600)) as context:
             middle = (decimal.Decimal(number) + decimal.Decimal(math.nextafter(number, math.inf))) / 2
             nudge: Callable = self.rng.choice((lambda d: d, context.next_plus, context.next_minus))
@@ -445,7 +445,7 @@ class Source:
         return "".join(parts) + "z" * room
 
     def quote(self, text: str) -> str:
-        """A string literal: raw where allowed, escaped where required and, to some chosen degree, elsewhere."""
+        """A string literal: raw where allowed, escaped where required and, to some chosen degree, in other places."""
         share = self.rng.choice((0, 0, 0.05, 1)) if len(text) < 20000 else 0.01
         return '"' + "".join(c if c >= " " and c not in '"\\' and (share == 0 or self.rng.random() >= share)
                              else self.escaped(c) for c in text) + '"'

@@ -1,4 +1,4 @@
-//! A job's history, checked from its JSON alone: no store, no engine, no word of the venue's.
+//! A job's history, checked from its JSON alone, without the store and the engine.
 
 use catena_job::verify::{Expected, Report, verify};
 use catena_value::{NoCells, Value, json};
@@ -9,12 +9,12 @@ use serde_json::Value as Json;
 pub struct Chain {
     /// `{"id", "record"}`, oldest first.
     pub entries: Vec<Json>,
-    /// The same, as values: what hashes are computed from.
+    /// The records as values, from which hashes are computed.
     values: Vec<Value>,
 }
 
 impl Chain {
-    /// Puts pages of a history together.
+    /// Joins the pages of a history.
     pub fn of_pages<'a>(pages: impl IntoIterator<Item = &'a [u8]>) -> Chain {
         let (mut entries, mut values) = (Vec::new(), Vec::new());
         for page in pages {
@@ -28,17 +28,17 @@ impl Chain {
         Chain { entries, values }
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// A record.
+    /// The record at an index.
     pub fn record(&self, at: usize) -> &Json {
         &self.entries[at]["record"]
     }
@@ -48,7 +48,7 @@ impl Chain {
         self.record(self.len() - 1)
     }
 
-    /// The ID that the venue gives for a record.
+    /// The ID of a record as the venue states it.
     pub fn id(&self, at: usize) -> &str {
         self.entries[at]["id"].as_str().unwrap()
     }
@@ -59,7 +59,7 @@ impl Chain {
         record.id().to_string()
     }
 
-    /// The statuses, annotations left out: `PENDING STARTED COMPLETE`.
+    /// The statuses without annotations, such as `PENDING STARTED COMPLETE`.
     pub fn statuses(&self) -> String {
         let records = self.entries.iter().map(|entry| &entry["record"]);
         let states = records.filter(|record| record["note"].is_null());
@@ -67,19 +67,19 @@ impl Chain {
         words.join(" ")
     }
 
-    /// How many records end the job.
+    /// The number of records with a terminal status.
     pub fn endings(&self) -> usize {
         let ends = |entry: &&Json| is_terminal(entry["record"]["status"].as_str().unwrap());
         self.entries.iter().filter(ends).count()
     }
 
-    /// What triggered records, in order: the message IDs.
+    /// The message IDs of the `trigger` members, in order.
     pub fn triggers(&self) -> Vec<&str> {
         let ids = |entry| Json::pointer(entry, "/record/trigger/messageId")?.as_str();
         self.entries.iter().filter_map(ids).collect()
     }
 
-    /// Verifies the whole as anybody could.
+    /// Verifies the history as any client could.
     #[track_caller]
     pub fn verify(&self) -> Report {
         let total = i64::try_from(self.values.len()).unwrap();
@@ -93,7 +93,7 @@ impl Chain {
     }
 }
 
-/// Whether a status is one of the five that end a job.
+/// Returns true for the five statuses that end a job.
 pub fn is_terminal(status: &str) -> bool {
     matches!(status, "COMPLETE" | "FAILED" | "CANCELLED" | "REJECTED" | "TIMEOUT")
 }

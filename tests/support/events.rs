@@ -1,25 +1,25 @@
-//! An event stream, taken apart by the rules of the HTML standard but strict about line ends.
+//! An event stream, parsed by the rules of the HTML standard, but strict about line ends.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use serde_json::Value as Json;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::http::{Connection, Head, Request};
 
 /// One event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Its name.
+    /// The event name.
     pub event: String,
-    /// Its ID, when it has one.
+    /// The event ID, if there is one.
     pub id: Option<u64>,
-    /// Its data.
+    /// The data, parsed as JSON.
     pub data: Json,
 }
 
-/// What came.
+/// One item of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
     /// An event.
@@ -31,7 +31,7 @@ pub enum Part {
 /// A stream that is being read.
 pub struct Events {
     connection: Connection,
-    /// The answer's head.
+    /// The status and headers of the response.
     pub head: Head,
     raw: Vec<u8>,
     parts: VecDeque<Part>,
@@ -41,7 +41,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Opens a stream, which must be given.
+    /// Opens a stream. Panics if the response is not one.
     pub async fn open(address: SocketAddr, request: &Request) -> Events {
         let opening = async {
             let mut connection = Connection::open(address).await.unwrap();
@@ -58,10 +58,10 @@ impl Events {
                 data: String::new(),
             }
         };
-        tokio::time::timeout(PATIENCE, opening).await.unwrap()
+        tokio::time::timeout(TIMEOUT, opening).await.unwrap()
     }
 
-    /// The next event; nothing at the end of the stream.
+    /// The next event; `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             match self.part().await? {
@@ -71,12 +71,12 @@ impl Events {
         }
     }
 
-    /// The next event or comment; nothing at the end of the stream.
+    /// The next event or comment; `None` at the end of the stream.
     pub async fn part(&mut self) -> Option<Part> {
-        tokio::time::timeout(PATIENCE, self.read()).await.unwrap()
+        tokio::time::timeout(TIMEOUT, self.read()).await.unwrap()
     }
 
-    /// Every event to the end.
+    /// All events up to the end of the stream.
     pub async fn rest(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {

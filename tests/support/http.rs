@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client that hides nothing: it shows the bytes, the headers and the line ends.
+//! A small HTTP/1.1 client that exposes the bytes, the headers and the line ends.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,28 +19,29 @@ pub struct Request {
 impl Request {
     /// A request without headers or body.
     pub fn new(method: &str, path: &str) -> Self {
-        let (method, path) = (method.to_owned(), path.to_owned());
+        let method = method.to_owned();
+        let path = path.to_owned();
         Request { method, path, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// With a header.
+    /// Adds a header.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_lowercase(), value.to_owned()));
         self
     }
 
-    /// With a body.
+    /// Sets the body.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// With a body of JSON.
+    /// Sets a JSON body.
     pub fn json(self, body: &Json) -> Self {
         self.header("content-type", "application/json").body(body.to_string())
     }
 
-    /// Its bytes, for a venue at this address.
+    /// The bytes of the request, for a venue at this address.
     pub fn to_bytes(&self, address: SocketAddr) -> Vec<u8> {
         let mut text = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         if !self.headers.iter().any(|(name, _)| name == "host") {
@@ -56,7 +57,7 @@ impl Request {
     }
 }
 
-/// The status and the headers of an answer.
+/// The status and the headers of a response.
 #[derive(Debug, Clone)]
 pub struct Head {
     /// The status.
@@ -71,12 +72,12 @@ impl Head {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// Its status and headers.
+    /// The status and headers.
     pub head: Head,
-    /// Its body.
+    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -105,14 +106,14 @@ impl Reply {
         }
     }
 
-    /// The answer, which must have this status.
+    /// Returns the response. Panics if it has another status.
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status(), status, "{}", self.text());
         self
     }
 
-    /// Checks that it is an error with all that errors have, and gives its JSON.
+    /// Checks that it is an error with every required member, and returns its JSON.
     #[track_caller]
     pub fn expect_error(self, status: u16, code: &str) -> Json {
         let json = self.expect(status).json();
@@ -138,23 +139,23 @@ impl Connection {
         Ok(Connection { stream: BufReader::new(stream), address })
     }
 
-    /// Sends a request and reads the answer.
+    /// Sends a request and reads the response.
     pub async fn ask(&mut self, request: &Request) -> io::Result<Reply> {
         self.send(request).await?;
         self.reply().await
     }
 
-    /// Sends a request, and leaves the answer for later.
+    /// Sends a request without reading the response.
     pub async fn send(&mut self, request: &Request) -> io::Result<()> {
         self.send_bytes(&request.to_bytes(self.address)).await
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes).await
     }
 
-    /// Reads the next answer.
+    /// Reads the next response.
     pub async fn reply(&mut self) -> io::Result<Reply> {
         let head = self.head().await?;
         let mut body = Vec::new();
@@ -170,7 +171,7 @@ impl Connection {
         Ok(Reply { head, body })
     }
 
-    /// Reads the status and the headers of the next answer, and nothing of its body.
+    /// Reads the status and the headers of the next response, but not its body.
     pub async fn head(&mut self) -> io::Result<Head> {
         let line = self.line().await?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -184,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// The next chunk of a body that comes in chunks; nothing at its end.
+    /// The next chunk of a chunked body; `None` at its end.
     pub async fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let line = self.line().await?;
         let len =
@@ -195,7 +196,7 @@ impl Connection {
         Ok((len > 0).then_some(chunk))
     }
 
-    /// Whether the venue has closed the connection.
+    /// Returns true if the venue has closed the connection.
     pub async fn is_closed(&mut self) -> bool {
         matches!(self.stream.fill_buf().await, Ok([]) | Err(_))
     }

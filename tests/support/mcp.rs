@@ -1,10 +1,10 @@
-//! Somebody who speaks MCP, in any revision, and hides nothing.
+//! An MCP client for every revision, which exposes raw messages.
 
 use std::ops::Deref;
 
 use serde_json::{Value as Json, json};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::events::Events;
 use crate::http::{Connection, Reply, Request};
 use crate::site::Client;
@@ -12,21 +12,21 @@ use crate::site::Client;
 /// The revision without a handshake.
 pub const STATELESS: &str = "2026-07-28";
 
-/// The revisions with one, oldest first.
+/// The revisions with a handshake, oldest first.
 pub const WITH_HANDSHAKE: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// What clients say they take.
+/// The `Accept` header of MCP clients.
 const ACCEPT: &str = "application/json, text/event-stream";
 
-/// A client of one revision.
+/// An MCP client of one revision.
 #[derive(Debug, Clone)]
-pub struct Speaker {
+pub struct McpClient {
     client: Client,
     revision: &'static str,
     capabilities: Json,
 }
 
-impl Deref for Speaker {
+impl Deref for McpClient {
     type Target = Client;
 
     fn deref(&self) -> &Client {
@@ -34,18 +34,18 @@ impl Deref for Speaker {
     }
 }
 
-impl Speaker {
-    /// Somebody who speaks this revision and can do nothing special.
-    pub fn new(client: &Client, revision: &'static str) -> Speaker {
-        Speaker { client: client.clone(), revision, capabilities: json!({}) }
+impl McpClient {
+    /// A client of this revision without optional capabilities.
+    pub fn new(client: &Client, revision: &'static str) -> McpClient {
+        McpClient { client: client.clone(), revision, capabilities: json!({}) }
     }
 
-    /// Somebody who speaks the stateless revision and can do this.
-    pub fn able(client: &Client, capabilities: Json) -> Speaker {
-        Speaker { client: client.clone(), revision: STATELESS, capabilities }
+    /// A client of the stateless revision with these capabilities.
+    pub fn with_capabilities(client: &Client, capabilities: Json) -> McpClient {
+        McpClient { client: client.clone(), revision: STATELESS, capabilities }
     }
 
-    /// A request for a method, with all that its revision wants.
+    /// A request for a method, with the headers and members that the revision requires.
     pub fn message(&self, method: &str, params: Json) -> Request {
         let mut params = params;
         let mut request = self.client.request("POST", "/mcp").header("accept", ACCEPT);
@@ -65,12 +65,12 @@ impl Speaker {
         request.json(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
     }
 
-    /// Asks, and gives the whole answer.
+    /// Sends a request and returns the complete response.
     pub async fn reply(&self, method: &str, params: Json) -> Reply {
         self.client.ask(self.message(method, params)).await
     }
 
-    /// Asks, and gives the result, which must be there. A stream is read to its end.
+    /// Sends a request and returns its result. Panics if there is none. A stream is read to its end.
     pub async fn result(&self, method: &str, params: Json) -> Json {
         let message = last_message(self.reply(method, params).await.expect(200));
         assert_eq!((&message["jsonrpc"], &message["id"]), (&json!("2.0"), &json!(1)), "{message}");
@@ -78,7 +78,7 @@ impl Speaker {
         message["result"].clone()
     }
 
-    /// Asks, and gives the number of the error, which must be there.
+    /// Sends a request that must be refused. Returns the HTTP status, the error code and the error.
     pub async fn refusal(&self, method: &str, params: Json) -> (u16, i64, Json) {
         let reply = self.reply(method, params).await;
         let status = reply.status();
@@ -88,17 +88,17 @@ impl Speaker {
         (status, error["code"].as_i64().unwrap(), error)
     }
 
-    /// Calls a tool.
+    /// Calls a tool and returns the result.
     pub async fn call(&self, name: &str, arguments: Json) -> Json {
         self.result("tools/call", json!({"name": name, "arguments": arguments})).await
     }
 
-    /// Calls a tool, and reads the stream of its answer.
+    /// Calls a tool and returns the event stream of the response.
     pub async fn stream(&self, params: Json) -> Events {
         Events::open(self.client.address, &self.message("tools/call", params)).await
     }
 
-    /// Calls a tool, and waits for nothing.
+    /// Calls a tool without waiting for the response.
     pub async fn begin(&self, name: &str, arguments: Json) -> Connection {
         let message = self.message("tools/call", json!({"name": name, "arguments": arguments}));
         let mut connection = Connection::open(self.client.address).await.unwrap();
@@ -106,7 +106,7 @@ impl Speaker {
         connection
     }
 
-    /// Waits for the only job of an operation, and gives its ID.
+    /// Waits for the only job of an operation and returns its ID.
     pub async fn job_of(&self, operation: &str) -> String {
         let looking = async {
             loop {
@@ -118,11 +118,11 @@ impl Speaker {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, looking).await.unwrap()
+        tokio::time::timeout(TIMEOUT, looking).await.unwrap()
     }
 }
 
-/// The message of an answer: its body, or the last event of a stream.
+/// The message of a response: its body, or the last event of a stream.
 pub fn last_message(reply: Reply) -> Json {
     if reply.header("content-type") != Some("text/event-stream") {
         return reply.json();

@@ -1,4 +1,4 @@
-//! A venue in a process of its own: the real binary, which can be killed at any moment.
+//! A venue in a separate process: the real binary, which can be killed at any moment.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -10,28 +10,28 @@ use serde_json::Value as Json;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
-/// What the log says when requests are answered.
+/// The log message that means that the venue accepts requests.
 const READY: &str = "the venue is ready";
 
-/// Any port of this machine that is free.
+/// Any free port of this machine.
 const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A running process. Dropped, it is killed.
+/// A running process, which is killed when this is dropped.
 pub struct Process {
     child: Child,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
 }
 
 impl Process {
-    /// Starts a venue on a free port and waits until it answers.
+    /// Starts a venue on a free port and waits until it accepts requests.
     pub async fn start(binary: &Path, data: &Path, more: &[String]) -> Process {
         Process::start_at(FREE, binary, data, more).await
     }
 
-    /// Starts a venue at an address, such as the one it had before.
+    /// Starts a venue on the given address, such as the one that it had before.
     pub async fn start_at(
         address: SocketAddr,
         binary: &Path,
@@ -50,8 +50,8 @@ impl Process {
             }
             panic!("the venue did not start:\n{}", seen.join("\n"));
         };
-        let address = tokio::time::timeout(PATIENCE, reading).await.unwrap();
-        // Somebody must read the log, or the venue would wait for room in the pipe.
+        let address = tokio::time::timeout(TIMEOUT, reading).await.unwrap();
+        // The log must be read, or the venue would block when the pipe is full.
         tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
         Process { child, address }
     }
@@ -61,15 +61,15 @@ impl Process {
         self.child.kill().await.unwrap();
     }
 
-    /// Asks it to end with SIGTERM, and waits until it has.
+    /// Sends SIGTERM and waits until the process has ended.
     pub async fn terminate(mut self) -> ExitStatus {
         let id = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap()));
         kill_process(id.unwrap(), Signal::TERM).unwrap();
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+        tokio::time::timeout(TIMEOUT, self.child.wait()).await.unwrap().unwrap()
     }
 }
 
-/// Starts a venue and kills it after a while, ready or not.
+/// Starts a venue and kills it after the given time, ready or not.
 pub async fn start_and_kill(binary: &Path, data: &Path, more: &[String], after: Duration) {
     let mut child = spawn(FREE, binary, data, more);
     tokio::time::sleep(after).await;

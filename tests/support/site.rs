@@ -1,4 +1,4 @@
-//! A venue in this process, on a free port, and somebody who asks it.
+//! A venue in this process, on a free port, and a client of it.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -15,20 +15,20 @@ use catena_value::{Map, Value};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::chain::{Chain, is_terminal};
 use crate::events::Events;
 use crate::http::{Connection, Reply, Request};
 
-/// How often a job is read that does not stand where it must yet.
+/// The interval at which a job is polled until it has the expected status.
 const POLL_EVERY: Duration = Duration::from_millis(3);
 
-/// A running venue and its folder. Asked directly, it is asked by the anonymous identity.
+/// A running venue and its folder. It dereferences to an anonymous client.
 pub struct Site {
     venue: Option<Venue>,
     folder: TempDir,
     flags: Flags,
-    anyone: Client,
+    anonymous: Client,
 }
 
 impl Site {
@@ -37,12 +37,12 @@ impl Site {
         Site::with(|_| {}).await
     }
 
-    /// A venue with these settings beyond the defaults.
+    /// A venue with these settings in addition to the defaults.
     pub async fn with(change: impl FnOnce(&mut Flags)) -> Site {
         Site::with_adapters(change, Vec::new()).await
     }
 
-    /// The same with adapters beyond those that every venue has. A restart leaves them out.
+    /// A venue with additional adapters, which are missing after a restart.
     pub async fn with_adapters(
         change: impl FnOnce(&mut Flags),
         more: Vec<Arc<dyn Adapter>>,
@@ -65,8 +65,8 @@ impl Site {
         let mut adapters = catena_adapters::all(options);
         adapters.extend(more);
         let venue = Venue::start(config, adapters, catena_adapters::demo_assets()).await.unwrap();
-        let anyone = Client { address: venue.address(), authorization: None };
-        Site { venue: Some(venue), folder, flags, anyone }
+        let anonymous = Client { address: venue.address(), authorization: None };
+        Site { venue: Some(venue), folder, flags, anonymous }
     }
 
     /// Stops the venue and starts it again in the same folder.
@@ -74,14 +74,14 @@ impl Site {
         self.restarted_after(Duration::ZERO).await
     }
 
-    /// The same, with a time between in which there is no venue.
+    /// Stops the venue and starts it again after a pause.
     pub async fn restarted_after(mut self, pause: Duration) -> Site {
         self.venue.take().unwrap().stop().await.unwrap();
         tokio::time::sleep(pause).await;
         Site::open(self.folder, self.flags, Vec::new()).await
     }
 
-    /// The same venue, asked by the holder of a key.
+    /// A client of this venue that is authenticated with the key of this seed.
     pub async fn caller(&self, seed: u8) -> Client {
         let did = self.get("/.well-known/did.json").await.json()["id"].as_str().unwrap().to_owned();
         let key = KeyPair::from_seed(&[seed; 32]);
@@ -94,11 +94,11 @@ impl Deref for Site {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        &self.anyone
+        &self.anonymous
     }
 }
 
-/// A token that a key issues for itself, as the SDKs do, with more or other claims.
+/// A self-issued token as the SDKs create it, with additional or different claims.
 pub fn token(key: &KeyPair, more: &[(&str, Value)]) -> String {
     let did = key.did();
     let now = now_seconds();
@@ -119,16 +119,16 @@ fn now_seconds() -> i64 {
     i64::try_from(since.as_secs()).unwrap()
 }
 
-/// Somebody who asks a venue.
+/// A client of a venue.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Where the venue listens.
+    /// The address on which the venue listens.
     pub address: SocketAddr,
     authorization: Option<String>,
 }
 
 impl Client {
-    /// Somebody without a token.
+    /// A client without a token.
     pub fn anonymous(address: SocketAddr) -> Client {
         Client { address, authorization: None }
     }
@@ -142,48 +142,48 @@ impl Client {
         }
     }
 
-    /// Sends a request on a connection of its own.
+    /// Sends a request on a new connection.
     pub async fn ask(&self, request: Request) -> Reply {
         let asking = async {
             Connection::open(self.address).await?.ask(&request.header("connection", "close")).await
         };
-        tokio::time::timeout(PATIENCE, asking).await.unwrap().unwrap()
+        tokio::time::timeout(TIMEOUT, asking).await.unwrap().unwrap()
     }
 
-    /// GET.
+    /// Sends a GET request.
     pub async fn get(&self, path: &str) -> Reply {
         self.ask(self.request("GET", path)).await
     }
 
-    /// PUT without a body.
+    /// Sends a PUT request without a body.
     pub async fn put(&self, path: &str) -> Reply {
         self.ask(self.request("PUT", path)).await
     }
 
-    /// POST of JSON.
+    /// Sends a POST request with a JSON body.
     pub async fn post(&self, path: &str, body: &Json) -> Reply {
         self.ask(self.request("POST", path).json(body)).await
     }
 
-    /// Invokes an operation; the job as it was answered.
+    /// Invokes an operation and returns the job of the response.
     pub async fn invoke(&self, operation: &str, input: Json) -> Json {
         let body = json!({"operation": operation, "input": input});
         self.post("/api/v1/invoke", &body).await.expect(201).json()
     }
 
-    /// Invokes an operation and waits until the job stands there; its ID.
+    /// Invokes an operation, waits until the job has this status, and returns its ID.
     pub async fn invoked(&self, operation: &str, input: Json, status: &str) -> String {
         let id = id_of(&self.invoke(operation, input).await);
         self.until(&id, status).await;
         id
     }
 
-    /// The job.
+    /// Reads a job.
     pub async fn job(&self, id: &str) -> Json {
         self.get(&format!("/api/v1/jobs/{id}")).await.expect(200).json()
     }
 
-    /// Sends the job a message.
+    /// Sends a message to a job.
     pub async fn send(&self, id: &str, message: &Json) -> Reply {
         self.post(&format!("/api/v1/jobs/{id}"), message).await
     }
@@ -193,17 +193,17 @@ impl Client {
         self.put(&format!("/api/v1/jobs/{id}/{action}")).await
     }
 
-    /// Reads the job until it stands there.
+    /// Polls the job until it has this status.
     pub async fn until(&self, id: &str, status: &str) -> Json {
         self.until_that(id, |job| job["status"] == status).await
     }
 
-    /// Reads the job until it has ended.
+    /// Polls the job until it has ended.
     pub async fn ended(&self, id: &str) -> Json {
         self.until_that(id, |job| is_terminal(job["status"].as_str().unwrap())).await
     }
 
-    /// Reads the job until something holds of it.
+    /// Polls the job until the predicate holds.
     pub async fn until_that(&self, id: &str, holds: impl Fn(&Json) -> bool) -> Json {
         let reading = async {
             loop {
@@ -214,13 +214,13 @@ impl Client {
                 tokio::time::sleep(POLL_EVERY).await;
             }
         };
-        match tokio::time::timeout(PATIENCE, reading).await {
+        match tokio::time::timeout(TIMEOUT, reading).await {
             Ok(job) => job,
             Err(_) => panic!("waited too long for {}", self.job(id).await),
         }
     }
 
-    /// The whole history of a job, page by page.
+    /// The complete history of a job, read page by page.
     pub async fn history(&self, id: &str) -> Chain {
         let mut pages = Vec::new();
         let mut next = Some(0);
@@ -233,18 +233,18 @@ impl Client {
         Chain::of_pages(pages.iter().map(Vec::as_slice))
     }
 
-    /// Follows a job.
+    /// Opens the event stream of a job.
     pub async fn follow(&self, id: &str) -> Events {
         Events::open(self.address, &self.request("GET", &format!("/api/v1/jobs/{id}/sse"))).await
     }
 
-    /// Follows a job from after a record.
+    /// Opens the event stream of a job after the record with this number.
     pub async fn follow_after(&self, id: &str, last: u64) -> Events {
         let request = self.request("GET", &format!("/api/v1/jobs/{id}/sse"));
         Events::open(self.address, &request.header("last-event-id", &last.to_string())).await
     }
 
-    /// How many jobs the caller has.
+    /// The number of jobs of the caller.
     pub async fn job_count(&self) -> u64 {
         self.get("/api/v1/jobs?limit=0").await.expect(200).json()["total"].as_u64().unwrap()
     }

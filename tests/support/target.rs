@@ -1,8 +1,8 @@
-//! A server that counts what reaches it, for operations that send requests.
+//! A server that counts the requests it receives, for operations that send requests.
 //!
 //! `/hold/…` is answered when the gate is open; `/hops/N` is a chain of N redirects, each of which
-//! waits at the gate, too. Everything else is answered at once. A request is counted when its head
-//! has arrived, before anything is answered.
+//! also waits for the gate. Everything else is answered at once. A request is counted when its head
+//! has arrived, before the response.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,18 +13,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
-/// The server. Dropped, it is gone.
+/// The server, which stops when this is dropped.
 pub struct Target {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     state: Arc<State>,
     task: JoinHandle<()>,
 }
 
 struct State {
-    /// How often each path was asked for.
+    /// The number of requests per path.
     seen: watch::Sender<BTreeMap<String, usize>>,
     is_open: watch::Sender<bool>,
 }
@@ -52,26 +52,26 @@ impl Target {
         format!("http://{}{path}", self.address)
     }
 
-    /// Opens the gate, for good.
+    /// Opens the gate permanently.
     pub fn open(&self) {
         self.state.is_open.send_replace(true);
     }
 
-    /// How often a path was asked for.
+    /// The number of requests for a path.
     pub fn count(&self, path: &str) -> usize {
         self.state.seen.borrow().get(path).copied().unwrap_or(0)
     }
 
-    /// How many requests came in all.
+    /// The total number of requests.
     pub fn total(&self) -> usize {
         self.state.seen.borrow().values().sum()
     }
 
-    /// Waits until a path has been asked for.
+    /// Waits until a path has been requested.
     pub async fn arrived(&self, path: &str) {
         let mut seen = self.state.seen.subscribe();
         let arriving = seen.wait_for(|seen| seen.contains_key(path));
-        tokio::time::timeout(PATIENCE, arriving).await.unwrap().unwrap();
+        tokio::time::timeout(TIMEOUT, arriving).await.unwrap().unwrap();
     }
 }
 
@@ -83,7 +83,7 @@ impl Drop for Target {
 
 async fn serve(state: Arc<State>, stream: TcpStream) {
     let mut stream = BufReader::new(stream);
-    // A client that goes away ends its connection; that is all.
+    // A closed connection is not an error.
     while let Some(path) = next_request(&mut stream).await {
         state.seen.send_modify(|seen| *seen.entry(path.clone()).or_insert(0) += 1);
         if path.starts_with("/hold/") || path.starts_with("/hops/") {
@@ -110,7 +110,8 @@ fn answer(path: &str) -> String {
 }
 
 async fn next_request(stream: &mut BufReader<TcpStream>) -> Option<String> {
-    let (mut line, mut len) = (String::new(), 0);
+    let mut line = String::new();
+    let mut len = 0;
     stream.read_line(&mut line).await.ok().filter(|read| *read > 0)?;
     let path = line.split(' ').nth(1)?.to_owned();
     loop {

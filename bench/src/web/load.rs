@@ -1,8 +1,8 @@
-//! The load generator: one thread, one `epoll`, so many connections that are kept alive.
+//! The load generator: one thread, one `epoll`, and a number of kept-alive connections.
 //!
-//! Every connection has one request under way. A request is one write and its answer usually one
-//! read; beyond that the generator finds the end of the head, checks the body and notes the time,
-//! so that it is not what limits a no-op route. Every answer is checked.
+//! Every connection has one request in flight. A request is one write and its response usually one
+//! read; beyond that the generator only finds the end of the head, checks the body and records the
+//! time, so that it does not limit a no-op route. Every response is checked.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,36 +16,36 @@ use super::wire::head_of;
 use crate::Fault;
 use crate::measure::Round;
 
-/// Room for one answer.
+/// The size of the buffer for one response.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// How long answers may be missing before the generator gives up.
+/// The generator fails if there is no response for this long.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// What is asked, and what must come back.
+/// A workload: its requests and the check of their responses.
 pub(crate) trait Load {
     /// The bytes of the next request of a connection.
     fn request(&mut self, connection: usize) -> &[u8];
 
-    /// Checks the answer to it.
+    /// Checks the response to the last request of a connection.
     fn answer(&mut self, connection: usize, status: u16, body: &[u8]) -> Result<(), Fault>;
 }
 
-/// When to ask no more.
+/// When to stop sending requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Until {
     Passed(Duration),
     Asked(u64),
 }
 
-/// What the generator does while nothing comes.
+/// How the generator waits for responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// Sleeps, as a client does. Waking it then costs the venue's core, several microseconds on a
+pub(crate) enum WaitMode {
+    /// Sleeps, like a real client. Waking it costs the venue's core several microseconds on a
     /// virtual machine, and more often for a slow route than for a fast one.
-    Sleeps,
-    /// Looks again at once, so that a route is charged for its own work only.
-    Spins,
+    Sleep,
+    /// Polls continuously, so that only the work of the route itself is measured.
+    Spin,
 }
 
 struct Connection {
@@ -55,16 +55,16 @@ struct Connection {
     sent: Instant,
 }
 
-/// Opens so many connections and keeps each of them asking. What is under way at the end is
-/// waited for, checked and counted.
+/// Opens the connections and keeps one request in flight on each. Requests that are in flight at the
+/// end are completed, checked and counted.
 pub(crate) fn drive(
     address: SocketAddr,
     connections: usize,
     until: Until,
-    patience: Patience,
+    wait_mode: WaitMode,
     load: &mut dyn Load,
 ) -> Result<Round, Fault> {
-    let mut generator = Generator::connect(address, connections, patience)?;
+    let mut generator = Generator::connect(address, connections, wait_mode)?;
     let begun = Instant::now();
     for at in 0..connections {
         generator.send(at, load.request(at))?;
@@ -91,20 +91,20 @@ pub(crate) fn drive(
             }
         }
     }
-    Round::of(latencies, begun.elapsed())
+    Round::from_latencies(latencies, begun.elapsed())
 }
 
 struct Generator {
     epoll: OwnedFd,
     connections: Vec<Connection>,
-    patience: Patience,
+    wait_mode: WaitMode,
 }
 
 impl Generator {
     fn connect(
         address: SocketAddr,
         connections: usize,
-        patience: Patience,
+        wait_mode: WaitMode,
     ) -> Result<Generator, Fault> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut opened = Vec::with_capacity(connections);
@@ -117,13 +117,13 @@ impl Generator {
             let answer = vec![0; ANSWER_BYTES_MAX];
             opened.push(Connection { stream, answer, filled: 0, sent: Instant::now() });
         }
-        Ok(Generator { epoll, connections: opened, patience })
+        Ok(Generator { epoll, connections: opened, wait_mode })
     }
 
     fn wait(&self, ready: &mut Vec<epoll::Event>) -> Result<(), Fault> {
         let whole = Timespec { tv_sec: SILENCE_MAX.as_secs().try_into()?, tv_nsec: 0 };
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let time = if self.patience == Patience::Spins { none } else { whole };
+        let time = if self.wait_mode == WaitMode::Spin { none } else { whole };
         let begun = Instant::now();
         while epoll::wait(&self.epoll, spare_capacity(ready), Some(&time))? == 0 {
             if begun.elapsed() >= SILENCE_MAX {
@@ -137,11 +137,11 @@ impl Generator {
         let connection = &mut self.connections[at];
         connection.filled = 0;
         connection.sent = Instant::now();
-        // A small request always fits the socket's buffer when nothing else is in it.
+        // A small request always fits into an empty socket buffer.
         Ok(connection.stream.write_all(request)?)
     }
 
-    /// Reads what has come. When the answer is whole, checks it and says when that was.
+    /// Reads available bytes. When the response is complete, checks it and returns the time.
     fn receive(&mut self, at: usize, load: &mut dyn Load) -> Result<Option<Instant>, Fault> {
         let Connection { stream, answer, filled, .. } = &mut self.connections[at];
         match stream.read(&mut answer[*filled..]) {

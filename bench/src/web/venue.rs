@@ -1,4 +1,4 @@
-//! The real `catena` binary as a child, on a port that is free, and what it costs.
+//! The real `catena` binary as a child process on a free port, and its cost.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -10,33 +10,33 @@ use std::time::Duration;
 use catena_value::json;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::load::Patience;
+use super::load::WaitMode;
 use super::wire::Client;
 use crate::Fault;
 
-/// How long a venue may take to be ready: after a crash it recovers first.
+/// How long a venue may take to become ready: after a crash it recovers first.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// What every benchmark over HTTP takes.
+/// The options of every HTTP benchmark.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Options {
-    /// The binary to measure; when not given, it is built as this one was.
+    /// The binary to measure; by default it is built in the profile of this program.
     #[arg(long)]
     catena: Option<PathBuf>,
-    /// Where to work; a temporary folder when not given.
+    /// The data folder; a temporary folder by default.
     #[arg(long)]
     folder: Option<PathBuf>,
     /// Let generator and venue use every core instead of one each.
     #[arg(long)]
     unpinned: bool,
-    /// Let the generator look for answers all the time, so that the venue never has to wake it.
+    /// Let the generator poll continuously, so that the venue never has to wake it.
     #[arg(long)]
     spin: bool,
 }
 
 impl Options {
-    /// The binary to measure. Measuring one that is older than the code is the easiest mistake to
-    /// make, so cargo is asked for it unless it was named.
+    /// The binary to measure. It is easy to measure an outdated one by mistake, so cargo builds it
+    /// unless it was named.
     pub(crate) fn binary(&self) -> Result<PathBuf, Fault> {
         if let Some(binary) = &self.catena {
             return Ok(binary.clone());
@@ -54,7 +54,7 @@ impl Options {
         }
         let built = own.parent().ok_or("this binary is in no folder")?.join("catena");
         if !built.is_file() {
-            return Err("cargo put the binary elsewhere; name it with --catena".into());
+            return Err("cargo put the binary into another folder; name it with --catena".into());
         }
         Ok(built)
     }
@@ -70,12 +70,12 @@ impl Options {
         }
     }
 
-    /// What the generator does while nothing comes.
-    pub(crate) fn patience(&self) -> Patience {
-        if self.spin { Patience::Spins } else { Patience::Sleeps }
+    /// How the generator waits for responses.
+    pub(crate) fn wait_mode(&self) -> WaitMode {
+        if self.spin { WaitMode::Spin } else { WaitMode::Sleep }
     }
 
-    /// The cores of the generator and of the venue, when they are to have one each.
+    /// The cores of the generator and of the venue; `None` if they are not pinned.
     pub(crate) fn cores(&self) -> Option<(usize, usize)> {
         let may_use = sched_getaffinity(None).ok()?;
         let mut cores = (0..CpuSet::MAX_CPU).filter(|core| may_use.is_set(*core));
@@ -84,7 +84,7 @@ impl Options {
     }
 }
 
-/// Keeps this thread, and what it starts from now on, on one core.
+/// Pins this thread, and what it starts from now on, to one core.
 pub(crate) fn pin(core: usize) -> Result<(), Fault> {
     let mut set = CpuSet::new();
     set.set(core);
@@ -98,8 +98,8 @@ pub(crate) struct Venue {
 }
 
 impl Venue {
-    /// Starts a venue and waits until it is ready. It is pinned by being started from a thread
-    /// that is, so that it sees one core from its first moment on.
+    /// Starts a venue and waits until it is ready. It is pinned by starting it from a pinned
+    /// thread, so that it sees one core from the beginning.
     pub(crate) fn start(
         binary: &Path,
         data: &Path,
@@ -121,12 +121,12 @@ impl Venue {
         }
         let mut child = started.map_err(|error| format!("{}: {error}", binary.display()))?;
         let log = child.stderr.take().ok_or("the venue has no log")?;
-        let (tell, told) = mpsc::channel();
-        std::thread::spawn(move || read_log(log, &tell));
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || read_log(log, &sender));
         let unbound = SocketAddr::from(([127, 0, 0, 1], 0));
-        // From here on the child ends with this value, whatever happens.
+        // From here on the child is killed when this value is dropped.
         let mut venue = Venue { child, address: unbound };
-        venue.address = match told.recv_timeout(READY_WITHIN) {
+        venue.address = match receiver.recv_timeout(READY_WITHIN) {
             Ok(Ok(address)) => address,
             Ok(Err(lines)) => return Err(format!("the venue did not start: {lines}").into()),
             Err(_) => return Err("the venue was not ready in time".into()),
@@ -138,14 +138,14 @@ impl Venue {
         self.child.id()
     }
 
-    /// Ends the venue without warning.
+    /// Kills the venue with SIGKILL.
     pub(crate) fn kill(mut self) -> Result<(), Fault> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// What the venue counts, by name.
+    /// The value of a metric by name.
     pub(crate) fn metric(&self, text: &str, name: &str) -> f64 {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|number| number.trim().parse().ok()).unwrap_or(0.0)
@@ -163,27 +163,27 @@ impl Venue {
 
 impl Drop for Venue {
     fn drop(&mut self) {
-        // It may have ended already.
+        // An error means that it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads the log to its end, so that the venue never waits for its reader, and tells the address.
-fn read_log(log: ChildStderr, tell: &mpsc::Sender<Result<SocketAddr, String>>) {
+/// Reads the log to its end, so that the venue never blocks on the pipe, and sends the address.
+fn read_log(log: ChildStderr, sender: &mpsc::Sender<Result<SocketAddr, String>>) {
     let mut lines = Vec::new();
     for line in BufReader::new(log).lines().map_while(Result::ok) {
         match ready_at(&line) {
-            // Whoever started the venue may have given up.
-            Some(address) => drop(tell.send(Ok(address))),
+            // The receiver may have timed out.
+            Some(address) => drop(sender.send(Ok(address))),
             None if lines.len() < 20 => lines.push(line),
             None => {}
         }
     }
-    drop(tell.send(Err(lines.join("\n"))));
+    drop(sender.send(Err(lines.join("\n"))));
 }
 
-/// The address in the line that says that the venue is ready.
+/// The address in the log line that reports that the venue is ready.
 fn ready_at(line: &str) -> Option<SocketAddr> {
     let line = json::read(line.as_bytes()).ok()?;
     let fields = line.as_map()?.field("fields")?.as_map()?.clone();
@@ -191,18 +191,18 @@ fn ready_at(line: &str) -> Option<SocketAddr> {
     fields.field("address")?.as_str().filter(|_| is_ready)?.parse().ok()
 }
 
-/// Seconds that a process has spent on cores, for itself and in the kernel.
+/// The user and system time of a process in seconds.
 pub(crate) fn core_seconds(pid: u32) -> (f64, f64) {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name of the program, in parentheses, may have spaces; what follows has not.
+    // The name of the program, in parentheses, may contain spaces; what follows does not.
     let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
     let mut fields = after.split(' ').skip(11).map(|field| field.parse().unwrap_or(0.0));
-    // Linux counts this in hundredths for all programs.
+    // Linux reports this in hundredths of a second.
     let mut next = || fields.next().unwrap_or(0.0) / 100.0;
     (next(), next())
 }
 
-/// Kilobytes of memory that a process holds.
+/// The resident memory of a process in kB.
 pub(crate) fn resident_kb(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! HTTP/1.1 as far as a benchmark needs it: requests as bytes, and answers with a length.
+//! The part of HTTP/1.1 that benchmarks need: requests as bytes, and responses with a length.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Fault;
 
-/// How long the simple client waits for an answer.
+/// How long the simple client waits for a response.
 const ANSWER_WITHIN: Duration = Duration::from_secs(130);
 
 /// A request without a body.
@@ -19,7 +19,7 @@ pub(crate) fn post(address: SocketAddr, path: &str, body: &str) -> Vec<u8> {
     with_body("POST", address, path, body)
 }
 
-/// The same with another method.
+/// A PUT request with a JSON body.
 pub(crate) fn put(address: SocketAddr, path: &str, body: &str) -> Vec<u8> {
     with_body("PUT", address, path, body)
 }
@@ -38,7 +38,7 @@ pub(crate) fn invocation(operation: &str, input: &str) -> String {
     format!(r#"{{"operation":"{operation}","input":{input}}}"#)
 }
 
-/// The head of an answer: its status, where its body begins, and how long the body is.
+/// The head of a response: its status, the offset of its body, and the length of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) status: u16,
@@ -46,7 +46,7 @@ pub(crate) struct Head {
     pub(crate) length: usize,
 }
 
-/// The head of an answer, when it is there as a whole.
+/// The head of a response, or `None` if it is incomplete.
 pub(crate) fn head_of(bytes: &[u8]) -> Result<Option<Head>, Fault> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);
@@ -62,7 +62,7 @@ pub(crate) fn head_of(bytes: &[u8]) -> Result<Option<Head>, Fault> {
     Ok(Some(Head { status, body_at: end + 4, length: length.unwrap_or(0) }))
 }
 
-/// One request after the other, for what is not measured.
+/// A client for requests that are not measured, one at a time.
 pub(crate) struct Client {
     stream: TcpStream,
     address: SocketAddr,

@@ -207,7 +207,7 @@ async fn the_first_record_is_pending_or_rejected() {
 }
 
 /// "Status transitions are unidirectional": the table of permitted transitions, each one that a
-/// venue alone brings about.
+/// venue causes by itself.
 #[tokio::test]
 async fn outcomes_follow_started() {
     let site = Site::start().await;

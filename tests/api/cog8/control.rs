@@ -79,7 +79,7 @@ async fn nothing_runs_while_a_job_is_paused() {
     let input = json!({"delay": 50, "operation": "http:get", "input": {"url": target.url("/a")}});
     let id = site.invoked("test:delay", input, "STARTED").await;
     site.control(&id, "pause").await.expect(200);
-    tokio::time::sleep(catena_tests::LONG_ENOUGH).await;
+    tokio::time::sleep(catena_tests::QUIET_PERIOD).await;
     assert_eq!(target.count("/a"), 0, "its clock stands still");
     assert_eq!(site.job(&id).await["status"], "PAUSED");
     site.control(&id, "resume").await.expect(200);
@@ -117,7 +117,7 @@ async fn a_resumed_job_goes_on_to_its_end() {
     }
 }
 
-/// A job that was paused while PENDING is begun when it is resumed.
+/// A job that was paused while PENDING is started when it is resumed.
 #[tokio::test]
 async fn a_job_that_was_paused_before_it_began_begins() {
     let site = one_at_a_time().await;
@@ -150,7 +150,7 @@ async fn only_a_paused_job_is_resumed() {
     }
 }
 
-/// What finished during the pause is not done again: an outcome that arrived is kept.
+/// Work that finished during the pause is not repeated: its outcome is held.
 #[tokio::test]
 async fn an_outcome_that_arrives_during_a_pause_is_kept_and_not_shown() {
     let target = Target::start().await;
@@ -161,7 +161,7 @@ async fn an_outcome_that_arrives_during_a_pause_is_kept_and_not_shown() {
     let mut events = site.follow(&id).await;
     site.control(&id, "pause").await.expect(200);
     target.open();
-    // The record that keeps the outcome is an event like any other.
+    // The record of the held outcome is an event like any other.
     while site.history(&id).await.last()["note"]["kind"] != "held" {
         events.next().await.unwrap();
     }
@@ -267,7 +267,7 @@ async fn nothing_moves_a_job_that_has_ended() {
     }
 }
 
-/// Finality, of results that come late: what a cancelled job's work still brings is dropped.
+/// Finality of late results: the result of a cancelled job is dropped.
 #[tokio::test]
 async fn a_late_result_is_refused() {
     let target = Target::start().await;

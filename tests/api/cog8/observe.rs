@@ -7,7 +7,7 @@ use catena_tests::http::Connection;
 use catena_tests::site::{Site, id_of};
 use serde_json::{Value as Json, json};
 
-/// The comment that keeps a stream alive must come at least this often.
+/// The longest interval between two heartbeat comments of a stream.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(15);
 
 /// "Clients poll the job status via GET /api/v1/jobs/{id}. This returns the resolved job data from
@@ -25,7 +25,7 @@ async fn a_poll_shows_the_latest_record() {
     assert_eq!(job["head"], head.as_str());
 }
 
-/// Reading makes nothing: however often one polls, there is no new record and no new job.
+/// Reading creates nothing: however often a client polls, there is no new record and no new job.
 #[tokio::test]
 async fn reading_changes_nothing() {
     let site = Site::start().await;
@@ -92,14 +92,14 @@ async fn a_client_that_comes_back_misses_nothing() {
     assert_eq!(ended.iter().map(|event| event.id.unwrap()).collect::<Vec<_>>(), [total - 1]);
 }
 
-/// A stream that idles says that it is alive, and a client can wait for ever.
+/// An idle stream sends heartbeats, so that a client can wait indefinitely.
 #[tokio::test]
 async fn an_idle_stream_is_kept_alive() {
     let site = Site::start().await;
     let id = site.invoked("test:never", json!({}), "STARTED").await;
     let mut events = site.follow(&id).await;
     events.next().await.unwrap();
-    // From here on nothing happens but time, which then passes by itself.
+    // From here on only the paused clock advances.
     tokio::time::pause();
     for _ in 0..3 {
         let begun = tokio::time::Instant::now();
@@ -108,9 +108,9 @@ async fn an_idle_stream_is_kept_alive() {
     }
 }
 
-/// Many may follow one job, and one that does not read holds up nobody.
+/// Many clients may follow one job, and one that does not read delays no other.
 #[tokio::test]
-async fn a_slow_follower_holds_up_nobody() {
+async fn a_slow_follower_delays_no_other() {
     let site = Site::start().await;
     let id = site.invoked("test:chat", json!({}), "INPUT_REQUIRED").await;
     let mut slow = site.follow(&id).await;
@@ -126,7 +126,7 @@ async fn a_slow_follower_holds_up_nobody() {
     assert_eq!(slow.rest().await, seen, "the slow one misses nothing");
 }
 
-/// Progress is no record: SDKs do not look at names of events, so it comes only when asked for.
+/// Progress is not a record. SDKs ignore the names of events, so it is sent only on request.
 #[tokio::test]
 async fn progress_is_shown_only_to_those_who_ask() {
     let site = Site::start().await;
@@ -143,7 +143,7 @@ async fn progress_is_shown_only_to_those_who_ask() {
     assert_eq!(site.history(&id).await.statuses(), "PENDING STARTED COMPLETE");
 }
 
-/// A stream of somebody who asks for something else, or for nothing that can be.
+/// A stream request with an unacceptable media type or an invalid event ID is refused.
 #[tokio::test]
 async fn a_stream_is_refused_with_a_reason() {
     let site = Site::start().await;
@@ -195,9 +195,9 @@ async fn a_history_is_read_in_pages() {
     site.history(&id).await.verify();
 }
 
-/// A client that goes away in the middle frees what it held, and the venue goes on.
+/// A client that disconnects during a stream releases its resources.
 #[tokio::test]
-async fn a_client_that_goes_away_is_forgotten() {
+async fn a_client_that_disconnects_is_forgotten() {
     let site = Site::start().await;
     let id = site.invoked("test:never", json!({}), "STARTED").await;
     let following = |text: &str| text.lines().any(|line| line == "catena_sse_clients 1");
@@ -214,6 +214,6 @@ async fn a_client_that_goes_away_is_forgotten() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(catena_tests::PATIENCE, gone).await.unwrap();
+    tokio::time::timeout(catena_tests::TIMEOUT, gone).await.unwrap();
     site.control(&id, "cancel").await.expect(200);
 }

@@ -1,6 +1,6 @@
-//! Security Considerations: limits, timeouts, who sees what, what is kept out of records.
+//! Security Considerations: limits, timeouts, visibility, secrets.
 
-use catena_tests::LONG_ENOUGH;
+use catena_tests::QUIET_PERIOD;
 use catena_tests::site::{Site, id_of};
 use serde_json::json;
 
@@ -22,7 +22,7 @@ async fn a_caller_has_so_many_live_jobs_and_no_more() {
     site.post("/api/v1/invoke", &body).await.expect(201);
 }
 
-/// The same after a restart: those that live are counted again.
+/// Live jobs are counted again after a restart.
 #[tokio::test]
 async fn live_jobs_are_counted_after_a_restart() {
     let site = Site::with(|flags| flags.live_jobs = Some("1".to_owned())).await;
@@ -61,7 +61,7 @@ async fn a_job_that_waits_too_long_is_ended() {
     }
 }
 
-/// The execution clock stands still while a job is paused.
+/// The execution time does not advance while a job is paused.
 #[tokio::test]
 async fn a_paused_job_loses_no_time() {
     let site = Site::start().await;
@@ -69,7 +69,7 @@ async fn a_paused_job_loses_no_time() {
         "timeoutMs": 250});
     let id = id_of(&site.post("/api/v1/invoke", &body).await.expect(201).json());
     site.control(&id, "pause").await.expect(200);
-    tokio::time::sleep(LONG_ENOUGH).await;
+    tokio::time::sleep(QUIET_PERIOD).await;
     site.control(&id, "resume").await.expect(200);
     let job = site.ended(&id).await;
     assert_eq!((&job["status"], &job["output"]), (&json!("COMPLETE"), &json!(1)), "{job}");
@@ -89,7 +89,7 @@ async fn a_job_that_ended_holds_nothing() {
 }
 
 /// "Apply access control so that only the submitting client (or authorised parties) can query a
-/// job." To everybody else it does not exist.
+/// job." For all other callers it does not exist.
 #[tokio::test]
 async fn a_job_is_its_owners_alone() {
     let site = Site::start().await;
@@ -150,7 +150,7 @@ async fn what_a_schema_marks_as_secret_is_in_no_record() {
 }
 
 /// "Support job deletion to allow clients to remove HEAD pointers for records containing sensitive
-/// data": the owner can, nobody else.
+/// data": only the owner can.
 #[tokio::test]
 async fn an_owner_removes_what_is_theirs() {
     let site = Site::start().await;

@@ -1,4 +1,4 @@
-//! Who may ask: tokens, owners, hosts, origins.
+//! Access control: tokens, owners, hosts, origins.
 
 use catena_auth::KeyPair;
 use catena_tests::site::{Site, token};
@@ -8,14 +8,15 @@ use serde_json::json;
 async fn a_bad_token_is_refused_and_never_anonymous() {
     let site = Site::start().await;
     let did = site.get("/api/v1/status").await.json()["did"].as_str().unwrap().to_owned();
-    let (key, other) = (KeyPair::from_seed(&[1; 32]), KeyPair::from_seed(&[2; 32]));
+    let key = KeyPair::from_seed(&[1; 32]);
+    let other = KeyPair::from_seed(&[2; 32]);
     let good = token(&key, &[("aud", did.as_str().into())]);
     let signature_of = |token: &str| token.rsplit_once('.').unwrap().1.to_owned();
     let signed = good.rsplit_once('.').unwrap().0;
     let forged = format!("{signed}.{}", signature_of(&token(&other, &[])));
     let expired = token(&key, &[("exp", 1_700_000_000.into()), ("iat", 1_699_999_000.into())]);
-    let elsewhere = token(&key, &[("aud", "did:web:elsewhere.example".into())]);
-    let for_another = token(&key, &[("sub", other.did().as_str().into())]);
+    let for_another_venue = token(&key, &[("aud", "did:web:other.example".into())]);
+    let for_another_subject = token(&key, &[("sub", other.did().as_str().into())]);
     let delegation = token(&key, &[("att", "x".into())]);
     for (what, value) in [
         ("no token", "Bearer".to_owned()),
@@ -23,8 +24,8 @@ async fn a_bad_token_is_refused_and_never_anonymous() {
         ("not a token", "Bearer a.b.c".to_owned()),
         ("signed by another", format!("Bearer {forged}")),
         ("expired", format!("Bearer {expired}")),
-        ("for another venue", format!("Bearer {elsewhere}")),
-        ("for somebody else", format!("Bearer {for_another}")),
+        ("for another venue", format!("Bearer {for_another_venue}")),
+        ("for another subject", format!("Bearer {for_another_subject}")),
         ("a delegation", format!("Bearer {delegation}")),
     ] {
         for path in ["/api/v1/status", "/api/v1/jobs"] {
@@ -63,7 +64,8 @@ async fn without_public_access_everybody_shows_a_token() {
 async fn an_admin_sees_and_controls_everything() {
     let admin = KeyPair::from_seed(&[9; 32]).did();
     let site = Site::with(|flags| flags.admins = Some(admin)).await;
-    let (alice, admin) = (site.caller(1).await, site.caller(9).await);
+    let alice = site.caller(1).await;
+    let admin = site.caller(9).await;
     let id = alice.invoked("test:never", json!({}), "STARTED").await;
     let did = alice.job(&id).await["caller"].as_str().unwrap().to_owned();
     assert_eq!(admin.job(&id).await["status"], "STARTED");
@@ -76,12 +78,13 @@ async fn an_admin_sees_and_controls_everything() {
     );
 }
 
-/// A venue that is an admin here carries its callers' delegations, and lends them nothing more.
+/// A venue that is an admin here forwards its callers' delegations without granting its own rights.
 #[tokio::test]
 async fn who_shows_delegations_is_no_admin_for_that() {
     let admin = KeyPair::from_seed(&[9; 32]).did();
     let site = Site::with(|flags| flags.admins = Some(admin)).await;
-    let (alice, admin) = (site.caller(1).await, site.caller(9).await);
+    let alice = site.caller(1).await;
+    let admin = site.caller(9).await;
     let id = alice.invoked("test:never", json!({}), "STARTED").await;
     let mut look = json!({"operation": "grid:job-status", "input": {"id": id}, "wait": true});
     let seen = admin.post("/api/v1/invoke", &look).await.json();

@@ -1,4 +1,4 @@
-//! Invoking and running: answers, waiting, idempotency keys, private jobs.
+//! Invoking and running: responses, waiting, idempotency keys, private jobs.
 
 use catena_tests::http::Connection;
 use catena_tests::site::{Site, id_of};
@@ -156,7 +156,7 @@ async fn a_private_job_is_nowhere_and_forgotten() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(catena_tests::PATIENCE, forgotten).await.unwrap();
+    tokio::time::timeout(catena_tests::TIMEOUT, forgotten).await.unwrap();
     assert_eq!(site.job_count().await, 0);
     let site = site.restarted().await;
     assert_eq!(site.job_count().await, 0);
@@ -227,7 +227,7 @@ async fn keys_work_for_runs_and_assets() {
     other.expect_error(422, "idempotency_key_reused");
 }
 
-/// Whoever comes first makes the job; the others get it, or are told to come again.
+/// The first of several concurrent requests creates the job; the others get it or must retry.
 #[tokio::test]
 async fn one_key_at_the_same_moment_makes_one_job() {
     let target = Target::start().await;
@@ -287,12 +287,13 @@ async fn tags_find_jobs() {
     assert_eq!(site.job(&id).await["tags"], json!(["red", "round"]));
 }
 
-/// A client that goes away in the middle leaves no job half begun: what was committed runs.
+/// A client that disconnects during a request leaves no job half started: a committed job runs.
 #[tokio::test]
 async fn jobs_run_although_their_clients_left() {
     let site = Site::start().await;
     let body = r#"{"operation":"test:delay","input":{"delay":1}}"#;
-    let (host, length) = (site.address, body.len());
+    let host = site.address;
+    let length = body.len();
     let request = format!(
         "POST /api/v1/invoke HTTP/1.1\r\nhost: {host}\r\ncontent-length: {length}\r\n\r\n{body}"
     );

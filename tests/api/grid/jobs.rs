@@ -21,7 +21,7 @@ async fn an_unchanged_job_is_not_sent_again() {
     read("\"x\"").await.expect(200);
     site.send(&id, &json!({})).await.expect(202);
     let queued = read(&tag).await.expect(200);
-    assert_ne!(queued.header("etag"), Some(tag.as_str()), "a change beside the chain counts");
+    assert_ne!(queued.header("etag"), Some(tag.as_str()), "an off-chain change counts");
     assert_eq!(queued.json()["head"], head.as_str());
     site.control(&id, "cancel").await.expect(200);
     let ended = read(queued.header("etag").unwrap()).await.expect(200);
@@ -57,18 +57,21 @@ async fn a_read_may_wait_for_a_change() {
     reply.expect(200);
     assert!(seconds < 8, "the change was there, but the answer took {seconds} s");
     let mut known = tag;
-    // The message is queued, taken and answered: who follows the tags sees the answer.
+    // The message is queued, delivered and answered: a client that follows the tags sees the answer.
     for _ in 0..4 {
         let begun = tokio::time::Instant::now();
         let request = site.request("GET", &path).header("if-none-match", &known);
         let reply = site.ask(request.header("prefer", "wait=10")).await.expect(200);
-        assert!(begun.elapsed().as_secs() < 8, "what changed already is told at once");
+        assert!(
+            begun.elapsed().as_secs() < 8,
+            "a change that has already happened is reported at once"
+        );
         if reply.json()["output"]["message"] == "hi" {
             return;
         }
         known = reply.header("etag").unwrap().to_owned();
     }
-    panic!("the answer was never told");
+    panic!("the answer was never reported");
 }
 
 #[tokio::test]
@@ -139,7 +142,7 @@ async fn a_list_has_bare_hex_in_the_order_of_commits() {
     site.get("/api/v1/jobs?owner=did:key:z6Mk").await.expect_error(403, "forbidden");
 }
 
-/// Two filters at once mean both.
+/// Two filters are combined.
 #[tokio::test]
 async fn filters_of_a_list_are_all_applied() {
     let site = Site::start().await;

@@ -1,9 +1,9 @@
-//! What operations may ask for: retries, secrets, schemas that nobody has to trust.
+//! What operations can define: retries, secrets, and schemas that need not be trusted.
 
 use catena_tests::site::{Client, Site, id_of};
 use serde_json::{Value as Json, json};
 
-/// Registers an operation; its reference.
+/// Registers an operation and returns its reference.
 async fn register(site: &Client, operation: Json) -> String {
     let metadata = json!({"name": "Test", "operation": operation});
     let asset = site.post("/api/v1/assets", &metadata).await.expect(201).json();
@@ -90,7 +90,7 @@ async fn secrets_survive_a_restart_wherever_they_are_and_however_many() {
     let operation = register(&site, operation).await;
     let secrets: Vec<_> = (0..40).map(|number| format!("s3cret-{number}")).collect();
     let input = json!({"delay": 0, "input": secrets});
-    // Paused before it ran, it goes on after the restart with what was sealed.
+    // It was paused before it ran, and continues after the restart with the sealed secrets.
     let waiting = json!({"delay": 60_000, "input": secrets});
     let id = id_of(&site.invoke(&operation, waiting).await);
     let site = site.restarted().await;
@@ -101,7 +101,7 @@ async fn secrets_survive_a_restart_wherever_they_are_and_however_many() {
     assert_eq!(site.ended(&done).await["output"], json!(secrets));
 }
 
-/// A schema of a few kilobytes that would take for ever to apply.
+/// A schema of a few kilobytes that would take practically forever to apply.
 fn endless() -> Json {
     let mut definitions: serde_json::Map<String, Json> = (0..60)
         .map(|number| {
@@ -116,15 +116,15 @@ fn endless() -> Json {
 #[tokio::test]
 async fn a_schema_that_takes_for_ever_is_not_applied() {
     let site = Site::start().await;
-    let told = "checking it takes more than 2000000 steps";
+    let expected = "checking it takes more than 2000000 steps";
     let input = json!({"schema": endless(), "value": "x"});
     let job = site.invoke("schema:validate", input).await;
-    assert_eq!(job["output"]["errors"], json!([{"path": "", "message": told}]), "{job}");
+    assert_eq!(job["output"]["errors"], json!([{"path": "", "message": expected}]), "{job}");
     let operation = json!({"adapter": "test:echo", "input": endless()});
     let job = site.invoke(&register(&site, operation).await, json!(1)).await;
     assert_eq!(
         (&job["status"], &job["error"]),
-        (&json!("REJECTED"), &json!(format!("invalid input: {told}")))
+        (&json!("REJECTED"), &json!(format!("invalid input: {expected}")))
     );
 }
 

@@ -1,12 +1,12 @@
-//! `scheduler:*` and the demo assets, as their users meet them.
+//! `scheduler:*` and the demo assets, from the user's point of view.
 
 use std::time::Duration;
 
 use catena_tests::site::{Client, Site};
 use serde_json::{Value as Json, json};
 
-/// Longest wait for something that was scheduled.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest wait for a scheduled job.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn run(client: &Client, operation: &str, input: Json) -> Json {
     let body = json!({"operation": operation, "input": input});
@@ -17,26 +17,27 @@ async fn events(client: &Client) -> Vec<Json> {
     run(client, "scheduler:list", json!({})).await["events"].as_array().unwrap().clone()
 }
 
-/// How many jobs of an operation the caller has.
+/// The number of jobs of an operation that the caller has.
 async fn count(client: &Client, op: &str) -> u64 {
     let path = format!("/api/v1/jobs?op={op}&limit=0");
     client.get(&path).await.expect(200).json()["total"].as_u64().unwrap()
 }
 
-/// Waits until nothing is scheduled any more: what was is invoked first and forgotten then.
+/// Waits until nothing is scheduled any more. A schedule is deleted after its invocation.
 async fn until_over(client: &Client) {
     let looking = async {
         while !events(client).await.is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looking).await.unwrap();
+    tokio::time::timeout(TIMEOUT, looking).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_is_scheduled_once_is_invoked_once_by_whoever_scheduled_it() {
+async fn what_is_scheduled_once_is_invoked_once_by_its_owner() {
     let site = Site::start().await;
-    let (alice, bob) = (site.caller(1).await, site.caller(2).await);
+    let alice = site.caller(1).await;
+    let bob = site.caller(2).await;
     let soon = json!({"operation": "test:random", "input": {"length": 4}, "after": 300});
     let made = run(&alice, "scheduler:schedule", soon).await;
     let known = events(&alice).await;

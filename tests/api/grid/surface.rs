@@ -1,4 +1,4 @@
-//! The surface as a whole: routes, documents, bounds, errors.
+//! The complete surface: routes, documents, bounds, errors.
 
 use std::collections::BTreeSet;
 
@@ -83,7 +83,8 @@ async fn a_body_that_is_too_large_is_refused_in_words() {
     reply.expect_error(413, "body_too_large");
 }
 
-/// Who waits for the answer before sending the rest gets it: the length alone is enough to know.
+/// A client that waits for the response before it sends the body gets one: the length is enough to
+/// refuse it.
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
     let site = Site::start().await;
@@ -130,7 +131,7 @@ async fn json_is_strict_and_errors_name_the_place() {
     assert!(reply.text().contains("[1,1.0,123456789012345678901234567890]"), "{}", reply.text());
 }
 
-/// Every route that is mounted is in the document, and every path of the document is mounted.
+/// Every route is in the OpenAPI document, and every path of the document is routed.
 #[tokio::test]
 async fn the_openapi_document_lists_every_route() {
     let site = Site::start().await;
@@ -156,7 +157,7 @@ async fn the_openapi_document_lists_every_route() {
     }
 }
 
-/// A reference that leads nowhere is 400 in a body and 404 in a path, in the documents too.
+/// An unknown reference is 400 in a body and 404 in a path, also in the documents.
 #[tokio::test]
 async fn the_documents_have_the_status_of_each_route() {
     let site = Site::start().await;
@@ -174,7 +175,7 @@ async fn the_documents_have_the_status_of_each_route() {
     assert!(of_invoke.contains("400 operation_not_found"), "{of_invoke}");
 }
 
-/// What a route answers to a plain request is one of the answers that the document has for it.
+/// The response of each route to a plain request is documented for it.
 #[tokio::test]
 async fn answers_are_those_of_the_document() {
     let site = Site::start().await;
@@ -191,7 +192,7 @@ async fn answers_are_those_of_the_document() {
             assert!(is_known, "{method} {path} answered {status}: {}", reply.text());
             if reply.status() >= 400 {
                 let mut error: Json = reply.json();
-                // JSON-RPC has its own form, and carries ours in it.
+                // JSON-RPC has its own form, which contains ours.
                 if error["jsonrpc"] == "2.0" {
                     error = error["error"]["data"].take();
                 }
@@ -238,7 +239,7 @@ async fn health_is_told_to_monitors() {
     }
 }
 
-/// `Allow` names what the path takes, not what its neighbours take.
+/// `Allow` names the methods of the path, not those of similar paths.
 #[tokio::test]
 async fn the_methods_of_a_path_are_its_own() {
     let site = Site::start().await;
@@ -255,7 +256,7 @@ async fn the_methods_of_a_path_are_its_own() {
     }
 }
 
-/// A venue stops within its grace and lets go of its folder, whatever still runs.
+/// A venue stops within its grace period and releases its folder, whatever still runs.
 #[tokio::test]
 async fn a_venue_stops_while_jobs_run() {
     let site = Site::start().await;

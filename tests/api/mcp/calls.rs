@@ -1,7 +1,7 @@
 //! Calls: jobs, their outputs, their errors, their questions.
 
-use catena_tests::PATIENCE;
-use catena_tests::mcp::{STATELESS, Speaker, WITH_HANDSHAKE, last_message};
+use catena_tests::TIMEOUT;
+use catena_tests::mcp::{McpClient, STATELESS, WITH_HANDSHAKE, last_message};
 use catena_tests::site::Site;
 use serde_json::{Value as Json, json};
 
@@ -13,14 +13,14 @@ fn job(result: &Json) -> String {
     result["_meta"]["catena/job"].as_str().unwrap().to_owned()
 }
 
-/// Returns when something holds.
+/// Waits until the condition holds.
 async fn until(holds: impl AsyncFn() -> bool) {
     let waiting = async {
         while !holds().await {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+    tokio::time::timeout(TIMEOUT, waiting).await.unwrap();
 }
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn a_call_is_a_job_of_the_callers_in_every_revision() {
     let site = Site::start().await;
     let caller = site.caller(1).await;
     for revision in WITH_HANDSHAKE.into_iter().chain([STATELESS]) {
-        let client = Speaker::new(&caller, revision);
+        let client = McpClient::new(&caller, revision);
         let result = client.call("test_echo", json!({"text": "hello"})).await;
         assert_eq!(result["structuredContent"], json!({"text": "hello"}));
         assert_eq!(text(&result), r#"{"text":"hello"}"#);
@@ -40,13 +40,13 @@ async fn a_call_is_a_job_of_the_callers_in_every_revision() {
         assert_eq!(chain.statuses(), "PENDING STARTED COMPLETE");
     }
     assert_eq!(caller.job_count().await, 5);
-    assert_eq!(site.job_count().await, 0, "they are nobody else's");
+    assert_eq!(site.job_count().await, 0, "they belong to no other caller");
 }
 
 #[tokio::test]
 async fn an_output_that_is_no_object_travels_inside_one() {
     let site = Site::start().await;
-    let client = Speaker::new(&site, STATELESS);
+    let client = McpClient::new(&site, STATELESS);
     for (output, shown) in [
         (json!([1, 2.5, null]), "[1,2.5,null]"),
         (json!("plain text"), "plain text"),
@@ -64,7 +64,7 @@ async fn an_output_that_is_no_object_travels_inside_one() {
 #[tokio::test]
 async fn a_large_output_is_given_once() {
     let site = Site::start().await;
-    let client = Speaker::new(&site, STATELESS);
+    let client = McpClient::new(&site, STATELESS);
     let large = "x".repeat(300_000);
     let result = client.call("test_echo", json!({"text": large})).await;
     assert_eq!(result["structuredContent"]["text"].as_str().unwrap().len(), 300_000);
@@ -75,7 +75,7 @@ async fn a_large_output_is_given_once() {
 async fn a_job_that_did_not_do_it_says_why() {
     let site = Site::start().await;
     for revision in ["2025-06-18", STATELESS] {
-        let client = Speaker::new(&site, revision);
+        let client = McpClient::new(&site, revision);
         let failed = client.call("test_error", json!({"message": "Out of cheese"})).await;
         assert_eq!(failed["isError"], true);
         assert!(text(&failed).starts_with("Out of cheese"), "{failed}");
@@ -90,7 +90,7 @@ async fn a_job_that_did_not_do_it_says_why() {
         assert_eq!(client.job(&job(&rejected)).await["status"], "REJECTED");
     }
     let slow = Site::with(|flags| flags.execution = Some("50ms".to_owned())).await;
-    let result = Speaker::new(&slow, STATELESS).call("test_never", json!({})).await;
+    let result = McpClient::new(&slow, STATELESS).call("test_never", json!({})).await;
     assert_eq!(
         (&result["isError"], &result["_meta"]["catena/status"]),
         (&json!(true), &json!("TIMEOUT"))
@@ -101,7 +101,7 @@ async fn a_job_that_did_not_do_it_says_why() {
 async fn a_call_that_is_wrong_in_itself_makes_no_job() {
     let site = Site::start().await;
     for (revision, status) in [("2025-11-25", 200), (STATELESS, 400)] {
-        let client = Speaker::new(&site, revision);
+        let client = McpClient::new(&site, revision);
         for params in [
             json!({"name": "no_such_tool", "arguments": {}}),
             json!({"arguments": {}}),
@@ -121,7 +121,7 @@ async fn a_call_that_is_wrong_in_itself_makes_no_job() {
 async fn reading_makes_no_job() {
     let site = Site::start().await;
     let caller = site.caller(1).await;
-    let client = Speaker::new(&caller, STATELESS);
+    let client = McpClient::new(&caller, STATELESS);
     let result = client.call("json_merge", json!({"values": [{"a": 1}, {"b": 2}]})).await;
     assert_eq!(result["structuredContent"], json!({"result": {"a": 1, "b": 2}}));
     assert!(result["_meta"]["catena/job"].is_null());
@@ -136,7 +136,7 @@ async fn reading_makes_no_job() {
 #[tokio::test]
 async fn delegations_ride_along_and_are_not_input() {
     let site = Site::start().await;
-    let result = Speaker::new(&site, STATELESS)
+    let result = McpClient::new(&site, STATELESS)
         .call("test_echo", json!({"a": 1, "ucans": ["one.two.three"]}))
         .await;
     assert_eq!(result["structuredContent"], json!({"a": 1}));
@@ -145,7 +145,7 @@ async fn delegations_ride_along_and_are_not_input() {
 #[tokio::test]
 async fn a_repeated_key_makes_one_job() {
     let site = Site::start().await;
-    let client = Speaker::new(&site, STATELESS);
+    let client = McpClient::new(&site, STATELESS);
     let call = async |arguments: Json| {
         let params = json!({"name": "test_echo", "arguments": arguments});
         client.ask(client.message("tools/call", params).header("idempotency-key", "k")).await
@@ -159,10 +159,10 @@ async fn a_repeated_key_makes_one_job() {
 }
 
 #[tokio::test]
-async fn progress_comes_before_the_answer_to_whoever_asks_for_it() {
+async fn progress_is_sent_before_the_response_if_it_was_requested() {
     let site = Site::start().await;
     for (revision, token) in [("2025-03-26", json!("t")), (STATELESS, json!(7))] {
-        let client = Speaker::new(&site, revision);
+        let client = McpClient::new(&site, revision);
         let mut events = client
             .stream(json!({"name": "test_progress", "arguments": {"totalItems": 3, "itemMs": 300},
                 "_meta": {"progressToken": token}}))
@@ -196,7 +196,7 @@ async fn a_client_without_streams_gets_plain_json_however_long_it_takes() {
     let reply = site.ask(request).await.expect(200);
     assert!(reply.header("content-type").unwrap().starts_with("application/json"));
     assert_eq!(reply.json()["result"]["structuredContent"], json!({"result": 1}));
-    let waiting = Speaker::new(&site, "2025-06-18");
+    let waiting = McpClient::new(&site, "2025-06-18");
     let params = json!({"name": "test_delay", "arguments": {"delay": 1200, "input": 2}});
     let reply = waiting.reply("tools/call", params).await.expect(200);
     assert_eq!(reply.header("content-type"), Some("text/event-stream"));
@@ -213,9 +213,9 @@ async fn closing_a_stateless_call_cancels_its_job_and_closing_an_older_one_does_
     };
     let params = json!({"name": "test_progress", "arguments": {"totalItems": 1000, "itemMs": 100},
         "_meta": {"progressToken": 1}});
-    let mut events = Speaker::new(&site, "2025-11-25").stream(params.clone()).await;
+    let mut events = McpClient::new(&site, "2025-11-25").stream(params.clone()).await;
     events.next().await.unwrap();
-    let client = Speaker::new(&site, STATELESS);
+    let client = McpClient::new(&site, STATELESS);
     let left = client.job_of("test:progress").await;
     drop(events);
     until(async || streams().await == "0").await;
@@ -237,7 +237,7 @@ async fn a_venue_that_stops_answers_who_waits_and_the_job_goes_on_after_that() {
     let site = Site::start().await;
     let mut waiting = Vec::new();
     for revision in ["2025-06-18", STATELESS] {
-        waiting.push(Speaker::new(&site, revision).begin("test_never", json!({})).await);
+        waiting.push(McpClient::new(&site, revision).begin("test_never", json!({})).await);
     }
     until(async || site.job_count().await == 2).await;
     let site = site.restarted().await;
@@ -254,7 +254,7 @@ async fn a_venue_that_stops_answers_who_waits_and_the_job_goes_on_after_that() {
 async fn a_job_that_waits_for_somebody_is_told_at_once() {
     let site = Site::start().await;
     for revision in ["2024-11-05", "2025-11-25", STATELESS] {
-        let client = Speaker::new(&site, revision);
+        let client = McpClient::new(&site, revision);
         for (tool, status, part) in [
             ("test_chat", "INPUT_REQUIRED", "Send a message"),
             ("test_auth", "AUTH_REQUIRED", "auth/complete"),
@@ -274,7 +274,7 @@ async fn a_job_that_waits_for_somebody_is_told_at_once() {
 #[tokio::test]
 async fn a_question_is_asked_and_answered_by_calling_again() {
     let site = Site::start().await;
-    let client = Speaker::able(&site, json!({"elicitation": {"form": {}}}));
+    let client = McpClient::with_capabilities(&site, json!({"elicitation": {"form": {}}}));
     let asked = client.call("test_chat", json!({"a": 1})).await;
     assert_eq!(asked["resultType"], "input_required");
     let state = asked["requestState"].as_str().unwrap().to_owned();
@@ -302,7 +302,7 @@ async fn a_question_is_asked_and_answered_by_calling_again() {
     assert_ne!(first, second, "a key is used once");
     let message = again["inputRequests"][&second]["params"]["message"].as_str().unwrap();
     assert!(message.contains("hello"), "{message}");
-    // An answer to an earlier question is no answer to this one.
+    // An answer to an earlier question does not answer this one.
     let stale = answer(&first, hello).await;
     assert_eq!(key(&stale), second);
     let dismissed = answer(&second, json!({"action": "cancel"})).await;
@@ -318,17 +318,18 @@ async fn a_question_is_asked_and_answered_by_calling_again() {
 }
 
 #[tokio::test]
-async fn whoever_declines_ends_the_job_and_nobody_answers_for_others() {
+async fn declining_ends_the_job_and_only_its_caller_may_answer() {
     let site = Site::start().await;
     let elicits = json!({"elicitation": {}});
-    let (one, other) = (site.caller(1).await, site.caller(2).await);
-    let client = Speaker::able(&one, elicits.clone());
+    let one = site.caller(1).await;
+    let other = site.caller(2).await;
+    let client = McpClient::with_capabilities(&one, elicits.clone());
     let asked = client.call("test_chat", json!({})).await;
     let state = asked["requestState"].clone();
     let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
     let params = |name: &str, response: Json| json!({"name": name, "requestState": state, "inputResponses": {key.as_str(): response}});
     let declined = json!({"action": "decline"});
-    let foreign = Speaker::able(&other, elicits);
+    let foreign = McpClient::with_capabilities(&other, elicits);
     for (client, params) in [
         (&foreign, params("test_chat", declined.clone())),
         (&client, params("test_auth", declined.clone())),

@@ -1,7 +1,7 @@
-//! Messages, revisions, headers, and who may come in.
+//! Messages, revisions, headers and access control.
 
-use catena_tests::PATIENCE;
-use catena_tests::mcp::{STATELESS, Speaker, WITH_HANDSHAKE, last_message};
+use catena_tests::TIMEOUT;
+use catena_tests::mcp::{McpClient, STATELESS, WITH_HANDSHAKE, last_message};
 use catena_tests::site::Site;
 use serde_json::{Value as Json, json};
 
@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 async fn every_revision_with_a_handshake_gets_what_it_asks_for_and_no_session() {
     let site = Site::start().await;
     for revision in WITH_HANDSHAKE {
-        let client = Speaker::new(&site, revision);
+        let client = McpClient::new(&site, revision);
         let params = json!({"protocolVersion": revision, "capabilities": {},
             "clientInfo": {"name": "test", "version": "1"}});
         let reply = client.reply("initialize", params).await.expect(200);
@@ -22,7 +22,7 @@ async fn every_revision_with_a_handshake_gets_what_it_asks_for_and_no_session() 
         assert_eq!(has_tasks, revision == "2025-11-25", "{result}");
         assert_eq!(client.result("ping", json!({})).await, json!({}));
     }
-    let client = Speaker::new(&site, "2025-11-25");
+    let client = McpClient::new(&site, "2025-11-25");
     for other in [json!({"protocolVersion": STATELESS}), json!({"protocolVersion": "x"}), json!({})]
     {
         let result = client.result("initialize", other).await;
@@ -33,7 +33,7 @@ async fn every_revision_with_a_handshake_gets_what_it_asks_for_and_no_session() 
 #[tokio::test]
 async fn the_stateless_revision_is_discovered_without_a_handshake() {
     let site = Site::start().await;
-    let client = Speaker::new(&site, STATELESS);
+    let client = McpClient::new(&site, STATELESS);
     let result = client.result("server/discover", json!({})).await;
     assert_eq!(result["supportedVersions"][0], STATELESS);
     assert_eq!(result["supportedVersions"].as_array().unwrap().len(), 5);
@@ -108,14 +108,14 @@ async fn what_is_no_message_is_refused_with_the_numbers_of_json_rpc() {
 #[tokio::test]
 async fn a_stateless_request_must_agree_with_its_headers() {
     let site = Site::start().await;
-    let client = Speaker::new(&site, STATELESS);
+    let client = McpClient::new(&site, STATELESS);
     let check = async |change: fn(String) -> String, code: i64| {
         let params = json!({"name": "test_echo", "arguments": {}});
         let bytes = client.message("tools/call", params).to_bytes(site.address);
         let text = change(String::from_utf8(bytes).unwrap());
         let mut connection = catena_tests::http::Connection::open(site.address).await.unwrap();
         connection.send_bytes(text.as_bytes()).await.unwrap();
-        let reply = tokio::time::timeout(PATIENCE, connection.reply()).await.unwrap();
+        let reply = tokio::time::timeout(TIMEOUT, connection.reply()).await.unwrap();
         let reply = reply.unwrap().expect(400).json();
         assert_eq!(reply["error"]["code"], code, "{reply}");
         assert_eq!(reply["id"], 1, "{reply}");
@@ -175,7 +175,7 @@ async fn batches_are_for_the_revisions_that_have_them() {
 }
 
 #[tokio::test]
-async fn the_door_is_guarded_like_all_others() {
+async fn the_endpoint_is_protected_like_the_other_apis() {
     let site = Site::start().await;
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     let request = || site.request("POST", "/mcp").json(&ping);
@@ -195,20 +195,20 @@ async fn the_door_is_guarded_like_all_others() {
     refused.expect_error(401, "token_missing");
     let caller = closed.caller(1).await;
     caller.post("/mcp", &ping).await.expect(200);
-    let result = Speaker::new(&caller, STATELESS).result("tools/list", json!({})).await;
+    let result = McpClient::new(&caller, STATELESS).result("tools/list", json!({})).await;
     assert_eq!(result["cacheScope"], "private");
 }
 
 #[tokio::test]
-async fn too_many_calls_are_refused_as_at_the_other_doors() {
+async fn too_many_calls_are_refused_as_by_the_other_apis() {
     let site = Site::with(|flags| {
         flags.rate = Some("0.01".to_owned());
         flags.burst = Some("1".to_owned());
     })
     .await;
-    let old = Speaker::new(&site, "2025-11-25");
+    let old = McpClient::new(&site, "2025-11-25");
     old.call("test_echo", json!({})).await;
-    for (client, status) in [(old, 200), (Speaker::new(&site, STATELESS), 429)] {
+    for (client, status) in [(old, 200), (McpClient::new(&site, STATELESS), 429)] {
         let params = json!({"name": "test_echo", "arguments": {}});
         let reply = client.reply("tools/call", params).await.expect(status);
         assert!(reply.header("retry-after").is_some());

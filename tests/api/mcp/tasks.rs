@@ -1,7 +1,7 @@
-//! Jobs as tasks, in the words of both generations.
+//! Jobs as tasks, in both generations of the protocol.
 
 use catena_tests::events::Events;
-use catena_tests::mcp::{STATELESS, Speaker};
+use catena_tests::mcp::{McpClient, STATELESS};
 use catena_tests::site::Site;
 use serde_json::{Value as Json, json};
 
@@ -11,7 +11,7 @@ fn extension() -> Json {
     json!({"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}})
 }
 
-async fn task_of(client: &Speaker, name: &str, arguments: Json) -> String {
+async fn task_of(client: &McpClient, name: &str, arguments: Json) -> String {
     let params = json!({"name": name, "arguments": arguments, "task": {"ttl": 60000}});
     let task = client.result("tools/call", params).await["task"].clone();
     assert_eq!((&task["status"], &task["ttl"]), (&json!("working"), &Json::Null), "{task}");
@@ -25,7 +25,7 @@ async fn task_of(client: &Speaker, name: &str, arguments: Json) -> String {
 async fn a_task_is_a_job_and_its_result_that_of_the_call() {
     let site = Site::start().await;
     let caller = site.caller(1).await;
-    let client = Speaker::new(&caller, OLD);
+    let client = McpClient::new(&caller, OLD);
     let task = task_of(&client, "test_delay", json!({"delay": 200, "input": {"a": 1}})).await;
     assert_eq!(caller.job(&task).await["id"], task.as_str());
     let result = client.result("tasks/result", json!({"taskId": task})).await;
@@ -39,8 +39,8 @@ async fn a_task_is_a_job_and_its_result_that_of_the_call() {
     let result = client.result("tasks/result", json!({"taskId": failed})).await;
     assert_eq!(result["isError"], true);
 
-    let other = Speaker::new(&site.caller(2).await, OLD);
-    for client in [&other, &Speaker::able(&other, extension())] {
+    let other = McpClient::new(&site.caller(2).await, OLD);
+    for client in [&other, &McpClient::with_capabilities(&other, extension())] {
         for unknown in [task.as_str(), "0x00000000000000000000000000000000", "nonsense"] {
             let (_, code, _) = client.refusal("tasks/get", json!({"taskId": unknown})).await;
             assert_eq!(code, -32602, "{unknown}");
@@ -51,7 +51,7 @@ async fn a_task_is_a_job_and_its_result_that_of_the_call() {
 #[tokio::test]
 async fn tasks_are_listed_page_by_page() {
     let site = Site::start().await;
-    let client = Speaker::new(&site, OLD);
+    let client = McpClient::new(&site, OLD);
     let mut made = Vec::new();
     for number in 0..205 {
         let job = site.invoke("test:echo", json!(number)).await;
@@ -73,7 +73,7 @@ async fn tasks_are_listed_page_by_page() {
 #[tokio::test]
 async fn a_task_is_cancelled_once() {
     let site = Site::start().await;
-    let client = Speaker::new(&site, OLD);
+    let client = McpClient::new(&site, OLD);
     let task = task_of(&client, "test_never", json!({})).await;
     let cancelled = client.result("tasks/cancel", json!({"taskId": task})).await;
     assert_eq!((&cancelled["status"], &cancelled["taskId"]), (&json!("cancelled"), &json!(task)));
@@ -85,7 +85,7 @@ async fn a_task_is_cancelled_once() {
         (&result["isError"], &result["_meta"]["catena/status"]),
         (&json!(true), &json!("CANCELLED"))
     );
-    let new = Speaker::able(&site, extension());
+    let new = McpClient::with_capabilities(&site, extension());
     let result = new.result("tasks/cancel", json!({"taskId": task})).await;
     assert_eq!(result["resultType"], "complete");
 }
@@ -93,11 +93,11 @@ async fn a_task_is_cancelled_once() {
 #[tokio::test]
 async fn a_task_that_waits_for_somebody_is_not_waited_for() {
     let site = Site::start().await;
-    let client = Speaker::new(&site, OLD);
+    let client = McpClient::new(&site, OLD);
     let task = task_of(&client, "test_chat", json!({})).await;
     site.until(&task, "INPUT_REQUIRED").await;
-    let role = client.result("tasks/get", json!({"taskId": task})).await;
-    assert_eq!(role["status"], "input_required");
+    let state = client.result("tasks/get", json!({"taskId": task})).await;
+    assert_eq!(state["status"], "input_required");
     let (status, code, error) = client.refusal("tasks/result", json!({"taskId": task})).await;
     assert_eq!((status, code), (200, -32603));
     assert_eq!(error["data"]["status"], "INPUT_REQUIRED");
@@ -107,7 +107,7 @@ async fn a_task_that_waits_for_somebody_is_not_waited_for() {
 #[tokio::test]
 async fn a_client_that_takes_tasks_gets_one_for_what_takes_long() {
     let site = Site::start().await;
-    let client = Speaker::able(&site, extension());
+    let client = McpClient::with_capabilities(&site, extension());
     let quick = client.call("test_echo", json!({"a": 1})).await;
     assert_eq!(
         (&quick["resultType"], &quick["structuredContent"]),
@@ -118,14 +118,14 @@ async fn a_client_that_takes_tasks_gets_one_for_what_takes_long() {
     assert_eq!(task["ttlMs"], Json::Null);
     assert!(task["pollIntervalMs"].as_i64().unwrap() > 0);
     let id = task["taskId"].as_str().unwrap().to_owned();
-    assert_eq!(site.job(&id).await["status"], "STARTED", "nobody ended it");
-    let role = client.result("tasks/get", json!({"taskId": id})).await;
-    assert_eq!((&role["resultType"], &role["status"]), (&json!("complete"), &json!("working")));
+    assert_eq!(site.job(&id).await["status"], "STARTED", "it was not ended");
+    let state = client.result("tasks/get", json!({"taskId": id})).await;
+    assert_eq!((&state["resultType"], &state["status"]), (&json!("complete"), &json!("working")));
     client.result("tasks/cancel", json!({"taskId": id})).await;
     let ended = client.result("tasks/get", json!({"taskId": id})).await;
     assert_eq!((&ended["status"], &ended["result"]), (&json!("cancelled"), &Json::Null));
 
-    let plain = Speaker::new(&site, STATELESS);
+    let plain = McpClient::new(&site, STATELESS);
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
         let (status, code, error) = plain.refusal(method, json!({"taskId": id})).await;
         assert_eq!((status, code), (400, -32021), "{method}");
@@ -137,14 +137,14 @@ async fn a_client_that_takes_tasks_gets_one_for_what_takes_long() {
 #[tokio::test]
 async fn a_task_carries_its_question_and_then_its_result() {
     let site = Site::start().await;
-    let client = Speaker::able(&site, extension());
+    let client = McpClient::with_capabilities(&site, extension());
     let task = client.call("test_chat", json!({})).await;
     assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("input_required")));
     let id = task["taskId"].as_str().unwrap().to_owned();
     let get = async || client.result("tasks/get", json!({"taskId": id})).await;
-    let role = get().await;
-    assert_eq!(role["status"], "input_required");
-    let requests = role["inputRequests"].as_object().unwrap();
+    let state = get().await;
+    assert_eq!(state["status"], "input_required");
+    let requests = state["inputRequests"].as_object().unwrap();
     let (key, request) = requests.iter().next().unwrap();
     assert_eq!(request["method"], "elicitation/create");
     let update = async |response: Json| {
@@ -165,7 +165,10 @@ async fn a_task_carries_its_question_and_then_its_result() {
         (&failed["status"], &failed["result"]["isError"]),
         (&json!("completed"), &json!(true))
     );
-    let silent = Speaker::able(&site, json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}));
+    let silent = McpClient::with_capabilities(
+        &site,
+        json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}),
+    );
     let waiting = silent.call("test_chat", json!({})).await;
     let waiting = silent.result("tasks/get", json!({"taskId": waiting["taskId"]})).await;
     assert_eq!(
@@ -177,23 +180,24 @@ async fn a_task_carries_its_question_and_then_its_result() {
 #[tokio::test]
 async fn tasks_survive_a_restart() {
     let site = Site::start().await;
-    let old = Speaker::new(&site, OLD);
+    let old = McpClient::new(&site, OLD);
     let never = task_of(&old, "test_never", json!({})).await;
     let ended = task_of(&old, "test_echo", json!({"a": 1})).await;
     let chat = task_of(&old, "test_chat", json!({})).await;
     site.until(&never, "STARTED").await;
     site.until(&chat, "INPUT_REQUIRED").await;
-    let new = Speaker::able(&site, extension());
+    let new = McpClient::with_capabilities(&site, extension());
     let key =
         |task: &Json| task["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
     let before = key(&new.result("tasks/get", json!({"taskId": chat})).await);
 
     let site = site.restarted().await;
-    let (old, new) = (Speaker::new(&site, OLD), Speaker::able(&site, extension()));
+    let old = McpClient::new(&site, OLD);
+    let new = McpClient::with_capabilities(&site, extension());
     let listed = old.result("tasks/list", json!({})).await;
     assert_eq!(listed["tasks"].as_array().unwrap().len(), 3);
-    let role = old.result("tasks/get", json!({"taskId": never})).await;
-    assert_eq!(role["status"], "working");
+    let state = old.result("tasks/get", json!({"taskId": never})).await;
+    assert_eq!(state["status"], "working");
     let result = old.result("tasks/result", json!({"taskId": ended})).await;
     assert_eq!(result["structuredContent"], json!({"a": 1}));
     assert_eq!(key(&new.result("tasks/get", json!({"taskId": chat})).await), before);
@@ -206,10 +210,10 @@ async fn tasks_survive_a_restart() {
 }
 
 #[tokio::test]
-async fn changes_of_tasks_are_told_as_they_come() {
+async fn changes_of_tasks_are_sent_as_they_happen() {
     let site = Site::start().await;
     let caller = site.caller(1).await;
-    let client = Speaker::able(&caller, extension());
+    let client = McpClient::with_capabilities(&caller, extension());
     let own = caller.invoked("test:chat", json!({}), "INPUT_REQUIRED").await;
     let foreign = site.invoked("test:chat", json!({}), "INPUT_REQUIRED").await;
     let wanted = json!({"notifications": {"taskIds": [own, foreign], "toolsListChanged": true}});
@@ -220,10 +224,10 @@ async fn changes_of_tasks_are_told_as_they_come() {
     let first = next().await;
     assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(first["params"], json!({"notifications": {"taskIds": [own]}, "_meta": stream}));
-    let role = next().await;
-    assert_eq!(role["method"], "notifications/tasks");
-    assert_eq!(role["params"]["status"], "input_required");
-    assert_eq!(role["params"]["_meta"], stream);
+    let state = next().await;
+    assert_eq!(state["method"], "notifications/tasks");
+    assert_eq!(state["params"]["status"], "input_required");
+    assert_eq!(state["params"]["_meta"], stream);
     caller.send(&own, &json!({"content": "done"})).await.expect(202);
     let ended = loop {
         let message = next().await;
@@ -238,7 +242,7 @@ async fn changes_of_tasks_are_told_as_they_come() {
     assert_eq!(result["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1);
     assert!(events.next().await.is_none());
 
-    let plain = Speaker::new(&caller, STATELESS);
+    let plain = McpClient::new(&caller, STATELESS);
     let (status, code, _) = plain.refusal("subscriptions/listen", wanted).await;
     assert_eq!((status, code), (400, -32021));
     for bad in [json!({}), json!({"notifications": {"taskIds": "x"}})] {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Registration, Turn, TurnFuture};
-use catena_tests::mcp::{STATELESS, Speaker};
+use catena_tests::mcp::{McpClient, STATELESS};
 use catena_tests::site::Site;
 use catena_value::{Value, json as value_json};
 use serde_json::{Value as Json, json};
@@ -20,10 +20,10 @@ fn tool<'a>(result: &'a Json, name: &str) -> &'a Json {
 }
 
 #[tokio::test]
-async fn every_operation_is_a_tool_with_a_name_that_all_clients_take() {
+async fn every_operation_of_the_catalogue_is_a_tool_with_a_portable_name() {
     let site = Site::start().await;
     let catalogue = site.get("/api/v1/operations").await.expect(200).json();
-    let result = Speaker::new(&site, "2025-06-18").result("tools/list", json!({})).await;
+    let result = McpClient::new(&site, "2025-06-18").result("tools/list", json!({})).await;
     let names = names(&result);
     assert_eq!(names.len(), catalogue.as_array().unwrap().len());
     let unique: BTreeSet<&String> = names.iter().collect();
@@ -51,21 +51,23 @@ async fn every_operation_is_a_tool_with_a_name_that_all_clients_take() {
 #[tokio::test]
 async fn the_list_differs_only_in_what_a_revision_has() {
     let site = Site::start().await;
-    let of = async |revision| Speaker::new(&site, revision).result("tools/list", json!({})).await;
-    let (old, new) = (of("2025-11-25").await, of(STATELESS).await);
+    let list =
+        async |revision| McpClient::new(&site, revision).result("tools/list", json!({})).await;
+    let old = list("2025-11-25").await;
+    let new = list(STATELESS).await;
     assert_eq!(names(&old), names(&new));
     assert_eq!(tool(&old, "test_echo")["execution"]["taskSupport"], "optional");
     assert!(tool(&new, "test_echo")["execution"].is_null());
     assert_eq!((&old["ttlMs"], &old["resultType"]), (&Json::Null, &Json::Null));
     assert_eq!((&new["cacheScope"], &new["resultType"]), (&json!("public"), &json!("complete")));
     assert!(new["ttlMs"].as_i64().unwrap() > 0);
-    assert_eq!(old, of("2025-11-25").await, "the list is the same every time");
+    assert_eq!(old, list("2025-11-25").await, "the list is the same every time");
 }
 
 #[tokio::test]
 async fn a_cursor_goes_on_where_a_page_ended() {
     let site = Site::start().await;
-    let client = Speaker::new(&site, STATELESS);
+    let client = McpClient::new(&site, STATELESS);
     let all = names(&client.result("tools/list", json!({})).await);
     let middle = all.len() / 2;
     let rest = client.result("tools/list", json!({"cursor": all[middle]})).await;
@@ -83,7 +85,7 @@ async fn a_cursor_goes_on_where_a_page_ended() {
 async fn an_operator_may_show_less() {
     let wanted = "json,test:echo,v/test/ops/error,no:such";
     let site = Site::with(|flags| flags.mcp_tools = Some(wanted.to_owned())).await;
-    let client = Speaker::new(&site, STATELESS);
+    let client = McpClient::new(&site, STATELESS);
     let listed = names(&client.result("tools/list", json!({})).await);
     assert_eq!(
         listed,
@@ -94,11 +96,11 @@ async fn an_operator_may_show_less() {
     assert_eq!(code, -32602);
     assert_eq!(error["message"], "Unknown tool: test_random");
     let none = Site::with(|flags| flags.mcp_tools = Some(String::new())).await;
-    let none = Speaker::new(&none, STATELESS).result("tools/list", json!({})).await;
+    let none = McpClient::new(&none, STATELESS).result("tools/list", json!({})).await;
     assert_eq!(none["tools"], json!([]));
 }
 
-/// Operations whose inputs and outputs are no objects, and whose names need care.
+/// Operations whose inputs and outputs are not objects, and whose names contain special characters.
 struct Odd;
 
 impl Adapter for Odd {
@@ -149,7 +151,7 @@ impl Adapter for Odd {
 #[tokio::test]
 async fn operations_that_are_unlike_tools_are_tools_all_the_same() {
     let site = Site::with_adapters(|_| {}, vec![Arc::new(Odd)]).await;
-    let client = Speaker::new(&site, "2025-06-18");
+    let client = McpClient::new(&site, "2025-06-18");
     let result = client.result("tools/list", json!({})).await;
     let one = tool(&result, "my_tool_");
     assert_eq!(
