@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catena_auth::KeyPair;
-use catena_engine::env::SystemEnv;
-use catena_engine::request::Invoke;
+use catena_engine::runtime::SystemEnv;
+use catena_engine::requests::Invoke;
 use catena_engine::{
     Adapter, Call, Caller, Engine, ExecutionMode, Failure, Limits, Registration, Setup, Turn,
     TurnFuture,
@@ -201,7 +201,7 @@ impl Adapter for Bench {
         ]
     }
 
-    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+    fn run_inline(&self, call: &Call) -> Result<Value, Failure> {
         Ok(call.input.clone())
     }
 

@@ -66,10 +66,10 @@ impl Adapter for Auth {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check_reference(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter_ref(), OPERATIONS)
     }
 
-    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+    fn run_inline(&self, call: &Call) -> Result<Value, Failure> {
         match call.operation.name() {
             "whoami" => Ok(describe_caller(&call.caller)),
             _ => Err(nested::unsupported_operation(call)),

@@ -15,7 +15,7 @@ use std::time::Duration;
 use catena_api::client::jobs::{Action, Invocation};
 use catena_api::client::poll::next_interval;
 use catena_api::limits::POLL_FIRST;
-use catena_engine::federation::{
+use catena_engine::operations::federation::{
     Delivery, Federation, PauseChange, RemoteCall, RemoteJob, RemoteJobRef, RemoteReply,
     RemoteStart, Requester,
 };
@@ -44,7 +44,7 @@ impl HttpFederation {
 }
 
 impl Federation for HttpFederation {
-    fn begin(&self, call: RemoteCall) -> RemoteReply<RemoteStart> {
+    fn start_job(&self, call: RemoteCall) -> RemoteReply<RemoteStart> {
         let client = VenueClient::new(Arc::clone(&self.outbound), &call.venue);
         Box::pin(async move {
             let client = client?;
@@ -58,12 +58,12 @@ impl Federation for HttpFederation {
         })
     }
 
-    fn see(&self, target: RemoteJobRef) -> RemoteReply<RemoteJob> {
+    fn fetch_job(&self, target: RemoteJobRef) -> RemoteReply<RemoteJob> {
         let client = self.job_client(target);
         Box::pin(async move { client.fetch().await.map(to_remote_job) })
     }
 
-    fn look(&self, target: RemoteJobRef, known: (Status, RecordId)) -> RemoteReply<RemoteJob> {
+    fn poll_job(&self, target: RemoteJobRef, known: (Status, RecordId)) -> RemoteReply<RemoteJob> {
         let client = self.job_client(target);
         Box::pin(async move {
             let mut backoff = Backoff::new(REMOTE_OUTAGE_MAX);
@@ -82,13 +82,13 @@ impl Federation for HttpFederation {
         })
     }
 
-    fn send(&self, target: RemoteJobRef, message: Value) -> RemoteReply<Delivery> {
+    fn send_message(&self, target: RemoteJobRef, message: Value) -> RemoteReply<Delivery> {
         let client = self.job_client(target);
         Box::pin(async move {
             let mut backoff = Backoff::new(REMOTE_OUTAGE_MAX);
             loop {
                 let failure = match client.send_message(&message).await {
-                    Ok(()) => return Ok(Delivery::Taken),
+                    Ok(()) => return Ok(Delivery::Accepted),
                     Err(failure) => failure,
                 };
                 match failure.retry {
@@ -101,7 +101,7 @@ impl Federation for HttpFederation {
         })
     }
 
-    fn cancel(&self, target: RemoteJobRef) -> RemoteReply<RemoteJob> {
+    fn cancel_job(&self, target: RemoteJobRef) -> RemoteReply<RemoteJob> {
         let client = self.job_client(target);
         Box::pin(async move {
             match client.control(&Action::Cancel(None)).await {
@@ -115,7 +115,7 @@ impl Federation for HttpFederation {
         })
     }
 
-    fn hold(&self, target: RemoteJobRef, change: PauseChange) -> RemoteReply<RemoteJob> {
+    fn set_paused(&self, target: RemoteJobRef, change: PauseChange) -> RemoteReply<RemoteJob> {
         let client = self.job_client(target);
         let action = match change {
             PauseChange::Pause => Action::Pause,
@@ -375,6 +375,6 @@ fn member(value: &Value, name: &str) -> Option<Value> {
 mod tests {
     #[test]
     fn the_engine_and_the_client_use_the_same_depth_header() {
-        assert_eq!(catena_api::wire::DEPTH_HEADER, catena_engine::federation::DEPTH_HEADER);
+        assert_eq!(catena_api::wire::DEPTH_HEADER, catena_engine::operations::federation::DEPTH_HEADER);
     }
 }

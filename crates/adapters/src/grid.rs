@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_api::client::jobs::Invocation;
-use catena_engine::federation::Federation;
+use catena_engine::operations::federation::Federation;
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_job::JobId;
@@ -178,7 +178,7 @@ impl Adapter for Grid {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check_reference(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter_ref(), OPERATIONS)
     }
 
     fn run(&self, call: Call) -> TurnFuture {
@@ -203,8 +203,8 @@ async fn run(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failure> {
     };
     let client = VenueClient::new(outbound, venue)?;
     let job = client.invoke(&input.into_invocation(), &call.control).await?;
-    let engine = call.engine.clone();
-    let env = call.engine.env().clone();
+    let engine = call.host.clone();
+    let env = call.host.env().clone();
     let guard = RemoteGuard::new(client.clone(), job.id.clone(), env, move || engine.is_ready());
     let job = client.wait(job, &call.control).await?;
     guard.disarm();
@@ -225,7 +225,7 @@ async fn invoke(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failure> 
 async fn job_status(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failure> {
     let input = JobInput::parse(&call.input)?;
     let Some(venue) = &input.venue else {
-        let view = call.engine.job(&call.caller, input.local_id()?).await.map_err(job_failure)?;
+        let view = call.host.job(&call.caller, input.local_id()?).await.map_err(job_failure)?;
         return nested::job_document(&view);
     };
     let client = VenueClient::new(outbound, venue)?;
@@ -246,11 +246,11 @@ async fn job_result(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failu
 
 async fn local_result(call: &Call, input: &JobInput) -> Result<Value, Failure> {
     let id = input.local_id()?;
-    let view = call.engine.job(&call.caller, id).await.map_err(job_failure)?;
+    let view = call.host.job(&call.caller, id).await.map_err(job_failure)?;
     let ended = async {
         let mut view = view;
         while !view.status().is_terminal() {
-            view = call.engine.wait(&call.caller, id, WAIT_MAX).await.map_err(job_failure)?;
+            view = call.host.wait(&call.caller, id, WAIT_MAX).await.map_err(job_failure)?;
         }
         nested::outcome(&view.job, view.cells())
     };

@@ -263,7 +263,7 @@ impl Adapter for Http {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check_reference(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter_ref(), OPERATIONS)
     }
 
     fn run(&self, call: Call) -> TurnFuture {
@@ -285,7 +285,7 @@ async fn send(
 
 #[cfg(test)]
 mod tests {
-    use catena_engine::env::SystemEnv;
+    use catena_engine::runtime::SystemEnv;
     use hyper::StatusCode;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;

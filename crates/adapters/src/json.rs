@@ -133,10 +133,10 @@ impl Adapter for Json {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check_reference(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter_ref(), OPERATIONS)
     }
 
-    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+    fn run_inline(&self, call: &Call) -> Result<Value, Failure> {
         let fields = Fields::from_value(&call.input)?;
         let computed = match call.operation.name() {
             "merge" => merge(&fields),

@@ -3,7 +3,7 @@
 //! Each becomes a job of its own. If the job that waits for it is cancelled, it is cancelled too.
 
 use catena_engine::limits::WAIT_MAX;
-use catena_engine::request::{Invoke, JobView};
+use catena_engine::requests::{Invoke, JobView};
 use catena_engine::{Call, Caller, Engine, Failure};
 use catena_job::{Job, JobId, Status};
 use catena_value::{CellSource, Value};
@@ -19,7 +19,7 @@ pub(crate) async fn invoke(
 ) -> Result<JobView, Failure> {
     call.control.proceed().await;
     let request = Invoke::new(call.caller.clone(), operation, input);
-    call.engine.invoke(request).await.map(|invoked| invoked.view).map_err(invoke_failure)
+    call.host.invoke(request).await.map(|invoked| invoked.view).map_err(invoke_failure)
 }
 
 /// Runs an operation to its end and returns its output.
@@ -28,7 +28,7 @@ pub(crate) async fn run(call: &Call, operation: String, input: Value) -> Result<
     let guard = CancelOnDrop::new(call, view.job.id());
     while !view.status().is_terminal() {
         view =
-            call.engine.wait(&call.caller, view.job.id(), WAIT_MAX).await.map_err(job_failure)?;
+            call.host.wait(&call.caller, view.job.id(), WAIT_MAX).await.map_err(job_failure)?;
     }
     guard.disarm();
     outcome(&view.job, view.cells())
@@ -61,7 +61,7 @@ pub(crate) fn job_document(view: &JobView) -> Result<Value, Failure> {
 
 /// The failure of an operation that the adapter does not have.
 pub(crate) fn unsupported_operation(call: &Call) -> Failure {
-    let reference = call.operation.adapter();
+    let reference = call.operation.adapter_ref();
     Failure::new("unsupported", format!("there is no operation {reference}"))
 }
 
@@ -74,7 +74,7 @@ struct CancelOnDrop {
 
 impl CancelOnDrop {
     fn new(call: &Call, job: JobId) -> Self {
-        CancelOnDrop { engine: call.engine.clone(), caller: call.caller.clone(), job: Some(job) }
+        CancelOnDrop { engine: call.host.clone(), caller: call.caller.clone(), job: Some(job) }
     }
 
     fn disarm(mut self) {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use catena_engine::env::Env;
+use catena_engine::runtime::Env;
 use catena_engine::{Failure, RunControl};
 use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode, header};

@@ -10,7 +10,7 @@
 //! **Repetition:** safe for `list` and `cancel`. `schedule` and `trigger` have an effect each time, so
 //! recovery does not repeat them.
 
-use catena_engine::schedule::{Scheduled, When};
+use catena_engine::requests::{Scheduled, When};
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_job::JobId;
 use catena_value::{Map, Value};
@@ -170,7 +170,7 @@ impl Adapter for Scheduler {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check_reference(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter_ref(), OPERATIONS)
     }
 
     fn run(&self, call: Call) -> TurnFuture {
@@ -179,7 +179,7 @@ impl Adapter for Scheduler {
 }
 
 async fn run(call: &Call) -> Result<Value, Failure> {
-    let engine = &call.engine;
+    let engine = &call.host;
     let caller = &call.caller;
     call.control.proceed().await;
     match call.operation.name() {

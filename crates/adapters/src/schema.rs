@@ -12,7 +12,7 @@
 mod coerce;
 mod infer;
 
-use catena_engine::schema::{Schema, Violation};
+use catena_engine::operations::schema::{Schema, Violation};
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_value::Value;
 
@@ -178,10 +178,10 @@ impl Adapter for SchemaAdapter {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check_reference(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter_ref(), OPERATIONS)
     }
 
-    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+    fn run_inline(&self, call: &Call) -> Result<Value, Failure> {
         let fields = Fields::from_value(&call.input)?;
         match call.operation.name() {
             "infer" => {

@@ -262,16 +262,16 @@ impl Adapter for Test {
     }
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check_reference(operation.adapter(), OPERATIONS)
+        check_reference(operation.adapter_ref(), OPERATIONS)
     }
 
-    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+    fn run_inline(&self, call: &Call) -> Result<Value, Failure> {
         match call.operation.name() {
             "echo" => Ok(call.input.clone()),
             "error" => Err(error(&call.input)),
             "random" => {
                 let mut bytes = vec![0; random_length(&call.input)?];
-                call.engine.env().random(&mut bytes);
+                call.host.env().random(&mut bytes);
                 Ok(object([("bytes", hex(&bytes).into())]))
             }
             _ => Err(nested::unsupported_operation(call)),

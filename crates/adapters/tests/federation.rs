@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use catena_engine::request::{Invoke, JobView};
+use catena_engine::requests::{Invoke, JobView};
 use catena_engine::{Caller, Engine, Role};
 use catena_job::{JobId, Status};
 use catena_value::json;

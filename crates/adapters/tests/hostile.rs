@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use catena_engine::request::{Invoke, JobView};
+use catena_engine::requests::{Invoke, JobView};
 use catena_job::Status;
 use catena_server::Venue;
 use catena_value::Value;

@@ -135,7 +135,7 @@ impl Adapter for Odd {
         ]
     }
 
-    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+    fn run_inline(&self, call: &Call) -> Result<Value, Failure> {
         Ok(match call.operation.name() {
             "one" => Value::Vector([call.input.clone()].into_iter().collect()),
             _ => call.input.clone(),

@@ -1,7 +1,7 @@
 //! The client of another venue against a loopback server with scripted answers.
 
 use catena_api::limits::POLL_MAX;
-use catena_engine::env::SystemEnv;
+use catena_engine::runtime::SystemEnv;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;

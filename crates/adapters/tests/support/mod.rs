@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use catena_adapters::{Options, demo_assets};
 use catena_auth::{KeyPair, Token};
-use catena_engine::follow::Reader;
-use catena_engine::request::{Invoke, JobView};
+use catena_engine::views::Reader;
+use catena_engine::requests::{Invoke, JobView};
 use catena_engine::{
     Adapter, Call, Caller, Engine, ExecutionMode, Failure, Registration, Role, TurnFuture,
 };
@@ -199,7 +199,7 @@ impl Adapter for Agent {
         vec![Registration { name: "request", mode: ExecutionMode::Inline, metadata }]
     }
 
-    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+    fn run_inline(&self, call: &Call) -> Result<Value, Failure> {
         let member = |name: &str| call.input.as_map().unwrap().field(name).cloned().unwrap();
         let saw = json::to_string(&member("input")).unwrap();
         let said = format!("{} saw {saw}", member("agentId").as_str().unwrap());

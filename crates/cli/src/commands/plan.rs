@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use catena_engine::schema::{Place, Schema, Secret};
+use catena_engine::operations::schema::{Place, Schema, Secret};
 use catena_job::plan::{Graph, Plan, Problem, Source};
 use catena_value::{Map, Value, Vector, json};
 
