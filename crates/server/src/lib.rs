@@ -14,29 +14,20 @@
 //! environment.
 
 pub mod config;
-pub mod error;
-pub mod key;
+pub mod http;
+pub mod identity;
 pub mod limits;
 pub mod log;
-pub mod tokens;
 pub mod venue;
 
-mod answer;
-mod auth;
-mod call;
-mod canvas_json;
-mod door;
-mod job_json;
-mod listen;
+mod canvas;
+mod describe;
+mod grid;
+mod mcp;
 mod metrics;
-mod openapi;
-mod origin;
-mod page;
-mod protocol;
-mod rendered;
 mod routes;
-mod sse;
 mod values;
 
 pub use config::Config;
+pub use identity::{key, tokens};
 pub use venue::{Venue, VenueError, serve};

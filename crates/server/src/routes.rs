@@ -4,17 +4,6 @@
 //! One file per resource. An entry says what a route is for, what it takes and what it answers;
 //! its handler decodes, calls the engine, and encodes.
 
-mod assets;
-mod bench;
-mod canvas;
-mod documents;
-mod health;
-mod identity;
-pub(crate) mod invoke;
-mod jobs;
-mod mcp;
-mod operations;
-
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,11 +14,9 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 
-use crate::call::Call;
-use crate::door::Door;
-use crate::error::{ApiResult, Code};
-
-pub(crate) use identity::{VERSION, base_url};
+use crate::http::error::{ApiResult, Code};
+use crate::http::request::Call;
+use crate::http::service::Door;
 
 /// A request that is being answered.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = ApiResult<Response>> + Send>>;
@@ -118,52 +105,60 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const JOB: &str = r##"{"$ref":"#/components/schemas/Job"}"##;
 pub(crate) const ANY: &str = "{}";
 
-const fn query(name: &'static str, schema: &'static str, about: &'static str) -> Parameter {
+pub(crate) const fn query(
+    name: &'static str,
+    schema: &'static str,
+    about: &'static str,
+) -> Parameter {
     Parameter { name, place: Place::Query, about, schema }
 }
 
-const fn in_header(name: &'static str, schema: &'static str, about: &'static str) -> Parameter {
+pub(crate) const fn in_header(
+    name: &'static str,
+    schema: &'static str,
+    about: &'static str,
+) -> Parameter {
     Parameter { name, place: Place::Header, about, schema }
 }
 
-const fn reply(status: u16, about: &'static str, schema: &'static str) -> Reply {
+pub(crate) const fn reply(status: u16, about: &'static str, schema: &'static str) -> Reply {
     Reply { status, about, body: Some((JSON, schema)) }
 }
 
-const fn bare(status: u16, about: &'static str) -> Reply {
+pub(crate) const fn bare(status: u16, about: &'static str) -> Reply {
     Reply { status, about, body: None }
 }
 
-const IDEMPOTENCY: Parameter = in_header(
+pub(crate) const IDEMPOTENCY: Parameter = in_header(
     "Idempotency-Key",
     r#"{"type":"string","minLength":1,"maxLength":255}"#,
     "Makes a repeated request harmless: the same key and body get the same answer for 24 hours.",
 );
-const DEPTH: Parameter = in_header(
+pub(crate) const DEPTH: Parameter = in_header(
     "Catena-Depth",
     r#"{"type":"integer","minimum":0}"#,
     "How many orchestrations of other venues the request comes from; they count against the nesting limit.",
 );
-const PREFER: Parameter = in_header(
+pub(crate) const PREFER: Parameter = in_header(
     "Prefer",
     r#"{"type":"string"}"#,
     "`wait=N` waits up to N seconds (at most 120); `Preference-Applied` says so.",
 );
-const IF_NONE_MATCH: Parameter = in_header(
+pub(crate) const IF_NONE_MATCH: Parameter = in_header(
     "If-None-Match",
     r#"{"type":"string"}"#,
     "An `ETag`; the answer is 304 while it still holds.",
 );
-const OFFSET: Parameter =
+pub(crate) const OFFSET: Parameter =
     query("offset", r#"{"type":"integer","minimum":0}"#, "How many to leave out at the beginning.");
-const LIMIT: Parameter = query(
+pub(crate) const LIMIT: Parameter = query(
     "limit",
     r#"{"type":"integer","minimum":0,"maximum":1000}"#,
     "At most so many; 1000 when not said.",
 );
 
 /// What most entries of the table have in common.
-const ROUTE: Route = Route {
+pub(crate) const ROUTE: Route = Route {
     method: Method::GET,
     path: "",
     argument: "",
@@ -175,28 +170,30 @@ const ROUTE: Route = Route {
     body: None,
     replies: &[],
     errors: &[],
-    handler: |_| Box::pin(async { Err(crate::error::ApiError::new(Code::Internal, "no handler")) }),
+    handler: |_| {
+        Box::pin(async { Err(crate::http::error::ApiError::new(Code::Internal, "no handler")) })
+    },
 };
 
 /// Every route, in the order of the document.
 pub(crate) fn all() -> impl Iterator<Item = &'static Route> + Clone {
     let tables = [
-        invoke::ROUTES,
-        jobs::ROUTES,
-        canvas::ROUTES,
-        mcp::ROUTES,
-        operations::ROUTES,
-        assets::ROUTES,
-        identity::ROUTES,
-        health::ROUTES,
-        documents::ROUTES,
+        crate::grid::invoke::ROUTES,
+        crate::grid::jobs::ROUTES,
+        crate::canvas::routes::ROUTES,
+        crate::mcp::routes::ROUTES,
+        crate::grid::operations::ROUTES,
+        crate::grid::assets::ROUTES,
+        crate::grid::identity::ROUTES,
+        crate::grid::health::ROUTES,
+        crate::grid::documents::ROUTES,
     ];
     tables.into_iter().flatten()
 }
 
 /// Those that are there for benchmarks only.
 pub(crate) fn for_benchmarks() -> impl Iterator<Item = &'static Route> + Clone {
-    bench::ROUTES.iter()
+    crate::grid::bench::ROUTES.iter()
 }
 
 impl Route {

@@ -17,19 +17,19 @@ use catena_value::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::auth::Identities;
 use crate::config::Config;
-use crate::door::{Door, RequestIds};
-use crate::key::{self, KeyError};
+use crate::describe::{openapi, page};
+use crate::http::listen::Connections;
+use crate::http::origin::Origins;
+use crate::http::response_cache::Answers;
+use crate::http::service::{Door, RequestIds};
+use crate::identity::authenticate::Identities;
+use crate::identity::key::{self, KeyError};
+use crate::identity::tokens::Revoked;
 use crate::limits::{FAILURE_NOTICE, HEALTH_CHECK, RECOVERY_AHEAD};
-use crate::listen::Connections;
+use crate::mcp::Tools;
 use crate::metrics::Metrics;
-use crate::origin::Origins;
-use crate::protocol::mcp::Tools;
-use crate::rendered::Answers;
 use crate::routes::{self, Route};
-use crate::tokens::Revoked;
-use crate::{openapi, page};
 
 /// Why a venue did not start, or had to stop.
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,4 @@
+//! The routes described for programs and for people.
+
+pub(crate) mod openapi;
+pub(crate) mod page;
