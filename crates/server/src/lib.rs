@@ -1,20 +1,30 @@
-//! The doors of a venue: HTTP, identity, configuration, and everything around them.
+//! The HTTP server of a venue: the grid API, the canvas API, the MCP endpoint, identity and
+//! configuration.
 //!
-//! A request comes in by a connection ([`listen`](self)), goes through the door (`door`: request
-//! id, `Host` and `Origin`, who is asking), to the handler of its route (`routes`), which decodes,
-//! calls the engine, and encodes; on the way out it is counted and logged. What the routes are, and
-//! how they are described to clients, is one table.
+//! A request arrives on a connection (`http::listen`), passes `http::service` (request ID, `Host` and
+//! `Origin`, authentication), and reaches the handler of its route, which decodes it, calls the engine
+//! and encodes the response; on the way out it is counted and logged.
 //!
-//! Modules, in reading order: [`config`], [`venue`] (start and stop), `listen` (connections),
-//! `door`, `origin`, `auth`, [`tokens`], [`key`], `call` (a request as handlers see it), `routes`,
-//! `protocol` (doors that speak somebody else's language), `job_json`, `canvas_json`, `sse`, [`error`], `answer`, `openapi` and `page` (the table for programs and
-//! people), `values`, `metrics`, [`log`], [`limits`].
+//! Modules, in reading order. Each imports only from modules further down:
 //!
-//! Nothing here changes a job: that is the engine's business alone. Only [`config`] reads the
-//! environment.
+//! - [`venue`]: starts and stops everything.
+//! - `routes`: the table of all routes.
+//! - `mcp`: the MCP endpoint, operations as tools and jobs as tasks.
+//! - `canvas`: the canvas API (`/canvas/v1`).
+//! - `grid`: the grid API (`/api/v1`), monitoring and documents.
+//! - `describe`: the OpenAPI document and the HTML pages, generated from the routes.
+//! - `http`: connections, requests, responses, errors, and what every request goes through.
+//! - [`identity`]: authentication, tokens, and the venue's key.
+//! - `tools`: operations as MCP tools, a part of the shared state.
+//! - `metrics`: counters, in the OpenMetrics format.
+//! - [`log`]: logging.
+//! - [`config`]: the settings of a venue.
+//! - `values`: building values in code.
+//! - [`limits`]: every bound of this crate.
+//!
+//! Nothing here changes a job; only the engine does. Only [`config`] reads environment variables.
 
 pub mod config;
-pub mod http;
 pub mod identity;
 pub mod limits;
 pub mod log;
@@ -23,9 +33,11 @@ pub mod venue;
 mod canvas;
 mod describe;
 mod grid;
+mod http;
 mod mcp;
 mod metrics;
 mod routes;
+mod tools;
 mod values;
 
 pub use config::Config;

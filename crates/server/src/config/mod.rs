@@ -1,17 +1,17 @@
-//! Everything that an operator can set.
+//! The configuration of a venue.
 //!
-//! Flags win over the environment, which wins over `catena.toml`, which wins over defaults; every
-//! value remembers where it came from. There is one table: a name such as `limits.live_jobs` is a
-//! key of the file, the variable `CATENA_LIMITS_LIVE_JOBS` and the flag `--limits-live-jobs`, and
-//! all four places are read by the same parser. A value that cannot be understood stops the start.
+//! Flags take precedence over environment variables, these over `catena.toml`, and that over
+//! defaults; every value records its origin. There is one table of settings: a name such as
+//! `limits.live_jobs` is a key of the file, the variable `CATENA_LIMITS_LIVE_JOBS` and the flag
+//! `--limits-live-jobs`, and the same parser reads all of them. An invalid value prevents the start.
 //!
-//! This is the one place outside the command line that reads the environment.
+//! Apart from the command line, this is the only module that reads environment variables.
 
 mod parse;
 mod value;
 
 pub use parse::{Bytes, List, Time};
-pub use value::{LogFormat, Rating, Switch};
+pub use value::{LogFormat, RateSetting, Switch};
 
 use std::fmt;
 use std::fs;
@@ -24,21 +24,21 @@ use std::time::Duration;
 use catena_engine::Limits;
 use catena_engine::limits::Rate;
 
-use crate::limits::CONFIG_BYTES_MAX;
+use crate::limits::{CONFIG_BYTES_MAX, RATE_BEYOND_LOOPBACK};
 
-/// The file that is read when none is named.
+/// The file that is read if none is named.
 pub const FILE: &str = "catena.toml";
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The setting has its default value.
     Default,
-    /// A file.
+    /// The configuration file at this path.
     File(PathBuf),
-    /// A variable of the environment.
+    /// The environment variable with this name.
     Environment(String),
-    /// A flag of the command line.
+    /// The command-line flag with this name.
     Flag(String),
 }
 
@@ -52,14 +52,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value, as it was written, and where.
+/// A setting's value, its text and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting<T> {
-    /// The value.
+    /// The parsed value.
     pub value: T,
-    /// The text it was read from.
+    /// The text from which the value was parsed.
     pub text: String,
-    /// Where that text was.
+    /// Where the text comes from.
     pub origin: Origin,
 }
 
@@ -71,7 +71,7 @@ impl<T> Deref for Setting<T> {
     }
 }
 
-/// Why a configuration cannot be used.
+/// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read.
@@ -83,92 +83,89 @@ pub enum ConfigError {
         #[source]
         source: io::Error,
     },
-    /// The file is not TOML.
-    #[error("{} is not TOML: {reason}", .file.display())]
+    /// The file is not valid TOML.
+    #[error("{} is not valid TOML: {reason}", .file.display())]
     Toml {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The message of the TOML parser.
         reason: String,
     },
-    /// A key that is none of ours.
-    #[error("{} has a setting that does not exist: {name}", .file.display())]
+    /// The file has a key that is not a setting.
+    #[error("{} has an unknown setting: {name}", .file.display())]
     Unknown {
         /// The file.
         file: PathBuf,
         /// The key.
         name: String,
     },
-    /// A value that cannot be understood.
+    /// A value is invalid.
     #[error("{name} = {text:?} ({origin}): {reason}")]
     Value {
         /// The setting.
         name: &'static str,
-        /// What was written.
+        /// The invalid text.
         text: String,
-        /// Where.
+        /// Where the text comes from.
         origin: Origin,
         /// What was expected.
         reason: String,
     },
 }
 
-/// What is known of a setting without its value.
+/// A setting's name, default and description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct About {
-    /// Its key in the file.
+pub struct SettingInfo {
+    /// The key in the file.
     pub name: &'static str,
-    /// What it is when nobody says anything.
+    /// The text of the default value; empty if there is none.
     pub default: &'static str,
-    /// What it does.
+    /// The description.
     pub about: &'static str,
 }
 
-impl About {
-    /// The variable of the environment that sets it.
+impl SettingInfo {
+    /// The environment variable that sets it.
     pub fn variable(&self) -> String {
         format!("CATENA_{}", self.name.to_uppercase().replace('.', "_"))
     }
 
-    /// The flag that sets it. That of a list names one entry and may be repeated.
+    /// The flag that sets it. The flag of a list is in the singular, sets one entry, and may be repeated.
     pub fn flag(&self) -> String {
-        let name = match LISTS.contains(&self.name) {
-            true => self.name.trim_end_matches('s'),
-            false => self.name,
-        };
+        let is_list = LISTS.contains(&self.name);
+        let name = if is_list { self.name.trim_end_matches('s') } else { self.name };
         format!("--{}", name.replace(['.', '_'], "-"))
     }
 }
 
-/// Settings that are lists.
+/// The settings whose values are lists.
 const LISTS: [&str; 5] = ["admins", "cors_origins", "hostnames", "allow_hosts", "allow_venues"];
 
-/// One line of `catena config show`.
+/// A setting as `catena config show` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct ResolvedSetting {
     /// The setting.
-    pub about: About,
-    /// Its value, as it was written.
+    pub about: SettingInfo,
+    /// The text of its value.
     pub text: String,
-    /// Where.
+    /// Where the text comes from.
     pub origin: Origin,
 }
 
 macro_rules! settings {
     ($($field:ident: $type:ty, $name:literal, $default:literal, $about:literal;)*) => {
-        /// Every setting.
-        pub const SETTINGS: &[About] =
-            &[$(About { name: $name, default: $default, about: $about },)*];
+        /// All settings.
+        pub const SETTINGS: &[SettingInfo] =
+            &[$(SettingInfo { name: $name, default: $default, about: $about },)*];
 
-        /// What the command line says; nothing where it says nothing. Lists are one text with
-        /// commas.
+        /// The settings given on the command line. Lists are one text with commas.
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         pub struct Flags {
             $(#[doc = $about] pub $field: Option<String>,)*
         }
 
         impl Flags {
-            /// Says a setting by its name; whether there is one.
+            /// Sets the setting with this name. Returns false if there is none.
             pub fn set(&mut self, name: &str, text: String) -> bool {
                 match name {
                     $($name => self.$field = Some(text),)*
@@ -178,14 +175,14 @@ macro_rules! settings {
             }
         }
 
-        /// Everything that is set.
+        /// The configuration.
         #[derive(Debug, Clone)]
         pub struct Config {
             $(#[doc = $about] pub $field: Setting<$type>,)*
         }
 
         impl Config {
-            /// Puts flags, environment and file together.
+            /// Combines flags, environment variables and a file, in this order of precedence.
             pub fn layered(
                 flags: &Flags,
                 environment: &dyn Fn(&str) -> Option<String>,
@@ -193,7 +190,7 @@ macro_rules! settings {
             ) -> Result<Config, ConfigError> {
                 Ok(Config {
                     $($field: layer(
-                        About { name: $name, default: $default, about: $about },
+                        SettingInfo { name: $name, default: $default, about: $about },
                         flags.$field.as_deref(),
                         environment,
                         file,
@@ -201,10 +198,10 @@ macro_rules! settings {
                 })
             }
 
-            /// All values and where they came from.
-            pub fn shown(&self) -> Vec<Shown> {
-                vec![$(Shown {
-                    about: About { name: $name, default: $default, about: $about },
+            /// All settings with their values and origins.
+            pub fn resolved(&self) -> Vec<ResolvedSetting> {
+                vec![$(ResolvedSetting {
+                    about: SettingInfo { name: $name, default: $default, about: $about },
                     text: self.$field.text.clone(),
                     origin: self.$field.origin.clone(),
                 },)*]
@@ -215,68 +212,68 @@ macro_rules! settings {
 
 settings! {
     listen: SocketAddr, "listen", "127.0.0.1:8787",
-        "Address and port to listen on; port 0 takes any that is free.";
+        "The address and port to listen on. Port 0 selects a free port.";
     data: PathBuf, "data", "catena-data",
-        "The data folder: everything that the venue keeps.";
+        "The folder in which the venue stores all its data.";
     name: String, "name", "catena",
-        "What the venue calls itself.";
+        "The display name of the venue.";
     public_url: Option<String>, "public_url", "",
-        "Where clients reach the venue, when that is not the address it listens on. An https URL without a path also makes the venue's DID a did:web.";
+        "The URL under which clients reach the venue, if it differs from the listen address. An https URL without a path also makes the venue's DID a did:web.";
     public_access: Switch, "public_access", "auto",
-        "Whether requests without a token are answered, as the anonymous identity that all of them share: on, off, or auto (on when listening on loopback).";
+        "Whether requests without a token are accepted. They all share one anonymous identity. On, off, or auto (on when listening on loopback).";
     admins: List, "admins", "",
-        "DIDs that see and control everybody's jobs.";
+        "DIDs of admins, who can see and control all jobs.";
     cors_origins: List, "cors_origins", "",
-        "Origins of web pages that may ask from a browser, besides the venue's own; * for all.";
+        "Origins of web pages that may use the venue from a browser, in addition to its own; * allows all.";
     hostnames: List, "hostnames", "",
-        "Names of this venue in the Host header, besides the address it listens on; with a port, only on that port.";
+        "Host names of this venue, in addition to the listen address. A name with a port is valid on that port only.";
     allow_hosts: List, "allow_hosts", "",
-        "Private or loopback addresses, as HOST:PORT, that operations may send requests to.";
+        "Private or loopback addresses, as HOST:PORT, to which operations may send requests.";
     allow_venues: List, "allow_venues", "",
-        "Other venues, as URLs or DIDs, that steps may run on.";
+        "Other venues, as URLs or DIDs, on which steps may run.";
     body_bytes: Bytes, "body_bytes", "10MB",
-        "The most bytes of one request's body. Content of assets has its own bound.";
+        "The maximum size of a request body. The content of assets has its own limit.";
     grace: Time, "grace", "5s",
-        "How long the venue may take to stop.";
+        "The maximum time that the venue takes to stop.";
     sse_by_job_id: bool, "sse_by_job_id", "false",
-        "Whether knowing a job's ID is enough to follow it by SSE. The Python SDK sends no token there.";
+        "Whether a job's ID alone authorises a client to follow the job by SSE. The Python SDK sends no token for that request.";
     metrics_public: Switch, "metrics_public", "auto",
-        "Whether anybody may read /metrics: on, off (admins only), or auto (as public_access).";
+        "Whether /metrics can be read without being an admin: on, off, or auto (the same as public_access).";
     bench: bool, "bench", "false",
-        "Whether to mount POST /bench/noop, which does nothing, to compare others with.";
+        "Whether to mount POST /bench/noop, which does nothing, as a baseline for benchmarks.";
     mcp_tools: List, "mcp.tools", "*",
-        "Operations that are shown as MCP tools: adapters (json), operations (json:merge), or * for all.";
+        "The operations that are exposed as MCP tools: adapters (json), operations (json:merge), or * for all.";
     log_format: LogFormat, "log.format", "text",
-        "Log lines for people (text) or machines (json).";
+        "The format of log lines: text for people, json for programs.";
     log_level: String, "log.level", "info",
-        "What to log: error, warn, info, debug (every request) or trace; also per module, as in info,catena_engine=debug.";
+        "The log level: error, warn, info, debug (includes every request) or trace; also per module, as in info,catena_engine=debug.";
     execution: Time, "limits.execution", "10m",
-        "How long an operation may run, when neither it nor the request says.";
+        "The time limit of an operation, if neither it nor the request sets one.";
     interactive: Time, "limits.interactive", "7d",
-        "How long a job may wait for somebody.";
+        "How long a job may wait to be resumed, or for input or authorisation.";
     invoke_grace: Time, "limits.invoke_grace", "20ms",
-        "How long an invocation waits for an operation that may be quick.";
+        "How long an invocation waits for a quick operation to complete.";
     message_bytes: Bytes, "limits.message_bytes", "1MB",
-        "The most bytes of one message.";
+        "The maximum size of a message.";
     live_jobs: usize, "limits.live_jobs", "10000",
-        "The most jobs of one caller that have not ended.";
+        "The maximum number of jobs of one caller that have not ended.";
     running: usize, "limits.running", "4096",
-        "The most jobs that run at a time; others wait.";
-    rate: Rating, "limits.rate", "auto",
-        "Requests per second and caller that may create something: a number, off, or auto (off when listening on loopback, else 100).";
+        "The maximum number of jobs that run at the same time; others are queued.";
+    rate: RateSetting, "limits.rate", "auto",
+        "The number of creating requests per second and caller: a number, off, or auto (off when listening on loopback, otherwise 100).";
     burst: u32, "limits.burst", "200",
-        "How many of those may come at once.";
+        "The number of creating requests that may arrive at once.";
     attempts: u32, "limits.attempts", "3",
-        "The most tries of a job that was running when the venue stopped.";
+        "The maximum number of attempts of a job that is interrupted when the venue stops.";
     idempotency: Time, "limits.idempotency", "24h",
         "How long an idempotency key is remembered.";
     content_bytes: Bytes, "limits.content_bytes", "100MiB",
-        "The most bytes of one asset's content.";
+        "The maximum size of an asset's content.";
     retention: Option<Time>, "retention", "",
-        "Age at which jobs that have ended are deleted; empty keeps them.";
+        "The age at which ended jobs are deleted. If empty, they are kept.";
 }
 
-/// The settings of one file.
+/// The settings of a configuration file.
 #[derive(Debug, Clone, Default)]
 pub struct FileSettings {
     path: PathBuf,
@@ -284,7 +281,7 @@ pub struct FileSettings {
 }
 
 impl FileSettings {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let file = || path.to_path_buf();
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
@@ -300,7 +297,7 @@ impl FileSettings {
         }
     }
 
-    /// Reads a file; nothing when it need not be there and is not.
+    /// Reads a file. `None` if it does not exist and does not have to.
     fn read(path: &Path, must_exist: bool) -> Result<Option<Self>, ConfigError> {
         let failed = |source| ConfigError::Io { file: path.to_path_buf(), source };
         let file = match fs::File::open(path) {
@@ -315,8 +312,9 @@ impl FileSettings {
     }
 }
 
+/// The value of a setting from the place with the highest precedence.
 fn layer<T: parse::Parse>(
-    about: About,
+    about: SettingInfo,
     flag: Option<&str>,
     environment: &dyn Fn(&str) -> Option<String>,
     file: Option<&FileSettings>,
@@ -340,10 +338,13 @@ fn layer<T: parse::Parse>(
 }
 
 impl Config {
-    /// Reads the environment and the file, named or not, under these flags.
+    /// Combines these flags with the environment variables and the configuration file.
     pub fn load(flags: &Flags, file: Option<&Path>) -> Result<Config, ConfigError> {
         let environment = |name: &str| {
-            #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "this is where environment variables are read"
+            )]
             let found = std::env::var(name);
             found.ok()
         };
@@ -356,17 +357,17 @@ impl Config {
         Self::layered(flags, &environment, file.as_ref())
     }
 
-    /// Whether requests without a token are answered.
+    /// Whether requests without a token are accepted.
     pub fn has_public_access(&self) -> bool {
         self.public_access.or_auto(self.listen.ip().is_loopback())
     }
 
-    /// Whether anybody may read metrics.
+    /// Whether metrics can be read without being an admin.
     pub fn has_public_metrics(&self) -> bool {
         self.metrics_public.or_auto(self.has_public_access())
     }
 
-    /// The venue's DID: a did:web when it is publicly reached by https, else that of its key.
+    /// The venue's DID: a did:web if its public URL is https without a path, otherwise that of its key.
     pub fn did(&self, of_key: &str) -> String {
         let host = self.public_url.as_deref().and_then(|url| url.strip_prefix("https://"));
         match host.filter(|host| !host.contains('/')) {
@@ -375,14 +376,14 @@ impl Config {
         }
     }
 
-    /// Every name of the venue, in lower case: those configured, and that of its public URL.
+    /// All host names of the venue in lower case: those configured, and that of its public URL.
     pub fn all_hostnames(&self) -> Vec<String> {
         let host = self.public_url.as_deref().and_then(|url| url.split_once("://"));
         let host = host.map(|(_, rest)| rest.split('/').next().unwrap_or_default().to_owned());
         self.hostnames.iter().cloned().chain(host).map(|name| name.to_lowercase()).collect()
     }
 
-    /// The bounds of the engine.
+    /// The limits of the engine.
     pub fn engine_limits(&self) -> Limits {
         Limits {
             execution: *self.execution.value,
@@ -401,23 +402,32 @@ impl Config {
 
     fn rate(&self) -> Option<Rate> {
         let per_second = match self.rate.value {
-            Rating::Off => return None,
-            Rating::Auto if self.listen.ip().is_loopback() => return None,
-            Rating::Auto => RATE_BEYOND_LOOPBACK,
-            Rating::PerSecond(rate) => rate,
+            RateSetting::Off => return None,
+            RateSetting::Auto if self.listen.ip().is_loopback() => return None,
+            RateSetting::Auto => RATE_BEYOND_LOOPBACK,
+            RateSetting::PerSecond(rate) => rate,
         };
         Some(Rate { per_second, burst: self.burst.value })
     }
 
-    /// How long the venue may take to stop.
+    /// The maximum time that the venue takes to stop.
     pub fn grace(&self) -> Duration {
         *self.grace.value
     }
 }
 
-/// Creating requests per second and caller, when the venue is reached from elsewhere and nobody
-/// set a rate: far above what people do, far below what a runaway program does.
-const RATE_BEYOND_LOOPBACK: f64 = 100.0;
+/// The former name of [`SettingInfo`], until the command line uses the new one.
+pub type About = SettingInfo;
+
+/// The former name of [`ResolvedSetting`], until the command line uses the new one.
+pub type Shown = ResolvedSetting;
+
+impl Config {
+    /// The former name of [`Config::resolved`], until the command line uses the new one.
+    pub fn shown(&self) -> Vec<ResolvedSetting> {
+        self.resolved()
+    }
+}
 
 #[cfg(test)]
 mod tests;

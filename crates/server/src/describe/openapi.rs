@@ -1,14 +1,15 @@
-//! The OpenAPI 3.1 document, made from the table of routes.
+//! The OpenAPI 3.1 document, generated from the table of routes.
 
 use std::collections::BTreeMap;
 
 use catena_value::{Value, json};
 
+use crate::http::VERSION;
 use crate::http::error::Code;
-use crate::routes::{Place, Reply, Route};
+use crate::http::route::{ParameterLocation, Reply, Route};
 use crate::values::{list, object};
 
-/// The shapes that several routes share.
+/// The schemas that routes refer to by name.
 const SCHEMAS: &[(&str, &str)] = &[
     (
         "Status",
@@ -20,21 +21,21 @@ const SCHEMAS: &[(&str, &str)] = &[
         "properties":{
           "id":{"type":"string","pattern":"^0x[0-9a-f]{32}$"},
           "status":{"$ref":"#/components/schemas/Status"},
-          "op":{"type":"string","description":"The operation as the caller named it."},
-          "operation":{"type":"string","description":"The asset ID of the definition that is used."},
+          "op":{"type":"string","description":"The operation, as its caller named it."},
+          "operation":{"type":"string","description":"The asset ID of the operation's definition."},
           "venue":{"type":"string"},
-          "caller":{"type":"string","description":"The DID of whoever made the job."},
-          "created":{"type":"integer","description":"Milliseconds since 1970."},
-          "updated":{"type":"integer","description":"Milliseconds since 1970."},
+          "caller":{"type":"string","description":"The DID of the caller that created the job."},
+          "created":{"type":"integer","description":"Unix time in milliseconds."},
+          "updated":{"type":"integer","description":"Unix time in milliseconds."},
           "input":{},
           "output":{},
           "error":{"type":"string"},
           "message":{"type":"string"},
           "tags":{"type":"array","items":{"type":"string"}},
-          "parent":{"type":"string","description":"The job that this one is a step of."},
+          "parent":{"type":"string","description":"The job of which this one is a step."},
           "parentStep":{"type":"integer"},
           "attempt":{"type":"integer"},
-          "queueDepth":{"type":"integer","description":"Messages that wait."},
+          "queueDepth":{"type":"integer","description":"The number of messages in the job's queue."},
           "progress":{"type":"object"},
           "head":{"type":"string","pattern":"^0x[0-9a-f]{64}$","description":"The ID of the last record."}}}"##,
     ),
@@ -42,12 +43,12 @@ const SCHEMAS: &[(&str, &str)] = &[
         "Invocation",
         r#"{"type":"object","required":["operation"],
         "properties":{
-          "operation":{"type":"string","description":"A reference: adapter:operation, v/ops/…, o/…, an asset ID, or a DID URL."},
-          "input":{"description":"The operation's input; null when left out."},
-          "wait":{"anyOf":[{"type":"boolean"},{"type":"integer","minimum":0},{"type":"null"}],"description":"How long to wait for the end: true, or milliseconds; 120000 at most."},
-          "timeoutMs":{"type":["integer","null"],"minimum":1,"maximum":2592000000,"description":"How long the job may run."},
+          "operation":{"type":"string","description":"A reference: `adapter:operation`, `v/ops/…`, `o/…`, an asset ID, or a DID URL."},
+          "input":{"description":"The operation's input. Defaults to null."},
+          "wait":{"anyOf":[{"type":"boolean"},{"type":"integer","minimum":0},{"type":"null"}],"description":"How long to wait for the job to end: true, or milliseconds. At most 120000."},
+          "timeoutMs":{"type":["integer","null"],"minimum":1,"maximum":2592000000,"description":"The time limit of the job in milliseconds."},
           "tags":{"type":["array","null"],"items":{"type":"string","maxLength":128},"maxItems":16},
-          "private":{"type":["boolean","null"],"description":"In memory only: absent from lists, forgotten at its end."},
+          "private":{"type":["boolean","null"],"description":"Keeps the job in memory only: it is not listed, and it is gone when it ends."},
           "ucans":{"type":["array","null"],"items":{"type":"string"},"maxItems":64,"description":"Delegations, as compact tokens."}}}"#,
     ),
     (
@@ -71,9 +72,9 @@ const SCHEMAS: &[(&str, &str)] = &[
         r##"{"type":"object","required":["id","type","status","progress","processedItems","totalItems","outputStats","errorLog","recovery","createdAt","startedAt","completedAt"],
         "properties":{
           "id":{"type":"string","pattern":"^0x[0-9a-f]{32}$"},
-          "type":{"type":"string","description":"The operation as its caller named it."},
+          "type":{"type":"string","description":"The operation, as its caller named it."},
           "status":{"$ref":"#/components/schemas/CanvasStatus"},
-          "waitingFor":{"enum":["input","auth"],"description":"What a paused job waits for, when it is not a resume."},
+          "waitingFor":{"enum":["input","auth"],"description":"What a paused job is waiting for, if it is not waiting to be resumed."},
           "progress":{"type":"integer","minimum":0,"maximum":100},
           "processedItems":{"type":"integer"},
           "totalItems":{"type":"integer"},
@@ -84,10 +85,10 @@ const SCHEMAS: &[(&str, &str)] = &[
             "properties":{"at":{"type":"integer"},"attempt":{"type":"integer"},"code":{"type":"string"},"error":{"type":"string"},
               "kind":{"enum":["attempt","interrupted","failed","rejected","timeout","cancelled"]}}}},
           "recovery":{"type":["object","null"],"properties":{"attempt":{"type":"integer"},"reason":{"type":"string"},"at":{"type":"integer"}}},
-          "createdAt":{"type":"integer","description":"Milliseconds since 1970."},
+          "createdAt":{"type":"integer","description":"Unix time in milliseconds."},
           "startedAt":{"type":["integer","null"]},
           "completedAt":{"type":["integer","null"]},
-          "omitted":{"type":"array","items":{"type":"string"},"description":"In lists: members that are too long for a line."}}}"##,
+          "omitted":{"type":"array","items":{"type":"string"},"description":"In lists: the members that are omitted because they are too long."}}}"##,
     ),
     (
         "CanvasPage",
@@ -101,7 +102,7 @@ const SCHEMAS: &[(&str, &str)] = &[
         "properties":{"id":{"type":"string"},"status":{"$ref":"#/components/schemas/CanvasStatus"},
           "progress":{"type":"integer","minimum":0,"maximum":100},
           "processedItems":{"type":"integer"},"totalItems":{"type":"integer"},"outputStats":{"type":["object","null"]},
-          "ratePerSecond":{"type":"number","description":"Bytes or items, whichever progress is derived from."},
+          "ratePerSecond":{"type":"number","description":"Bytes or items per second, whichever `progress` is derived from."},
           "remainingMs":{"type":"integer"},"updatedAt":{"type":"integer"}}}"##,
     ),
     (
@@ -116,7 +117,7 @@ const SCHEMAS: &[(&str, &str)] = &[
         "properties":{"jsonrpc":{"const":"2.0"},"id":{"type":["string","integer","null"]},
           "error":{"type":"object","required":["code","message"],
             "properties":{"code":{"type":"integer"},"message":{"type":"string"},
-              "data":{"type":"object","description":"What is told at the other doors, with code and hint."}}}}}"#,
+              "data":{"type":"object","description":"The same error as in the grid API, with `code` and `hint`."}}}}}"#,
     ),
     (
         "Queued",
@@ -148,13 +149,7 @@ const SCHEMAS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The end of the page for people: what errors look like.
-pub(crate) const ERRORS_PAGE: &str = "<h2>Errors</h2><p>Every error is \
-    <code>{\"error\", \"code\", \"retry\", \"detail\"?, \"hint\"}</code>: <code>error</code> is a short text, \
-    <code>code</code> a word to match on, <code>retry</code> one of <code>never</code>, \
-    <code>same_request</code>, <code>after_read</code>, <code>later</code>.</p>";
-
-/// The document for these routes.
+/// The document for these routes, as JSON. `name` is the venue's.
 pub(crate) fn document<'a>(name: &str, routes: impl Iterator<Item = &'a Route>) -> String {
     let mut paths: BTreeMap<String, Vec<(String, Value)>> = BTreeMap::new();
     for route in routes {
@@ -164,8 +159,8 @@ pub(crate) fn document<'a>(name: &str, routes: impl Iterator<Item = &'a Route>) 
     let paths = paths.into_iter().map(|(path, operations)| (path, object(operations)));
     let info = [
         ("title", Value::from(name)),
-        ("version", env!("CARGO_PKG_VERSION").into()),
-        ("description", "A Catena venue: durable, verifiable jobs.".into()),
+        ("version", VERSION.into()),
+        ("description", "A Catena venue, which runs durable, verifiable jobs.".into()),
     ];
     let document = object([
         ("openapi", Value::from("3.1.0")),
@@ -177,7 +172,7 @@ pub(crate) fn document<'a>(name: &str, routes: impl Iterator<Item = &'a Route>) 
     json::to_string(&document).unwrap_or_default()
 }
 
-/// The path as OpenAPI writes it.
+/// The path of a route in the notation of OpenAPI.
 pub(crate) fn path_of(route: &Route) -> String {
     route.path.replace("{*", "{")
 }
@@ -190,7 +185,11 @@ fn components() -> Value {
         ("type", Value::from("http")),
         ("scheme", "bearer".into()),
         ("bearerFormat", "JWT".into()),
-        ("description", "A self-issued did:key token (EdDSA), or a token of this venue.".into()),
+        (
+            "description",
+            "A token that a did:key issued for itself (EdDSA), or a token issued by this venue."
+                .into(),
+        ),
     ];
     object([
         ("schemas", object(schemas)),
@@ -227,18 +226,18 @@ fn operation(route: &Route) -> Value {
     if !route.about.is_empty() {
         members.push(("description", route.about.into()));
     }
-    if let Some(taken) = &route.body {
+    if let Some(body) = &route.body {
         let body = [
-            ("description", Value::from(taken.about)),
-            ("required", taken.is_required.into()),
-            ("content", content(taken.media, schema(taken.schema))),
+            ("description", Value::from(body.about)),
+            ("required", body.is_required.into()),
+            ("content", content(body.media, schema(body.schema))),
         ];
         members.push(("requestBody", object(body)));
     }
     object(members)
 }
 
-/// A name that is unique to the route: its method, and the words of its path.
+/// The unique name of a route: its method, and the words of its path.
 fn operation_id(route: &Route) -> String {
     let path = path_of(route);
     let words = path.split(|letter: char| !letter.is_ascii_alphanumeric());
@@ -260,18 +259,18 @@ fn parameters(route: &Route) -> Vec<Value> {
             ("name", Value::from(name)),
             ("in", "path".into()),
             ("required", true.into()),
-            ("description", route.argument.into()),
+            ("description", route.path_parameter.into()),
             ("schema", schema(r#"{"type":"string"}"#)),
         ]));
     }
     parameters.extend(route.parameters.iter().map(|parameter| {
-        let place = match parameter.place {
-            Place::Query => "query",
-            Place::Header => "header",
+        let location = match parameter.location {
+            ParameterLocation::Query => "query",
+            ParameterLocation::Header => "header",
         };
         object([
             ("name", Value::from(parameter.name)),
-            ("in", place.into()),
+            ("in", location.into()),
             ("required", false.into()),
             ("description", parameter.about.into()),
             ("schema", schema(parameter.schema)),
@@ -298,7 +297,7 @@ fn responses(route: &Route) -> Value {
     object(by_status)
 }
 
-/// A reply, with the bodies of all replies of its status: they differ in their types.
+/// A response, with the bodies of all replies of its status, which differ in their media types.
 fn response<'a>(reply: &Reply, of_status: impl Iterator<Item = &'a Reply>) -> Value {
     let bodies = of_status.filter_map(|reply| reply.body);
     let bodies: Vec<(&str, Value)> =
@@ -319,7 +318,7 @@ fn content(media: &str, schema: Value) -> Value {
     object([(media, object([("schema", schema)]))])
 }
 
-/// A schema of this file or of the table; a test reads them all.
+/// Parses a schema of this file or of the table. Tests parse all of them.
 fn schema(text: &str) -> Value {
     json::read(text.as_bytes()).unwrap_or(Value::Nil)
 }
@@ -327,68 +326,11 @@ fn schema(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use catena_value::NoCells;
-
-    fn read() -> Value {
-        json::read(document("venue", crate::routes::all()).as_bytes()).unwrap()
-    }
-
-    fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
-        path.iter().try_fold(value, |value, name| value.as_map()?.field(name))
-    }
 
     #[test]
-    fn every_route_that_is_mounted_is_in_the_document() {
-        let document = read();
-        let mut count = 0;
-        for mount in crate::routes::mounts(crate::routes::all()) {
-            for mounted in &mount.routes {
-                let path = path_of(mounted.route);
-                let method = mount.method.as_str().to_lowercase();
-                let found = at(&document, &["paths", &path, &method, "summary"]);
-                assert_eq!(found, Some(&mounted.route.summary.into()), "{method} {path}");
-                count += 1;
-            }
-        }
-        assert_eq!(count, crate::routes::all().count());
-    }
-
-    #[test]
-    fn every_schema_can_be_read_and_every_reference_leads_somewhere() {
+    fn every_shared_schema_can_be_parsed() {
         for (name, text) in SCHEMAS {
             assert!(json::read(text.as_bytes()).is_ok(), "{name}");
         }
-        for route in crate::routes::all().chain(crate::routes::for_benchmarks()) {
-            let of_replies = route.replies.iter().filter_map(|reply| reply.body).map(|body| body.1);
-            let of_parameters = route.parameters.iter().map(|parameter| parameter.schema);
-            let of_body = route.body.iter().map(|taken| taken.schema);
-            for text in of_replies.chain(of_parameters).chain(of_body) {
-                assert!(json::read(text.as_bytes()).is_ok(), "{} {text}", route.path);
-            }
-        }
-        let document = read();
-        let text = json::to_string(&document).unwrap();
-        for reference in text.split("\"#/components/schemas/").skip(1) {
-            let name = reference.split('"').next().unwrap();
-            assert!(at(&document, &["components", "schemas", name]).is_some(), "{name}");
-        }
-    }
-
-    #[test]
-    fn ids_of_operations_are_unique_and_every_answer_has_a_success() {
-        let mut ids = std::collections::BTreeSet::new();
-        for route in crate::routes::all() {
-            assert!(ids.insert(operation_id(route)), "{}", operation_id(route));
-            assert!(route.replies.iter().any(|reply| reply.status < 300), "{}", route.path);
-            assert!(!route.summary.is_empty() && !route.tag.is_empty(), "{}", route.path);
-            assert_eq!(route.path.contains('{'), !route.argument.is_empty(), "{}", route.path);
-        }
-    }
-
-    #[test]
-    fn anonymous_and_bearer_are_both_described() {
-        let document = read();
-        let security = at(&document, &["security"]).unwrap().as_vector().unwrap();
-        assert_eq!(security.iter(&NoCells).count(), 2);
     }
 }

@@ -1,7 +1,7 @@
-//! The pages that the venue makes itself: no scripts, nothing from elsewhere.
+//! The HTML pages of the venue. They run no scripts and load nothing from other sites.
 
-use crate::describe::openapi::ERRORS_PAGE;
-use crate::routes::{Place, Route};
+use crate::describe::openapi::path_of;
+use crate::http::route::{ParameterLocation, Route};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}\
 h1,h2,h3{line-height:1.2}h3{margin:2rem 0 .3rem;font-size:1.05rem}code,.path{font:0.95em ui-monospace,monospace}\
@@ -10,15 +10,23 @@ td,th{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-t
 a{color:#05a}nav a{margin-right:1rem}\
 @media(prefers-color-scheme:dark){body{color:#dde;background:#14171a}a{color:#6af}td,th{border-color:#333}.method{color:#5d9}}";
 
+/// The form of errors, at the end of the `/docs` page.
+const ERRORS: &str = "<h2>Errors</h2><p>Every error is \
+    <code>{\"error\", \"code\", \"retry\", \"detail\"?, \"hint\"}</code>: <code>error</code> is a short text, \
+    <code>code</code> identifies the error for programs, and <code>retry</code> says whether the same request may be \
+    sent again: <code>never</code>, <code>same_request</code>, <code>after_read</code> or <code>later</code>.</p>";
+
 /// The front page.
 pub(crate) fn front(name: &str, did: &str, url: &str) -> String {
-    let (name, did, url) = (escaped(name), escaped(did), escaped(url));
+    let name = escape(name);
+    let did = escape(did);
+    let url = escape(url);
     let body = format!(
-        "<h1>{name}</h1><p>A Catena venue: it runs jobs and keeps a proof of what happened.</p>\
+        "<h1>{name}</h1><p>A Catena venue, which runs jobs and keeps a proof of what happened.</p>\
          <table><tr><th>DID</th><td><code>{did}</code></td></tr>\
          <tr><th>API</th><td><code>{url}/api/v1</code></td></tr>\
          <tr><th>MCP</th><td><code>{url}/mcp</code></td></tr></table>\
-         <nav><p><a href=\"/docs\">Interface</a> <a href=\"/openapi.json\">OpenAPI</a> \
+         <nav><p><a href=\"/docs\">HTTP API</a> <a href=\"/openapi.json\">OpenAPI</a> \
          <a href=\"/api/v1/status\">Status</a> <a href=\"/api/v1/operations\">Operations</a> \
          <a href=\"/.well-known/did.json\">DID document</a> <a href=\"/readyz?verbose\">Health</a></p></nav>\
          <p>Try it:</p><pre><code>curl -s {url}/api/v1/invoke -H 'content-type: application/json' \\\n  \
@@ -27,11 +35,11 @@ pub(crate) fn front(name: &str, did: &str, url: &str) -> String {
     page(&name, &body)
 }
 
-/// Every route, for people.
+/// The `/docs` page, which describes these routes.
 pub(crate) fn docs<'a>(routes: impl Iterator<Item = &'a Route>) -> String {
     let mut body = String::from(
-        "<h1>Interface</h1><p>Every route of this venue. Programs read \
-         <a href=\"/openapi.json\">the OpenAPI document</a>, which is made from the same table.</p>",
+        "<h1>HTTP API</h1><p>Every route of this venue. \
+         <a href=\"/openapi.json\">The OpenAPI document</a> describes the same routes for programs.</p>",
     );
     let mut tag = "";
     for route in routes {
@@ -39,46 +47,48 @@ pub(crate) fn docs<'a>(routes: impl Iterator<Item = &'a Route>) -> String {
             tag = route.tag;
             body.push_str(&format!("<h2>{tag}</h2>"));
         }
-        describe(route, &mut body);
+        write_route(route, &mut body);
     }
-    body.push_str(ERRORS_PAGE);
-    page("Interface", &body)
+    body.push_str(ERRORS);
+    page("HTTP API", &body)
 }
 
-fn describe(route: &Route, body: &mut String) {
-    let path = escaped(&route.path.replace("{*", "{"));
-    let (method, summary) = (route.method.as_str(), escaped(route.summary));
+fn write_route(route: &Route, body: &mut String) {
+    let path = escape(&path_of(route));
+    let method = route.method.as_str();
+    let summary = to_html(route.summary);
+    let about = to_html(route.about);
     body.push_str(&format!(
         "<h3><span class=\"method\">{method}</span> <span class=\"path\">{path}</span></h3>\
-         <p>{summary}. {}</p>",
-        escaped(route.about)
+         <p>{summary}. {about}</p>"
     ));
     body.push_str("<table>");
-    if !route.argument.is_empty() {
-        row("in the path", route.argument, body);
+    if !route.path_parameter.is_empty() {
+        write_row("in the path", route.path_parameter, body);
     }
     for parameter in route.parameters {
-        let place = match parameter.place {
-            Place::Query => "?",
-            Place::Header => "header ",
+        let prefix = match parameter.location {
+            ParameterLocation::Query => "?",
+            ParameterLocation::Header => "header ",
         };
-        row(&format!("{place}{}", parameter.name), parameter.about, body);
+        write_row(&format!("{prefix}{}", parameter.name), parameter.about, body);
     }
-    if let Some(taken) = &route.body {
-        row("body", taken.about, body);
+    if let Some(request_body) = &route.body {
+        write_row("body", request_body.about, body);
     }
     for reply in route.replies {
-        row(&reply.status.to_string(), reply.about, body);
+        write_row(&reply.status.to_string(), reply.about, body);
     }
     for code in route.errors {
         let status = route.status_of(*code).as_u16();
-        row(&format!("{status} {}", code.as_str()), code.about(), body);
+        write_row(&format!("{status} {}", code.as_str()), code.about(), body);
     }
     body.push_str("</table>");
 }
 
-fn row(name: &str, about: &str, body: &mut String) {
-    let (name, about) = (escaped(name), escaped(about));
+fn write_row(name: &str, about: &str, body: &mut String) {
+    let name = escape(name);
+    let about = to_html(about);
     body.push_str(&format!("<tr><td><code>{name}</code></td><td>{about}</td></tr>"));
 }
 
@@ -90,8 +100,25 @@ fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// A text that is shown as it is.
-fn escaped(text: &str) -> String {
+/// A description as HTML: escaped, with what stands in backticks as code.
+fn to_html(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    let mut parts = text.split('`').peekable();
+    let mut is_code = false;
+    while let Some(part) = parts.next() {
+        match (is_code, parts.peek().is_some()) {
+            (true, true) => html.push_str(&format!("<code>{}</code>", escape(part))),
+            // A backtick without a second one is shown as it is.
+            (true, false) => html.push_str(&format!("`{}", escape(part))),
+            (false, _) => html.push_str(&escape(part)),
+        }
+        is_code = !is_code;
+    }
+    html
+}
+
+/// Escapes the characters that have a meaning in HTML.
+fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -111,19 +138,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_is_shown_and_not_run() {
+    fn text_from_outside_is_escaped() {
         let text = front("<script>alert(1)</script>", "did:key:x", "http://a\"b");
         assert!(!text.contains("<script"), "{text}");
         assert!(text.contains("&lt;script&gt;") && text.contains("a&quot;b"));
     }
 
     #[test]
-    fn the_page_shows_every_route_and_loads_nothing() {
-        let text = docs(crate::routes::all());
-        for route in crate::routes::all() {
-            let path = escaped(&route.path.replace("{*", "{"));
-            assert!(text.contains(&format!("<span class=\"path\">{path}</span>")), "{path}");
+    fn backticks_become_code() {
+        for (text, expected) in [
+            ("plain", "plain"),
+            ("`a<b` and `c`.", "<code>a&lt;b</code> and <code>c</code>."),
+            ("a ` alone", "a ` alone"),
+            ("", ""),
+        ] {
+            assert_eq!(to_html(text), expected, "{text}");
         }
-        assert!(!text.contains("<script") && !text.contains("src=") && !text.contains("@import"));
     }
 }

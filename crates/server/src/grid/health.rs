@@ -1,28 +1,29 @@
-//! What monitors ask: is it alive, is it ready, what has it counted.
+//! Probes and metrics for monitoring.
 
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use catena_engine::recovery::RecoverySummary;
 use catena_store::embedded::ledger::Health;
-use catena_value::{Map, Value, json};
+use catena_value::Value;
 
-use crate::canvas::routes::summary_members;
 use crate::http::error::ApiResult;
-use crate::http::request::Call;
+use crate::http::request::ApiRequest;
 use crate::http::response;
-use crate::http::service::Door;
-use crate::routes::{Access, ROUTE, Reply, Route, query, reply};
+use crate::http::route::{Access, ROUTE, Reply, Route, query, reply};
+use crate::http::state::ServerState;
+use crate::values::{count, object};
 
 const METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-const STATE: &str = r#"{"type":"object","required":["status"]}"#;
+const STATUS: &str = r#"{"type":"object","required":["status"]}"#;
 
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "/livez",
         tag: "Health",
-        summary: "Whether the process answers",
+        summary: "Liveness probe",
         access: Access::Probe,
-        replies: &[reply(200, "It does.", STATE)],
+        replies: &[reply(200, "The process is alive.", STATUS)],
         handler: |_| {
             Box::pin(std::future::ready(Ok(response::json(StatusCode::OK, r#"{"status":"ok"}"#))))
         },
@@ -31,49 +32,52 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "/readyz",
         tag: "Health",
-        summary: "Whether the venue takes work",
-        about: "It does from the start: jobs of the life before are recovered meanwhile, see \
-                `recovery` with `verbose`.",
+        summary: "Readiness probe",
+        about: "The venue is ready as soon as it listens. Jobs from before a restart are recovered \
+                in the background; `recovery` in the verbose response shows how far that is.",
         access: Access::Probe,
         parameters: &[query(
             "verbose",
             r#"{"type":"boolean"}"#,
-            "Every check, and what recovery did.",
+            "Includes every check and the state of recovery.",
         )],
-        replies: &[reply(200, "It does.", STATE), reply(503, "Not now.", STATE)],
-        handler: |call| Box::pin(ready(call)),
+        replies: &[
+            reply(200, "The venue accepts work.", STATUS),
+            reply(503, "The venue does not accept work.", STATUS),
+        ],
+        handler: |request| Box::pin(ready(request)),
         ..ROUTE
     },
     Route {
         path: "/metrics",
         tag: "Health",
-        summary: "Counters for Prometheus",
+        summary: "Metrics for Prometheus",
         access: Access::Metrics,
         replies: &[Reply {
             status: 200,
-            about: "OpenMetrics text.",
+            about: "Metrics in the OpenMetrics text format.",
             body: Some(("application/openmetrics-text", r#"{"type":"string"}"#)),
         }],
-        handler: |call| Box::pin(metrics(call)),
+        handler: |request| Box::pin(metrics(request)),
         ..ROUTE
     },
 ];
 
-async fn ready(call: Call) -> ApiResult<Response> {
-    let is_verbose = call.flag("verbose")?;
-    let store = store_state(&call.door.store.health());
-    let is_engine_ready = call.door.engine.is_ready();
+async fn ready(request: ApiRequest) -> ApiResult<Response> {
+    let is_verbose = request.flag("verbose")?;
+    let store = store_status(&request.state.store.health());
+    let is_engine_ready = request.state.engine.is_ready();
     let is_ready = is_engine_ready && store == "ok";
     let mut members = vec![("status", Value::from(if is_ready { "ready" } else { "not ready" }))];
     if is_verbose {
-        members.extend(details(&call.door, is_engine_ready, store));
+        members.extend(details(&request.state, is_engine_ready, store));
     }
-    let text = json::to_string(&members.into_iter().collect::<Map>().into()).unwrap_or_default();
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok(response::json(status, text))
+    Ok(response::value(status, &object(members)))
 }
 
-pub(crate) fn store_state(health: &Health) -> &'static str {
+/// The health of the store, as clients see it.
+pub(crate) fn store_status(health: &Health) -> &'static str {
     match health {
         Health::Good => "ok",
         Health::Full => "full",
@@ -81,18 +85,38 @@ pub(crate) fn store_state(health: &Health) -> &'static str {
     }
 }
 
-fn details(door: &Door, is_engine_ready: bool, store: &str) -> [(&'static str, Value); 2] {
+fn details(state: &ServerState, is_engine_ready: bool, store: &str) -> [(&'static str, Value); 2] {
     let engine = if is_engine_ready { "ok" } else { "stopping" };
-    let summary = door.engine.recovery();
-    let mut recovery = summary_members(&summary);
-    // The name that this route has always had for it.
+    let summary = state.engine.recovery();
+    let mut recovery = recovery_members(&summary);
+    // The name that this route has always used for the duration.
     let took = summary.took.unwrap_or_default().as_millis();
     recovery.push(("tookMs", i64::try_from(took).unwrap_or(i64::MAX).into()));
-    let checks = [("engine", engine), ("store", store)].into_iter().collect::<Map>();
-    [("checks", checks.into()), ("recovery", recovery.into_iter().collect::<Map>().into())]
+    let checks = object([("engine", engine.into()), ("store", store.into())]);
+    [("checks", checks), ("recovery", object(recovery))]
 }
 
-async fn metrics(call: Call) -> ApiResult<Response> {
-    let text = call.door.metrics.text(&call.door.engine, &call.door.store);
+/// The members that describe what recovery did.
+pub(crate) fn recovery_members(summary: &RecoverySummary) -> Vec<(&'static str, Value)> {
+    let took = summary.took.map(|took| i64::try_from(took.as_millis()).unwrap_or(i64::MAX));
+    let ended = took.map(|took| summary.began.saturating_add(took));
+    let status = if summary.is_done() { "done" } else { "running" };
+    vec![
+        ("status", status.into()),
+        ("found", count(summary.found)),
+        ("scanned", count(summary.scanned)),
+        ("requeued", count(summary.requeued)),
+        ("failed", count(summary.failed)),
+        ("skipped", count(summary.skipped)),
+        ("left", count(summary.left)),
+        ("durationMs", took.map_or(Value::Nil, Value::from)),
+        ("startedAt", summary.began.into()),
+        ("completedAt", ended.map_or(Value::Nil, Value::from)),
+    ]
+}
+
+async fn metrics(request: ApiRequest) -> ApiResult<Response> {
+    let state = &request.state;
+    let text = state.metrics.to_openmetrics(&state.engine, &state.store);
     Ok(response::with_type(StatusCode::OK, METRICS, text))
 }

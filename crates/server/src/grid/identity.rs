@@ -1,20 +1,20 @@
-//! Who the venue is: its status and its DID documents.
+//! The identity of the venue: its status and its DID documents.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use catena_engine::assets::ListAssets;
-use catena_value::{Map, Value, Vector, json};
+use catena_value::{Value, json};
 
+use crate::http::VERSION;
 use crate::http::error::{ApiError, ApiResult, Code};
-use crate::http::request::Call;
+use crate::http::request::ApiRequest;
 use crate::http::response;
-use crate::routes::{Access, ROUTE, Reply, Route, reply};
+use crate::http::route::{Access, ROUTE, Reply, Route, reply};
+use crate::limits::USER_NAME_BYTES_MAX;
+use crate::values::{count, list, object};
 
-/// The level of the Covia API that the venue speaks. Clients decide by it what they may ask.
-pub(crate) const API_LEVEL: &str = "0.9.11";
-
-/// The version of this program.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The level of the Covia API that the venue implements. Clients decide by it what they may request.
+const API_LEVEL: &str = "0.9.11";
 
 const DID_JSON: HeaderValue = HeaderValue::from_static("application/did+json");
 const DOCUMENT: &[Reply] = &[Reply {
@@ -23,17 +23,15 @@ const DOCUMENT: &[Reply] = &[Reply {
     body: Some(("application/did+json", r#"{"type":"object","required":["id"]}"#)),
 }];
 
-/// Longest name of a user in a path.
-const USER_BYTES_MAX: usize = 128;
-
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/status",
         tag: "Venue",
         summary: "Read the venue's status",
-        about: "`version` is the level of the Covia API, `catena` that of the program.",
+        about: "`version` is the level of the Covia API that the venue implements, `catena` the \
+                version of the program.",
         replies: &[reply(200, "The status.", r##"{"$ref":"#/components/schemas/VenueStatus"}"##)],
-        handler: |call| Box::pin(status(call)),
+        handler: |request| Box::pin(status(request)),
         ..ROUTE
     },
     Route {
@@ -42,149 +40,133 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Read the venue's DID document",
         access: Access::Public,
         replies: DOCUMENT,
-        handler: |call| Box::pin(venue_document(call)),
+        handler: |request| Box::pin(read_venue_document(request)),
         ..ROUTE
     },
     Route {
         path: "/a/{id}/did.json",
-        argument: "An asset ID.",
+        path_parameter: "An asset ID.",
         tag: "Venue",
         summary: "Read an asset's DID document",
         access: Access::Public,
         replies: DOCUMENT,
         errors: &[Code::AssetNotFound],
-        handler: |call| Box::pin(asset_document(call)),
+        handler: |request| Box::pin(read_asset_document(request)),
         ..ROUTE
     },
     Route {
         path: "/u/{id}/did.json",
-        argument: "The name of a user of this venue.",
+        path_parameter: "The name of a user of this venue.",
         tag: "Venue",
         summary: "Read a user's DID document",
-        about: "Users of a venue are controlled by it. The document says nothing about whether \
-                somebody of this name has ever been here.",
+        about: "The venue controls the DIDs of its users. The document does not reveal whether a \
+                user of this name exists.",
         access: Access::Public,
         replies: DOCUMENT,
         errors: &[Code::BadRequest],
-        handler: |call| Box::pin(user_document(call)),
+        handler: |request| Box::pin(read_user_document(request)),
         ..ROUTE
     },
 ];
 
-async fn status(call: Call) -> ApiResult<Response> {
-    let engine = &call.door.engine;
+async fn status(request: ApiRequest) -> ApiResult<Response> {
+    let state = &request.state;
+    let engine = &state.engine;
     let all = ListAssets { kind: None, own: false, offset: 0, limit: 0 };
-    let (_, assets) = engine.assets(&call.caller, all).await?;
-    let operations = engine.operations().len();
-    let number = |count: u64| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
-    let stats = [("assets", number(assets)), ("ops", number(operations as u64))];
-    let access = [("public", Value::from(call.door.identities.has_public_access()))];
-    let members = [
-        ("status", Value::from("OK")),
+    let (_, assets) = engine.assets(&request.caller, all).await?;
+    let operations = engine.operations().len() as u64;
+    let stats = object([("assets", count(assets)), ("ops", count(operations))]);
+    let access = object([("public", state.authenticator.has_public_access().into())]);
+    let status = object([
+        ("status", "OK".into()),
         ("ts", engine.env().now().into()),
         ("did", engine.did().into()),
-        ("name", call.door.name.as_str().into()),
-        ("url", base_url(&call).into()),
+        ("name", state.name.as_str().into()),
+        ("url", request.base_url().into()),
         ("version", API_LEVEL.into()),
         ("catena", VERSION.into()),
-        ("stats", stats.into_iter().collect::<Map>().into()),
-        ("access", access.into_iter().collect::<Map>().into()),
-    ];
-    let text = json::to_string(&members.into_iter().collect::<Map>().into()).unwrap_or_default();
-    Ok(response::json(StatusCode::OK, text))
+        ("stats", stats),
+        ("access", access),
+    ]);
+    Ok(response::value(StatusCode::OK, &status))
 }
 
-/// Where the venue is reached: as the operator said, else as the client reached it.
-pub(crate) fn base_url(call: &Call) -> String {
-    match &call.door.public_url {
-        Some(url) => url.clone(),
-        None => {
-            let bound = || call.door.origins.bound.to_string();
-            let host = call.header(&header::HOST).map_or_else(bound, str::to_owned);
-            format!("http://{host}")
-        }
-    }
+async fn read_venue_document(request: ApiRequest) -> ApiResult<Response> {
+    let did = request.state.engine.did();
+    let endpoint = format!("{}/api/v1", request.base_url());
+    Ok(document_response(&venue_document(did, &request.state.public_key, &endpoint)))
 }
 
-async fn venue_document(call: Call) -> ApiResult<Response> {
-    let did = call.door.engine.did();
-    let endpoint = format!("{}/api/v1", base_url(&call));
-    Ok(document(&venue_members(did, &call.door.public_key, &endpoint)))
-}
-
-fn venue_members(did: &str, public_key: &str, endpoint: &str) -> Value {
+fn venue_document(did: &str, public_key: &str, endpoint: &str) -> Value {
     let key_id = format!("{did}#{public_key}");
-    let method = [
-        ("id", key_id.as_str()),
-        ("type", "Multikey"),
-        ("controller", did),
-        ("publicKeyMultibase", public_key),
-    ];
-    let service = [
-        ("id", format!("{did}#api")),
-        ("type", "Covia.API.v1".to_owned()),
-        ("serviceEndpoint", endpoint.to_owned()),
-    ];
-    let uses = || list(key_id.as_str());
-    let members = [
+    let method = object([
+        ("id", key_id.as_str().into()),
+        ("type", "Multikey".into()),
+        ("controller", did.into()),
+        ("publicKeyMultibase", public_key.into()),
+    ]);
+    let service = object([
+        ("id", format!("{did}#api").into()),
+        ("type", "Covia.API.v1".into()),
+        ("serviceEndpoint", endpoint.into()),
+    ]);
+    let keys = || list([key_id.as_str().into()]);
+    object([
         ("@context", contexts()),
         ("id", did.into()),
-        ("verificationMethod", list(method.into_iter().collect::<Map>())),
-        ("authentication", uses()),
-        ("assertionMethod", uses()),
-        ("capabilityDelegation", uses()),
-        ("capabilityInvocation", uses()),
-        ("service", list(service.into_iter().collect::<Map>())),
-    ];
-    members.into_iter().collect::<Map>().into()
+        ("verificationMethod", list([method])),
+        ("authentication", keys()),
+        ("assertionMethod", keys()),
+        ("capabilityDelegation", keys()),
+        ("capabilityInvocation", keys()),
+        ("service", list([service])),
+    ])
 }
 
-async fn asset_document(call: Call) -> ApiResult<Response> {
-    let id = call.argument()?;
-    let asset = call.door.engine.asset(&call.caller, &id).await?;
-    let (did, hex) = (call.door.engine.did(), asset.id.to_hex());
-    let endpoint = format!("{}/api/v1/assets/{hex}", base_url(&call));
-    let service = [
-        ("id", format!("{did}:a:{hex}#asset")),
-        ("type", "Covia.Asset.v1".to_owned()),
-        ("serviceEndpoint", endpoint),
-    ];
-    let members = [
+async fn read_asset_document(request: ApiRequest) -> ApiResult<Response> {
+    let id = request.path_argument()?;
+    let engine = &request.state.engine;
+    let asset = engine.asset(&request.caller, &id).await?;
+    let did = engine.did();
+    let hex = asset.id.to_hex();
+    let endpoint = format!("{}/api/v1/assets/{hex}", request.base_url());
+    let service = object([
+        ("id", format!("{did}:a:{hex}#asset").into()),
+        ("type", "Covia.Asset.v1".into()),
+        ("serviceEndpoint", endpoint.into()),
+    ]);
+    let document = object([
         ("@context", contexts()),
         ("id", format!("{did}:a:{hex}").into()),
         ("controller", did.into()),
-        ("alsoKnownAs", list(format!("{did}/a/{hex}"))),
-        ("service", list(service.into_iter().collect::<Map>())),
-    ];
-    Ok(document(&members.into_iter().collect::<Map>().into()))
+        ("alsoKnownAs", list([format!("{did}/a/{hex}").into()])),
+        ("service", list([service])),
+    ]);
+    Ok(document_response(&document))
 }
 
-async fn user_document(call: Call) -> ApiResult<Response> {
-    let user = call.argument()?;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if user.len() > USER_BYTES_MAX || !user.bytes().all(is_plain) {
-        return Err(ApiError::bad_request("a user's name has letters, digits, `.`, `_` and `-`"));
+async fn read_user_document(request: ApiRequest) -> ApiResult<Response> {
+    let user = request.path_argument()?;
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if user.len() > USER_NAME_BYTES_MAX || !user.bytes().all(is_allowed) {
+        let error = "the name of a user may contain only letters, digits, `.`, `_` and `-`";
+        return Err(ApiError::bad_request(error));
     }
-    let did = call.door.engine.did();
-    let members = [
+    let did = request.state.engine.did();
+    let document = object([
         ("@context", contexts()),
         ("id", format!("{did}:u:{user}").into()),
-        ("controller", Value::from(did)),
-    ];
-    Ok(document(&members.into_iter().collect::<Map>().into()))
+        ("controller", did.into()),
+    ]);
+    Ok(document_response(&document))
 }
 
 fn contexts() -> Value {
-    let contexts = ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"];
-    Value::Vector(contexts.into_iter().map(Value::from).collect())
+    list(["https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"].map(Value::from))
 }
 
-fn list(one: impl Into<Value>) -> Value {
-    Value::Vector(Vector::from_items(vec![one.into()]))
-}
-
-fn document(value: &Value) -> Response {
-    let text = json::to_string(value).unwrap_or_default();
+fn document_response(document: &Value) -> Response {
+    let text = json::to_string(document).unwrap_or_default();
     response::with_type(StatusCode::OK, DID_JSON, text)
 }
 
@@ -194,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_venue_document_names_its_key_for_every_use() {
-        let value = venue_members("did:web:venue.example", "z6Mk", "https://venue.example/api/v1");
+        let value = venue_document("did:web:venue.example", "z6Mk", "https://venue.example/api/v1");
         let text = json::to_string(&value).unwrap();
         let key = r##""did:web:venue.example#z6Mk""##;
         for part in [

@@ -1,28 +1,29 @@
-//! Invoking operations: as a job, or for the bare output.
+//! Invoking operations: as a job, or for the output alone.
 
 use std::time::Duration;
 
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::Role;
 use catena_engine::limits::{TIMEOUT_MAX, WAIT_MAX};
 use catena_engine::request::{IdempotencyKey, Invoke, Recording};
-use catena_job::{JobId, Status};
+use catena_job::Status;
 use catena_value::{CellSource, Map, NoCells, Value};
 
 use crate::grid::job_json;
 use crate::http::error::{ApiError, ApiResult, Code};
-use crate::http::request::{Call, read_json, whole_number};
-use crate::http::response;
-use crate::limits::DELEGATIONS_MAX;
-use crate::routes::{
-    ANY, DEPTH, IDEMPOTENCY, JOB, JSON, PREFER, ROUTE, Route, Taken, query, reply,
+use crate::http::json::{self, write_value};
+use crate::http::request::{ApiRequest, parse_whole_number};
+use crate::http::response::{self, PREFERENCE_APPLIED};
+use crate::http::route::{
+    ANY, DEPTH, IDEMPOTENCY_KEY, JOB, JSON, PREFER, ROUTE, RequestBody, Route, query, reply,
 };
+use crate::limits::DELEGATIONS_MAX;
 
 const INVOCATION: &str = r##"{"$ref":"#/components/schemas/Invocation"}"##;
 
-/// What can be wrong with a request that makes a job.
-pub(crate) const MAKING_ERRORS: &[Code] = &[
+/// The error codes of requests that create a job.
+pub(crate) const CREATE_JOB_ERRORS: &[Code] = &[
     Code::BadRequest,
     Code::InvalidJson,
     Code::OperationNotFound,
@@ -40,48 +41,48 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/api/v1/invoke",
         tag: "Jobs",
-        summary: "Make a job of an operation",
-        about: "The job is durable before the answer. Instant operations are COMPLETE in it; \
-                `wait` waits longer, and a wait that ends changes nothing about the job.",
+        summary: "Invoke an operation as a job",
+        about: "The job is durable before the response is sent. Operations that run inline are \
+                already COMPLETE in it. `wait` waits longer; when the wait ends, the job continues.",
         parameters: &[
             query(
                 "wait",
                 r#"{"anyOf":[{"type":"boolean"},{"type":"integer","minimum":0}]}"#,
-                "As `wait` in the body, which wins.",
+                "The same as `wait` in the body, which takes precedence.",
             ),
             PREFER,
-            IDEMPOTENCY,
+            IDEMPOTENCY_KEY,
             DEPTH,
         ],
-        body: Some(Taken {
-            about: "What to invoke. Members that are not listed are ignored.",
+        body: Some(RequestBody {
+            about: "The operation and its input. Unknown members are ignored.",
             media: JSON,
             schema: INVOCATION,
             is_required: true,
         }),
         replies: &[
-            reply(200, "`wait` was asked for and the job is COMPLETE.", JOB),
-            reply(201, "The job, as it stands.", JOB),
+            reply(200, "The request waited and the job is COMPLETE.", JOB),
+            reply(201, "The job in its current status.", JOB),
         ],
-        errors: MAKING_ERRORS,
-        handler: |call| Box::pin(invoke(call)),
+        errors: CREATE_JOB_ERRORS,
+        handler: |request| Box::pin(invoke(request)),
         ..ROUTE
     },
     Route {
         method: Method::POST,
         path: "/api/v1/run",
         tag: "Jobs",
-        summary: "Carry out an operation and give its bare output",
-        about: "Of an operation marked `readOnly` no job is made. A job that has not ended after \
-                120 s goes on; the answer is then 504 and names it.",
-        parameters: &[IDEMPOTENCY],
-        body: Some(Taken {
-            about: "What to run.",
+        summary: "Run an operation and return its output",
+        about: "An operation marked `readOnly` runs without creating a job. If a job has not ended \
+                after 120 s, it continues and the response is a 504 that names it.",
+        parameters: &[IDEMPOTENCY_KEY],
+        body: Some(RequestBody {
+            about: "The operation and its input.",
             media: JSON,
             schema: INVOCATION,
             is_required: true,
         }),
-        replies: &[reply(200, "The output: any JSON.", ANY)],
+        replies: &[reply(200, "The output, which can be any JSON value.", ANY)],
         errors: &[
             Code::JobRejected,
             Code::OperationNotFound,
@@ -92,140 +93,118 @@ pub(crate) const ROUTES: &[Route] = &[
             Code::RateLimited,
             Code::JobRunning,
         ],
-        handler: |call| Box::pin(run(call)),
+        handler: |request| Box::pin(run(request)),
         ..ROUTE
     },
 ];
 
-pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-
-async fn invoke(mut call: Call) -> ApiResult<Response> {
-    let body = call.read_body().await?;
-    let key = call.idempotency("invoke", &[], &body)?;
-    let (request, applied) = request(&call, &read_json(&body)?, key)?;
-    let has_waited = request.wait.is_some();
-    let door = call.into_door();
+async fn invoke(mut request: ApiRequest) -> ApiResult<Response> {
+    let body = request.read_body().await?;
+    let key = request.idempotency_key("invoke", &[], &body)?;
+    let (invoke, applied) = parse_invocation(&request, &json::parse(&body)?, key)?;
+    let has_waited = invoke.wait.is_some();
+    let state = request.into_state();
     drop(body);
-    let invoked = door.engine.invoke(request).await?;
+    let invoked = state.engine.invoke(invoke).await?;
     let is_done = has_waited && invoked.view.status() == Status::Complete;
     let status = if is_done { StatusCode::OK } else { StatusCode::CREATED };
-    let mut response = response::json(status, job_json::of_view(&invoked.view)?);
-    response::set(&mut response, header::LOCATION, location(invoked.view.job.id()));
+    let mut response = response::json(status, job_json::view_to_json(&invoked.view)?);
+    let location = response::job_location(invoked.view.job.id());
+    response::set_header(&mut response, header::LOCATION, location);
     if let Some(applied) = applied {
-        response::set(&mut response, PREFERENCE_APPLIED, applied);
+        response::set_header(&mut response, PREFERENCE_APPLIED, applied);
     }
-    mark_replay(&mut response, invoked.is_replay);
+    response::mark_replay(&mut response, invoked.is_replay);
     Ok(response)
 }
 
-async fn run(mut call: Call) -> ApiResult<Response> {
-    let body = call.read_body().await?;
-    let key = call.idempotency("run", &[], &body)?;
-    let (request, _) = request(&call, &read_json(&body)?, key)?;
-    let door = call.into_door();
+async fn run(mut request: ApiRequest) -> ApiResult<Response> {
+    let body = request.read_body().await?;
+    let key = request.idempotency_key("run", &[], &body)?;
+    let (invoke, _) = parse_invocation(&request, &json::parse(&body)?, key)?;
+    let state = request.into_state();
     drop(body);
-    let ran = door.engine.run(request).await?;
+    let ran = state.engine.run(invoke).await?;
     let cells = ran.cells.as_ref().map_or(&NoCells as &dyn CellSource, |cells| cells);
     let mut text = String::new();
-    job_json::write_value(&ran.output, cells, &mut text)?;
+    write_value(&ran.output, cells, &mut text)?;
     let mut response = response::json(StatusCode::OK, text);
     if let Some(job) = ran.job {
-        response::set(&mut response, header::LOCATION, location(job));
+        response::set_header(&mut response, header::LOCATION, response::job_location(job));
     }
-    mark_replay(&mut response, ran.is_replay);
+    response::mark_replay(&mut response, ran.is_replay);
     Ok(response)
 }
 
-/// Where a job is read.
-pub(crate) fn location(job: JobId) -> String {
-    const FOLDER: &str = "/api/v1/jobs/";
-    let text = job.text();
-    let hex = &text.as_str()[2..];
-    // Of the right size at once: the header takes it over as it is.
-    let mut location = String::with_capacity(FOLDER.len() + hex.len());
-    location.push_str(FOLDER);
-    location.push_str(hex);
-    location
-}
-
-/// Says that an earlier request was answered again.
-pub(crate) fn mark_replay(response: &mut Response, is_replay: bool) {
-    if is_replay {
-        response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-    }
-}
-
-/// What was asked, and which preference was applied.
-fn request(
-    call: &Call,
+/// The invocation in a body, and the value of `Preference-Applied`.
+fn parse_invocation(
+    request: &ApiRequest,
     body: &Value,
     idempotency: Option<IdempotencyKey>,
 ) -> ApiResult<(Invoke, Option<String>)> {
     let body = body.as_map().ok_or_else(|| ApiError::bad_request("the body must be an object"))?;
-    let operation = match body.field("operation") {
-        Some(operation) => operation.as_str(),
-        None => return Err(ApiError::bad_request("`operation` is missing")),
-    };
     let operation =
-        operation.ok_or_else(|| ApiError::bad_request("`operation` must be a string"))?;
-    let mut caller = call.caller.clone();
-    caller.delegations = texts(body, "ucans", DELEGATIONS_MAX)?;
-    // Who shows delegations asks for what they allow, and not for what an operator may.
+        body.field("operation").ok_or_else(|| ApiError::bad_request("`operation` is missing"))?;
+    let operation =
+        operation.as_str().ok_or_else(|| ApiError::bad_request("`operation` must be a string"))?;
+    let mut caller = request.caller.clone();
+    caller.delegations = parse_texts(body, "ucans", DELEGATIONS_MAX)?;
+    // A caller that presents delegations acts under these, and not with the rights of an admin.
     if !caller.delegations.is_empty() && caller.role == Role::Admin {
         caller.role = Role::Known;
     }
-    let asked = match body.field("wait").map(wait_of) {
+    let requested = match body.field("wait").map(parse_wait) {
         Some(wait) => Some(wait?),
-        None => call.parameter("wait")?.map(|text| wait_of_text(&text)).transpose()?,
+        None => request.parameter("wait")?.map(|text| parse_wait_text(&text)).transpose()?,
     };
-    let (wait, applied) = match (asked, call.preferred_wait()) {
+    let (wait, applied) = match (requested, request.preferred_wait()) {
         (Some(wait), _) => (wait, None),
         (None, Some((wait, applied))) => (Some(wait), Some(applied)),
         (None, None) => (None, None),
     };
-    let request = Invoke {
+    let invoke = Invoke {
         caller,
         operation: operation.to_owned(),
         input: body.field("input").cloned().unwrap_or(Value::Nil),
         wait,
-        timeout: body.field("timeoutMs").map(timeout_of).transpose()?.flatten(),
-        tags: texts(body, "tags", usize::MAX)?,
-        recording: recording(body)?,
+        timeout: body.field("timeoutMs").map(parse_timeout).transpose()?.flatten(),
+        tags: parse_texts(body, "tags", usize::MAX)?,
+        recording: parse_recording(body)?,
         idempotency,
-        depth: call.depth()?,
+        depth: request.depth()?,
     };
-    Ok((request, applied))
+    Ok((invoke, applied))
 }
 
-/// `true`, `false`, or a time in milliseconds that is cut at the longest one.
-fn wait_of(value: &Value) -> ApiResult<Option<Duration>> {
+/// A boolean or a time in milliseconds, which is reduced to the longest wait.
+fn parse_wait(value: &Value) -> ApiResult<Option<Duration>> {
     match value {
         Value::Nil | Value::Bool(false) => Ok(None),
         Value::Bool(true) => Ok(Some(WAIT_MAX)),
         other => match other.as_i64().and_then(|ms| u64::try_from(ms).ok()) {
             Some(ms) => Ok(Some(Duration::from_millis(ms).min(WAIT_MAX))),
-            None => Err(bad_wait()),
+            None => Err(invalid_wait()),
         },
     }
 }
 
-fn wait_of_text(text: &str) -> ApiResult<Option<Duration>> {
+/// The same for the query parameter.
+fn parse_wait_text(text: &str) -> ApiResult<Option<Duration>> {
     match text {
         "true" | "" => Ok(Some(WAIT_MAX)),
         "false" => Ok(None),
-        digits => match whole_number(digits) {
+        digits => match parse_whole_number(digits) {
             Some(ms) => Ok(Some(Duration::from_millis(ms).min(WAIT_MAX))),
-            None => Err(bad_wait()),
+            None => Err(invalid_wait()),
         },
     }
 }
 
-fn bad_wait() -> ApiError {
+fn invalid_wait() -> ApiError {
     ApiError::bad_request("`wait` must be true, false, or a number of milliseconds")
 }
 
-fn timeout_of(value: &Value) -> ApiResult<Option<Duration>> {
+fn parse_timeout(value: &Value) -> ApiResult<Option<Duration>> {
     if value.is_nil() {
         return Ok(None);
     }
@@ -239,7 +218,7 @@ fn timeout_of(value: &Value) -> ApiResult<Option<Duration>> {
     }
 }
 
-fn recording(body: &Map) -> ApiResult<Recording> {
+fn parse_recording(body: &Map) -> ApiResult<Recording> {
     match body.field("private") {
         None | Some(Value::Nil | Value::Bool(false)) => Ok(Recording::Durable),
         Some(Value::Bool(true)) => Ok(Recording::Private),
@@ -247,18 +226,18 @@ fn recording(body: &Map) -> ApiResult<Recording> {
     }
 }
 
-/// A member that is an array of strings, at most so many.
-fn texts(body: &Map, name: &str, most: usize) -> ApiResult<Vec<String>> {
-    let bad = || ApiError::bad_request(format!("`{name}` must be an array of strings"));
+/// A member that is an array of at most `items_max` strings.
+fn parse_texts(body: &Map, name: &str, items_max: usize) -> ApiResult<Vec<String>> {
+    let error = || ApiError::bad_request(format!("`{name}` must be an array of strings"));
     let Some(value) = body.field(name).filter(|value| !value.is_nil()) else {
         return Ok(Vec::new());
     };
-    let items = value.as_vector().ok_or_else(bad)?;
-    if items.len() > most as u64 {
-        return Err(ApiError::bad_request(format!("`{name}` has more than {most} entries")));
+    let items = value.as_vector().ok_or_else(error)?;
+    if items.len() > items_max as u64 {
+        return Err(ApiError::bad_request(format!("`{name}` has more than {items_max} entries")));
     }
     let text = |item: Result<Value, _>| Some(item.ok()?.to_text()?.into_owned());
-    items.iter(&NoCells).map(|item| text(item).ok_or_else(bad)).collect()
+    items.iter(&NoCells).map(|item| text(item).ok_or_else(error)).collect()
 }
 
 #[cfg(test)]
@@ -272,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_a_boolean_or_milliseconds_and_nothing_else() {
-        let of = |text: &str| wait_of(&json::read(text.as_bytes()).unwrap());
+        let of = |text: &str| parse_wait(&json::read(text.as_bytes()).unwrap());
         for (text, expected) in [
             ("true", Some(WAIT_MAX)),
             ("false", None),
@@ -286,9 +265,9 @@ mod tests {
         for bad in ["-1", "1.5", "\"true\"", "[]", "123456789012345678901234567890"] {
             assert!(of(bad).is_err(), "{bad}");
         }
-        assert_eq!(wait_of_text("true").unwrap(), Some(WAIT_MAX));
-        assert_eq!(wait_of_text("500").unwrap(), ms(500));
-        assert!(wait_of_text("soon").is_err());
+        assert_eq!(parse_wait_text("true").unwrap(), Some(WAIT_MAX));
+        assert_eq!(parse_wait_text("500").unwrap(), ms(500));
+        assert!(parse_wait_text("soon").is_err());
     }
 
     #[test]
@@ -297,15 +276,15 @@ mod tests {
             Value::Map(map) => map,
             other => panic!("{other:?}"),
         };
-        assert_eq!(texts(&of(r#"{"tags":["a","b"]}"#), "tags", 2).unwrap(), ["a", "b"]);
-        assert!(texts(&of("{}"), "tags", 2).unwrap().is_empty());
+        assert_eq!(parse_texts(&of(r#"{"tags":["a","b"]}"#), "tags", 2).unwrap(), ["a", "b"]);
+        assert!(parse_texts(&of("{}"), "tags", 2).unwrap().is_empty());
         for bad in [r#"{"tags":"a"}"#, r#"{"tags":[1]}"#, r#"{"tags":["a","b","c"]}"#] {
-            assert!(texts(&of(bad), "tags", 2).is_err(), "{bad}");
+            assert!(parse_texts(&of(bad), "tags", 2).is_err(), "{bad}");
         }
-        assert_eq!(recording(&of(r#"{"private":true}"#)).unwrap(), Recording::Private);
-        assert!(recording(&of(r#"{"private":"yes"}"#)).is_err());
-        assert_eq!(timeout_of(&5.into()).unwrap(), ms(5));
-        assert!(timeout_of(&0.into()).is_err());
-        assert!(timeout_of(&i64::MAX.into()).is_err());
+        assert_eq!(parse_recording(&of(r#"{"private":true}"#)).unwrap(), Recording::Private);
+        assert!(parse_recording(&of(r#"{"private":"yes"}"#)).is_err());
+        assert_eq!(parse_timeout(&5.into()).unwrap(), ms(5));
+        assert!(parse_timeout(&0.into()).is_err());
+        assert!(parse_timeout(&i64::MAX.into()).is_err());
     }
 }

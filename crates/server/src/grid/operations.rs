@@ -1,14 +1,15 @@
-//! The catalogue: what can be invoked by name.
+//! The catalogue of operations that can be invoked by name.
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use catena_engine::Operation;
-use catena_value::{Map, Value, json};
+use catena_value::Value;
 
 use crate::http::error::{ApiError, ApiResult, Code, operation_in_path};
-use crate::http::request::Call;
+use crate::http::request::ApiRequest;
 use crate::http::response;
-use crate::routes::{ROUTE, Route, reply};
+use crate::http::route::{ROUTE, Route, reply};
+use crate::values::{list, object};
 
 const OPERATION: &str = r##"{"$ref":"#/components/schemas/Operation"}"##;
 
@@ -17,69 +18,68 @@ pub(crate) const ROUTES: &[Route] = &[
         path: "/api/v1/operations",
         tag: "Operations",
         summary: "List operations",
-        about: "Everything that adapters registered, in the order of names.",
+        about: "Lists the operations of all adapters in the order of their names.",
         replies: &[reply(
             200,
             "The catalogue.",
             r##"{"type":"array","items":{"$ref":"#/components/schemas/Operation"}}"##,
         )],
-        handler: |call| Box::pin(list(call)),
+        handler: |request| Box::pin(list_operations(request)),
         ..ROUTE
     },
     Route {
         path: "/api/v1/operations/{*name}",
-        argument: "A reference to an operation in any form, such as `v/ops/http/get`.",
+        path_parameter: "A reference to an operation in any form, such as `v/ops/http/get`.",
         tag: "Operations",
-        summary: "Read one operation",
+        summary: "Read an operation",
         replies: &[reply(200, "The operation.", OPERATION)],
         errors: &[Code::OperationNotFound],
-        handler: |call| Box::pin(read(call)),
+        handler: |request| Box::pin(read(request)),
         ..ROUTE
     },
     Route {
         path: "/api/v1/adapters/{name}/operations",
-        argument: "The name of an adapter.",
+        path_parameter: "The name of an adapter.",
         tag: "Operations",
-        summary: "Read the operations of one adapter",
-        replies: &[reply(200, "Metadata by the name of the operation.", r#"{"type":"object"}"#)],
+        summary: "Read the operations of an adapter",
+        replies: &[reply(
+            200,
+            "The metadata of each operation, by its name.",
+            r#"{"type":"object"}"#,
+        )],
         errors: &[Code::AdapterNotFound],
-        handler: |call| Box::pin(of_adapter(call)),
+        handler: |request| Box::pin(read_adapter(request)),
         ..ROUTE
     },
 ];
 
-async fn list(call: Call) -> ApiResult<Response> {
-    let entries = call.door.engine.operations();
-    let entries = entries.iter().map(|entry| described(&entry.path, &entry.operation));
-    Ok(written(&Value::Vector(entries.collect())))
+async fn list_operations(request: ApiRequest) -> ApiResult<Response> {
+    let entries = request.state.engine.operations();
+    let entries = entries.iter().map(|entry| description(&entry.path, &entry.operation));
+    Ok(response::value(StatusCode::OK, &list(entries)))
 }
 
-async fn read(call: Call) -> ApiResult<Response> {
-    let reference = call.argument()?;
-    let engine = &call.door.engine;
-    let operation = engine.resolve(&call.caller, &reference).await.map_err(operation_in_path)?;
+async fn read(request: ApiRequest) -> ApiResult<Response> {
+    let reference = request.path_argument()?;
+    let engine = &request.state.engine;
+    let operation = engine.resolve(&request.caller, &reference).await.map_err(operation_in_path)?;
     let entries = engine.operations();
     let entry = entries.iter().find(|entry| entry.operation.id() == operation.id());
     let name = entry.map_or(&*reference, |entry| entry.path.as_str());
-    Ok(written(&described(name, &operation)))
+    Ok(response::value(StatusCode::OK, &description(name, &operation)))
 }
 
-async fn of_adapter(call: Call) -> ApiResult<Response> {
-    let name = call.argument()?;
-    let entries = call.door.engine.adapter_operations(&name).ok_or_else(|| {
+async fn read_adapter(request: ApiRequest) -> ApiResult<Response> {
+    let name = request.path_argument()?;
+    let entries = request.state.engine.adapter_operations(&name).ok_or_else(|| {
         ApiError::new(Code::AdapterNotFound, format!("there is no adapter {name}"))
     })?;
-    let entries = entries.into_iter().map(|entry| {
-        let metadata = entry.operation.metadata().clone();
-        (entry.path, metadata)
-    });
-    Ok(written(
-        &entries.map(|(path, metadata)| (Value::from(path), metadata)).collect::<Map>().into(),
-    ))
+    let by_name = entries.into_iter().map(|entry| (entry.path, entry.operation.metadata().clone()));
+    Ok(response::value(StatusCode::OK, &object(by_name)))
 }
 
-/// An entry of the catalogue. `input` and `output` are objects, as SDKs expect.
-fn described(name: &str, operation: &Operation) -> Value {
+/// An entry of the catalogue. `input` and `output` are objects, as the SDKs expect.
+fn description(name: &str, operation: &Operation) -> Value {
     let metadata = operation.metadata().as_map();
     let mut members = vec![
         ("name", Value::from(name)),
@@ -93,10 +93,5 @@ fn described(name: &str, operation: &Operation) -> Value {
         let schema = operation.member(member).filter(|schema| schema.as_map().is_some());
         members.extend(schema.map(|schema| (member, schema)));
     }
-    members.into_iter().collect::<Map>().into()
-}
-
-/// An answer with a value that is wholly in memory.
-fn written(value: &Value) -> Response {
-    response::json(StatusCode::OK, json::to_string(value).unwrap_or_default())
+    object(members)
 }

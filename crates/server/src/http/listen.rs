@@ -1,9 +1,9 @@
-//! Connections: accepting them, serving them, and letting them go.
+//! Connections: accepting, serving and closing them.
 //!
-//! Written on hyper itself because of two promises: the venue ends within its grace whatever
-//! clients do, and thousands of idle streams cost little. Every connection is one task; it ends when
-//! the client goes away (which drops whatever was being answered), or when the venue stops and the
-//! answer under way is finished.
+//! This uses hyper directly because of two guarantees: the venue stops within its grace period
+//! whatever clients do, and thousands of idle streams cost little. Every connection is one task. It
+//! ends when the client disconnects, which drops the response in progress, or when the venue stops
+//! and the response in progress is complete.
 
 use std::io;
 use std::sync::Arc;
@@ -13,50 +13,49 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::Resource;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use rustix::process::Resource;
-
 use crate::limits::{
-    CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, DESCRIPTORS_KEPT_MIN, HEAD_TIME_MAX,
+    CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, DESCRIPTORS_RESERVED_MIN, HEAD_TIME_MAX,
 };
 
-/// How long to wait after a connection could not be accepted, which means that descriptors or
-/// memory are short.
+/// The pause after a connection could not be accepted, which means that descriptors or memory are
+/// exhausted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How far the venue is on its way to its end.
+/// How far the shutdown has progressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Phase {
     /// Connections are accepted.
     Open,
-    /// No more are, and those there are end after the answer under way.
+    /// No connections are accepted, and open ones end after the response in progress.
     Draining,
-    /// They end now.
-    Over,
+    /// Open connections end at once.
+    Closed,
 }
 
-/// Ends connections when it is told to, and knows when all have ended.
+/// All connections of the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
     phase: watch::Sender<Phase>,
-    open: Arc<Semaphore>,
-    /// How many there may be.
-    most: usize,
+    /// One permit for each connection that may still be opened.
+    permits: Arc<Semaphore>,
+    connections_max: usize,
 }
 
 impl Connections {
     pub(crate) fn new() -> Self {
-        let most = connections_max(rustix::process::getrlimit(Resource::Nofile).current);
+        let connections_max = connections_max(rustix::process::getrlimit(Resource::Nofile).current);
         Connections {
             phase: watch::Sender::new(Phase::Open),
-            open: Arc::new(Semaphore::new(most)),
-            most,
+            permits: Arc::new(Semaphore::new(connections_max)),
+            connections_max,
         }
     }
 
-    /// Accepts and serves connections until it is told to stop.
+    /// Accepts and serves connections until [`Connections::stop`].
     pub(crate) async fn serve(&self, listener: TcpListener, router: Router) {
         let mut phase = self.phase.subscribe();
         let mut http = http1::Builder::new();
@@ -70,11 +69,11 @@ impl Connections {
                 () = reached(&mut phase, Phase::Draining) => return,
             };
             match accepted {
-                Ok((stream, place)) => {
+                Ok((stream, permit)) => {
                     let serving = serve_one(http.clone(), stream, router.clone(), phase.clone());
                     tokio::spawn(async move {
                         serving.await;
-                        drop(place);
+                        drop(permit);
                     });
                 }
                 Err(error) => {
@@ -85,41 +84,41 @@ impl Connections {
         }
     }
 
-    /// The next connection, when there is room for one.
+    /// The next connection, once there is a permit for it.
     async fn accept(
         &self,
         listener: &TcpListener,
     ) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-        let place = Arc::clone(&self.open).acquire_owned().await.map_err(io::Error::other)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
         let (stream, _) = listener.accept().await?;
-        // Answers are written whole: waiting for more to send would only delay them.
+        // Responses are written in one piece: waiting for more to send would only delay them.
         stream.set_nodelay(true)?;
-        Ok((stream, place))
+        Ok((stream, permit))
     }
 
-    /// Accepts no more, and lets every connection end after the answer under way.
+    /// Accepts no more connections, and ends each after the response in progress.
     pub(crate) fn stop(&self) {
         self.phase.send_replace(Phase::Draining);
     }
 
-    /// Waits until all connections have ended, and ends those that have not after a time. Whether
-    /// all ended by themselves.
-    pub(crate) async fn ended(&self, within: Duration) -> bool {
-        let all = u32::try_from(self.most).unwrap_or(u32::MAX);
-        let ended = tokio::time::timeout(within, self.open.acquire_many(all)).await;
-        self.phase.send_replace(Phase::Over);
+    /// Waits until all connections have ended, and closes the remaining ones when the time is up.
+    /// Returns true if none had to be closed.
+    pub(crate) async fn wait_or_close(&self, within: Duration) -> bool {
+        let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
+        let ended = tokio::time::timeout(within, self.permits.acquire_many(all)).await;
+        self.phase.send_replace(Phase::Closed);
         matches!(ended, Ok(Ok(_)))
     }
 }
 
-/// Connections that there may be when the process may have so many descriptors. A part of these is
-/// kept for what the venue opens itself: a store that cannot open a file stops.
+/// The number of connections that are allowed with this many file descriptors. Some are reserved for
+/// what the venue opens itself, because a store that cannot open a file stops.
 fn connections_max(descriptors: Option<u64>) -> usize {
     let Some(descriptors) = descriptors.and_then(|most| usize::try_from(most).ok()) else {
         return CONNECTIONS_MAX;
     };
-    let kept = (descriptors / 4).max(DESCRIPTORS_KEPT_MIN).min(descriptors / 2);
-    (descriptors - kept).min(CONNECTIONS_MAX)
+    let reserved = (descriptors / 4).max(DESCRIPTORS_RESERVED_MIN).min(descriptors / 2);
+    (descriptors - reserved).min(CONNECTIONS_MAX)
 }
 
 async fn serve_one(
@@ -131,7 +130,7 @@ async fn serve_one(
     let service = TowerToHyperService::new(router);
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
     loop {
-        let next = if *phase.borrow() == Phase::Open { Phase::Draining } else { Phase::Over };
+        let next = if *phase.borrow() == Phase::Open { Phase::Draining } else { Phase::Closed };
         let ended = tokio::select! {
             ended = connection.as_mut() => Some(ended),
             () = reached(&mut phase, next) => None,
@@ -139,13 +138,13 @@ async fn serve_one(
         match ended {
             Some(Ok(())) => return,
             Some(Err(error)) => return tracing::trace!(%error, "a connection ended early"),
-            None if next == Phase::Over => return,
+            None if next == Phase::Closed => return,
             None => connection.as_mut().graceful_shutdown(),
         }
     }
 }
 
-/// Returns when the venue is as far as this, or nobody is left who could say so.
+/// Returns when the shutdown has reached this phase, or when the sender is gone.
 async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }
@@ -157,16 +156,16 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::sync::Notify;
 
-    /// Connections that serve `/now`, and `/never`, which says that it was asked and never answers;
-    /// and a client's stream.
-    async fn serving(asked: Arc<Notify>) -> (Connections, TcpStream) {
+    /// Connections that serve `/now` and `/never`, which notifies that it was called and never
+    /// responds; and the stream of a client.
+    async fn serving(called: Arc<Notify>) -> (Connections, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Connections::new();
         let router = Router::new().route("/now", get(|| async { "now" })).route(
             "/never",
             get(async move || {
-                asked.notify_one();
+                called.notify_one();
                 std::future::pending::<&str>().await
             }),
         );
@@ -175,7 +174,7 @@ mod tests {
         (connections, TcpStream::connect(address).await.unwrap())
     }
 
-    async fn ask(client: &mut TcpStream, path: &str) {
+    async fn request(client: &mut TcpStream, path: &str) {
         let text = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
         client.write_all(text.as_bytes()).await.unwrap();
     }
@@ -196,24 +195,24 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_ends_when_the_venue_stops() {
         let (connections, mut client) = serving(Arc::default()).await;
-        ask(&mut client, "/now").await;
+        request(&mut client, "/now").await;
         let mut first = [0; 12];
         client.read_exact(&mut first).await.unwrap();
         assert_eq!(&first, b"HTTP/1.1 200");
         connections.stop();
-        assert!(connections.ended(Duration::from_secs(20)).await);
+        assert!(connections.wait_or_close(Duration::from_secs(20)).await);
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_connection_that_does_not_end_is_ended() {
-        let asked = Arc::new(Notify::new());
-        let (connections, mut client) = serving(Arc::clone(&asked)).await;
-        ask(&mut client, "/never").await;
-        asked.notified().await;
+    async fn a_connection_that_does_not_end_is_closed() {
+        let called = Arc::new(Notify::new());
+        let (connections, mut client) = serving(Arc::clone(&called)).await;
+        request(&mut client, "/never").await;
+        called.notified().await;
         connections.stop();
-        assert!(!connections.ended(Duration::from_millis(1)).await);
+        assert!(!connections.wait_or_close(Duration::from_millis(1)).await);
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).await.unwrap();
         assert!(rest.is_empty());

@@ -1,9 +1,10 @@
-//! Which `Host` and `Origin` may ask, and what is said to browsers about it.
+//! Which `Host` and `Origin` are accepted, and the CORS headers of responses.
 //!
-//! While anonymous access is on, whoever reaches the port may ask. A page on another site can make
-//! a browser do so, by a name that resolves to this machine (then `Host` is foreign) or directly
-//! (then `Origin` is). Both are refused. With tokens only, neither matters: no page has the token.
-//! `Access-Control-Allow-Private-Network` is never sent.
+//! While anonymous access is on, every client that reaches the port is accepted. A page on another
+//! site can make a browser send requests, through a name that resolves to this machine (then `Host`
+//! is foreign) or directly (then `Origin` is). Both are refused. If every request needs a token,
+//! neither matters, because no such page has one. `Access-Control-Allow-Private-Network` is never
+//! sent.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -22,38 +23,38 @@ const EXPOSE_HEADERS: HeaderValue = HeaderValue::from_static(
     "location, etag, retry-after, ratelimit, ratelimit-policy, idempotent-replayed, \
      preference-applied, x-request-id",
 );
-/// How long a browser may remember the answer to a preflight.
+/// How long a browser may cache the response to a preflight request, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// What the venue answers to, and whom.
+/// Which hosts and origins are accepted.
 #[derive(Debug, Clone)]
-pub(crate) struct Origins {
+pub(crate) struct OriginPolicy {
     /// Whether foreign hosts and origins are refused.
     pub(crate) is_guarded: bool,
-    /// The address that was bound.
+    /// The address that the server listens on.
     pub(crate) bound: SocketAddr,
-    /// Names of this venue, in lower case, with or without a port.
+    /// Host names of this venue, in lower case, with or without a port.
     pub(crate) hostnames: Vec<String>,
-    /// Origins of pages that may ask from a browser; `*` for all.
+    /// Origins of web pages that may send requests; `*` allows all.
     pub(crate) allowed: Vec<String>,
 }
 
-impl Origins {
-    /// Refuses a request that names somebody else.
+impl OriginPolicy {
+    /// Refuses a request with a foreign `Host` or `Origin`.
     pub(crate) fn check(&self, headers: &HeaderMap) -> ApiResult<()> {
         if !self.is_guarded {
             return Ok(());
         }
         let host = text(headers, &header::HOST).unwrap_or_default();
-        // Of two names it is not known which one was meant.
-        let is_one = headers.get_all(header::HOST).iter().nth(1).is_none();
-        if !is_one || !self.is_own_host(host) {
-            let error = format!("this venue does not answer to the host {host:?}");
+        // With two names it is unclear which one is meant.
+        let has_one_host = headers.get_all(header::HOST).iter().nth(1).is_none();
+        if !has_one_host || !self.is_own_host(host) {
+            let error = format!("the host {host:?} is not one of this venue's names");
             return Err(ApiError::new(Code::ForeignHost, error));
         }
         match text(headers, &header::ORIGIN) {
             Some(origin) if !self.is_allowed(origin, host) => {
-                let error = format!("pages of {origin} may not ask this venue");
+                let error = format!("pages of {origin} are not allowed to use this venue");
                 Err(ApiError::new(Code::ForeignOrigin, error))
             }
             _ => Ok(()),
@@ -61,10 +62,11 @@ impl Origins {
     }
 
     fn is_own_host(&self, host: &str) -> bool {
-        // Nearly always it is in lower case already.
-        let host = match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            true => Cow::Owned(host.to_ascii_lowercase()),
-            false => Cow::Borrowed(host),
+        // It is almost always in lower case already.
+        let host = if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            Cow::Owned(host.to_ascii_lowercase())
+        } else {
+            Cow::Borrowed(host)
         };
         let (name, port) = split_port(&host);
         let is_configured = |own: &String| *own == host || own == name;
@@ -74,8 +76,8 @@ impl Origins {
         let is_bound_port = port.map_or(self.bound.port() == 80, |port| port == self.bound.port());
         let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
         let is_bound_address = match (self.bound.ip(), address) {
-            // Bound to every address: any literal address of this machine will do, since a name
-            // that was pointed here by somebody else is never a literal.
+            // Bound to every address: any literal address is accepted, because a foreign name that
+            // resolves to this machine is never a literal address.
             (bound, Some(_)) if bound.is_unspecified() => true,
             (bound, Some(address)) => {
                 bound == address || (bound.is_loopback() && address.is_loopback())
@@ -85,58 +87,58 @@ impl Origins {
         is_bound_port && is_bound_address
     }
 
-    /// Whether pages of this origin may ask: the venue's own, and those that were configured.
+    /// Whether pages of this origin may send requests: the venue's own and the configured ones.
     fn is_allowed(&self, origin: &str, host: &str) -> bool {
-        self.is_configured(origin) || is_same(origin, host)
+        self.is_configured(origin) || is_same_origin(origin, host)
     }
 
     fn is_configured(&self, origin: &str) -> bool {
         self.allowed.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin))
     }
 
-    /// What to tell a browser about whether the page may see the answer.
-    pub(crate) fn mark(&self, headers: &HeaderMap) -> Mark {
-        let Some(origin) = headers.get(header::ORIGIN) else { return Mark::Nothing };
+    /// The CORS headers of the response to a request with these headers.
+    pub(crate) fn cors_headers(&self, headers: &HeaderMap) -> CorsHeaders {
+        let Some(origin) = headers.get(header::ORIGIN) else { return CorsHeaders::None };
         let host = text(headers, &header::HOST).unwrap_or_default();
-        match origin.to_str().is_ok_and(|origin| self.is_allowed(origin, host)) {
-            true => Mark::Allowed(origin.clone()),
-            false => Mark::Foreign,
+        if origin.to_str().is_ok_and(|origin| self.is_allowed(origin, host)) {
+            CorsHeaders::Allow(origin.clone())
+        } else {
+            CorsHeaders::Deny
         }
     }
 
-    /// Completes the answer to a preflight.
-    pub(crate) fn mark_preflight(response: &mut Response) {
-        let marks = response.headers_mut();
-        marks.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOW_METHODS);
-        marks.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOW_HEADERS);
-        marks.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+    /// Adds the headers of the response to a preflight request.
+    pub(crate) fn add_preflight_headers(response: &mut Response) {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOW_METHODS);
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOW_HEADERS);
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
     }
 }
 
-/// What a browser is told about whether the page may see the answer.
+/// The headers that tell a browser whether the page may read the response.
 #[derive(Debug, Clone)]
-pub(crate) enum Mark {
-    /// No page asked.
-    Nothing,
-    /// It may not.
-    Foreign,
-    /// It may.
-    Allowed(HeaderValue),
+pub(crate) enum CorsHeaders {
+    /// The request does not come from a web page.
+    None,
+    /// The page may not read the response.
+    Deny,
+    /// Pages of this origin may read the response.
+    Allow(HeaderValue),
 }
 
-impl Mark {
-    /// Tells it.
-    pub(crate) fn put(self, response: &mut Response) {
-        let marks = response.headers_mut();
+impl CorsHeaders {
+    pub(crate) fn add_to(self, response: &mut Response) {
+        let headers = response.headers_mut();
         match self {
-            Mark::Nothing => return,
-            Mark::Foreign => {}
-            Mark::Allowed(origin) => {
-                marks.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-                marks.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSE_HEADERS);
+            CorsHeaders::None => return,
+            CorsHeaders::Deny => {}
+            CorsHeaders::Allow(origin) => {
+                headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+                headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSE_HEADERS);
             }
         }
-        marks.append(header::VARY, HeaderValue::from_static("origin"));
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
     }
 }
 
@@ -144,7 +146,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
-/// A host and its port, if it says one. IPv6 addresses keep their brackets.
+/// Splits a host into its name and its port, if it has one. IPv6 addresses keep their brackets.
 fn split_port(host: &str) -> (&str, Option<u16>) {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') && !port.is_empty() => match port.parse() {
@@ -156,7 +158,7 @@ fn split_port(host: &str) -> (&str, Option<u16>) {
 }
 
 /// Whether an origin is that of a page served under this host.
-fn is_same(origin: &str, host: &str) -> bool {
+fn is_same_origin(origin: &str, host: &str) -> bool {
     let name = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
     name.is_some_and(|name| name.eq_ignore_ascii_case(host))
 }
@@ -164,9 +166,11 @@ fn is_same(origin: &str, host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::response;
+    use axum::http::StatusCode;
 
-    fn origins(bound: &str) -> Origins {
-        Origins {
+    fn policy(bound: &str) -> OriginPolicy {
+        OriginPolicy {
             is_guarded: true,
             bound: bound.parse().unwrap(),
             hostnames: vec!["venue.example".to_owned(), "other.example:9000".to_owned()],
@@ -183,12 +187,12 @@ mod tests {
 
     #[track_caller]
     fn check(bound: &str, host: &str, origin: Option<&str>, expected: Option<Code>) {
-        let found = origins(bound).check(&headers(host, origin)).err().map(|error| error.code());
+        let found = policy(bound).check(&headers(host, origin)).err().map(|error| error.code());
         assert_eq!(found, expected, "{host} {origin:?} at {bound}");
     }
 
     #[test]
-    fn loopback_answers_to_its_own_names_and_port() {
+    fn loopback_accepts_its_own_names_and_port() {
         for host in ["localhost:8787", "LOCALHOST:8787", "127.0.0.1:8787", "[::1]:8787"] {
             check("127.0.0.1:8787", host, None, None);
         }
@@ -203,12 +207,12 @@ mod tests {
     fn a_request_with_two_names_is_refused() {
         let mut two = headers("localhost:8787", None);
         two.append(header::HOST, HeaderValue::from_static("evil.example"));
-        let refused = origins("127.0.0.1:8787").check(&two);
+        let refused = policy("127.0.0.1:8787").check(&two);
         assert_eq!(refused.err().map(|error| error.code()), Some(Code::ForeignHost));
     }
 
     #[test]
-    fn configured_names_are_answered_on_every_port_unless_they_say_one() {
+    fn configured_names_are_accepted_on_every_port_unless_they_have_one() {
         check("127.0.0.1:8787", "venue.example", None, None);
         check("127.0.0.1:8787", "Venue.Example:443", None, None);
         check("127.0.0.1:8787", "other.example:9000", None, None);
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_to_every_address_any_literal_address_will_do() {
+    fn bound_to_every_address_any_literal_address_is_accepted() {
         check("0.0.0.0:8787", "192.168.1.5:8787", None, None);
         check("0.0.0.0:8787", "localhost:8787", None, None);
         check("0.0.0.0:8787", "evil.example:8787", None, Some(Code::ForeignHost));
@@ -237,19 +241,19 @@ mod tests {
     }
 
     #[test]
-    fn with_tokens_only_nothing_is_refused_but_browsers_are_told_the_same() {
-        let open = Origins { is_guarded: false, ..origins("127.0.0.1:8787") };
-        let asked = headers("evil.example", Some("https://evil.example:1"));
-        assert!(open.check(&asked).is_ok());
-        let mut response = crate::http::response::empty(axum::http::StatusCode::OK);
-        open.mark(&asked).put(&mut response);
+    fn with_tokens_only_nothing_is_refused_but_the_cors_headers_are_the_same() {
+        let open = OriginPolicy { is_guarded: false, ..policy("127.0.0.1:8787") };
+        let request = headers("evil.example", Some("https://evil.example:1"));
+        assert!(open.check(&request).is_ok());
+        let mut response = response::empty(StatusCode::OK);
+        open.cors_headers(&request).add_to(&mut response);
         assert!(!response.headers().contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
         assert_eq!(response.headers()[header::VARY], "origin");
-        let asked = headers("venue.example", Some("https://app.example"));
-        let mut response = crate::http::response::empty(axum::http::StatusCode::OK);
-        open.mark(&asked).put(&mut response);
-        let marks = response.headers();
-        assert_eq!(marks[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
-        assert!(!marks.contains_key("access-control-allow-private-network"));
+        let request = headers("venue.example", Some("https://app.example"));
+        let mut response = response::empty(StatusCode::OK);
+        open.cors_headers(&request).add_to(&mut response);
+        let cors = response.headers();
+        assert_eq!(cors[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
+        assert!(!cors.contains_key("access-control-allow-private-network"));
     }
 }

@@ -1,8 +1,8 @@
-//! Answers that were made of ended jobs lately.
+//! A cache of rendered responses of jobs that have ended.
 //!
-//! Many ask for the same job, and one that has ended looks the same to all who may see it. An
-//! answer is given again for the very same job in memory, which the store hands out for as long as
-//! it knows that nothing changed; so there is nothing to invalidate here.
+//! Many clients read the same job, and an ended job looks the same to everyone who may see it. An
+//! entry is valid only for the very same job in memory (compared by pointer), which the store hands
+//! out as long as nothing has changed, so there is nothing to invalidate here.
 
 use std::sync::Arc;
 
@@ -12,64 +12,62 @@ use catena_engine::request::JobView;
 use catena_job::Job;
 use catena_store::Lately;
 
-use crate::grid::job_json;
 use crate::http::error::ApiResult;
+use crate::limits::{CACHED_RESPONSE_BYTES_MAX, CACHED_RESPONSES_MAX};
 
-/// Answers that are kept.
-const ANSWERS: usize = 8_192;
-
-/// Longest answer that is kept.
-const ANSWER_BYTES_MAX: usize = 4_096;
-
-/// A job as it is sent.
+/// A job as it is sent to clients.
 #[derive(Clone)]
-pub(crate) struct Rendered {
-    /// Its entity tag.
-    pub(crate) tag: HeaderValue,
+pub(crate) struct RenderedJob {
+    pub(crate) etag: HeaderValue,
     /// Its JSON.
     pub(crate) body: Bytes,
 }
 
-impl Rendered {
-    fn of(view: &JobView) -> ApiResult<Rendered> {
-        // An entity tag is hex digits and a number, so there is nothing a header could not carry.
-        let tag = HeaderValue::try_from(view.etag()).unwrap_or(HeaderValue::from_static("\"\""));
-        Ok(Rendered { tag, body: job_json::of_view(view)?.into() })
-    }
-}
+/// Rendered jobs by ID.
+pub(crate) struct ResponseCache(Lately<(Arc<Job>, RenderedJob)>);
 
-/// The answers that are kept.
-pub(crate) struct Answers(Lately<(Arc<Job>, Rendered)>);
-
-impl Default for Answers {
+impl Default for ResponseCache {
     fn default() -> Self {
-        Answers(Lately::new(ANSWERS))
+        ResponseCache(Lately::new(CACHED_RESPONSES_MAX))
     }
 }
 
-impl Answers {
-    /// The answer to whoever may see this job.
-    pub(crate) fn of(&self, view: &JobView) -> ApiResult<Rendered> {
-        // Anything beside the chain may be another time, except the count of changes, which no
-        // longer moves.
-        let is_lasting = view.status().is_terminal()
+impl ResponseCache {
+    /// The rendered job, from the cache if possible. `to_json` renders its body otherwise.
+    pub(crate) fn get_or_render(
+        &self,
+        view: &JobView,
+        to_json: impl Fn(&JobView) -> ApiResult<String>,
+    ) -> ApiResult<RenderedJob> {
+        // State outside the chain can differ from one read to the next, except for the count of
+        // changes, which is final once the job has ended.
+        let is_final = view.status().is_terminal()
             && view.steps.is_none()
             && view.progress.is_none()
             && view.queue_depth == 0;
-        if !is_lasting {
-            return Rendered::of(view);
+        if !is_final {
+            return render(view, to_json);
         }
         let id = view.job.id();
-        let known = |(job, rendered): &(Arc<Job>, Rendered)| {
+        let if_same = |(job, rendered): &(Arc<Job>, RenderedJob)| {
             Arc::ptr_eq(job, &view.job).then(|| rendered.clone())
         };
-        if let Some(rendered) = self.0.get(id, known) {
+        if let Some(rendered) = self.0.get(id, if_same) {
             return Ok(rendered);
         }
-        let rendered = Rendered::of(view)?;
-        if rendered.body.len() <= ANSWER_BYTES_MAX {
+        let rendered = render(view, to_json)?;
+        if rendered.body.len() <= CACHED_RESPONSE_BYTES_MAX {
             self.0.put(id, (Arc::clone(&view.job), rendered.clone()), || true);
         }
         Ok(rendered)
     }
+}
+
+fn render(
+    view: &JobView,
+    to_json: impl Fn(&JobView) -> ApiResult<String>,
+) -> ApiResult<RenderedJob> {
+    // An entity tag consists of hex digits and a number, so every tag is a valid header value.
+    let etag = HeaderValue::try_from(view.etag()).unwrap_or(HeaderValue::from_static("\"\""));
+    Ok(RenderedJob { etag, body: to_json(view)?.into() })
 }

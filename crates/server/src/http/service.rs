@@ -1,88 +1,79 @@
-//! The door: what every request goes through, before and after its handler.
+//! What every request goes through before and after its handler.
 //!
-//! In order: a request id, the `Host` and `Origin` rules, who is asking, the handler; then metrics,
-//! the access log, and the headers that every answer has. A handler that panics costs one answer,
-//! not the process.
+//! In order: a request ID, the `Host` and `Origin` rules, authentication, the handler; then metrics,
+//! the access log, and the headers that every response has. A handler that panics costs one
+//! response, not the process.
 
+use std::any::Any;
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::body::Bytes;
+use axum::Router;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use catena_engine::{Caller, Engine, Role};
-use catena_store::embedded::EmbeddedStore;
+use axum::routing::{MethodFilter, on};
+use catena_engine::{Caller, Role};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use crate::http::error::{ApiError, ApiResult, Code};
-use crate::http::origin::{Mark, Origins};
-use crate::http::request::Call;
+use crate::http::origin::{CorsHeaders, OriginPolicy};
+use crate::http::request::ApiRequest;
+use crate::http::request_id::REQUEST_ID;
 use crate::http::response;
-use crate::http::response_cache::Answers;
-use crate::identity::authenticate::Identities;
-use crate::limits::REQUEST_ID_BYTES_MAX;
-use crate::mcp::Tools;
-use crate::metrics::Metrics;
-use crate::routes::{self, Access, Mount, Mounted, Route};
+use crate::http::route::{Access, Route};
+use crate::http::router::{Mount, MountedRoute, mounts};
+use crate::http::state::ServerState;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// What all requests share.
-pub(crate) struct Door {
-    pub(crate) engine: Engine,
-    pub(crate) store: Arc<EmbeddedStore>,
-    pub(crate) identities: Identities,
-    pub(crate) origins: Origins,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) request_ids: RequestIds,
-    /// Answers that were made lately.
-    pub(crate) answers: Answers,
-    /// What the venue calls itself.
-    pub(crate) name: String,
-    /// Where it is reached, when the operator said so.
-    pub(crate) public_url: Option<String>,
-    /// The venue's public key in multibase, as it stands in its DID document.
-    pub(crate) public_key: String,
-    pub(crate) body_bytes_max: usize,
-    /// Whether a job's ID is enough to follow it.
-    pub(crate) sse_by_job_id: bool,
-    /// Whether anybody may read metrics.
-    pub(crate) has_public_metrics: bool,
-    /// Operations as MCP tools.
-    pub(crate) mcp_tools: Tools,
-    /// The OpenAPI document.
-    pub(crate) openapi: Bytes,
-    /// The same for people.
-    pub(crate) docs: Bytes,
+/// Serves the requests of all connections.
+pub(crate) struct Service {
+    state: Arc<ServerState>,
+    /// The routes that are mounted.
+    routes: Vec<&'static Route>,
 }
 
-/// The methods that a path takes, as `Allow` names them.
-fn allowed(path: &str) -> String {
-    let routes = routes::all().filter(|route| route.is_at(path));
-    let mut methods: BTreeSet<&str> = routes.map(|route| route.method.as_str()).collect();
-    if methods.contains("GET") {
-        methods.insert("HEAD");
-    }
-    methods.into_iter().collect::<Vec<_>>().join(",")
-}
-
-/// What is known of a request while it is answered.
-struct Visit {
-    begun: Instant,
+/// What is known about a request until its response is complete.
+struct RequestTrace {
+    started: Instant,
     request_id: HeaderValue,
-    mark: Mark,
-    /// For the access log, when there is one.
+    cors: CorsHeaders,
+    /// Method and path, if the access log is enabled.
     line: Option<Box<(Method, String)>>,
 }
 
-impl Door {
+impl Service {
+    /// The router that serves these routes.
+    pub(crate) fn router(
+        state: Arc<ServerState>,
+        routes: impl Iterator<Item = &'static Route> + Clone,
+    ) -> Router {
+        let service = Arc::new(Service { state, routes: routes.clone().collect() });
+        let mut router = Router::new();
+        for mount in mounts(routes) {
+            let Ok(filter) = MethodFilter::try_from(mount.method.clone()) else { continue };
+            let service = Arc::clone(&service);
+            let mount = Arc::new(mount);
+            let path = mount.path;
+            let serve = move |request: Request| {
+                let service = Arc::clone(&service);
+                let mount = Arc::clone(&mount);
+                async move { service.serve(&mount, request).await }
+            };
+            router = router.route(path, on(filter, serve));
+        }
+        let refuse = |code: Code| {
+            let service = Arc::clone(&service);
+            move |request: Request| std::future::ready(service.refuse(code, request))
+        };
+        router
+            .method_not_allowed_fallback(refuse(Code::MethodNotAllowed))
+            .fallback(refuse(Code::EndpointNotFound))
+    }
+
     /// Serves a request to one of the routes that share a mount.
-    pub(crate) async fn serve(self: Arc<Self>, mount: Arc<Mount>, request: Request) -> Response {
+    async fn serve(&self, mount: &Mount, request: Request) -> Response {
         let path = request.uri().path();
         match mount.routes.iter().find(|mounted| mounted.route.matches(path)) {
             Some(mounted) => self.serve_route(mounted, request).await,
@@ -90,144 +81,120 @@ impl Door {
         }
     }
 
-    async fn serve_route(self: Arc<Self>, mounted: &Mounted, request: Request) -> Response {
-        let (route, number) = (mounted.route, mounted.number);
+    async fn serve_route(&self, mounted: &MountedRoute, request: Request) -> Response {
+        let route = mounted.route;
         let (head, body) = request.into_parts();
-        let visit = self.begin(&head.method, head.uri.path(), &head.headers);
-        let answered = match self.admit(route, &head.headers) {
-            Ok((caller, is_bearer)) => {
-                let door = Arc::clone(&self);
-                let call = Call { door, caller, is_bearer, route, head, body: body.into() };
-                answer_of(AssertUnwindSafe((route.handler)(call)).catch_unwind().await)
+        let trace = self.begin(&head.method, head.uri.path(), &head.headers);
+        let result = match self.admit(route, &head.headers) {
+            Ok((caller, is_job_id_bearer)) => {
+                let state = Arc::clone(&self.state);
+                let body = body.into();
+                let request = ApiRequest { state, caller, is_job_id_bearer, route, head, body };
+                flatten_panic(AssertUnwindSafe((route.handler)(request)).catch_unwind().await)
             }
             Err(error) => Err(error),
         };
-        self.end(visit, number, answered.unwrap_or_else(ApiError::into_response))
+        self.finish(trace, mounted.number, result.unwrap_or_else(ApiError::into_response))
     }
 
-    /// Answers a request that no route is for: a preflight, or an error.
-    pub(crate) fn refuse(&self, code: Code, request: Request) -> Response {
-        let (method, path) = (request.method(), request.uri().path());
-        let visit = self.begin(method, path, request.headers());
-        let allowed = allowed(path);
-        let answered = self.origins.check(request.headers()).map(|()| {
+    /// Responds to a request that no route matches: with a preflight response or an error.
+    fn refuse(&self, code: Code, request: Request) -> Response {
+        let method = request.method();
+        let path = request.uri().path();
+        let trace = self.begin(method, path, request.headers());
+        let result = self.state.origins.check(request.headers()).map(|()| {
             if method == Method::OPTIONS {
                 let mut response = response::empty(StatusCode::NO_CONTENT);
-                Origins::mark_preflight(&mut response);
+                OriginPolicy::add_preflight_headers(&mut response);
                 return response;
             }
             let error = match code {
-                Code::MethodNotAllowed => format!("{path} does not take {method}"),
+                Code::MethodNotAllowed => format!("{path} does not support {method}"),
                 _ => format!("Endpoint {method} {path} not found"),
             };
             ApiError::new(code, error).into_response()
         });
-        let mut response = answered.unwrap_or_else(ApiError::into_response);
+        let mut response = result.unwrap_or_else(ApiError::into_response);
+        let allowed = self.allowed_methods(path);
         if !allowed.is_empty() {
-            response::set(&mut response, header::ALLOW, allowed);
+            response::set_header(&mut response, header::ALLOW, allowed);
         }
-        self.end(visit, self.metrics.unmatched(), response)
+        self.finish(trace, self.state.metrics.unmatched(), response)
     }
 
-    /// Who may go through to a route.
-    fn admit(&self, route: &Route, headers: &HeaderMap) -> ApiResult<(Caller, bool)> {
-        if route.access == Access::Probe {
-            return Ok((self.identities.anonymous(), false));
+    /// The methods that a path supports, in the form of the `Allow` header.
+    fn allowed_methods(&self, path: &str) -> String {
+        let routes = self.routes.iter().filter(|route| route.is_at(path));
+        let mut methods: BTreeSet<&str> = routes.map(|route| route.method.as_str()).collect();
+        if methods.contains("GET") {
+            methods.insert("HEAD");
         }
-        self.origins.check(headers)?;
+        methods.into_iter().collect::<Vec<_>>().join(",")
+    }
+
+    /// The caller, if it may use the route, and whether the job's ID is all that authorises it.
+    fn admit(&self, route: &Route, headers: &HeaderMap) -> ApiResult<(Caller, bool)> {
+        let state = &self.state;
+        let anonymous = || state.authenticator.anonymous();
+        if route.access == Access::Probe {
+            return Ok((anonymous(), false));
+        }
+        state.origins.check(headers)?;
         let has_token = headers.contains_key(header::AUTHORIZATION);
         match route.access {
-            Access::Probe | Access::Public => Ok((self.identities.anonymous(), false)),
-            Access::JobId if self.sse_by_job_id && !has_token => {
-                Ok((self.identities.anonymous(), true))
-            }
-            Access::Metrics if self.has_public_metrics => Ok((self.identities.anonymous(), false)),
-            Access::Metrics => match self.identify(headers)? {
+            Access::Probe | Access::Public => Ok((anonymous(), false)),
+            Access::JobId if state.sse_by_job_id && !has_token => Ok((anonymous(), true)),
+            Access::Metrics if state.has_public_metrics => Ok((anonymous(), false)),
+            Access::Metrics => match self.authenticate(headers)? {
                 caller if caller.role == Role::Admin => Ok((caller, false)),
-                _ => Err(ApiError::new(Code::Forbidden, "this is for admins")),
+                _ => Err(ApiError::new(Code::Forbidden, "admin access required")),
             },
-            Access::Caller | Access::JobId => Ok((self.identify(headers)?, false)),
+            Access::Caller | Access::JobId => Ok((self.authenticate(headers)?, false)),
         }
     }
 
-    fn identify(&self, headers: &HeaderMap) -> ApiResult<Caller> {
-        self.identities.identify(headers, self.engine.env().now())
+    fn authenticate(&self, headers: &HeaderMap) -> ApiResult<Caller> {
+        let now = self.state.engine.env().now();
+        Ok(self.state.authenticator.authenticate(headers, now)?)
     }
 
-    fn begin(&self, method: &Method, path: &str, headers: &HeaderMap) -> Visit {
+    fn begin(&self, method: &Method, path: &str, headers: &HeaderMap) -> RequestTrace {
         let is_logged = tracing::enabled!(target: "catena::access", tracing::Level::DEBUG);
-        Visit {
-            begun: Instant::now(),
-            request_id: self.request_ids.of(headers),
-            mark: self.origins.mark(headers),
+        RequestTrace {
+            started: Instant::now(),
+            request_id: self.state.request_ids.for_request(headers),
+            cors: self.state.origins.cors_headers(headers),
             line: is_logged.then(|| Box::new((method.clone(), path.to_owned()))),
         }
     }
 
-    fn end(&self, visit: Visit, number: usize, mut response: Response) -> Response {
-        let took = visit.begun.elapsed();
+    fn finish(&self, trace: RequestTrace, number: usize, mut response: Response) -> Response {
+        let took = trace.started.elapsed();
         let status = response.status();
-        self.metrics.answered(number, status, took);
-        if let Some(line) = visit.line {
+        self.state.metrics.record_response(number, status, took);
+        if let Some(line) = trace.line {
             let (method, path) = *line;
-            let request = visit.request_id.to_str().unwrap_or_default();
+            let request = trace.request_id.to_str().unwrap_or_default();
             let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
             tracing::debug!(
                 target: "catena::access",
-                %method, path, status = status.as_u16(), micros, request, "answered"
+                %method, path, status = status.as_u16(), micros, request, "request completed"
             );
         }
-        visit.mark.put(&mut response);
-        response.headers_mut().insert(REQUEST_ID, visit.request_id);
+        trace.cors.add_to(&mut response);
+        response.headers_mut().insert(REQUEST_ID, trace.request_id);
         response
     }
 }
 
-fn answer_of(
-    ended: Result<ApiResult<Response>, Box<dyn std::any::Any + Send>>,
-) -> ApiResult<Response> {
-    ended.unwrap_or_else(|panic| {
+/// Turns a handler's panic into an error response.
+fn flatten_panic(result: Result<ApiResult<Response>, Box<dyn Any + Send>>) -> ApiResult<Response> {
+    result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
-        tracing::error!(panic = text.unwrap_or("unknown"), "a handler panicked");
+        tracing::error!(panic = text.unwrap_or("unknown"), "a request handler panicked");
         Err(ApiError::new(Code::Internal, "internal error"))
     })
-}
-
-/// Gives every request an id: the client's own, or one that is unique to this process and request.
-pub(crate) struct RequestIds {
-    process: u32,
-    last: AtomicU64,
-}
-
-impl RequestIds {
-    pub(crate) fn new(random: [u8; 4]) -> Self {
-        RequestIds { process: u32::from_be_bytes(random), last: AtomicU64::new(0) }
-    }
-
-    fn of(&self, headers: &HeaderMap) -> HeaderValue {
-        let is_usable = |value: &&HeaderValue| {
-            (1..=REQUEST_ID_BYTES_MAX).contains(&value.len())
-                && value.as_bytes().iter().all(u8::is_ascii_graphic)
-        };
-        match headers.get(REQUEST_ID).filter(is_usable) {
-            Some(own) => own.clone(),
-            None => self.next(),
-        }
-    }
-
-    fn next(&self) -> HeaderValue {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
-        // In a buffer of fixed size: every request has one.
-        let (mut buffer, mut length) = ([0; 25], 0);
-        let mut rest = &mut buffer[..];
-        if write!(rest, "{:08x}-{number:x}", self.process).is_ok() {
-            let left = rest.len();
-            length = buffer.len() - left;
-        }
-        // Hex digits and a hyphen are always a header's value.
-        HeaderValue::from_bytes(&buffer[..length]).unwrap_or(HeaderValue::from_static("unknown"))
-    }
 }
 
 #[cfg(test)]
@@ -235,21 +202,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_keeps_the_id_it_came_with_unless_it_is_unusable() {
-        let ids = RequestIds::new([0, 0, 0, 10]);
-        let of = |id: &str| {
-            let value = HeaderValue::from_str(id).unwrap();
-            ids.of(&HeaderMap::from_iter([(REQUEST_ID, value)]))
-        };
-        assert_eq!(of("abc-1"), "abc-1");
-        assert_eq!(of("two words"), "0000000a-0");
-        assert_eq!(of(&"a".repeat(REQUEST_ID_BYTES_MAX + 1)), "0000000a-1");
-        assert_eq!(ids.of(&HeaderMap::new()), "0000000a-2");
-    }
-
-    #[test]
-    fn a_panic_becomes_an_answer() {
-        let error = answer_of(Err(Box::new("oh"))).unwrap_err();
+    fn a_panic_becomes_an_error_response() {
+        let error = flatten_panic(Err(Box::new("oh"))).unwrap_err();
         assert_eq!(
             (error.code(), error.status()),
             (Code::Internal, StatusCode::INTERNAL_SERVER_ERROR)

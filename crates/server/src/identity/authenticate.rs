@@ -1,8 +1,8 @@
-//! Who is asking.
+//! Authentication: which identity sends a request.
 //!
-//! A token is believed or refused; one that is refused never makes its bearer anonymous. Checking a
-//! signature costs more than everything else about a small request, so tokens that held are
-//! remembered until they end: the rest of what a token says does not change with time.
+//! A token is accepted or refused; a refused token never makes its bearer anonymous. Verifying a
+//! signature costs more than the rest of a small request, so verified tokens are cached until they
+//! expire: nothing else that a token says changes with time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,100 +14,118 @@ use catena_engine::{Caller, Did, Role};
 use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 
-use crate::http::error::{ApiError, ApiResult, Code};
-use crate::identity::tokens::Revoked;
-use crate::limits::TOKENS_REMEMBERED_MAX;
+use crate::identity::tokens::RevokedTokens;
+use crate::limits::VERIFIED_TOKENS_MAX;
 
-/// What the venue knows about those who ask.
-pub(crate) struct Identities {
-    venue: catena_auth::Venue,
-    anonymous: Did,
-    public_access: bool,
-    admins: Vec<String>,
-    revoked: Arc<Revoked>,
-    remembered: RwLock<HashMap<[u8; 32], Known>>,
+/// Why a request is not authenticated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AuthError {
+    /// There is no token, and public access is off.
+    #[error("authentication required")]
+    TokenMissing,
+    /// The token was refused, for this reason.
+    #[error("invalid or expired token: {0}")]
+    TokenInvalid(String),
 }
 
+/// Authenticates requests.
+pub(crate) struct Authenticator {
+    venue: catena_auth::Venue,
+    /// The identity that all requests without a token share.
+    anonymous: Did,
+    has_public_access: bool,
+    /// DIDs of admins.
+    admins: Vec<String>,
+    revoked: Arc<RevokedTokens>,
+    /// Verified tokens by their SHA-256.
+    verified: RwLock<HashMap<[u8; 32], VerifiedToken>>,
+}
+
+/// What a verified token says.
 #[derive(Clone)]
-struct Known {
+struct VerifiedToken {
     did: Did,
     role: Role,
+    /// Unix time in seconds. `None` if the token does not expire.
     expires: Option<i64>,
     token_id: Option<Arc<str>>,
 }
 
-impl Identities {
+impl Authenticator {
     pub(crate) fn new(
         did: &str,
         key: &KeyPair,
-        public_access: bool,
+        has_public_access: bool,
         admins: &[String],
-        revoked: Arc<Revoked>,
+        revoked: Arc<RevokedTokens>,
     ) -> Self {
-        Identities {
+        Authenticator {
             venue: catena_auth::Venue { did: did.to_owned(), public: key.public() },
             anonymous: format!("{did}:public").into(),
-            public_access,
+            has_public_access,
             admins: admins.to_vec(),
             revoked,
-            remembered: RwLock::default(),
+            verified: RwLock::default(),
         }
     }
 
-    /// Whether somebody without a token may ask.
+    /// Whether requests without a token are accepted.
     pub(crate) fn has_public_access(&self) -> bool {
-        self.public_access
+        self.has_public_access
     }
 
-    /// The identity that all share who show no token.
+    /// The anonymous identity.
     pub(crate) fn anonymous(&self) -> Caller {
         Caller { did: self.anonymous.clone(), role: Role::Anonymous, delegations: Vec::new() }
     }
 
-    /// Who sent these headers, at `now` in milliseconds since 1970.
-    pub(crate) fn identify(&self, headers: &HeaderMap, now: i64) -> ApiResult<Caller> {
+    /// The caller that sent these headers. `now` is Unix time in milliseconds.
+    pub(crate) fn authenticate(&self, headers: &HeaderMap, now: i64) -> Result<Caller, AuthError> {
         let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return match self.public_access {
-                true => Ok(self.anonymous()),
-                false => Err(ApiError::new(Code::TokenMissing, "authentication required")),
+            return if self.has_public_access {
+                Ok(self.anonymous())
+            } else {
+                Err(AuthError::TokenMissing)
             };
         };
-        let token = value.to_str().ok().and_then(bearer).ok_or_else(|| {
-            invalid("the `Authorization` header is not `Bearer` and a token".to_owned())
+        let token = value.to_str().ok().and_then(bearer_token).ok_or_else(|| {
+            let reason = "the `Authorization` header is not `Bearer` followed by a token";
+            AuthError::TokenInvalid(reason.to_owned())
         })?;
-        let known = self.known(token, now.div_euclid(1000))?;
-        if known.token_id.as_deref().is_some_and(|id| self.revoked.contains(id)) {
-            return Err(invalid("the token was revoked".to_owned()));
+        let verified = self.verify(token, now.div_euclid(1000))?;
+        if verified.token_id.as_deref().is_some_and(|id| self.revoked.contains(id)) {
+            return Err(AuthError::TokenInvalid("the token was revoked".to_owned()));
         }
-        Ok(Caller { did: known.did, role: known.role, delegations: Vec::new() })
+        Ok(Caller { did: verified.did, role: verified.role, delegations: Vec::new() })
     }
 
-    fn known(&self, token: &str, now: i64) -> ApiResult<Known> {
+    /// Verifies a token, or finds it in the cache. `now` is Unix time in seconds.
+    fn verify(&self, token: &str, now: i64) -> Result<VerifiedToken, AuthError> {
         let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        let is_current = |known: &&Known| {
-            known.expires.is_none_or(|expires| expires.saturating_add(CLOCK_SKEW_SECONDS) > now)
+        let is_current = |verified: &&VerifiedToken| {
+            verified.expires.is_none_or(|expires| expires.saturating_add(CLOCK_SKEW_SECONDS) > now)
         };
-        if let Some(known) = self.remembered.read().get(&digest).filter(is_current) {
-            return Ok(known.clone());
+        if let Some(verified) = self.verified.read().get(&digest).filter(is_current) {
+            return Ok(verified.clone());
         }
-        let identity =
-            self.venue.identify(token, now).map_err(|refused| invalid(refused.to_string()))?;
-        let mut known = Known::from(identity);
-        if self.admins.iter().any(|admin| **admin == *known.did) {
-            known.role = Role::Admin;
+        let identity = self.venue.identify(token, now);
+        let identity = identity.map_err(|error| AuthError::TokenInvalid(error.to_string()))?;
+        let mut verified = VerifiedToken::from(identity);
+        if self.admins.iter().any(|admin| **admin == *verified.did) {
+            verified.role = Role::Admin;
         }
-        let mut remembered = self.remembered.write();
-        if remembered.len() >= TOKENS_REMEMBERED_MAX {
-            remembered.clear();
+        let mut cache = self.verified.write();
+        if cache.len() >= VERIFIED_TOKENS_MAX {
+            cache.clear();
         }
-        remembered.insert(digest, known.clone());
-        Ok(known)
+        cache.insert(digest, verified.clone());
+        Ok(verified)
     }
 }
 
-impl From<Identity> for Known {
+impl From<Identity> for VerifiedToken {
     fn from(identity: Identity) -> Self {
-        Known {
+        VerifiedToken {
             did: identity.did.into(),
             role: if identity.is_admin { Role::Admin } else { Role::Known },
             expires: identity.expires,
@@ -116,13 +134,10 @@ impl From<Identity> for Known {
     }
 }
 
-fn bearer(value: &str) -> Option<&str> {
+/// The token in the value of an `Authorization` header.
+fn bearer_token(value: &str) -> Option<&str> {
     let (scheme, token) = value.trim().split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-fn invalid(reason: String) -> ApiError {
-    ApiError::new(Code::TokenInvalid, "invalid or expired token").detail(reason)
 }
 
 #[cfg(test)]
@@ -137,15 +152,15 @@ mod tests {
         KeyPair::from_seed(&[9; 32])
     }
 
-    fn identities(public_access: bool) -> Identities {
-        Identities::new(&key().did(), &key(), public_access, &[], Arc::default())
+    fn authenticator(public_access: bool) -> Authenticator {
+        Authenticator::new(&key().did(), &key(), public_access, &[], Arc::default())
     }
 
     fn headers(value: &str) -> HeaderMap {
         HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap())])
     }
 
-    fn issued(grant: &Grant<'_>) -> HeaderMap {
+    fn bearer_of(grant: &Grant<'_>) -> HeaderMap {
         let venue = catena_auth::Venue { did: key().did(), public: key().public() };
         headers(&format!("Bearer {}", venue.issue(&key(), grant)))
     }
@@ -159,66 +174,67 @@ mod tests {
     };
 
     #[test]
-    fn without_a_token_one_is_anonymous_or_refused() {
-        let caller = identities(true).identify(&HeaderMap::new(), NOW * 1000).unwrap();
+    fn without_a_token_a_caller_is_anonymous_or_refused() {
+        let caller = authenticator(true).authenticate(&HeaderMap::new(), NOW * 1000).unwrap();
         assert_eq!(*caller.did, *format!("{}:public", key().did()));
         assert_eq!(caller.role, Role::Anonymous);
-        let refused = identities(false).identify(&HeaderMap::new(), NOW * 1000).unwrap_err();
-        assert_eq!(refused.code(), Code::TokenMissing);
-        let response = refused.into_response();
-        assert_eq!(response.headers()[header::WWW_AUTHENTICATE], "Bearer");
+        let refused = authenticator(false).authenticate(&HeaderMap::new(), NOW * 1000).unwrap_err();
+        assert_eq!(refused, AuthError::TokenMissing);
     }
 
     #[test]
     fn a_bad_token_never_makes_its_bearer_anonymous() {
         for value in ["Bearer", "Bearer x", "Basic YTpi", "", "bearer a.b.c"] {
-            let refused = identities(true).identify(&headers(value), NOW * 1000).unwrap_err();
-            assert_eq!(refused.code(), Code::TokenInvalid, "{value}");
+            let refused =
+                authenticator(true).authenticate(&headers(value), NOW * 1000).unwrap_err();
+            assert!(matches!(refused, AuthError::TokenInvalid(_)), "{value}");
         }
     }
 
     #[test]
-    fn a_venue_token_names_its_subject_until_it_ends() {
-        let identities = identities(false);
+    fn a_venue_token_names_its_subject_until_it_expires() {
+        let authenticator = authenticator(false);
         for _ in 0..2 {
-            let caller = identities.identify(&issued(&GRANT), NOW * 1000).unwrap();
+            let caller = authenticator.authenticate(&bearer_of(&GRANT), NOW * 1000).unwrap();
             assert_eq!((&*caller.did, caller.role), ("did:key:somebody", Role::Known));
         }
-        let late = identities.identify(&issued(&GRANT), (NOW + 200) * 1000);
-        assert_eq!(late.unwrap_err().code(), Code::TokenInvalid, "remembered, but ended");
+        let late = authenticator.authenticate(&bearer_of(&GRANT), (NOW + 200) * 1000);
+        assert!(matches!(late, Err(AuthError::TokenInvalid(_))), "cached, but expired");
         let admin = Grant { is_admin: true, ..GRANT };
-        let caller = identities.identify(&issued(&admin), NOW * 1000).unwrap();
+        let caller = authenticator.authenticate(&bearer_of(&admin), NOW * 1000).unwrap();
         assert_eq!(caller.role, Role::Admin);
     }
 
     #[test]
-    fn a_revoked_token_is_refused_even_when_it_is_remembered() {
-        let revoked = Arc::new(Revoked::default());
-        let identities = Identities::new(&key().did(), &key(), true, &[], Arc::clone(&revoked));
-        assert!(identities.identify(&issued(&GRANT), NOW * 1000).is_ok());
+    fn a_revoked_token_is_refused_even_if_it_is_cached() {
+        let revoked = Arc::new(RevokedTokens::default());
+        let authenticator =
+            Authenticator::new(&key().did(), &key(), true, &[], Arc::clone(&revoked));
+        assert!(authenticator.authenticate(&bearer_of(&GRANT), NOW * 1000).is_ok());
         revoked.replace(["t1".to_owned()].into());
-        let refused = identities.identify(&issued(&GRANT), NOW * 1000).unwrap_err();
-        assert_eq!(refused.code(), Code::TokenInvalid);
+        let refused = authenticator.authenticate(&bearer_of(&GRANT), NOW * 1000).unwrap_err();
+        assert_eq!(refused, AuthError::TokenInvalid("the token was revoked".to_owned()));
     }
 
     #[test]
-    fn those_whom_the_operator_names_are_admins() {
+    fn the_identities_that_the_operator_names_are_admins() {
         let admins = ["did:key:somebody".to_owned()];
-        let identities = Identities::new(&key().did(), &key(), false, &admins, Arc::default());
-        let caller = identities.identify(&issued(&GRANT), NOW * 1000).unwrap();
+        let authenticator =
+            Authenticator::new(&key().did(), &key(), false, &admins, Arc::default());
+        let caller = authenticator.authenticate(&bearer_of(&GRANT), NOW * 1000).unwrap();
         assert_eq!(caller.role, Role::Admin);
         let other = Grant { subject: "did:key:other", ..GRANT };
-        let caller = identities.identify(&issued(&other), NOW * 1000).unwrap();
+        let caller = authenticator.authenticate(&bearer_of(&other), NOW * 1000).unwrap();
         assert_eq!(caller.role, Role::Known);
     }
 
     #[test]
-    fn few_tokens_are_remembered() {
-        let identities = identities(true);
-        for at in 0..(TOKENS_REMEMBERED_MAX as i64 / 64) {
+    fn the_token_cache_is_bounded() {
+        let authenticator = authenticator(true);
+        for at in 0..(VERIFIED_TOKENS_MAX as i64 / 64) {
             let grant = Grant { issued: NOW - at, ..GRANT };
-            identities.identify(&issued(&grant), NOW * 1000).unwrap();
+            authenticator.authenticate(&bearer_of(&grant), NOW * 1000).unwrap();
         }
-        assert!(identities.remembered.read().len() <= TOKENS_REMEMBERED_MAX);
+        assert!(authenticator.verified.read().len() <= VERIFIED_TOKENS_MAX);
     }
 }

@@ -1,7 +1,7 @@
-//! The venue's key: 32 secret bytes in the data folder, made once.
+//! The venue's key: 32 secret bytes in the data folder, created once.
 //!
-//! Losing it is losing the venue's identity, and half of it is worse than none: the file is written
-//! beside, synced, and moved into its place, which is synced too, before anything is signed.
+//! Losing the key means losing the venue's identity, and a truncated key is worse than none: it is
+//! written to a temporary file, synced and renamed, and the folder is synced, before it is used.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,10 +13,10 @@ use catena_auth::KeyPair;
 const FILE: &str = "venue.key";
 const TEMPORARY: &str = "venue.key.new";
 
-/// Only the venue's own user may read it.
+/// Only the venue's own user may read the file.
 const MODE: u32 = 0o600;
 
-/// Why the key could not be had.
+/// Why the key could not be read or created.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file could not be read or written.
@@ -28,17 +28,17 @@ pub enum KeyError {
         #[source]
         source: io::Error,
     },
-    /// It is not a key.
+    /// The file does not contain a key.
     #[error("{} is not a key: expected 32 bytes, found {len}", .file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// How many bytes it has.
+        /// The size of the file in bytes.
         len: usize,
     },
 }
 
-/// The key of the venue in a data folder, made now if there is none.
+/// Reads the venue's key from a data folder, and creates it if there is none.
 pub fn load_or_create(data: &Path) -> Result<KeyPair, KeyError> {
     if let Some(key) = load(data)? {
         return Ok(key);
@@ -50,7 +50,7 @@ pub fn load_or_create(data: &Path) -> Result<KeyPair, KeyError> {
     Ok(KeyPair::from_seed(&seed))
 }
 
-/// The key of the venue in a data folder, if there is one.
+/// Reads the venue's key from a data folder. `None` if there is none.
 pub fn load(data: &Path) -> Result<Option<KeyPair>, KeyError> {
     let file = data.join(FILE);
     match fs::read(&file) {
@@ -66,7 +66,7 @@ pub fn load(data: &Path) -> Result<Option<KeyPair>, KeyError> {
 fn write(data: &Path, seed: &[u8; 32]) -> io::Result<()> {
     fs::create_dir_all(data)?;
     let temporary = data.join(TEMPORARY);
-    // Left over from a process that ended just here.
+    // A process that was interrupted here may have left the temporary file.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -84,17 +84,17 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn a_key_is_made_once_and_stays() {
+    fn a_key_is_created_once_and_stays() {
         let folder = tempfile::tempdir().unwrap();
         assert!(load(folder.path()).unwrap().is_none());
-        let made = load_or_create(folder.path()).unwrap();
+        let created = load_or_create(folder.path()).unwrap();
         let found = load_or_create(folder.path()).unwrap();
-        assert_eq!(made.did(), found.did());
+        assert_eq!(created.did(), found.did());
         let file = folder.path().join(FILE);
         assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, MODE);
         assert!(!folder.path().join(TEMPORARY).exists());
         let other = tempfile::tempdir().unwrap();
-        assert_ne!(load_or_create(other.path()).unwrap().did(), made.did());
+        assert_ne!(load_or_create(other.path()).unwrap().did(), created.did());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Identities: who sends a request, the tokens that say so, and the venue's own key.
+//! Identities: the callers of requests, the tokens that authenticate them, and the venue's own key.
 
 pub(crate) mod authenticate;
 pub mod key;

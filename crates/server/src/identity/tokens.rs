@@ -1,7 +1,7 @@
-//! Venue tokens: issuing them, and the list of those that were revoked.
+//! Tokens issued by the venue, and the list of revoked ones.
 //!
-//! The list is a file in the data folder with one token ID on each line, so that a command can add
-//! to it while the venue runs; the venue looks at it every few seconds.
+//! The list is a file in the data folder with one token ID per line, so that a command can add to it
+//! while the venue runs. The venue checks the file every few seconds.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,15 +17,15 @@ use crate::config::Config;
 use crate::identity::key::{self, KeyError};
 use crate::limits::REVOKED_CHECK;
 
-/// The file in the data folder.
+/// The name of the file in the data folder.
 const FILE: &str = "revoked-tokens";
 
 /// The IDs of revoked tokens.
 #[derive(Debug, Default)]
-pub struct Revoked(RwLock<HashSet<String>>);
+pub struct RevokedTokens(RwLock<HashSet<String>>);
 
-impl Revoked {
-    /// Whether a token was revoked.
+impl RevokedTokens {
+    /// Whether the token with this ID was revoked.
     pub fn contains(&self, id: &str) -> bool {
         self.0.read().contains(id)
     }
@@ -34,12 +34,12 @@ impl Revoked {
         *self.0.write() = ids;
     }
 
-    /// The list of a data folder.
+    /// Reads the list of a data folder.
     pub fn load(data: &Path) -> io::Result<Self> {
-        Ok(Revoked(RwLock::new(read(data)?)))
+        Ok(RevokedTokens(RwLock::new(read(data)?)))
     }
 
-    /// Reads the list again whenever it changed.
+    /// Reads the list again whenever the file changes. Never returns.
     pub(crate) async fn watch(self: Arc<Self>, data: std::path::PathBuf) {
         let mut seen = changed_at(&data);
         loop {
@@ -50,7 +50,7 @@ impl Revoked {
             }
             match read(&data) {
                 Ok(ids) => {
-                    tracing::info!(revoked = ids.len(), "read the list of revoked tokens again");
+                    tracing::info!(revoked = ids.len(), "reloaded the list of revoked tokens");
                     self.replace(ids);
                     seen = now;
                 }
@@ -60,6 +60,7 @@ impl Revoked {
     }
 }
 
+/// Time and size of the last change, by which a change is noticed.
 fn changed_at(data: &Path) -> Option<(SystemTime, u64)> {
     let metadata = fs::metadata(data.join(FILE)).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
@@ -76,33 +77,33 @@ fn read(data: &Path) -> io::Result<HashSet<String>> {
     }
 }
 
-/// A token that was made.
+/// A token that was issued.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Issued {
-    /// The token. Whoever has it is its subject.
+pub struct IssuedToken {
+    /// The token. Its bearer is authenticated as the subject.
     pub token: String,
-    /// Its ID, by which it is revoked.
+    /// The ID by which it can be revoked.
     pub id: String,
-    /// Whom it stands for.
+    /// The DID of the subject.
     pub subject: String,
 }
 
-/// What a new token is to say.
+/// The parameters of a new token.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    /// Whom it stands for: a DID, or a name, which becomes a user of this venue.
+pub struct TokenRequest<'a> {
+    /// The subject: a DID, or the name of a user of this venue.
     pub subject: &'a str,
-    /// Whether its bearer sees and controls everybody's jobs.
+    /// Whether the bearer is an admin, who can see and control all jobs.
     pub is_admin: bool,
-    /// How long it holds; for ever when not said.
+    /// How long it is valid. `None` for a token that does not expire.
     pub lifetime: Option<Duration>,
-    /// Now, in seconds since 1970.
+    /// The current Unix time in seconds.
     pub now: i64,
 }
 
-/// Makes a token of the venue with this configuration, which need not run. Its key is made if
-/// there is none yet.
-pub fn issue(config: &Config, wanted: Wanted<'_>) -> Result<Issued, KeyError> {
+/// Issues a token of the venue with this configuration, which need not be running. Creates the
+/// venue's key if there is none.
+pub fn issue(config: &Config, request: TokenRequest<'_>) -> Result<IssuedToken, KeyError> {
     let key = key::load_or_create(config.data.as_path())?;
     let did = config.did(&key.did());
     let mut random = [0; 8];
@@ -111,32 +112,36 @@ pub fn issue(config: &Config, wanted: Wanted<'_>) -> Result<Issued, KeyError> {
         source: io::Error::other(error.to_string()),
     })?;
     let id = format!("{:016x}", u64::from_be_bytes(random));
-    let subject = match wanted.subject.starts_with("did:") {
-        true => wanted.subject.to_owned(),
-        false => format!("{did}:u:{}", wanted.subject),
+    let subject = if request.subject.starts_with("did:") {
+        request.subject.to_owned()
+    } else {
+        format!("{did}:u:{}", request.subject)
     };
     let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-    let expires = wanted.lifetime.map(|time| wanted.now.saturating_add(seconds(time)));
+    let expires = request.lifetime.map(|time| request.now.saturating_add(seconds(time)));
     let grant = Grant {
         subject: &subject,
         id: &id,
-        issued: wanted.now,
+        issued: request.now,
         expires,
-        is_admin: wanted.is_admin,
+        is_admin: request.is_admin,
     };
     let token = catena_auth::Venue { did, public: key.public() }.issue(&key, &grant);
-    Ok(Issued { token, id, subject })
+    Ok(IssuedToken { token, id, subject })
 }
 
-/// Adds a token to the list of a data folder. A venue that runs notices within a few seconds.
+/// Adds a token to the list of a data folder. A running venue notices within a few seconds.
 pub fn revoke(data: &Path, id: &str) -> io::Result<()> {
     if id.is_empty() || id.chars().any(char::is_whitespace) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the ID of a token"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a valid token ID"));
     }
     let mut file = fs::OpenOptions::new().create(true).append(true).open(data.join(FILE))?;
     writeln!(file, "{id}")?;
     file.sync_all()
 }
+
+/// The former name of [`RevokedTokens`], until the command line uses the new one.
+pub type Revoked = RevokedTokens;
 
 #[cfg(test)]
 mod tests {
@@ -149,8 +154,9 @@ mod tests {
         let flags = crate::config::Flags { data: Some(data), ..Default::default() };
         let config = Config::layered(&flags, &|_| None, None).unwrap();
         let hour = Duration::from_secs(3600);
-        let wanted = |subject| Wanted { subject, is_admin: true, lifetime: Some(hour), now: 100 };
-        let issued = issue(&config, wanted("ann")).unwrap();
+        let request =
+            |subject| TokenRequest { subject, is_admin: true, lifetime: Some(hour), now: 100 };
+        let issued = issue(&config, request("ann")).unwrap();
         let key = key::load(folder.path()).unwrap().unwrap();
         assert_eq!(issued.subject, format!("{}:u:ann", key.did()));
         let venue = catena_auth::Venue { did: key.did(), public: key.public() };
@@ -158,16 +164,16 @@ mod tests {
         assert_eq!((identity.did.as_str(), identity.is_admin), (&*issued.subject, true));
         assert_eq!(identity.expires, Some(3_700));
         assert_eq!(identity.token_id.as_deref(), Some(&*issued.id));
-        assert_eq!(issue(&config, wanted("did:key:z")).unwrap().subject, "did:key:z");
+        assert_eq!(issue(&config, request("did:key:z")).unwrap().subject, "did:key:z");
     }
 
     #[test]
     fn a_revoked_token_is_on_the_list() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(!Revoked::load(folder.path()).unwrap().contains("t1"));
+        assert!(!RevokedTokens::load(folder.path()).unwrap().contains("t1"));
         revoke(folder.path(), "t1").unwrap();
         revoke(folder.path(), "t2").unwrap();
-        let revoked = Revoked::load(folder.path()).unwrap();
+        let revoked = RevokedTokens::load(folder.path()).unwrap();
         assert!(revoked.contains("t1") && revoked.contains("t2") && !revoked.contains("t3"));
         assert!(revoke(folder.path(), "two words").is_err());
     }
@@ -175,7 +181,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_of_the_list_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let revoked = Arc::new(Revoked::load(folder.path()).unwrap());
+        let revoked = Arc::new(RevokedTokens::load(folder.path()).unwrap());
         let watching = tokio::spawn(Arc::clone(&revoked).watch(folder.path().to_owned()));
         tokio::task::yield_now().await;
         revoke(folder.path(), "t1").unwrap();

@@ -1,80 +1,92 @@
 //! Jobs as tasks: the task ID is the job ID.
 //!
-//! Every job of the caller's is a task, whichever door it came through. Tasks are as durable as
-//! jobs, so they have no time to live.
+//! Every job of the caller is a task, whichever API created it. Tasks are as durable as jobs, so they
+//! have no time to live.
 
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::request::ListJobs;
 use catena_job::vocabulary::{Fault, Phase, State, TaskStatus};
-use catena_job::{Job, JobId, Status};
+use catena_job::{JobId, Status};
 use catena_store::{ListOrder, ListedJob};
 use catena_value::{Map, Value};
 
-use super::calls::settled;
-use super::outcome::{self, Answer, Seen};
-use super::{Answered, Asked, Refusal, Revision, input, map, text};
 use crate::http::error::{ApiError, Code};
-use crate::http::request::whole_number;
+use crate::http::request::parse_whole_number;
 use crate::limits::{MCP_PAGE_MAX, MCP_POLL_MS};
+use crate::mcp::call_result;
+use crate::mcp::context::RequestContext;
+use crate::mcp::elicitation;
+use crate::mcp::json_rpc::RpcError;
+use crate::mcp::params::{map, text};
+use crate::mcp::revision::Revision;
+use crate::mcp::rpc_result::{MethodResult, RpcResult};
+use crate::mcp::snapshot::JobSnapshot;
+use crate::mcp::wait::until_settled;
 use crate::values::{list as list_of, object};
 
-const RELATED: &str = "io.modelcontextprotocol/related-task";
+const RELATED_TASK_META: &str = "io.modelcontextprotocol/related-task";
+
+/// The members of a task.
+type Members = Vec<(&'static str, Value)>;
 
 /// The job that a task ID names.
-pub(super) fn id(text: &str) -> Result<JobId, Refusal> {
+pub(super) fn parse_id(text: &str) -> Result<JobId, RpcError> {
     text.parse().map_err(|error: catena_job::ids::ParseJobIdError| {
         ApiError::new(Code::InvalidJobId, error.to_string()).into()
     })
 }
 
 /// The job that `taskId` names.
-fn named(asked: &Asked, params: &Map) -> Result<JobId, Refusal> {
-    asked.client.check_tasks()?;
+fn id_param(context: &RequestContext, params: &Map) -> Result<JobId, RpcError> {
+    context.client.check_tasks()?;
     let task = text(params, "taskId")?;
-    id(task.ok_or_else(|| Refusal::invalid_params("`taskId` is missing"))?)
+    parse_id(task.ok_or_else(|| RpcError::invalid_params("`taskId` is missing"))?)
 }
 
-async fn seen(asked: &Asked, id: JobId) -> Result<Seen, Refusal> {
-    Ok(asked.door.engine.job(&asked.caller, id).await?.into())
+async fn read_job(context: &RequestContext, id: JobId) -> Result<JobSnapshot, RpcError> {
+    Ok(context.state.engine.job(&context.caller, id).await?.into())
 }
 
-/// The answer to a call that became a task.
-pub(super) fn made(asked: &Asked, seen: &Seen) -> Answer {
-    let task = task(asked.client.revision, seen);
-    match asked.client.revision.is_stateless() {
-        true => object([("resultType", "task".into())].into_iter().chain(task)).into(),
-        // A task begins as one that is worked on; the next look says more.
-        false => {
-            let begun = task.into_iter().map(|(name, value)| match name {
-                "status" => (name, TaskStatus::Working.as_str().into()),
-                _ => (name, value),
-            });
-            object([("task", object(begun))]).into()
-        }
+/// The result of a call that became a task.
+pub(super) fn created(context: &RequestContext, snapshot: &JobSnapshot) -> RpcResult {
+    let revision = context.client.revision;
+    let task = task(revision, snapshot);
+    if revision.is_stateless() {
+        return object([("resultType", "task".into())].into_iter().chain(task)).into();
     }
+    // A new task is always `working`; the next `tasks/get` has its actual status.
+    let task = task.into_iter().map(|(name, value)| match name {
+        "status" => (name, TaskStatus::Working.as_str().into()),
+        _ => (name, value),
+    });
+    object([("task", object(task))]).into()
 }
 
-/// Where a task stands. In the extension this carries the result, too, or what is asked for.
-pub(super) async fn get(asked: &Asked, params: &Map) -> Answered {
-    let seen = seen(asked, named(asked, params)?).await?;
-    let members = detailed(asked, &seen)?;
-    Ok(Answer::from(object(members)).with_cells(seen.cells))
+/// `tasks/get`: the task; in the stateless revision with its result or what it asks for.
+pub(super) async fn get(context: &RequestContext, params: &Map) -> MethodResult {
+    let snapshot = read_job(context, id_param(context, params)?).await?;
+    let members = details(context, &snapshot)?;
+    Ok(RpcResult::from(object(members)).with_cells(snapshot.cells))
 }
 
-/// A task with all that its revision tells about one.
-pub(super) fn detailed(asked: &Asked, seen: &Seen) -> Result<Vec<(&'static str, Value)>, Refusal> {
-    let mut members = task(asked.client.revision, seen);
-    if !asked.client.revision.is_stateless() {
+/// A task with everything that the client's revision says about one.
+pub(super) fn details(
+    context: &RequestContext,
+    snapshot: &JobSnapshot,
+) -> Result<Members, RpcError> {
+    let revision = context.client.revision;
+    let mut members = task(revision, snapshot);
+    if !revision.is_stateless() {
         return Ok(members);
     }
-    match status(asked.client.revision, seen.job.status()) {
+    match task_status(revision, snapshot.job.status()) {
         TaskStatus::Completed => {
-            let tool = seen.tool(&asked.door.mcp_tools);
-            members.push(("result", outcome::of_job(asked, tool, seen)?.into_value()));
+            let tool = snapshot.tool(&context.state.tools);
+            members.push(("result", call_result::of_job(context, tool, snapshot)?.into_value()));
         }
         TaskStatus::InputRequired => {
-            let question = input::question(&asked.client, seen);
-            let requests = question.map(|question| question.as_requests());
+            let elicitation = elicitation::for_client(&context.client, snapshot);
+            let requests = elicitation.map(|elicitation| elicitation.as_requests());
             members.push(("inputRequests", requests.unwrap_or_else(|| object::<&str>([]))));
         }
         TaskStatus::Working | TaskStatus::Failed | TaskStatus::Cancelled => {}
@@ -82,39 +94,40 @@ pub(super) fn detailed(asked: &Asked, seen: &Seen) -> Result<Vec<(&'static str, 
     Ok(members)
 }
 
-/// The result of a task, when it has one.
-pub(super) async fn result(mut asked: Asked, params: &Map) -> Answered {
-    let id = named(&asked, params)?;
-    let begun = seen(&asked, id).await?;
-    let seen = settled(&mut asked, begun, None).await?;
-    if !seen.job.status().is_terminal() {
-        let text = format!("job {id} is {} and has no result yet", seen.job.status());
-        let hint = match seen.job.status() {
+/// `tasks/result`: waits for the end of a task and returns its result.
+pub(super) async fn result(mut context: RequestContext, params: &Map) -> MethodResult {
+    let id = id_param(&context, params)?;
+    let snapshot = read_job(&context, id).await?;
+    let snapshot = until_settled(&mut context, snapshot, None).await?;
+    let status = snapshot.job.status();
+    if !status.is_terminal() {
+        let text = format!("job {id} is {status} and has no result yet");
+        let hint = match status {
             Status::InputRequired | Status::AuthRequired => {
-                "Send the job a message with POST /api/v1/jobs/{id}; that lets it go on."
+                "Send the job a message with POST /api/v1/jobs/{id} to continue it."
             }
-            _ => "The job goes on: ask again.",
+            _ => "The job continues; ask again later.",
         };
         let error = ApiError::new(Code::JobRunning, text).hint(hint);
-        let error = error.member("job", id).member("status", seen.job.status());
+        let error = error.member("job", id).member("status", status);
         return Err(error.detail(format!("Waited up to {} s.", WAIT_MAX.as_secs())).into());
     }
-    let tool = seen.tool(&asked.door.mcp_tools);
-    let answer = outcome::of_job(&asked, tool, &seen)?;
-    Ok(answer.with_meta(RELATED, object([("taskId", id.into())])))
+    let tool = snapshot.tool(&context.state.tools);
+    let result = call_result::of_job(&context, tool, &snapshot)?;
+    Ok(result.with_meta(RELATED_TASK_META, object([("taskId", id.into())])))
 }
 
-/// The caller's tasks, oldest first: what is added meanwhile comes on a later page.
-pub(super) async fn list(asked: &Asked, params: &Map) -> Answered {
+/// `tasks/list`: the caller's tasks, oldest first, so that new tasks appear on later pages.
+pub(super) async fn list(context: &RequestContext, params: &Map) -> MethodResult {
     let offset = match text(params, "cursor")? {
         None => 0,
-        Some(cursor) => whole_number(cursor)
-            .ok_or_else(|| Refusal::invalid_params("`cursor` is none that was given"))?,
+        Some(cursor) => parse_whole_number(cursor)
+            .ok_or_else(|| RpcError::invalid_params("`cursor` is not valid"))?,
     };
     let query = ListJobs::all(ListOrder::Oldest, offset, MCP_PAGE_MAX);
-    let page = asked.door.engine.jobs(&asked.caller, &query).await?;
-    let revision = asked.client.revision;
-    let tasks = page.jobs.iter().map(|job| object(listed(revision, job)));
+    let page = context.state.engine.jobs(&context.caller, &query).await?;
+    let revision = context.client.revision;
+    let tasks = page.jobs.iter().map(|job| object(listed_task(revision, job)));
     let mut members = vec![("tasks", list_of(tasks))];
     let end = offset.saturating_add(page.jobs.len() as u64);
     if end < page.total && !page.jobs.is_empty() {
@@ -123,79 +136,75 @@ pub(super) async fn list(asked: &Asked, params: &Map) -> Answered {
     Ok(object(members).into())
 }
 
-/// Ends a task.
-pub(super) async fn cancel(asked: &Asked, params: &Map) -> Answered {
-    let id = named(asked, params)?;
-    let revision = asked.client.revision;
+/// `tasks/cancel`: cancels the job of a task.
+pub(super) async fn cancel(context: &RequestContext, params: &Map) -> MethodResult {
+    let id = id_param(context, params)?;
+    let revision = context.client.revision;
     if !revision.is_stateless() {
-        let before = seen(asked, id).await?.job.status();
+        let before = read_job(context, id).await?.job.status();
         if before.is_terminal() {
-            let error = format!("task {id} is {} already", status(revision, before).as_str());
-            return Err(Refusal::invalid_params(error));
+            let status = task_status(revision, before).as_str();
+            return Err(RpcError::invalid_params(format!("task {id} is already {status}")));
         }
     }
-    let seen = Seen::from(asked.door.engine.cancel(&asked.caller, id, None).await?);
-    Ok(match revision.is_stateless() {
-        true => object::<&str>([]).into(),
-        false => object(task(revision, &seen)).into(),
-    })
+    let view = context.state.engine.cancel(&context.caller, id, None).await?;
+    if revision.is_stateless() {
+        return Ok(object::<&str>([]).into());
+    }
+    Ok(object(task(revision, &JobSnapshot::from(view))).into())
 }
 
-/// Gives a task what it asked for.
-pub(super) async fn update(asked: &Asked, params: &Map) -> Answered {
-    let seen = seen(asked, named(asked, params)?).await?;
+/// `tasks/update`: delivers what a task asked for.
+pub(super) async fn update(context: &RequestContext, params: &Map) -> MethodResult {
+    let snapshot = read_job(context, id_param(context, params)?).await?;
     let responses = map(params, "inputResponses")?;
     let responses =
-        responses.ok_or_else(|| Refusal::invalid_params("`inputResponses` is missing"))?;
-    input::give(&asked.door.engine, &asked.caller, &seen, responses).await?;
+        responses.ok_or_else(|| RpcError::invalid_params("`inputResponses` is missing"))?;
+    elicitation::deliver(&context.state.engine, &context.caller, &snapshot, responses).await?;
     Ok(object::<&str>([]).into())
 }
 
-fn status(revision: Revision, status: Status) -> TaskStatus {
+fn task_status(revision: Revision, status: Status) -> TaskStatus {
     let fault = if revision.is_stateless() { Fault::Completed } else { Fault::Failed };
-    // Where it is in the queue makes no difference to the words of tasks.
+    // The phase makes no difference to the status of a task.
     State { status, phase: Phase::Admitted, has_started: true }.task(fault)
 }
 
-fn task(revision: Revision, seen: &Seen) -> Vec<(&'static str, Value)> {
-    let job: &Job = &seen.job;
-    let mut members = members(revision, job.id(), job.status(), job.created(), job.updated());
-    let said = seen.text("error").or(seen.text("message"));
-    let said = said.map(str::to_owned).or_else(|| match job.status() {
-        Status::Paused => Some("The job is paused.".to_owned()),
-        _ => None,
-    });
-    members.extend(said.map(|said| ("statusMessage", said.into())));
+fn task(revision: Revision, snapshot: &JobSnapshot) -> Members {
+    let job = &snapshot.job;
+    let mut members = task_members(revision, job.id(), job.status(), job.created(), job.updated());
+    let message = snapshot.text("error").or(snapshot.text("message"));
+    let message = message.or((job.status() == Status::Paused).then_some("The job is paused."));
+    members.extend(message.map(|message| ("statusMessage", message.into())));
     members
 }
 
-fn listed(revision: Revision, job: &ListedJob) -> Vec<(&'static str, Value)> {
-    members(revision, job.id, job.status, job.created, job.updated)
+fn listed_task(revision: Revision, job: &ListedJob) -> Members {
+    task_members(revision, job.id, job.status, job.created, job.updated)
 }
 
-fn members(
+/// The members that every task has. Times are Unix time in milliseconds.
+fn task_members(
     revision: Revision,
     id: JobId,
-    job_status: Status,
+    status: Status,
     created: i64,
     updated: i64,
-) -> Vec<(&'static str, Value)> {
-    let (ttl, poll) = match revision.is_stateless() {
-        true => ("ttlMs", "pollIntervalMs"),
-        false => ("ttl", "pollInterval"),
-    };
+) -> Members {
+    let (ttl, poll) =
+        if revision.is_stateless() { ("ttlMs", "pollIntervalMs") } else { ("ttl", "pollInterval") };
     vec![
         ("taskId", id.into()),
-        ("status", status(revision, job_status).as_str().into()),
-        ("createdAt", time(created).into()),
-        ("lastUpdatedAt", time(updated).into()),
+        ("status", task_status(revision, status).as_str().into()),
+        ("createdAt", iso_time(created).into()),
+        ("lastUpdatedAt", iso_time(updated).into()),
         (ttl, Value::Nil),
         (poll, MCP_POLL_MS.into()),
     ]
 }
 
-/// A time as ISO 8601 has it.
-fn time(ms: i64) -> String {
+/// Unix time in milliseconds as ISO 8601.
+fn iso_time(ms: i64) -> String {
     jiff::Timestamp::from_millisecond(ms).unwrap_or_default().to_string()
 }
 
@@ -207,7 +216,7 @@ mod tests {
     fn a_task_has_the_members_of_its_revision() {
         let of = |revision| {
             let job = JobId::from_bytes([7; 16]);
-            let members = members(revision, job, Status::Failed, 0, 1_769_683_717_706);
+            let members = task_members(revision, job, Status::Failed, 0, 1_769_683_717_706);
             catena_value::json::to_string(&object(members)).unwrap()
         };
         let old = of(Revision::V2025_11_25);

@@ -1,4 +1,4 @@
-//! Which engine error becomes which answer. No arm is a catch-all.
+//! Which engine error becomes which response. No arm is a catch-all.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use catena_job::Status;
 use catena_value::{Map, Value};
 
 use super::{ApiError, Code};
-use crate::grid::invoke::{IDEMPOTENT_REPLAYED, location};
+use crate::http::response::{IDEMPOTENT_REPLAYED, job_location};
 
-/// When to come again after the venue had too much to do.
+/// `Retry-After` if the venue is overloaded or the same request is in progress.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// When to come again after a queue or a quota was full: it drains at the pace of jobs.
+/// `Retry-After` if a queue or a quota is full: it drains only as jobs proceed.
 const FULL: Duration = Duration::from_secs(2);
 
-/// When to come again after a restart or a full disk.
+/// `Retry-After` during a restart or while the disk is full.
 const RESTART: Duration = Duration::from_secs(5);
 
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -33,12 +33,12 @@ impl From<StoreError> for ApiError {
             StoreError::Busy => ApiError::new(Code::VenueBusy, text).retry_after(BUSY),
             StoreError::Full => ApiError::new(Code::StoreFull, text).retry_after(RESTART),
             StoreError::Stopped(reason) => {
-                tracing::warn!(%reason, "refused: the venue is stopping");
+                tracing::warn!(%reason, "refused a request because the venue is stopping");
                 ApiError::new(Code::Stopping, "the venue is stopping").retry_after(RESTART)
             }
             StoreError::Damaged(reason) => {
-                tracing::error!(%reason, "what is stored is damaged");
-                ApiError::new(Code::StoreDamaged, "what is stored is damaged")
+                tracing::error!(%reason, "stored data is damaged");
+                ApiError::new(Code::StoreDamaged, "stored data is damaged")
             }
             StoreError::Contended => ApiError::new(Code::Contended, text),
             StoreError::TooLarge(_) => ApiError::new(Code::TooLargeToStore, text),
@@ -46,8 +46,8 @@ impl From<StoreError> for ApiError {
     }
 }
 
-/// A reference in a request's body that leads nowhere makes the request wrong; one in the path is
-/// a thing that does not exist. `operation_in_path` is for the latter.
+/// An unresolvable reference in the body makes the request invalid; one in the path names a thing
+/// that does not exist. `operation_in_path` is for the latter.
 impl From<ResolveError> for ApiError {
     fn from(error: ResolveError) -> Self {
         let text = error.to_string();
@@ -61,12 +61,12 @@ impl From<ResolveError> for ApiError {
             ResolveError::NotAnOperation { .. } => ApiError::new(Code::NotAnOperation, text),
             ResolveError::Unusable { .. } => ApiError::new(Code::OperationUnusable, text),
             ResolveError::Malformed { .. } => ApiError::new(Code::InvalidReference, text),
-            ResolveError::Store(trouble) => trouble.into(),
+            ResolveError::Store(error) => error.into(),
         }
     }
 }
 
-/// The same for a reference that is the path of the request.
+/// The error for a reference in the path of the request.
 pub(crate) fn operation_in_path(error: ResolveError) -> ApiError {
     let is_unknown = matches!(
         error,
@@ -74,34 +74,34 @@ pub(crate) fn operation_in_path(error: ResolveError) -> ApiError {
             | ResolveError::NotAnOperation { .. }
             | ResolveError::Malformed { .. }
     );
-    let answer = ApiError::from(error);
-    if is_unknown { answer.with_status(StatusCode::NOT_FOUND) } else { answer }
+    let error = ApiError::from(error);
+    if is_unknown { error.with_status(StatusCode::NOT_FOUND) } else { error }
 }
 
 impl From<InvokeError> for ApiError {
     fn from(error: InvokeError) -> Self {
         let text = error.to_string();
         match error {
-            InvokeError::Resolve(unknown) => unknown.into(),
+            InvokeError::Resolve(error) => error.into(),
             InvokeError::Invalid(_) => ApiError::bad_request(text),
             InvokeError::TooManyJobs { .. } => {
                 ApiError::new(Code::TooManyJobs, text).retry_after(FULL)
             }
-            InvokeError::RateLimited(fast) => fast.into(),
-            InvokeError::Key(trouble) => trouble.into(),
+            InvokeError::RateLimited(limited) => limited.into(),
+            InvokeError::Key(error) => error.into(),
             InvokeError::Forbidden(_) => ApiError::new(Code::Forbidden, text),
             InvokeError::ShuttingDown => ApiError::new(Code::Stopping, text).retry_after(RESTART),
-            InvokeError::Store(trouble) => trouble.into(),
+            InvokeError::Store(error) => error.into(),
         }
     }
 }
 
 impl From<RateLimited> for ApiError {
-    fn from(fast: RateLimited) -> Self {
-        let seconds = fast.after.as_millis().div_ceil(1000).max(1);
+    fn from(limited: RateLimited) -> Self {
+        let seconds = limited.after.as_millis().div_ceil(1000).max(1);
         ApiError::new(Code::RateLimited, "too many requests")
-            .retry_after(fast.after)
-            .header(RATE_LIMIT_POLICY, format!("\"caller\";q={}", fast.burst))
+            .retry_after(limited.after)
+            .header(RATE_LIMIT_POLICY, format!("\"caller\";q={}", limited.burst))
             .header(RATE_LIMIT, format!("\"caller\";r=0;t={seconds}"))
     }
 }
@@ -135,7 +135,7 @@ fn no_output(ended: NoOutput) -> ApiError {
         error = error.member("errorCode", code);
     }
     if let Some(job) = ended.job {
-        error = error.header(header::LOCATION, location(job));
+        error = error.header(header::LOCATION, job_location(job));
     }
     if ended.is_replay {
         error = error.header(IDEMPOTENT_REPLAYED, "true");
@@ -148,7 +148,7 @@ impl From<JobError> for ApiError {
         let text = error.to_string();
         match error {
             JobError::NotFound(_) => ApiError::new(Code::JobNotFound, text),
-            JobError::Store(trouble) => trouble.into(),
+            JobError::Store(error) => error.into(),
         }
     }
 }
@@ -170,7 +170,7 @@ impl From<ControlError> for ApiError {
             ControlError::Conflict { job, status, .. } => {
                 let hint = match status {
                     Status::InputRequired | Status::AuthRequired => {
-                        "Send the job a message with POST /api/v1/jobs/{id}; that lets it go on."
+                        "Send the job a message with POST /api/v1/jobs/{id} to continue it."
                     }
                     _ => Code::JobConflict.hint(),
                 };
@@ -189,15 +189,15 @@ impl From<ControlError> for ApiError {
                 ApiError::new(Code::HistoryFull, text).member("id", job)
             }
             ControlError::Invalid(_) => ApiError::bad_request(text),
-            ControlError::Store(trouble) => trouble.into(),
+            ControlError::Store(error) => error.into(),
         }
     }
 }
 
 impl From<IdempotencyError> for ApiError {
-    fn from(trouble: IdempotencyError) -> Self {
-        let text = trouble.to_string();
-        match trouble {
+    fn from(error: IdempotencyError) -> Self {
+        let text = error.to_string();
+        match error {
             IdempotencyError::Reused => ApiError::new(Code::KeyReused, text),
             IdempotencyError::InFlight => ApiError::new(Code::KeyInFlight, text).retry_after(BUSY),
             IdempotencyError::TooMany => ApiError::new(Code::TooManyKeys, text).retry_after(FULL),
@@ -225,10 +225,10 @@ impl From<SendError> for ApiError {
                     .member("asking", asking)
                     .member("venue", venue)
             }
-            SendError::RateLimited(fast) => fast.into(),
-            SendError::Key(trouble) => trouble.into(),
+            SendError::RateLimited(limited) => limited.into(),
+            SendError::Key(error) => error.into(),
             SendError::Invalid(_) => ApiError::bad_request(text),
-            SendError::Store(trouble) => trouble.into(),
+            SendError::Store(error) => error.into(),
         }
     }
 }
@@ -251,9 +251,9 @@ impl From<AssetError> for ApiError {
             AssetError::WrongContent { .. } => ApiError::new(Code::ContentMismatch, text),
             AssetError::TooLarge { .. } => ApiError::new(Code::ContentTooLarge, text),
             AssetError::Forbidden(_) => ApiError::new(Code::Forbidden, text),
-            AssetError::RateLimited(fast) => fast.into(),
-            AssetError::Key(trouble) => trouble.into(),
-            AssetError::Store(trouble) => trouble.into(),
+            AssetError::RateLimited(limited) => limited.into(),
+            AssetError::Key(error) => error.into(),
+            AssetError::Store(error) => error.into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Every code has its page, and the pinned answers have their members.
+//! Every code has its page, and responses have the members that clients rely on.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,6 +10,7 @@ use catena_job::{JobId, Status};
 use catena_value::NoCells;
 
 use super::*;
+use crate::identity::authenticate::AuthError;
 
 fn pages() -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/errors");
@@ -20,7 +21,7 @@ fn pages() -> BTreeSet<String> {
 #[test]
 fn every_code_has_a_page_and_every_page_a_code() {
     let codes: BTreeSet<String> = Code::ALL.iter().map(|code| code.as_str().to_owned()).collect();
-    assert_eq!(codes.len(), Code::ALL.len(), "two codes have one word");
+    assert_eq!(codes.len(), Code::ALL.len(), "two codes have the same value");
     assert_eq!(pages(), codes);
 }
 
@@ -46,7 +47,7 @@ impl Code {
 }
 
 #[test]
-fn codes_are_words_and_hints_are_sentences() {
+fn codes_are_identifiers_and_hints_are_sentences() {
     for code in Code::ALL {
         let word = code.as_str();
         assert!(word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{word}");
@@ -128,9 +129,9 @@ fn an_unknown_operation_lists_the_nearest() {
 }
 
 #[test]
-fn too_fast_says_when_to_come_again() {
-    let fast = RateLimited { after: Duration::from_millis(1_200), burst: 20 };
-    let response = ApiError::from(fast).into_response();
+fn a_rate_limit_says_when_to_retry() {
+    let limited = RateLimited { after: Duration::from_millis(1_200), burst: 20 };
+    let response = ApiError::from(limited).into_response();
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()[header::RETRY_AFTER], "2");
     assert_eq!(response.headers()["ratelimit"], "\"caller\";r=0;t=2");
@@ -138,7 +139,7 @@ fn too_fast_says_when_to_come_again() {
 }
 
 #[test]
-fn a_job_that_waits_for_a_message_is_hinted_to_one() {
+fn the_hint_for_a_job_that_waits_for_a_message_says_so() {
     let conflict =
         ControlError::Conflict { job: job(), status: Status::InputRequired, action: "resume" };
     let error = ApiError::from(conflict);
@@ -146,8 +147,17 @@ fn a_job_that_waits_for_a_message_is_hinted_to_one() {
 }
 
 #[test]
-fn what_is_inside_is_not_told_outside() {
+fn internal_causes_are_not_revealed() {
     let error = ApiError::from(StoreError::Damaged("row 17 of table jobs".to_owned()));
     let text = json::to_string(&error.to_value()).unwrap();
     assert!(!text.contains("row 17"), "{text}");
+}
+
+#[test]
+fn a_missing_token_is_answered_with_a_challenge() {
+    let error = ApiError::from(AuthError::TokenMissing);
+    assert_eq!(error.code(), Code::TokenMissing);
+    assert_eq!(error.into_response().headers()[header::WWW_AUTHENTICATE], "Bearer");
+    let error = ApiError::from(AuthError::TokenInvalid("expired".to_owned()));
+    assert_eq!((error.code(), member(&error, "detail")), (Code::TokenInvalid, "expired".into()));
 }
