@@ -7,20 +7,20 @@
 //!
 //! Modules, in reading order. Each imports only from modules further down:
 //!
-//! - [`venue`]: starts and stops everything.
-//! - `routes`: the table of all routes.
-//! - `mcp`: the MCP endpoint, operations as tools and jobs as tasks.
-//! - `canvas`: the canvas API (`/canvas/v1`).
-//! - `grid`: the grid API (`/api/v1`), monitoring and documents.
-//! - `describe`: the OpenAPI document and the HTML pages, generated from the routes.
-//! - `http`: connections, requests, responses, errors, and what every request goes through.
-//! - [`identity`]: authentication, tokens, and the venue's key.
-//! - `tools`: operations as MCP tools, a part of the shared state.
-//! - `metrics`: counters, in the OpenMetrics format.
-//! - [`log`]: logging.
-//! - [`config`]: the settings of a venue.
-//! - `values`: building values in code.
-//! - [`limits`]: every bound of this crate.
+//! - [`venue`] starts and stops everything.
+//! - `routes` is the table of all routes.
+//! - `mcp` is the MCP endpoint: operations as tools, jobs as tasks.
+//! - `canvas` is the canvas API (`/canvas/v1`).
+//! - `grid` is the grid API (`/api/v1`), with monitoring and documents.
+//! - `describe` generates the OpenAPI document and the HTML pages from the routes.
+//! - `http` has connections, requests, responses, errors, and what every request goes through.
+//! - [`identity`] has authentication, tokens, and the venue's key.
+//! - `tools` presents operations as MCP tools; the table is a part of the shared state.
+//! - `metrics` counts requests and writes the OpenMetrics text.
+//! - [`log`] starts logging.
+//! - [`config`] has the settings of a venue.
+//! - `values` builds values in code.
+//! - [`limits`] has every bound of this crate.
 //!
 //! Nothing here changes a job; only the engine does. Only [`config`] reads environment variables.
 

@@ -309,7 +309,7 @@ fn raise_descriptor_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => {
-            tracing::debug!(descriptors = ?limit.maximum, "raised the limit of open file descriptors")
+            tracing::debug!(descriptors = ?limit.maximum, "raised the limit of open file descriptors");
         }
         Err(error) => tracing::warn!(%error, "could not raise the limit of open file descriptors"),
     }

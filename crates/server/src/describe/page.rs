@@ -100,7 +100,7 @@ fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// A description as HTML: escaped, with what stands in backticks as code.
+/// A description as HTML: escaped, with the text in backticks as code.
 fn to_html(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     let mut parts = text.split('`').peekable();

@@ -1,6 +1,6 @@
 //! Which routes are mounted under which path of the router.
 //!
-//! The router cannot tell routes apart that differ only after a parameter which may contain slashes.
+//! The router cannot distinguish routes that differ only after a parameter which may contain slashes.
 //! Such routes share one mount, and the end of the path decides between them.
 
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ pub(crate) struct MountedRoute {
     pub(crate) number: usize,
 }
 
-/// Routes that the router cannot tell apart, more specific ones first.
+/// Routes that the router cannot distinguish, more specific ones first.
 pub(crate) struct Mount {
     pub(crate) method: Method,
     pub(crate) path: &'static str,

@@ -2,9 +2,9 @@
 //! message to the job.
 //!
 //! A request for input is identified by the record that asks for it, so that a response to an
-//! earlier one can be told apart and a response that is sent twice counts once. Credentials are never
+//! earlier one is recognised and a response that is sent twice counts once. Credentials are never
 //! asked for in a form: a job that needs authorisation may name a page (`url` in its output);
-//! otherwise the caller is told what to send.
+//! otherwise the result of the call says what to send.
 
 use catena_engine::{Caller, Engine};
 use catena_job::Status;

@@ -37,6 +37,7 @@ fn every_page_says_what_happened_why_and_what_to_do() {
         }
         assert!(page.contains(&format!("`{}`", code.retry().as_str())), "{name}: retry");
         assert!(page.contains(&code.number_text()), "{name}: status");
+        assert!(page.contains(code.about()), "{name}: description");
     }
 }
 
