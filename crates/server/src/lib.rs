@@ -1,42 +1,45 @@
-//! The doors of a venue: HTTP, identity, configuration, and everything around them.
+//! The HTTP server of a venue: the grid API, the canvas API, the MCP endpoint, identity and
+//! configuration.
 //!
-//! A request comes in by a connection ([`listen`](self)), goes through the door (`door`: request
-//! id, `Host` and `Origin`, who is asking), to the handler of its route (`routes`), which decodes,
-//! calls the engine, and encodes; on the way out it is counted and logged. What the routes are, and
-//! how they are described to clients, is one table.
+//! A request arrives on a connection (`http::listen`), passes `http::service` (request ID, `Host` and
+//! `Origin`, authentication), and reaches the handler of its route, which decodes it, calls the engine
+//! and encodes the response; on the way out it is counted and logged.
 //!
-//! Modules, in reading order: [`config`], [`venue`] (start and stop), `listen` (connections),
-//! `door`, `origin`, `auth`, [`tokens`], [`key`], `call` (a request as handlers see it), `routes`,
-//! `protocol` (doors that speak somebody else's language), `job_json`, `canvas_json`, `sse`, [`error`], `answer`, `openapi` and `page` (the table for programs and
-//! people), `values`, `metrics`, [`log`], [`limits`].
+//! Modules, in reading order. Each imports only from modules further down:
 //!
-//! Nothing here changes a job: that is the engine's business alone. Only [`config`] reads the
-//! environment.
+//! - [`venue`] starts and stops everything.
+//! - `routes` is the table of all routes.
+//! - `mcp` is the MCP endpoint: operations as tools, jobs as tasks.
+//! - `canvas` is the canvas API (`/canvas/v1`).
+//! - `grid` is the grid API (`/api/v1`), with monitoring and documents.
+//! - `describe` generates the OpenAPI document and the HTML pages from the routes.
+//! - `http` has connections, requests, responses, errors, and what every request goes through.
+//! - [`identity`] has authentication, tokens, and the venue's key.
+//! - `tools` presents operations as MCP tools; the table is a part of the shared state.
+//! - `metrics` counts requests and writes the OpenMetrics text.
+//! - [`log`] starts logging.
+//! - [`config`] has the settings of a venue.
+//! - `values` builds values in code.
+//! - [`limits`] has every bound of this crate.
+//!
+//! Nothing here changes a job; only the engine does. Only [`config`] reads environment variables.
 
 pub mod config;
-pub mod error;
-pub mod key;
+pub mod identity;
 pub mod limits;
 pub mod log;
-pub mod tokens;
 pub mod venue;
 
-mod answer;
-mod auth;
-mod call;
-mod canvas_json;
-mod door;
-mod job_json;
-mod listen;
+mod canvas;
+mod describe;
+mod grid;
+mod http;
+mod mcp;
 mod metrics;
-mod openapi;
-mod origin;
-mod page;
-mod protocol;
-mod rendered;
 mod routes;
-mod sse;
+mod tools;
 mod values;
 
 pub use config::Config;
+pub use identity::{key, tokens};
 pub use venue::{Venue, VenueError, serve};

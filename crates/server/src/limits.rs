@@ -1,58 +1,75 @@
-//! Every bound of this crate, with its reason. Those an operator may set are defaults here and
-//! settings in [`crate::config`].
+//! Every bound of this crate, with its reason. Those that an operator can change are settings in
+//! [`crate::config`].
 
 use std::time::Duration;
 
-/// Nested arrays and objects in a request's JSON.
+/// Nesting depth of arrays and objects in the JSON of a request.
 pub const JSON_DEPTH_MAX: usize = 128;
 
-/// Delegations that one request may carry. Real ones carry one or two.
+/// Delegations in one request. Real requests carry one or two.
 pub const DELEGATIONS_MAX: usize = 64;
 
-/// Bytes of one page of a history: what goes beyond it is on the next page.
+/// Bytes of one page of a history. Further records are on the next page.
 pub const HISTORY_PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Bytes of a value in a line of a canvas list: a page of the longest ones is still one answer.
+/// Bytes of a value in an entry of a canvas list: a full page of the longest values still fits one
+/// response.
 pub const LISTED_VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// How long a starting venue lets recovery go ahead before it listens. What is left is recovered
-/// while requests are answered.
+/// Operations that the canvas health report counts one by one; the rest are counted together.
+pub const QUEUE_TYPES_MAX: usize = 100;
+
+/// Rendered jobs in the response cache. With the longest bodies they take 32 MiB.
+pub const CACHED_RESPONSES_MAX: usize = 8_192;
+
+/// Bytes of a rendered job in the response cache.
+pub const CACHED_RESPONSE_BYTES_MAX: usize = 4_096;
+
+/// Bytes of a user's name in a path.
+pub const USER_NAME_BYTES_MAX: usize = 128;
+
+/// Creating requests per second and caller, if the venue does not listen on loopback and no rate is
+/// configured: far above what people do, far below what a runaway program does.
+pub const RATE_BEYOND_LOOPBACK: f64 = 100.0;
+
+/// How long recovery runs before a starting venue accepts requests. The rest is recovered in the
+/// background.
 pub const RECOVERY_AHEAD: Duration = Duration::from_millis(200);
 
 /// Longest time between two bytes of an event stream. The Python SDK gives up after 30 s.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// How long a client may take to send the head of a request, and how long a connection may idle
-/// between two: long enough for connection pools, short enough that half-requests end.
+/// How long a client may take to send the head of a request, and how long a connection may be idle
+/// between two requests: long enough for connection pools, short enough to end incomplete requests.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
 
-/// Bytes of a body beyond its bound that are read and thrown away, so that the client, who is still
-/// sending, gets to read why.
+/// Bytes of a refused body that are read and dropped, so that a client which is still sending gets to
+/// read the response.
 pub const DISCARD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How long that may take.
 pub const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Connections at a time. Fewer when the process may not have so many descriptors.
+/// Open connections. Fewer if the process may not open that many file descriptors.
 pub const CONNECTIONS_MAX: usize = 50_000;
 
-/// Descriptors that are kept for the store and for requests that leave, if there are twice as many:
-/// at least these, and a quarter of all.
-pub const DESCRIPTORS_KEPT_MIN: usize = 64;
+/// File descriptors that are reserved for the store and for outbound requests: at least this many and
+/// a quarter of all, but never more than half.
+pub const DESCRIPTORS_RESERVED_MIN: usize = 64;
 
-/// Bytes of a request id that a client may choose; longer ones are replaced.
+/// Bytes of a request ID chosen by a client. Longer ones are replaced.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// Tokens whose signatures are remembered as checked. One takes about 300 bytes.
-pub const TOKENS_REMEMBERED_MAX: usize = 4_096;
+/// Verified tokens in the cache. Each takes about 300 bytes.
+pub const VERIFIED_TOKENS_MAX: usize = 4_096;
 
-/// How often the list of revoked tokens is looked at.
+/// How often the list of revoked tokens is checked for changes.
 pub const REVOKED_CHECK: Duration = Duration::from_secs(2);
 
-/// How often the health of the store is looked at.
+/// How often the health of the store is checked.
 pub const HEALTH_CHECK: Duration = Duration::from_millis(250);
 
-/// How long a venue whose store failed says so on `/readyz` before the process ends.
+/// How long a venue whose store failed reports it in `/readyz` before the process ends.
 pub const FAILURE_NOTICE: Duration = Duration::from_secs(1);
 
 /// MCP: messages in one batch, each of which may wait for a job.
@@ -61,40 +78,47 @@ pub const MCP_BATCH_MAX: usize = 64;
 /// MCP: tools or tasks on one page.
 pub const MCP_PAGE_MAX: usize = 200;
 
-/// MCP: bytes of a tool's name, as the strictest clients have it.
+/// MCP: bytes of a tool's name. The strictest clients accept no more.
 pub const MCP_TOOL_NAME_BYTES_MAX: usize = 64;
 
-/// MCP: how long a client may keep the list of tools, in milliseconds. It changes with a restart.
+/// MCP: how long a client may cache the list of tools, in milliseconds. It changes only with a
+/// restart.
 pub const MCP_LIST_TTL_MS: i64 = 300_000;
 
-/// MCP: how long a call waits before its answer becomes an event stream: most are done by then.
+/// MCP: how long a response may take before it becomes an event stream. Most are complete by then.
 pub const MCP_STREAM_AFTER: Duration = Duration::from_secs(1);
 
-/// MCP: the same for a call that asks for progress: instant operations are done by then.
+/// MCP: the same for a client that receives notifications. Inline operations are complete by then.
 pub const MCP_PROGRESS_AFTER: Duration = Duration::from_millis(50);
 
-/// MCP: how long a call waits that may be answered with a task.
+/// MCP: how long a call waits for its job if the client accepts a task instead of a result.
 pub const MCP_TASK_AFTER: Duration = Duration::from_secs(1);
 
-/// MCP: how often a client should ask for a task, in milliseconds.
+/// MCP: the interval at which a client should poll a task, in milliseconds.
 pub const MCP_POLL_MS: i64 = 1_000;
 
-/// MCP: tasks that one stream of changes may follow.
+/// MCP: how long a call waits for what its user does at a URL, before the client is asked again.
+pub const MCP_URL_WAIT: Duration = Duration::from_secs(10);
+
+/// MCP: tasks in one subscription.
 pub const MCP_LISTEN_TASKS_MAX: usize = 64;
 
-/// MCP: how long a stream of changes lives; whoever wants more asks again.
+/// MCP: how long a subscription lasts. A client can subscribe again.
 pub const MCP_LISTEN_MAX: Duration = Duration::from_secs(3600);
 
-/// MCP: bytes of an output that is also given as text. A model has no use for more, and it would
-/// travel twice.
+/// MCP: notifications that are queued for a slow client. Further progress reports are dropped.
+pub const MCP_NOTIFICATIONS_QUEUED_MAX: usize = 16;
+
+/// MCP: bytes of an output that is also returned as text. A model has no use for more, and it would
+/// be sent twice.
 pub const MCP_TEXT_BYTES_MAX: usize = 256 * 1024;
 
-/// MCP: bytes of what a job has said so far that a user is shown with its question.
+/// MCP: bytes of a job's output so far that is shown to a user with the job's question.
 pub const MCP_QUESTION_BYTES_MAX: usize = 4 * 1024;
 
 /// Bytes of a configuration file.
 pub const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Most that the buffers of a connection grow to, from 8 kB: room for the head of any request, with
-/// the largest token. Idle connections stay at their first 8 kB.
+/// Maximum size of a connection's read buffer: room for the head of any request, with the largest
+/// token. Idle connections keep their first 8 kB.
 pub const CONNECTION_BUFFER_BYTES: usize = 64 * 1024;

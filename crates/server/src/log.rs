@@ -1,4 +1,4 @@
-//! Logs: lines for people, or JSON for machines, on the standard error.
+//! Logging to standard error, as text or as JSON.
 
 use std::io::{self, IsTerminal as _};
 
@@ -7,7 +7,7 @@ use tracing_subscriber::fmt;
 
 use crate::config::LogFormat;
 
-/// Begins to log. Says so if somebody has begun already.
+/// Starts logging. Fails if the level is invalid or logging was already started.
 pub fn start(format: LogFormat, level: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(level).map_err(|error| error.to_string())?;
     let is_terminal = io::stderr().is_terminal();

@@ -1,8 +1,8 @@
-//! What is counted, and how it is shown to Prometheus.
+//! Metrics, in the OpenMetrics text format.
 //!
 //! The hot path touches atomics and nothing else: every route has its own row, found by number, with
-//! one counter for each status that the server ever answers with. Names and labels are put together
-//! when somebody reads them.
+//! one counter for each status that the server uses. Names and labels are assembled when the metrics
+//! are read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,9 +20,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::routes::Route;
-
-/// Every status that is counted by itself; others are counted as the last one.
+/// Every status that has its own counter; others are counted as the last one.
 const STATUSES: [u16; 24] = [
     200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 406, 409, 412, 413, 415, 416, 422, 429,
     503, 504, 507, 0, 500,
@@ -32,13 +30,14 @@ const STATUSES: [u16; 24] = [
 const BUCKETS: [f64; 12] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 10.0, 120.0];
 
-/// What is counted here.
+/// The counters of the server.
 pub(crate) struct Metrics {
     rows: Box<[Row]>,
-    /// Those who follow a job by SSE now.
+    /// The number of open event streams.
     streams: AtomicU64,
 }
 
+/// The counters of one route.
 struct Row {
     method: &'static str,
     path: &'static str,
@@ -60,20 +59,20 @@ impl Row {
 }
 
 impl Metrics {
-    /// Counters for these routes, and for requests that no route is for.
-    pub(crate) fn new(routes: impl Iterator<Item = &'static Route>) -> Self {
-        let rows = routes.map(|route| Row::new(route.method.as_str(), route.path));
+    /// Counters for routes with these methods and paths, and for requests that no route matches.
+    pub(crate) fn new(routes: impl Iterator<Item = (&'static str, &'static str)>) -> Self {
+        let rows = routes.map(|(method, path)| Row::new(method, path));
         let rows = rows.chain([Row::new("any", "unmatched")]).collect();
         Metrics { rows, streams: AtomicU64::new(0) }
     }
 
-    /// The number of the row for requests that no route is for.
+    /// The row number for requests that no route matches.
     pub(crate) fn unmatched(&self) -> usize {
         self.rows.len() - 1
     }
 
-    /// Counts an answer.
-    pub(crate) fn answered(&self, number: usize, status: StatusCode, took: Duration) {
+    /// Counts a response of the route in this row.
+    pub(crate) fn record_response(&self, number: usize, status: StatusCode, took: Duration) {
         let Some(row) = self.rows.get(number) else { return };
         let place = STATUSES.iter().position(|known| *known == status.as_u16());
         row.by_status[place.unwrap_or(STATUSES.len() - 1)].fetch_add(1, Relaxed);
@@ -83,17 +82,21 @@ impl Metrics {
         row.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Counts somebody who follows a job, until the guard is dropped.
-    pub(crate) fn streaming(self: &Arc<Self>) -> Streaming {
+    /// Counts an open event stream until the guard is dropped.
+    pub(crate) fn count_stream(self: &Arc<Self>) -> StreamGuard {
         self.streams.fetch_add(1, Relaxed);
-        Streaming(Arc::clone(self))
+        StreamGuard(Arc::clone(self))
     }
 
-    /// Everything as text.
-    pub(crate) fn text(self: &Arc<Self>, engine: &Engine, store: &Arc<EmbeddedStore>) -> String {
+    /// All metrics as OpenMetrics text.
+    pub(crate) fn to_openmetrics(
+        self: &Arc<Self>,
+        engine: &Engine,
+        store: &Arc<EmbeddedStore>,
+    ) -> String {
         let mut registry = Registry::with_prefix("catena");
-        registry.register_collector(Box::new(Requests(Arc::clone(self))));
-        registry.register_collector(Box::new(Inside(engine.clone(), Arc::clone(store))));
+        registry.register_collector(Box::new(RequestCollector(Arc::clone(self))));
+        registry.register_collector(Box::new(EngineCollector(engine.clone(), Arc::clone(store))));
         let mut text = String::new();
         match encode(&mut text, &registry) {
             Ok(()) => text,
@@ -105,24 +108,24 @@ impl Metrics {
 /// Histograms have no labels beyond those of their family.
 type NoLabels = [(&'static str, &'static str); 0];
 
-/// Somebody follows a job.
-pub(crate) struct Streaming(Arc<Metrics>);
+/// Counts one open event stream while it lives.
+pub(crate) struct StreamGuard(Arc<Metrics>);
 
-impl Drop for Streaming {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Relaxed);
     }
 }
 
-struct Requests(Arc<Metrics>);
+struct RequestCollector(Arc<Metrics>);
 
-impl fmt::Debug for Requests {
+impl fmt::Debug for RequestCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("requests")
     }
 }
 
-impl Collector for Requests {
+impl Collector for RequestCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Requests answered";
         let mut family =
@@ -138,7 +141,7 @@ impl Collector for Requests {
                 }
             }
         }
-        let help = "Time from the head of a request to the head of its answer";
+        let help = "Time from the head of a request to the head of its response";
         let mut family =
             encoder.encode_descriptor("http_request_seconds", help, None, MetricType::Histogram)?;
         for row in &self.0.rows {
@@ -154,24 +157,22 @@ impl Collector for Requests {
             let mut metric = family.encode_family(&labels)?;
             metric.encode_histogram::<NoLabels>(seconds, total, &buckets, None)?;
         }
-        gauge(&mut encoder, "sse_clients", "Those who follow a job by SSE", {
-            self.0.streams.load(Relaxed)
-        })
+        gauge(&mut encoder, "sse_clients", "Open event streams", self.0.streams.load(Relaxed))
     }
 }
 
-struct Inside(Engine, Arc<EmbeddedStore>);
+struct EngineCollector(Engine, Arc<EmbeddedStore>);
 
-impl fmt::Debug for Inside {
+impl fmt::Debug for EngineCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("engine and store")
     }
 }
 
-impl Collector for Inside {
+impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let engine = self.0.counters();
-        counter(&mut encoder, "jobs_invoked", "Jobs made", engine.invoked)?;
+        counter(&mut encoder, "jobs_invoked", "Jobs created", engine.invoked)?;
         let mut family = encoder.encode_descriptor(
             "jobs_ended",
             "Jobs that ended",
@@ -183,17 +184,22 @@ impl Collector for Inside {
             let labels = [("status", status)];
             ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
         }
-        gauge(&mut encoder, "jobs_running", "Jobs that run now", engine.running)?;
-        gauge(&mut encoder, "jobs_queued", "Jobs that wait for their turn", engine.queued)?;
-        gauge(&mut encoder, "watchers", "Those who watch a job now", engine.watchers)?;
-        counter(&mut encoder, "messages", "Messages taken in", engine.messages)?;
-        counter(&mut encoder, "retries", "Tries after the first", engine.retries)?;
+        gauge(&mut encoder, "jobs_running", "Jobs that are running", engine.running)?;
+        gauge(&mut encoder, "jobs_queued", "Jobs that are waiting to run", engine.queued)?;
+        gauge(&mut encoder, "watchers", "Subscribers of jobs", engine.watchers)?;
+        counter(&mut encoder, "messages", "Messages accepted", engine.messages)?;
+        counter(&mut encoder, "retries", "Attempts after the first", engine.retries)?;
         let store = self.1.counters();
         counter(&mut encoder, "store_commits", "Batches made durable", store.commits)?;
-        counter(&mut encoder, "store_entries", "Commits answered as durable", store.entries)?;
+        counter(&mut encoder, "store_entries", "Commits acknowledged as durable", store.entries)?;
         counter(&mut encoder, "store_syncs", "Syncs on the commit path", store.syncs)?;
         counter(&mut encoder, "store_writes", "Rows changed", store.writes)?;
-        counter(&mut encoder, "store_journal_bytes", "Bytes of journal", store.journal_bytes)?;
+        counter(
+            &mut encoder,
+            "store_journal_bytes",
+            "Bytes written to the journal",
+            store.journal_bytes,
+        )?;
         counter(&mut encoder, "store_stalls", "Waits for the flusher", store.stalls)?;
         let most = store.batch_entries_max;
         gauge(&mut encoder, "store_batch_entries_max", "Entries of the largest batch", most)?;
@@ -222,14 +228,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_counted_by_route_and_status() {
-        let metrics = Arc::new(Metrics::new(crate::routes::all()));
+    fn responses_are_counted_by_route_and_status() {
+        let metrics = Arc::new(Metrics::new([("GET", "/livez")].into_iter()));
         let number = metrics.unmatched();
-        metrics.answered(number, StatusCode::NOT_FOUND, Duration::from_millis(3));
-        metrics.answered(number, StatusCode::IM_A_TEAPOT, Duration::from_secs(3600));
-        let watching = metrics.streaming();
+        metrics.record_response(number, StatusCode::NOT_FOUND, Duration::from_millis(3));
+        metrics.record_response(number, StatusCode::IM_A_TEAPOT, Duration::from_secs(3600));
+        let guard = metrics.count_stream();
         let mut registry = Registry::with_prefix("catena");
-        registry.register_collector(Box::new(Requests(Arc::clone(&metrics))));
+        registry.register_collector(Box::new(RequestCollector(Arc::clone(&metrics))));
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         let labels = r#"method="any",route="unmatched""#;
@@ -243,7 +249,7 @@ mod tests {
         ] {
             assert!(text.contains(&line), "{line} in\n{text}");
         }
-        drop(watching);
+        drop(guard);
         assert_eq!(metrics.streams.load(Relaxed), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A venue: everything that `catena serve` starts, in order, and stops in the opposite one.
+//! A venue: everything that `catena serve` starts, and stops in the opposite order.
 
 use std::future::Future;
 use std::io;
@@ -17,19 +17,22 @@ use catena_value::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::auth::Identities;
 use crate::config::Config;
-use crate::door::{Door, RequestIds};
-use crate::key::{self, KeyError};
+use crate::describe::{openapi, page};
+use crate::http::listen::Connections;
+use crate::http::origin::OriginPolicy;
+use crate::http::request_id::RequestIds;
+use crate::http::response_cache::ResponseCache;
+use crate::http::route::Route;
+use crate::http::service::Service;
+use crate::http::state::ServerState;
+use crate::identity::authenticate::Authenticator;
+use crate::identity::key::{self, KeyError};
+use crate::identity::tokens::RevokedTokens;
 use crate::limits::{FAILURE_NOTICE, HEALTH_CHECK, RECOVERY_AHEAD};
-use crate::listen::Connections;
 use crate::metrics::Metrics;
-use crate::origin::Origins;
-use crate::protocol::mcp::Tools;
-use crate::rendered::Answers;
-use crate::routes::{self, Route};
-use crate::tokens::Revoked;
-use crate::{openapi, page};
+use crate::routes;
+use crate::tools::Tools;
 
 /// Why a venue did not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -37,13 +40,13 @@ pub enum VenueError {
     /// The data folder could not be opened.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// The key could not be had.
+    /// The key could not be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A file of the venue could not be used.
     #[error("could not use {what}")]
     Io {
-        /// What.
+        /// A description of the file.
         what: String,
         /// The cause.
         #[source]
@@ -61,7 +64,7 @@ pub enum VenueError {
     /// The engine did not start.
     #[error("the engine could not start")]
     Engine(#[from] StartError),
-    /// The store takes no more writes; only a restart helps.
+    /// The store accepts no more writes until a restart.
     #[error("the store failed: {reason}")]
     StoreFailed {
         /// What failed.
@@ -70,12 +73,12 @@ pub enum VenueError {
     /// The store could not be closed.
     #[error("the store could not be closed: {reason}")]
     Close {
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
 
-/// Metadata of assets that every venue has, with their content if they have any.
+/// Metadata of the assets that every venue has, with their content, if any.
 pub type Assets = Vec<(Value, Option<&'static [u8]>)>;
 
 /// A running venue.
@@ -86,8 +89,8 @@ pub struct Venue {
     connections: Connections,
     tasks: Vec<JoinHandle<()>>,
     grace: Duration,
-    /// Answers requests for backups until it is dropped.
-    control: Option<AdminSocket>,
+    /// Accepts requests for backups until it is dropped.
+    admin_socket: Option<AdminSocket>,
 }
 
 /// Starts a venue, serves until `shutdown` or until the store fails, and stops it.
@@ -101,7 +104,7 @@ pub async fn serve(
 }
 
 impl Venue {
-    /// Opens the data folder, starts the engine and listens. Returns when requests are answered.
+    /// Opens the data folder, starts the engine and listens. Returns when the venue accepts requests.
     pub async fn start(
         config: Config,
         adapters: Vec<Arc<dyn Adapter>>,
@@ -113,9 +116,9 @@ impl Venue {
         let store = Arc::clone(&folder.store);
         let data = config.data.as_path();
         let key = key::load_or_create(data)?;
-        let control =
-            AdminSocket::start(Arc::clone(&folder)).map_err(io_of("the control socket"))?;
-        let revoked = Revoked::load(data).map_err(io_of("the list of revoked tokens"))?;
+        let admin_socket =
+            AdminSocket::start(Arc::clone(&folder)).map_err(io_error("the control socket"))?;
+        let revoked = RevokedTokens::load(data).map_err(io_error("the list of revoked tokens"))?;
         let revoked = Arc::new(revoked);
         let (listener, address) = bind(config.listen.value).await?;
         let env: Arc<dyn Env> = Arc::new(SystemEnv::new());
@@ -131,17 +134,26 @@ impl Venue {
             assets,
         })
         .await?;
-        // A few jobs are recovered before anybody can look; many do not hold up new work.
+        // A few jobs are recovered before clients can see them; many do not delay new work.
         let ahead = tokio::time::timeout(RECOVERY_AHEAD, engine.recovered()).await;
         if ahead.is_err() {
             let found = engine.recovery().found;
-            tracing::info!(found, "live jobs are being recovered while requests are answered");
+            tracing::info!(found, "live jobs are being recovered in the background");
         }
         let is_public = config.has_public_access();
-        let identities = Identities::new(&did, &key, is_public, &config.admins, revoked.clone());
-        let door = door(&config, engine.clone(), store.clone(), identities, address, &key, &*env);
+        let authenticator =
+            Authenticator::new(&did, &key, is_public, &config.admins, revoked.clone());
+        let state = server_state(
+            &config,
+            engine.clone(),
+            store.clone(),
+            authenticator,
+            address,
+            &key,
+            &*env,
+        );
         let connections = Connections::new();
-        let router = routes::router(&door, routes_of(&config));
+        let router = Service::router(Arc::new(state), mounted_routes(&config));
         let listening = connections.clone();
         let tasks = vec![
             tokio::spawn(async move { listening.serve(listener, router).await }),
@@ -149,7 +161,8 @@ impl Venue {
         ];
         tracing::info!(%address, %did, data = %data.display(), "the venue is ready");
         let grace = config.grace();
-        Ok(Venue { address, engine, store, connections, tasks, grace, control: Some(control) })
+        let admin_socket = Some(admin_socket);
+        Ok(Venue { address, engine, store, connections, tasks, grace, admin_socket })
     }
 
     /// Serves until `shutdown` or until the store fails, and stops.
@@ -159,8 +172,8 @@ impl Venue {
             reason = store_failure(&self.store) => Some(reason),
         };
         if let Some(reason) = &failure {
-            tracing::error!(%reason, "the store failed: the venue stops, a restart recovers");
-            // Monitors see `/readyz` say so before the port is gone.
+            tracing::error!(%reason, "the store failed; the venue is stopping, and a restart recovers it");
+            // Monitors see the failure in `/readyz` before the port is closed.
             tokio::time::sleep(FAILURE_NOTICE).await;
         }
         let stopped = self.stop().await;
@@ -170,35 +183,37 @@ impl Venue {
         }
     }
 
-    /// Where it listens; the port that was chosen when none was asked for.
+    /// The address it listens on, with the actual port if the configured one was 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its engine.
+    /// The engine of this venue.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Its store.
+    /// The store of this venue.
     pub fn store(&self) -> &Arc<EmbeddedStore> {
         &self.store
     }
 
-    /// Stops within the grace: no new requests, running work comes to an end, those who wait are
-    /// answered, streams close, the store is closed.
+    /// Stops within the grace period: accepts no new requests, lets running work finish, responds to
+    /// waiting requests, ends event streams, and closes the store.
     pub async fn stop(mut self) -> Result<(), VenueError> {
-        // What is left of the grace after the engine and the connections is for closing the store.
-        let (for_engine, for_connections) = (self.grace.mul_f64(0.6), self.grace.mul_f64(0.2));
+        // The rest of the grace period is for closing the store.
+        let for_engine = self.grace.mul_f64(0.6);
+        let for_connections = self.grace.mul_f64(0.2);
         self.connections.stop();
         self.engine.shutdown(for_engine).await;
-        if !self.connections.ended(for_connections).await {
-            tracing::warn!("some connections did not end in time");
+        if !self.connections.wait_or_close(for_connections).await {
+            tracing::warn!("some connections did not end in time and were closed");
         }
         self.tasks.iter().for_each(JoinHandle::abort);
-        let (control, store) = (self.control.take(), Arc::clone(&self.store));
+        let admin_socket = self.admin_socket.take();
+        let store = Arc::clone(&self.store);
         let closed = in_background(move || {
-            drop(control);
+            drop(admin_socket);
             store.close().map_err(|error| error.to_string())
         });
         closed.await?.map_err(|reason| VenueError::Close { reason })
@@ -212,47 +227,49 @@ impl Drop for Venue {
     }
 }
 
-fn routes_of(config: &Config) -> impl Iterator<Item = &'static Route> + Clone {
-    let benchmarks = config.bench.value.then(routes::for_benchmarks).into_iter().flatten();
+/// The routes that this configuration enables.
+fn mounted_routes(config: &Config) -> impl Iterator<Item = &'static Route> + Clone {
+    let benchmarks = config.bench.value.then(routes::benchmarks).into_iter().flatten();
     routes::all().chain(benchmarks)
 }
 
-fn door(
+fn server_state(
     config: &Config,
     engine: Engine,
     store: Arc<EmbeddedStore>,
-    identities: Identities,
+    authenticator: Authenticator,
     address: SocketAddr,
     key: &KeyPair,
     env: &dyn Env,
-) -> Arc<Door> {
+) -> ServerState {
     let name = config.name.value.clone();
     let did = key.did();
     let mut random = [0; 4];
     env.random(&mut random);
-    Arc::new(Door {
-        mcp_tools: Tools::of(&engine, &config.mcp_tools),
+    let routes = mounted_routes(config).map(|route| (route.method.as_str(), route.path));
+    ServerState {
+        tools: Tools::from_catalogue(&engine, &config.mcp_tools),
         engine,
         store,
-        identities,
-        origins: Origins {
+        authenticator,
+        origins: OriginPolicy {
             is_guarded: config.has_public_access(),
             bound: address,
             hostnames: config.all_hostnames(),
             allowed: config.cors_origins.to_vec(),
         },
-        metrics: Arc::new(Metrics::new(routes_of(config))),
+        metrics: Arc::new(Metrics::new(routes)),
         request_ids: RequestIds::new(random),
-        answers: Answers::default(),
+        response_cache: ResponseCache::default(),
         public_url: config.public_url.value.clone(),
         public_key: did.strip_prefix("did:key:").unwrap_or(&did).to_owned(),
         body_bytes_max: *config.body_bytes.value,
         sse_by_job_id: config.sse_by_job_id.value,
         has_public_metrics: config.has_public_metrics(),
-        openapi: openapi::document(&name, routes_of(config)).into(),
-        docs: page::docs(routes_of(config)).into(),
+        openapi: openapi::document(&name, mounted_routes(config)).into(),
+        docs: page::docs(mounted_routes(config)).into(),
         name,
-    })
+    }
 }
 
 async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), VenueError> {
@@ -262,19 +279,19 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), VenueErr
     Ok((listener, bound))
 }
 
-fn io_of(what: &str) -> impl FnOnce(io::Error) -> VenueError + '_ {
+fn io_error(what: &str) -> impl FnOnce(io::Error) -> VenueError + '_ {
     move |source| VenueError::Io { what: what.to_owned(), source }
 }
 
-/// Does what blocks where it blocks nobody.
+/// Runs blocking work on a thread of its own.
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, VenueError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| io_of("a background thread")(io::Error::other(error)))
+    let result = tokio::task::spawn_blocking(work).await;
+    result.map_err(|error| io_error("a background thread")(io::Error::other(error)))
 }
 
-/// Returns when the store takes no more writes.
+/// Returns the reason when the store accepts no more writes.
 async fn store_failure(store: &EmbeddedStore) -> String {
     loop {
         if let Health::Poisoned { reason } = store.health() {
@@ -284,15 +301,17 @@ async fn store_failure(store: &EmbeddedStore) -> String {
     }
 }
 
-/// Raises the number of files and connections that the process may have open to what it may raise
-/// it to: the default is made for programs with few of either.
+/// Raises the limit of open file descriptors to the maximum that the process may set: the default is
+/// meant for programs with few files and connections.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => tracing::debug!(descriptors = ?limit.maximum, "raised the descriptor limit"),
-        Err(error) => tracing::warn!(%error, "could not raise the descriptor limit"),
+        Ok(()) => {
+            tracing::debug!(descriptors = ?limit.maximum, "raised the limit of open file descriptors");
+        }
+        Err(error) => tracing::warn!(%error, "could not raise the limit of open file descriptors"),
     }
 }
 
@@ -304,7 +323,7 @@ mod tests {
     use catena_store::{CommitError, Effects, Store as _};
 
     #[tokio::test]
-    async fn a_sync_that_failed_is_noticed_and_the_reason_told() {
+    async fn a_failed_sync_is_noticed_and_its_reason_returned() {
         let disk = Arc::new(SimDisk::new(1));
         let store = EmbeddedStore::open_on(disk.clone(), EmbeddedStore::options()).unwrap();
         let commit = |number| store.commit(Effects::one(echo(job_id(number), "did:a").effect()));
@@ -314,7 +333,7 @@ mod tests {
         disk.fail(SimOp::Sync, "journal", 0, io::ErrorKind::Other);
         let refused = commit(2).await.unwrap_err();
         assert!(matches!(refused, CommitError::Stopped { .. }), "{refused}");
-        // This is what the venue stops serving for.
+        // This is what makes the venue stop.
         let reason = store_failure(&store).await;
         assert!(reason.contains("could not write and sync"), "{reason}");
         assert!(matches!(commit(3).await, Err(CommitError::Stopped { .. })));

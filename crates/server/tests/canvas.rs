@@ -1,5 +1,5 @@
-//! The canvas door, sentence by sentence of its source: states, control actions, progress,
-//! creation, recovery; and what else the door has.
+//! The canvas API, by the sections of its specification: states, control actions, progress,
+//! creation and recovery; and its other routes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 mod support;
@@ -8,7 +8,7 @@ use catena_auth::identity::Grant;
 use catena_server::key;
 use catena_value::Value;
 use support::{
-    PATIENCE, Reply, Running, Try, field, items, life, value, venue, venue_in, venue_with,
+    PATIENCE, Reply, Running, Try, field, items, run_process, value, venue, venue_in, venue_with,
 };
 
 const MEMBERS: [&str; 14] = [
@@ -28,11 +28,11 @@ const MEMBERS: [&str; 14] = [
     "completedAt",
 ];
 
-async fn on() -> Running {
+async fn start() -> Running {
     venue(|_| {}).await
 }
 
-/// Makes a job and gives its ID.
+/// Creates a job and returns its ID.
 async fn create(venue: &Running, kind: &str, data: &str) -> String {
     let body = format!(r#"{{"type":"{kind}","data":{data}}}"#);
     let reply = venue.post("/canvas/v1/jobs", &body).await;
@@ -51,12 +51,12 @@ async fn control(venue: &Running, id: &str, action: &str) -> Reply {
     venue.post(&format!("/canvas/v1/jobs/{id}/control"), &body).await
 }
 
-/// Reads a job until it is so.
-async fn until(venue: &Running, id: &str, mut is_so: impl FnMut(&Reply) -> bool) -> Reply {
+/// Reads a job until the condition holds.
+async fn until(venue: &Running, id: &str, mut is_done: impl FnMut(&Reply) -> bool) -> Reply {
     let reading = async {
         loop {
             let reply = job(venue, id).await;
-            if is_so(&reply) {
+            if is_done(&reply) {
                 return reply;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -91,7 +91,7 @@ async fn pending_is_a_job_record_that_waits_to_run() {
 
 #[tokio::test]
 async fn processing_is_a_job_that_a_worker_runs() {
-    let venue = on().await;
+    let venue = start().await;
     let id = create(&venue, "try:never", "1").await;
     let running = job(&venue, &id).await;
     assert_eq!(running.field("status"), "processing".into());
@@ -101,7 +101,7 @@ async fn processing_is_a_job_that_a_worker_runs() {
 
 #[tokio::test]
 async fn a_private_job_that_runs_is_processing_too() {
-    let venue = on().await;
+    let venue = start().await;
     let body = r#"{"operation":"try:never","input":{},"private":true}"#;
     let invoked = venue.post("/api/v1/invoke", body).await;
     assert_eq!(invoked.field("status"), "STARTED".into(), "{}", invoked.text());
@@ -111,7 +111,7 @@ async fn a_private_job_that_runs_is_processing_too() {
 
 #[tokio::test]
 async fn paused_is_suspended_on_purpose_and_can_be_resumed() {
-    let venue = on().await;
+    let venue = start().await;
     let id = create(&venue, "try:never", "1").await;
     let paused = control(&venue, &id, "pause").await;
     assert_eq!((paused.status, paused.field("status")), (200, "paused".into()));
@@ -121,8 +121,8 @@ async fn paused_is_suspended_on_purpose_and_can_be_resumed() {
 }
 
 #[tokio::test]
-async fn completed_is_finished_well() {
-    let venue = on().await;
+async fn completed_is_finished_successfully() {
+    let venue = start().await;
     let id = create(&venue, "try:echo", r#"{"a":1}"#).await;
     let done = job(&venue, &id).await;
     assert_eq!(done.field("status"), "completed".into());
@@ -136,8 +136,8 @@ async fn completed_is_finished_well() {
 }
 
 #[tokio::test]
-async fn failed_is_finished_with_an_error_that_the_log_tells() {
-    let venue = on().await;
+async fn failed_is_finished_with_an_error_that_is_in_the_log() {
+    let venue = start().await;
     let id = create(&venue, "try:fail", "1").await;
     let failed = until_status(&venue, &id, "failed").await;
     assert_eq!((failed.field("progress"), failed.field("output")), (100.into(), Value::Nil));
@@ -147,7 +147,7 @@ async fn failed_is_finished_with_an_error_that_the_log_tells() {
     assert_eq!(field(&log[0], "code"), "asked_to".into());
     assert_eq!(field(&log[0], "error"), "it was asked to fail".into());
     assert_eq!(field(&log[0], "at"), failed.field("completedAt"));
-    // Refused input and passed time are failures too.
+    // Rejected input and timeouts are failures too.
     let refused = create(&venue, "try:strict", "{}").await;
     let refused = until_status(&venue, &refused, "failed").await;
     assert_eq!(field(&items(&refused.field("errorLog"))[0], "kind"), "rejected".into());
@@ -158,36 +158,36 @@ async fn failed_is_finished_with_an_error_that_the_log_tells() {
 }
 
 #[tokio::test]
-async fn cancelled_is_ended_by_somebody() {
-    let venue = on().await;
+async fn cancelled_is_ended_by_request() {
+    let venue = start().await;
     let id = create(&venue, "try:never", "1").await;
-    let gone = venue.ask("DELETE", &format!("/canvas/v1/jobs/{id}"), &[], "").await;
+    let gone = venue.request("DELETE", &format!("/canvas/v1/jobs/{id}"), &[], "").await;
     assert_eq!((gone.status, gone.field("status")), (200, "cancelled".into()));
     assert_eq!(gone.field("progress"), 100.into());
     assert_eq!(job(&venue, &id).await.field("status"), "cancelled".into());
-    let again = venue.ask("DELETE", &format!("/canvas/v1/jobs/{id}"), &[], "").await;
-    again.is_error(409, "job_conflict");
+    let again = venue.request("DELETE", &format!("/canvas/v1/jobs/{id}"), &[], "").await;
+    again.assert_error(409, "job_conflict");
 }
 
 #[tokio::test]
-async fn a_failed_try_that_was_repeated_is_in_the_log_of_a_job_that_completed() {
-    let venue = on().await;
+async fn a_failed_attempt_that_was_retried_is_in_the_log_of_a_completed_job() {
+    let venue = start().await;
     let id = create(&venue, "try:flaky", "1").await;
     let done = until_status(&venue, &id, "completed").await;
     let log = items(&done.field("errorLog"));
     assert_eq!(log.len(), 1);
     assert_eq!((field(&log[0], "kind"), field(&log[0], "attempt")), ("attempt".into(), 1.into()));
-    assert_eq!(field(&log[0], "error"), "the first try never works".into());
+    assert_eq!(field(&log[0], "error"), "the first attempt always fails".into());
 }
 
 // "Control Actions".
 
 #[tokio::test]
 async fn an_action_that_is_not_allowed_now_is_409_and_names_those_that_are() {
-    let venue = on().await;
+    let venue = start().await;
     let id = create(&venue, "try:never", "1").await;
     let refused = control(&venue, &id, "resume").await;
-    refused.is_error(409, "job_conflict");
+    refused.assert_error(409, "job_conflict");
     assert_eq!(refused.field("status"), "processing".into());
     assert_eq!(refused.field("allowed"), value(r#"["pause","cancel"]"#));
     assert!(refused.field("error").as_str().unwrap().contains("pause, cancel"));
@@ -197,43 +197,43 @@ async fn an_action_that_is_not_allowed_now_is_409_and_names_those_that_are() {
     control(&venue, &id, "cancel").await;
     for action in ["pause", "resume", "cancel"] {
         let refused = control(&venue, &id, action).await;
-        refused.is_error(409, "job_conflict");
+        refused.assert_error(409, "job_conflict");
         assert_eq!(refused.field("allowed"), value("[]"));
     }
 }
 
 #[tokio::test]
-async fn an_action_that_there_is_not_is_400() {
-    let venue = on().await;
+async fn an_unknown_action_is_400() {
+    let venue = start().await;
     let id = create(&venue, "try:never", "1").await;
     let path = format!("/canvas/v1/jobs/{id}/control");
     let unknown = control(&venue, &id, "stop").await;
-    unknown.is_error(400, "unknown_action");
+    unknown.assert_error(400, "unknown_action");
     assert_eq!(unknown.field("actions"), value(r#"["pause","resume","cancel"]"#));
     for body in ["{}", "[]", r#"{"action":5}"#] {
-        venue.post(&path, body).await.is_error(400, "bad_request");
+        venue.post(&path, body).await.assert_error(400, "bad_request");
     }
-    venue.post(&path, "{").await.is_error(400, "invalid_json");
+    venue.post(&path, "{").await.assert_error(400, "invalid_json");
     assert_eq!(job(&venue, &id).await.field("status"), "processing".into());
     let missing = format!("/canvas/v1/jobs/{}", "0".repeat(32));
-    venue.get(&missing).await.is_error(404, "job_not_found");
+    venue.get(&missing).await.assert_error(404, "job_not_found");
     venue
         .post(&format!("{missing}/control"), r#"{"action":"pause"}"#)
         .await
-        .is_error(404, "job_not_found");
-    venue.get("/canvas/v1/jobs/zz").await.is_error(400, "invalid_job_id");
+        .assert_error(404, "job_not_found");
+    venue.get("/canvas/v1/jobs/zz").await.assert_error(400, "invalid_job_id");
 }
 
 #[tokio::test]
-async fn a_job_that_waits_for_somebody_is_paused_and_goes_on_by_a_message() {
-    let venue = on().await;
+async fn a_job_that_waits_for_a_message_is_paused_and_continues_with_one() {
+    let venue = start().await;
     for (kind, waiting) in [("try:ask", "input"), ("try:auth", "auth")] {
         let id = create(&venue, kind, "1").await;
         let asking = until_status(&venue, &id, "paused").await;
         assert_eq!(asking.field("waitingFor"), waiting.into());
         for action in ["pause", "resume"] {
             let refused = control(&venue, &id, action).await;
-            refused.is_error(409, "job_conflict");
+            refused.assert_error(409, "job_conflict");
             assert!(
                 refused.field("hint").as_str().unwrap().contains("message"),
                 "{}",
@@ -261,26 +261,29 @@ async fn progress(venue: &Running, id: &str) -> Reply {
 
 #[tokio::test]
 async fn progress_is_derived_from_output_stats_first() {
-    let venue = on().await;
+    let venue = start().await;
     let reports = r#"[{"processedItems":9,"totalItems":10,"outputStats":{"bytesProcessed":25,"bytesTotal":100}}]"#;
     let id = reporting(&venue, reports).await;
-    let shown = until(&venue, &id, |reply| reply.field("progress") != 0.into()).await;
-    assert_eq!(shown.field("progress"), 25.into());
-    assert_eq!((shown.field("processedItems"), shown.field("totalItems")), (9.into(), 10.into()));
-    assert_eq!(shown.field("outputStats"), value(r#"{"bytesProcessed":25,"bytesTotal":100}"#));
+    let current = until(&venue, &id, |reply| reply.field("progress") != 0.into()).await;
+    assert_eq!(current.field("progress"), 25.into());
+    assert_eq!(
+        (current.field("processedItems"), current.field("totalItems")),
+        (9.into(), 10.into())
+    );
+    assert_eq!(current.field("outputStats"), value(r#"{"bytesProcessed":25,"bytesTotal":100}"#));
 }
 
 #[tokio::test]
 async fn progress_falls_back_to_items() {
-    let venue = on().await;
+    let venue = start().await;
     let id = reporting(&venue, r#"[{"processedItems":4,"totalItems":10}]"#).await;
-    let shown = until(&venue, &id, |reply| reply.field("progress") != 0.into()).await;
-    assert_eq!((shown.field("progress"), shown.field("outputStats")), (40.into(), Value::Nil));
+    let current = until(&venue, &id, |reply| reply.field("progress") != 0.into()).await;
+    assert_eq!((current.field("progress"), current.field("outputStats")), (40.into(), Value::Nil));
 }
 
 #[tokio::test]
 async fn progress_of_an_active_job_is_at_most_99() {
-    let venue = on().await;
+    let venue = start().await;
     let id = reporting(&venue, r#"[{"processedItems":10,"totalItems":10}]"#).await;
     until(&venue, &id, |reply| reply.field("progress") == 99.into()).await;
     let paused = control(&venue, &id, "pause").await;
@@ -293,8 +296,8 @@ async fn progress_of_an_active_job_is_at_most_99() {
 }
 
 #[tokio::test]
-async fn progress_never_goes_back_within_a_try() {
-    let venue = on().await;
+async fn progress_never_decreases_within_an_attempt() {
+    let venue = start().await;
     let reports = r#"[{"processedItems":5,"totalItems":10},{"processedItems":2,"totalItems":10},{"processedItems":6,"totalItems":100},{"processedItems":7,"totalItems":100}]"#;
     let id = reporting(&venue, reports).await;
     let mut last = 0;
@@ -309,59 +312,63 @@ async fn progress_never_goes_back_within_a_try() {
 }
 
 #[tokio::test]
-async fn progress_has_a_route_of_its_own_with_rate_and_time_left() {
-    let venue = on().await;
+async fn progress_has_a_route_of_its_own_with_rate_and_remaining_time() {
+    let venue = start().await;
     let id = reporting(
         &venue,
         r#"[{"processedItems":1,"totalItems":10},{"processedItems":2,"totalItems":10}]"#,
     )
     .await;
     until(&venue, &id, |reply| reply.field("processedItems") == 2.into()).await;
-    let shown = progress(&venue, &id).await;
+    let current = progress(&venue, &id).await;
     assert_eq!(
-        (shown.field("id"), shown.field("status")),
+        (current.field("id"), current.field("status")),
         (id.as_str().into(), "processing".into())
     );
-    assert_eq!((shown.field("progress"), shown.field("totalItems")), (20.into(), 10.into()));
-    assert!(!shown.field("ratePerSecond").is_nil(), "{}", shown.text());
-    assert!(shown.field("remainingMs").as_i64().is_some_and(|time| time > 0), "{}", shown.text());
-    assert!(shown.field("updatedAt").as_i64().is_some());
+    assert_eq!((current.field("progress"), current.field("totalItems")), (20.into(), 10.into()));
+    assert!(!current.field("ratePerSecond").is_nil(), "{}", current.text());
+    assert!(
+        current.field("remainingMs").as_i64().is_some_and(|time| time > 0),
+        "{}",
+        current.text()
+    );
+    assert!(current.field("updatedAt").as_i64().is_some());
     control(&venue, &id, "pause").await;
-    let role = progress(&venue, &id).await;
-    assert_eq!((role.field("ratePerSecond"), role.field("progress")), (Value::Nil, 20.into()));
+    let paused = progress(&venue, &id).await;
+    assert_eq!((paused.field("ratePerSecond"), paused.field("progress")), (Value::Nil, 20.into()));
     venue
         .get(&format!("/canvas/v1/jobs/{}/progress", "0".repeat(32)))
         .await
-        .is_error(404, "job_not_found");
+        .assert_error(404, "job_not_found");
 }
 
 #[tokio::test]
 async fn an_orchestration_counts_its_steps() {
-    let venue = on().await;
+    let venue = start().await;
     let metadata = r#"{"name":"two steps","operation":{"adapter":"orchestrator","steps":[
         {"op":"try:echo","input":["input"]},
         {"op":"try:never","input":[0]}],"result":[1]}}"#;
     let made = venue.post("/api/v1/assets", metadata).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let id = create(&venue, made.value().as_str().unwrap(), "1").await;
-    let shown = until(&venue, &id, |reply| reply.field("processedItems") == 1.into()).await;
-    assert_eq!((shown.field("totalItems"), shown.field("progress")), (2.into(), 50.into()));
+    let current = until(&venue, &id, |reply| reply.field("processedItems") == 1.into()).await;
+    assert_eq!((current.field("totalItems"), current.field("progress")), (2.into(), 50.into()));
     assert_eq!(control(&venue, &id, "cancel").await.field("progress"), 100.into());
 }
 
 // "Queue-backed Job Creation".
 
 #[tokio::test]
-async fn a_job_is_made_and_answered_with_202_and_its_place() {
-    let venue = on().await;
+async fn a_created_job_is_returned_with_202_and_its_location() {
+    let venue = start().await;
     let body = r#"{"type":"try:never","data":{"a":1},"isDynamic":true}"#;
     let made = venue.post("/canvas/v1/jobs", body).await;
     assert_eq!(made.status, 202, "{}", made.text());
     let id = made.field("id").as_str().unwrap().to_owned();
-    let place = format!("/canvas/v1/jobs/{}", id.strip_prefix("0x").unwrap());
-    assert_eq!(made.header("location"), Some(place.as_str()));
+    let location = format!("/canvas/v1/jobs/{}", id.strip_prefix("0x").unwrap());
+    assert_eq!(made.header("location"), Some(location.as_str()));
     assert_eq!(made.field("type"), "try:never".into());
-    let job = venue.get(&place).await.value();
+    let job = venue.get(&location).await.value();
     let names: Vec<_> = job
         .as_map()
         .unwrap()
@@ -371,17 +378,17 @@ async fn a_job_is_made_and_answered_with_202_and_its_place() {
         .collect();
     assert!(MEMBERS.iter().all(|name| names.iter().any(|own| own == name)), "{names:?}");
     assert_eq!(names.len(), MEMBERS.len(), "{names:?}");
-    // The same job at the grid door.
+    // The same job in the grid API.
     let grid = venue.get(&format!("/api/v1/jobs/{id}")).await;
     assert_eq!((grid.field("status"), grid.field("op")), ("STARTED".into(), "try:never".into()));
-    // And the other way round.
+    // And vice versa.
     let other = venue.invoke("try:never").await;
     assert_eq!(self::job(&venue, &other).await.field("status"), "processing".into());
 }
 
 #[tokio::test]
-async fn what_is_wrong_makes_no_job() {
-    let venue = on().await;
+async fn an_invalid_request_creates_no_job() {
+    let venue = start().await;
     for (body, code) in [
         ("[]", "bad_request"),
         ("{}", "bad_request"),
@@ -389,31 +396,31 @@ async fn what_is_wrong_makes_no_job() {
         (r#"{"type":"try:echo","isDynamic":"yes"}"#, "bad_request"),
         (r#"{"type":"try:ecko"}"#, "operation_not_found"),
     ] {
-        venue.post("/canvas/v1/jobs", body).await.is_error(400, code);
+        venue.post("/canvas/v1/jobs", body).await.assert_error(400, code);
     }
     assert_eq!(venue.get("/canvas/v1/jobs").await.field("total"), 0.into());
 }
 
 #[tokio::test]
 async fn a_repeated_key_gets_the_same_job() {
-    let venue = on().await;
+    let venue = start().await;
     let key = [("idempotency-key", "k1")];
     let body = r#"{"type":"try:never","data":1}"#;
-    let first = venue.ask("POST", "/canvas/v1/jobs", &key, body).await;
-    let again = venue.ask("POST", "/canvas/v1/jobs", &key, body).await;
+    let first = venue.request("POST", "/canvas/v1/jobs", &key, body).await;
+    let again = venue.request("POST", "/canvas/v1/jobs", &key, body).await;
     assert_eq!((again.status, again.field("id")), (202, first.field("id")));
     assert_eq!(again.header("location"), first.header("location"));
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
     let other = r#"{"type":"try:never","data":2}"#;
-    let reused = venue.ask("POST", "/canvas/v1/jobs", &key, other).await;
-    reused.is_error(422, "idempotency_key_reused");
+    let reused = venue.request("POST", "/canvas/v1/jobs", &key, other).await;
+    reused.assert_error(422, "idempotency_key_reused");
 }
 
 // "API Surface": lists.
 
 #[tokio::test]
 async fn lists_are_filtered_by_type_status_and_creator() {
-    let venue = on().await;
+    let venue = start().await;
     let mut never = Vec::new();
     for _ in 0..3 {
         never.push(create(&venue, "try:never", "1").await);
@@ -450,13 +457,13 @@ async fn lists_are_filtered_by_type_status_and_creator() {
     let own = format!("{}:public", status.field("did").as_str().unwrap());
     assert_eq!(listed(&format!("createdById={own}&status=processing")).await.0, [running]);
     for bad in ["status=COMPLETE", "status=done", "limit=1001", "offset=-1"] {
-        venue.get(&format!("/canvas/v1/jobs?{bad}")).await.is_error(400, "bad_request");
+        venue.get(&format!("/canvas/v1/jobs?{bad}")).await.assert_error(400, "bad_request");
     }
 }
 
 #[tokio::test]
-async fn a_line_leaves_long_values_out_and_says_so() {
-    let venue = on().await;
+async fn a_list_entry_omits_long_values_and_names_them() {
+    let venue = start().await;
     let long = format!("\"{}\"", "x".repeat(20_000));
     let id = create(&venue, "try:echo", &long).await;
     let page = venue.get("/canvas/v1/jobs").await;
@@ -467,7 +474,7 @@ async fn a_line_leaves_long_values_out_and_says_so() {
 
 #[tokio::test]
 async fn admins_list_the_jobs_of_others_and_others_see_none_of_them() {
-    let venue = on().await;
+    let venue = start().await;
     let id = create(&venue, "try:never", "1").await;
     let status = venue.get("/api/v1/status").await;
     let public = format!("{}:public", status.field("did").as_str().unwrap());
@@ -479,11 +486,11 @@ async fn admins_list_the_jobs_of_others_and_others_see_none_of_them() {
     };
     let path = format!("/canvas/v1/jobs?createdById={public}");
     let as_admin =
-        venue.ask("GET", &path, &[("authorization", &token("did:key:boss", true))], "").await;
+        venue.request("GET", &path, &[("authorization", &token("did:key:boss", true))], "").await;
     assert_eq!(ids(&as_admin), std::slice::from_ref(&id));
     let other = token("did:key:other", false);
     let headers = [("authorization", other.as_str())];
-    let as_other = venue.ask("GET", &path, &headers, "").await;
+    let as_other = venue.request("GET", &path, &headers, "").await;
     assert_eq!(as_other.field("total"), 0.into());
     for (method, path, body) in [
         ("GET", format!("/canvas/v1/jobs/{id}"), ""),
@@ -491,7 +498,7 @@ async fn admins_list_the_jobs_of_others_and_others_see_none_of_them() {
         ("DELETE", format!("/canvas/v1/jobs/{id}"), ""),
         ("POST", format!("/canvas/v1/jobs/{id}/control"), r#"{"action":"pause"}"#),
     ] {
-        venue.ask(method, &path, &headers, body).await.is_error(404, "job_not_found");
+        venue.request(method, &path, &headers, body).await.assert_error(404, "job_not_found");
     }
 }
 
@@ -499,13 +506,13 @@ async fn admins_list_the_jobs_of_others_and_others_see_none_of_them() {
 
 #[test]
 fn recovered_jobs_are_back_in_pending_and_on_the_queue() {
-    let (folder, processing, pending) = life(async || {
+    let (folder, processing, pending) = run_process(async || {
         let venue = venue(|flags| flags.running = Some("1".to_owned())).await;
         let processing = create(&venue, "try:never", "1").await;
         let pending = create(&venue, "try:never", "2").await;
         (venue.stop().await, processing, pending)
     });
-    life(async || {
+    run_process(async || {
         let venue = venue_in(folder, |flags| flags.running = Some("1".to_owned())).await;
         let summary = venue.get("/canvas/v1/recovery").await;
         for (name, expected) in [("scanned", 2), ("requeued", 2), ("failed", 0), ("skipped", 0)] {
@@ -513,7 +520,7 @@ fn recovered_jobs_are_back_in_pending_and_on_the_queue() {
         }
         assert_eq!(summary.field("status"), "done".into());
         assert!(summary.field("durationMs").as_i64().is_some());
-        // There is one place: the other is still pending.
+        // There is one slot, so the other job is still pending.
         let (first, second) = (job(&venue, &processing).await, job(&venue, &pending).await);
         let words = [first.field("status"), second.field("status")];
         assert!(words.contains(&"pending".into()), "{words:?}");
@@ -521,16 +528,16 @@ fn recovered_jobs_are_back_in_pending_and_on_the_queue() {
         assert_eq!(field(&recovery, "attempt"), 2.into());
         assert_eq!(field(&recovery, "reason"), "the venue was restarted".into());
         assert!(field(&recovery, "at").as_i64().is_some());
-        // One that had not started has used up no try.
+        // A job that had not started has used no attempt.
         assert_eq!(field(&second.field("recovery"), "attempt"), 1.into());
         assert_eq!(field(&items(&first.field("errorLog"))[0], "kind"), "interrupted".into());
     });
 }
 
 #[test]
-fn jobs_that_cannot_be_repeated_fail_and_others_are_left_or_skipped_and_named() {
-    let (folder, once, paused, asking, gone) = life(async || {
-        let venue = on().await;
+fn jobs_that_cannot_be_repeated_fail_and_others_are_left_or_skipped() {
+    let (folder, once, paused, asking, gone) = run_process(async || {
+        let venue = start().await;
         let once = create(&venue, "try:once", "1").await;
         let paused = create(&venue, "try:never", "1").await;
         control(&venue, &paused, "pause").await;
@@ -539,7 +546,7 @@ fn jobs_that_cannot_be_repeated_fail_and_others_are_left_or_skipped_and_named() 
         let gone = create(&venue, "try:report", r#"{"reports":[]}"#).await;
         (venue.stop().await, once, paused, asking, gone)
     });
-    life(async || {
+    run_process(async || {
         let venue = venue_with(folder, Try { without: "report" }, |_| {}).await;
         let summary = venue.get("/canvas/v1/recovery").await;
         for (name, expected) in
@@ -564,8 +571,8 @@ fn jobs_that_cannot_be_repeated_fail_and_others_are_left_or_skipped_and_named() 
 
 #[test]
 fn the_last_progress_is_kept_over_a_restart() {
-    let (folder, id) = life(async || {
-        let venue = on().await;
+    let (folder, id) = run_process(async || {
+        let venue = start().await;
         let reports =
             r#"[{"processedItems":1,"totalItems":10},{"processedItems":4,"totalItems":10}]"#;
         let id = reporting(&venue, reports).await;
@@ -574,7 +581,7 @@ fn the_last_progress_is_kept_over_a_restart() {
         assert_eq!(paused.field("processedItems"), 4.into(), "{}", paused.text());
         (venue.stop().await, id)
     });
-    life(async || {
+    run_process(async || {
         let venue = venue_in(folder, |_| {}).await;
         let kept = job(&venue, &id).await;
         assert_eq!((kept.field("status"), kept.field("progress")), ("paused".into(), 40.into()));
@@ -584,7 +591,7 @@ fn the_last_progress_is_kept_over_a_restart() {
 // Health.
 
 #[tokio::test]
-async fn health_tells_of_queues_workers_and_the_store() {
+async fn health_reports_queues_workers_and_the_store() {
     let venue = venue(|flags| flags.running = Some("1".to_owned())).await;
     create(&venue, "try:never", "1").await;
     let waiting = create(&venue, "try:never", "2").await;
@@ -612,7 +619,7 @@ async fn health_tells_of_queues_workers_and_the_store() {
 }
 
 #[tokio::test]
-async fn health_is_for_admins_where_metrics_are() {
+async fn health_requires_an_admin_where_metrics_do() {
     let venue = venue(|flags| flags.metrics_public = Some("off".to_owned())).await;
-    venue.get("/canvas/v1/health").await.is_error(403, "forbidden");
+    venue.get("/canvas/v1/health").await.assert_error(403, "forbidden");
 }

@@ -1,4 +1,4 @@
-//! Following jobs by SSE, and stopping while somebody does.
+//! Following jobs by SSE, and stopping the venue meanwhile.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 mod support;
@@ -29,7 +29,7 @@ impl Stream {
         Stream(stream)
     }
 
-    /// The next frame; nothing at the end.
+    /// The next frame. `None` at the end of the stream.
     async fn next(&mut self) -> Option<Event> {
         tokio::time::timeout(PATIENCE, self.read()).await.unwrap()
     }
@@ -56,7 +56,7 @@ impl Stream {
         }
     }
 
-    /// Every frame to the end.
+    /// All remaining frames.
     async fn rest(mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
@@ -85,7 +85,7 @@ async fn a_stream_shows_the_current_record_then_each_and_ends_with_the_last() {
 }
 
 #[tokio::test]
-async fn a_client_that_comes_back_gets_every_later_record() {
+async fn a_client_that_reconnects_gets_every_later_record() {
     let venue = venue(|_| {}).await;
     let id = venue.invoke("try:echo").await;
     let path = format!("/api/v1/jobs/{id}/sse");
@@ -93,28 +93,28 @@ async fn a_client_that_comes_back_gets_every_later_record() {
         events.into_iter().filter_map(|event| event.id).collect()
     };
     let all = Stream::open(&venue, &path, &[]).await.rest().await;
-    assert_eq!(ids(all), ["2"], "an ended job shows its last record");
+    assert_eq!(ids(all), ["2"], "an ended job sends its last record");
     let later = Stream::open(&venue, &path, &[("last-event-id", "0")]).await.rest().await;
     assert_eq!(ids(later), ["1", "2"]);
     let later = Stream::open(&venue, &format!("{path}?after=1"), &[]).await.rest().await;
     assert_eq!(ids(later), ["2"]);
-    let reply = venue.ask("GET", &path, &[("last-event-id", "x")], "").await;
-    reply.is_error(400, "bad_request");
-    let reply = venue.ask("GET", &path, &[("accept", "application/json")], "").await;
-    reply.is_error(406, "not_acceptable");
+    let reply = venue.request("GET", &path, &[("last-event-id", "x")], "").await;
+    reply.assert_error(400, "bad_request");
+    let reply = venue.request("GET", &path, &[("accept", "application/json")], "").await;
+    reply.assert_error(406, "not_acceptable");
 }
 
 #[tokio::test]
-async fn without_a_token_only_anonymous_jobs_are_followed_unless_the_id_is_one() {
+async fn without_a_token_only_anonymous_jobs_are_followed_unless_the_id_is_enough() {
     let closed = venue(|flags| flags.public_access = Some("off".to_owned())).await;
     let path = format!("/api/v1/jobs/{}/sse", "1".repeat(32));
-    closed.get(&path).await.is_error(401, "token_missing");
+    closed.get(&path).await.assert_error(401, "token_missing");
     let open = venue(|flags| {
         flags.public_access = Some("off".to_owned());
         flags.sse_by_job_id = Some("true".to_owned());
     })
     .await;
-    open.get(&path).await.is_error(404, "job_not_found");
+    open.get(&path).await.assert_error(404, "job_not_found");
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn a_venue_that_stops_closes_its_streams_within_its_grace() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_frees_what_it_held() {
+async fn a_client_that_disconnects_releases_its_stream() {
     let venue = venue(|_| {}).await;
     let id = venue.invoke("try:never").await;
     let mut stream = Stream::open(&venue, &format!("/api/v1/jobs/{id}/sse"), &[]).await;

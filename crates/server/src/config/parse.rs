@@ -1,16 +1,16 @@
-//! From texts to values of settings.
+//! Parsing the values of settings.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A value that can be read from the text of a setting. The error says what was expected.
+/// A value that can be parsed from the text of a setting. The error says what was expected.
 pub(super) trait Parse: Sized {
     fn parse(text: &str) -> Result<Self, String>;
 }
 
-/// A time, written as a number and a unit: `20ms`, `5s`, `10m`, `24h`, `7d`.
+/// A duration, written as a number and a unit: `20ms`, `5s`, `10m`, `24h`, `7d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Time(pub Duration);
 
@@ -18,7 +18,7 @@ pub struct Time(pub Duration);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub usize);
 
-/// Several texts, written with commas.
+/// A list of strings, separated by commas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct List(pub Vec<String>);
 
@@ -82,6 +82,7 @@ impl Parse for Bytes {
     }
 }
 
+/// Splits a text into its leading digits and its unit.
 fn split_unit(text: &str) -> (&str, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -126,7 +127,7 @@ impl Parse for String {
     }
 }
 
-/// A URL with its scheme and host, without a slash at its end.
+/// A URL with scheme and host. A trailing slash is removed.
 impl Parse for Option<String> {
     fn parse(text: &str) -> Result<Self, String> {
         let url = text.trim_end_matches('/');
@@ -149,22 +150,22 @@ impl Parse for Option<Time> {
 
 impl Parse for usize {
     fn parse(text: &str) -> Result<Self, String> {
-        whole(text)
+        parse_positive(text)
     }
 }
 
 impl Parse for u32 {
     fn parse(text: &str) -> Result<Self, String> {
-        whole(text)
+        parse_positive(text)
     }
 }
 
-fn whole<T: std::str::FromStr + PartialOrd + Default>(text: &str) -> Result<T, String> {
+fn parse_positive<T: std::str::FromStr + PartialOrd + Default>(text: &str) -> Result<T, String> {
     let number = text.parse().ok().filter(|number| *number > T::default());
     number.ok_or_else(|| "expected a whole number above 0".to_owned())
 }
 
-/// The entries of a TOML table with the names of the tables before them, values as texts.
+/// Appends the entries of a TOML table as dotted names with the texts of their values.
 pub(super) fn flatten(prefix: &str, table: &toml::Table, values: &mut Vec<(String, String)>) {
     for (key, value) in table {
         let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };

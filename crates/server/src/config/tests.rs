@@ -1,4 +1,4 @@
-//! Which of several values counts, and what is refused.
+//! Precedence of values, and what is refused.
 
 use super::parse::Parse as _;
 use super::*;
@@ -20,7 +20,7 @@ fn listening(address: &str) -> Config {
 }
 
 #[test]
-fn flags_win_over_environment_over_file_over_defaults() {
+fn flags_take_precedence_over_environment_over_file_over_defaults() {
     let text = "listen = \"127.0.0.1:1\"\nname = \"from file\"\n[limits]\nlive_jobs = 5\n";
     let environment = [("CATENA_LISTEN", "127.0.0.1:2"), ("CATENA_LIMITS_RUNNING", "7")];
     let flags = Flags { listen: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
@@ -36,29 +36,31 @@ fn flags_win_over_environment_over_file_over_defaults() {
 }
 
 #[test]
-fn every_default_can_be_read_and_is_what_the_design_says() {
+fn every_default_can_be_parsed_and_has_the_designed_value() {
     let all = config(&Flags::default(), &[], "").unwrap();
     assert_eq!(all.engine_limits(), Limits::default());
     assert_eq!(*all.body_bytes.value, 10_000_000);
     assert_eq!(all.grace(), Duration::from_secs(5));
     assert!(!all.sse_by_job_id.value && !all.bench.value);
-    assert_eq!(all.shown().len(), SETTINGS.len());
+    assert_eq!(all.resolved().len(), SETTINGS.len());
 }
 
 #[test]
-fn every_setting_is_in_the_manual() {
+fn every_setting_is_documented_with_its_default_and_description() {
     let page = include_str!("../../../../docs/operate/configuration.md");
     for setting in SETTINGS {
-        let row = format!("| `{}` | `{}` |", setting.name, setting.default);
-        let row =
-            if setting.default.is_empty() { format!("| `{}` | – |", setting.name) } else { row };
+        let default = match setting.default {
+            "" => "–".to_owned(),
+            text => format!("`{text}`"),
+        };
+        let row = format!("| `{}` | {default} | {} |", setting.name, setting.about);
         assert!(page.contains(&row), "no row {row}");
     }
     assert_eq!(page.matches("\n| `").count(), SETTINGS.len());
 }
 
 #[test]
-fn public_access_is_on_for_loopback_and_off_elsewhere() {
+fn public_access_is_on_for_loopback_and_off_otherwise() {
     for (address, expected) in
         [("127.0.0.1:1", true), ("[::1]:1", true), ("0.0.0.0:1", false), ("192.168.1.1:1", false)]
     {
@@ -72,7 +74,7 @@ fn public_access_is_on_for_loopback_and_off_elsewhere() {
 }
 
 #[test]
-fn a_value_that_cannot_be_understood_is_named_with_its_place() {
+fn an_invalid_value_is_named_with_its_origin() {
     let refused = |text: &str| config(&Flags::default(), &[], text).unwrap_err().to_string();
     assert_eq!(
         refused("grace = 5"),
@@ -82,7 +84,7 @@ fn a_value_that_cannot_be_understood_is_named_with_its_place() {
     assert!(refused("[log]\nformat = \"xml\"").contains("expected text or json"));
     assert!(refused("[limits]\nrunning = 0").contains("above 0"));
     let unknown = FileSettings::parse(Path::new("x.toml"), "[limits]\nlivejobs = 1").unwrap_err();
-    assert_eq!(unknown.to_string(), "x.toml has a setting that does not exist: limits.livejobs");
+    assert_eq!(unknown.to_string(), "x.toml has an unknown setting: limits.livejobs");
     assert!(FileSettings::parse(Path::new("x.toml"), "a = ").is_err());
 }
 
@@ -92,7 +94,7 @@ fn lists_are_written_with_commas_or_as_arrays() {
     let all = config(&Flags::default(), &[("CATENA_ALLOW_HOSTS", "a:1, b:2,")], text).unwrap();
     assert_eq!(**all.cors_origins, ["https://a.example", "https://b.example"]);
     assert_eq!(**all.allow_hosts, ["a:1", "b:2"]);
-    let flags: Vec<String> = SETTINGS.iter().map(About::flag).collect();
+    let flags: Vec<String> = SETTINGS.iter().map(SettingInfo::flag).collect();
     for flag in ["--allow-host", "--cors-origin", "--listen", "--limits-live-jobs"] {
         assert!(flags.contains(&flag.to_owned()), "{flag} in {flags:?}");
     }
@@ -114,7 +116,7 @@ fn a_public_https_host_is_the_venues_did_and_one_of_its_names() {
 }
 
 #[test]
-fn times_and_sizes_need_no_guessing() {
+fn times_and_sizes_are_parsed_strictly() {
     let time = |text| Time::parse(text).map(|time| time.as_millis());
     assert_eq!(time("20ms"), Ok(20));
     assert_eq!(time("7 d"), Ok(604_800_000));

@@ -1,25 +1,25 @@
-//! Values of settings that are words.
+//! Settings whose values are keywords.
 
 use super::parse::Parse;
 
-/// On, off, or by circumstances.
+/// A switch whose default depends on other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {
     /// On.
     On,
     /// Off.
     Off,
-    /// As makes sense.
+    /// Decided from other settings.
     Auto,
 }
 
 impl Switch {
-    /// Whether it is on, given what makes sense.
-    pub fn or_auto(self, sensible: bool) -> bool {
+    /// Whether it is on. `automatic` is the value of `Auto`.
+    pub fn or_auto(self, automatic: bool) -> bool {
         match self {
             Switch::On => true,
             Switch::Off => false,
-            Switch::Auto => sensible,
+            Switch::Auto => automatic,
         }
     }
 }
@@ -35,12 +35,12 @@ impl Parse for Switch {
     }
 }
 
-/// The form of log lines.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Readable text.
     Text,
-    /// For machines.
+    /// JSON, one object per line.
     Json,
 }
 
@@ -54,24 +54,24 @@ impl Parse for LogFormat {
     }
 }
 
-/// How often something may happen.
+/// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Rating {
-    /// As often as one likes.
+pub enum RateSetting {
+    /// There is no limit.
     Off,
-    /// As makes sense.
+    /// Decided from other settings.
     Auto,
-    /// So often.
+    /// The number of requests per second.
     PerSecond(f64),
 }
 
-impl Parse for Rating {
+impl Parse for RateSetting {
     fn parse(text: &str) -> Result<Self, String> {
         match text {
-            "off" => Ok(Rating::Off),
-            "auto" => Ok(Rating::Auto),
+            "off" => Ok(RateSetting::Off),
+            "auto" => Ok(RateSetting::Auto),
             number => match number.parse::<f64>() {
-                Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(Rating::PerSecond(rate)),
+                Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(RateSetting::PerSecond(rate)),
                 _ => Err("expected a number above 0, off or auto".to_owned()),
             },
         }

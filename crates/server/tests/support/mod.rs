@@ -18,12 +18,13 @@ use tokio::net::TcpStream;
 /// Longest time that any test waits for something.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `try:echo` at once; `try:never`; `try:fail {message}`; `try:ask` asks for messages until one
-/// says `{"content": "done"}`; `try:auth` asks for authority; `try:report {reports}` reports each
-/// and then never ends; `try:flaky` fails once; `try:once` may not be repeated.
+/// An adapter whose operations behave as tests need: `echo` returns its input, `never` does not end,
+/// `fail` fails, `ask` asks for messages until one is `{"content": "done"}`, `auth` asks for
+/// authorisation, `report` reports each of its `reports` as progress, `flaky` fails once, and `once`
+/// may not be repeated.
 #[derive(Default)]
 pub(crate) struct Try {
-    /// An operation that this one has not got.
+    /// The name of an operation to leave out.
     pub(crate) without: &'static str,
 }
 
@@ -77,7 +78,9 @@ impl Adapter for Try {
                 },
                 "auth" => Turn::NeedsAuth(Ask::default()),
                 "flaky" if call.attempt > 1 => Turn::Complete(call.attempt.into()),
-                "flaky" => Turn::Failed(Failure::transient("shaky", "the first try never works")),
+                "flaky" => {
+                    Turn::Failed(Failure::transient("shaky", "the first attempt always fails"))
+                }
                 "report" => {
                     for report in items(&field(&call.input, "reports")) {
                         call.control.report(report);
@@ -101,25 +104,25 @@ pub(crate) struct Running {
     host: String,
 }
 
-/// A venue with these settings beyond the usual ones.
+/// Starts a venue in a new folder, with changed settings.
 pub(crate) async fn venue(change: impl FnOnce(&mut Flags)) -> Running {
     let folder = tempfile::tempdir().unwrap();
     venue_in(folder, change).await
 }
 
-/// One life of a process: what still runs at its end is gone.
-pub(crate) fn life<T>(story: impl AsyncFnOnce() -> T) -> T {
+/// Runs one process lifetime on a runtime of its own: tasks that still run at its end are dropped.
+pub(crate) fn run_process<T>(run: impl AsyncFnOnce() -> T) -> T {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(story())
+    runtime.block_on(run())
 }
 
-/// A venue in a folder that exists.
+/// Starts a venue in an existing folder.
 pub(crate) async fn venue_in(folder: TempDir, change: impl FnOnce(&mut Flags)) -> Running {
     venue_with(folder, Try::default(), change).await
 }
 
-/// A venue in a folder that exists, with this adapter.
+/// Starts a venue in an existing folder, with this adapter.
 pub(crate) async fn venue_with(
     folder: TempDir,
     adapter: Try,
@@ -141,25 +144,25 @@ pub(crate) async fn venue_with(
 }
 
 impl Running {
-    /// Stops the venue, and gives its folder back.
+    /// Stops the venue and returns its folder.
     pub(crate) async fn stop(mut self) -> TempDir {
         self.venue.take().unwrap().stop().await.unwrap();
         self.folder
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
-        self.ask("GET", path, &[], "").await
+        self.request("GET", path, &[], "").await
     }
 
     pub(crate) async fn put(&self, path: &str) -> Reply {
-        self.ask("PUT", path, &[], "").await
+        self.request("PUT", path, &[], "").await
     }
 
     pub(crate) async fn post(&self, path: &str, body: &str) -> Reply {
-        self.ask("POST", path, &[], body).await
+        self.request("POST", path, &[], body).await
     }
 
-    /// Invokes an operation and gives the job's ID.
+    /// Invokes an operation and returns the job's ID.
     pub(crate) async fn invoke(&self, operation: &str) -> String {
         let body = format!(r#"{{"operation":"{operation}","input":{{"n":1}}}}"#);
         let reply = self.post("/api/v1/invoke", &body).await;
@@ -167,12 +170,12 @@ impl Running {
         reply.field("id").as_str().unwrap().to_owned()
     }
 
-    /// Reads the job until it stands there.
+    /// Reads the job until it has this status.
     pub(crate) async fn until(&self, id: &str, status: &str) -> Reply {
         let reading = async {
             loop {
                 let headers = [("prefer", "wait=1")];
-                let reply = self.ask("GET", &format!("/api/v1/jobs/{id}"), &headers, "").await;
+                let reply = self.request("GET", &format!("/api/v1/jobs/{id}"), &headers, "").await;
                 if reply.field("status") == status.into() {
                     return reply;
                 }
@@ -181,25 +184,25 @@ impl Running {
         tokio::time::timeout(PATIENCE, reading).await.unwrap()
     }
 
-    /// One request on a connection of its own.
-    pub(crate) async fn ask(
+    /// Sends a request on a connection of its own and reads the response.
+    pub(crate) async fn request(
         &self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: &str,
     ) -> Reply {
-        let asking = async {
+        let exchange = async {
             let mut stream = self.send(method, path, headers, body).await;
             let (status, headers) = read_head(&mut stream).await;
             let mut body = Vec::new();
             stream.read_to_end(&mut body).await.unwrap();
             Reply::new(status, headers, body)
         };
-        tokio::time::timeout(PATIENCE, asking).await.unwrap()
+        tokio::time::timeout(PATIENCE, exchange).await.unwrap()
     }
 
-    /// Sends a request and leaves the answer to the caller.
+    /// Sends a request and returns the connection, from which the response can be read.
     pub(crate) async fn send(
         &self,
         method: &str,
@@ -221,7 +224,7 @@ impl Running {
     }
 }
 
-/// The status and the headers of an answer.
+/// Reads the status and the headers of a response.
 pub(crate) async fn read_head(stream: &mut BufReader<TcpStream>) -> (u16, Vec<(String, String)>) {
     let mut line = String::new();
     stream.read_line(&mut line).await.unwrap();
@@ -237,7 +240,7 @@ pub(crate) async fn read_head(stream: &mut BufReader<TcpStream>) -> (u16, Vec<(S
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -268,9 +271,9 @@ impl Reply {
         field(&self.value(), name)
     }
 
-    /// Checks that it is an error of this status and code, with all that errors have.
+    /// Asserts that it is an error with this status and code, and with all members of an error.
     #[track_caller]
-    pub(crate) fn is_error(&self, status: u16, code: &str) {
+    pub(crate) fn assert_error(&self, status: u16, code: &str) {
         assert_eq!((self.status, self.field("code")), (status, code.into()), "{}", self.text());
         for name in ["error", "retry", "hint"] {
             assert!(self.field(name).as_str().is_some(), "no {name} in {}", self.text());
@@ -278,6 +281,7 @@ impl Reply {
     }
 }
 
+/// The body without the framing of chunks.
 fn dechunked(mut body: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     while let Some(end) = body.windows(2).position(|pair| pair == b"\r\n") {
@@ -294,7 +298,7 @@ pub(crate) fn value(text: &str) -> Value {
 
 /// The items of an array.
 pub(crate) fn items(value: &Value) -> Vec<Value> {
-    let items = value.as_vector().unwrap_or_else(|| panic!("{value:?} is no array"));
+    let items = value.as_vector().unwrap_or_else(|| panic!("{value:?} is not an array"));
     items.iter(&catena_value::NoCells).map(Result::unwrap).collect()
 }
 

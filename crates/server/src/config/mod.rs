@@ -1,0 +1,433 @@
+//! The configuration of a venue.
+//!
+//! Flags take precedence over environment variables, these over `catena.toml`, and that over
+//! defaults; every value records its origin. There is one table of settings: a name such as
+//! `limits.live_jobs` is a key of the file, the variable `CATENA_LIMITS_LIVE_JOBS` and the flag
+//! `--limits-live-jobs`, and the same parser reads all of them. An invalid value prevents the start.
+//!
+//! Apart from the command line, this is the only module that reads environment variables.
+
+mod parse;
+mod value;
+
+pub use parse::{Bytes, List, Time};
+pub use value::{LogFormat, RateSetting, Switch};
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read as _};
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use catena_engine::Limits;
+use catena_engine::limits::Rate;
+
+use crate::limits::{CONFIG_BYTES_MAX, RATE_BEYOND_LOOPBACK};
+
+/// The file that is read if none is named.
+pub const FILE: &str = "catena.toml";
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The setting has its default value.
+    Default,
+    /// The configuration file at this path.
+    File(PathBuf),
+    /// The environment variable with this name.
+    Environment(String),
+    /// The command-line flag with this name.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(path) => write!(f, "{}", path.display()),
+            Origin::Environment(name) | Origin::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A setting's value, its text and its origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting<T> {
+    /// The parsed value.
+    pub value: T,
+    /// The text from which the value was parsed.
+    pub text: String,
+    /// Where the text comes from.
+    pub origin: Origin,
+}
+
+impl<T> Deref for Setting<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// Why a configuration is invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("could not read {}", .file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is not valid TOML.
+    #[error("{} is not valid TOML: {reason}", .file.display())]
+    Toml {
+        /// The file.
+        file: PathBuf,
+        /// The message of the TOML parser.
+        reason: String,
+    },
+    /// The file has a key that is not a setting.
+    #[error("{} has an unknown setting: {name}", .file.display())]
+    Unknown {
+        /// The file.
+        file: PathBuf,
+        /// The key.
+        name: String,
+    },
+    /// A value is invalid.
+    #[error("{name} = {text:?} ({origin}): {reason}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// The invalid text.
+        text: String,
+        /// Where the text comes from.
+        origin: Origin,
+        /// What was expected.
+        reason: String,
+    },
+}
+
+/// A setting's name, default and description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettingInfo {
+    /// The key in the file.
+    pub name: &'static str,
+    /// The text of the default value; empty if there is none.
+    pub default: &'static str,
+    /// The description.
+    pub about: &'static str,
+}
+
+impl SettingInfo {
+    /// The environment variable that sets it.
+    pub fn variable(&self) -> String {
+        format!("CATENA_{}", self.name.to_uppercase().replace('.', "_"))
+    }
+
+    /// The flag that sets it. The flag of a list is in the singular, sets one entry, and may be repeated.
+    pub fn flag(&self) -> String {
+        let is_list = LISTS.contains(&self.name);
+        let name = if is_list { self.name.trim_end_matches('s') } else { self.name };
+        format!("--{}", name.replace(['.', '_'], "-"))
+    }
+}
+
+/// The settings whose values are lists.
+const LISTS: [&str; 5] = ["admins", "cors_origins", "hostnames", "allow_hosts", "allow_venues"];
+
+/// A setting as `catena config show` prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedSetting {
+    /// The setting.
+    pub about: SettingInfo,
+    /// The text of its value.
+    pub text: String,
+    /// Where the text comes from.
+    pub origin: Origin,
+}
+
+macro_rules! settings {
+    ($($field:ident: $type:ty, $name:literal, $default:literal, $about:literal;)*) => {
+        /// All settings.
+        pub const SETTINGS: &[SettingInfo] =
+            &[$(SettingInfo { name: $name, default: $default, about: $about },)*];
+
+        /// The settings given on the command line. Lists are one text with commas.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct Flags {
+            $(#[doc = $about] pub $field: Option<String>,)*
+        }
+
+        impl Flags {
+            /// Sets the setting with this name. Returns false if there is none.
+            pub fn set(&mut self, name: &str, text: String) -> bool {
+                match name {
+                    $($name => self.$field = Some(text),)*
+                    _ => return false,
+                }
+                true
+            }
+        }
+
+        /// The configuration.
+        #[derive(Debug, Clone)]
+        pub struct Config {
+            $(#[doc = $about] pub $field: Setting<$type>,)*
+        }
+
+        impl Config {
+            /// Combines flags, environment variables and a file, in this order of precedence.
+            pub fn layered(
+                flags: &Flags,
+                environment: &dyn Fn(&str) -> Option<String>,
+                file: Option<&FileSettings>,
+            ) -> Result<Config, ConfigError> {
+                Ok(Config {
+                    $($field: layer(
+                        SettingInfo { name: $name, default: $default, about: $about },
+                        flags.$field.as_deref(),
+                        environment,
+                        file,
+                    )?,)*
+                })
+            }
+
+            /// All settings with their values and origins.
+            pub fn resolved(&self) -> Vec<ResolvedSetting> {
+                vec![$(ResolvedSetting {
+                    about: SettingInfo { name: $name, default: $default, about: $about },
+                    text: self.$field.text.clone(),
+                    origin: self.$field.origin.clone(),
+                },)*]
+            }
+        }
+    };
+}
+
+settings! {
+    listen: SocketAddr, "listen", "127.0.0.1:8787",
+        "The address and port to listen on. Port 0 selects a free port.";
+    data: PathBuf, "data", "catena-data",
+        "The folder in which the venue stores all its data.";
+    name: String, "name", "catena",
+        "The display name of the venue.";
+    public_url: Option<String>, "public_url", "",
+        "The URL under which clients reach the venue, if it differs from the listen address. An https URL without a path also makes the venue's DID a did:web.";
+    public_access: Switch, "public_access", "auto",
+        "Whether requests without a token are accepted. They all share one anonymous identity. On, off, or auto (on when listening on loopback).";
+    admins: List, "admins", "",
+        "DIDs of admins, who can see and control all jobs.";
+    cors_origins: List, "cors_origins", "",
+        "Origins of web pages that may use the venue from a browser, in addition to its own; * allows all.";
+    hostnames: List, "hostnames", "",
+        "Host names of this venue, in addition to the listen address. A name with a port is valid on that port only.";
+    allow_hosts: List, "allow_hosts", "",
+        "Private or loopback addresses, as HOST:PORT, to which operations may send requests.";
+    allow_venues: List, "allow_venues", "",
+        "Other venues, as URLs or DIDs, on which steps may run.";
+    body_bytes: Bytes, "body_bytes", "10MB",
+        "The maximum size of a request body. The content of assets has its own limit.";
+    grace: Time, "grace", "5s",
+        "The maximum time that the venue takes to stop.";
+    sse_by_job_id: bool, "sse_by_job_id", "false",
+        "Whether a job's ID alone authorises a client to follow the job by SSE. The Python SDK sends no token for that request.";
+    metrics_public: Switch, "metrics_public", "auto",
+        "Whether /metrics can be read without being an admin: on, off, or auto (the same as public_access).";
+    bench: bool, "bench", "false",
+        "Whether to mount POST /bench/noop, which does nothing, as a baseline for benchmarks.";
+    mcp_tools: List, "mcp.tools", "*",
+        "The operations that are exposed as MCP tools: adapters (json), operations (json:merge), or * for all.";
+    log_format: LogFormat, "log.format", "text",
+        "The format of log lines: text for people, json for programs.";
+    log_level: String, "log.level", "info",
+        "The log level: error, warn, info, debug (includes every request) or trace; also per module, as in info,catena_engine=debug.";
+    execution: Time, "limits.execution", "10m",
+        "The time limit of an operation, if neither it nor the request sets one.";
+    interactive: Time, "limits.interactive", "7d",
+        "How long a job may wait to be resumed, or for input or authorisation.";
+    invoke_grace: Time, "limits.invoke_grace", "20ms",
+        "How long an invocation waits for a quick operation to complete.";
+    message_bytes: Bytes, "limits.message_bytes", "1MB",
+        "The maximum size of a message.";
+    live_jobs: usize, "limits.live_jobs", "10000",
+        "The maximum number of jobs of one caller that have not ended.";
+    running: usize, "limits.running", "4096",
+        "The maximum number of jobs that run at the same time; others are queued.";
+    rate: RateSetting, "limits.rate", "auto",
+        "The number of creating requests per second and caller: a number, off, or auto (off when listening on loopback, otherwise 100).";
+    burst: u32, "limits.burst", "200",
+        "The number of creating requests that may arrive at once.";
+    attempts: u32, "limits.attempts", "3",
+        "The maximum number of attempts of a job that is interrupted when the venue stops.";
+    idempotency: Time, "limits.idempotency", "24h",
+        "How long an idempotency key is remembered.";
+    content_bytes: Bytes, "limits.content_bytes", "100MiB",
+        "The maximum size of an asset's content.";
+    retention: Option<Time>, "retention", "",
+        "The age at which ended jobs are deleted. If empty, they are kept.";
+}
+
+/// The settings of a configuration file.
+#[derive(Debug, Clone, Default)]
+pub struct FileSettings {
+    path: PathBuf,
+    values: Vec<(String, String)>,
+}
+
+impl FileSettings {
+    /// Parses the text of a file.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let file = || path.to_path_buf();
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            ConfigError::Toml { file: file(), reason: error.to_string() }
+        })?;
+        let mut values = Vec::new();
+        parse::flatten("", &table, &mut values);
+        let is_unknown =
+            |(name, _): &&(String, String)| !SETTINGS.iter().any(|setting| setting.name == name);
+        match values.iter().find(is_unknown) {
+            Some((name, _)) => Err(ConfigError::Unknown { file: file(), name: name.clone() }),
+            None => Ok(FileSettings { path: file(), values }),
+        }
+    }
+
+    /// Reads a file. `None` if it does not exist and does not have to.
+    fn read(path: &Path, must_exist: bool) -> Result<Option<Self>, ConfigError> {
+        let failed = |source| ConfigError::Io { file: path.to_path_buf(), source };
+        let file = match fs::File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => {
+                return Ok(None);
+            }
+            other => other.map_err(failed)?,
+        };
+        let mut text = String::new();
+        file.take(CONFIG_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+        Self::parse(path, &text).map(Some)
+    }
+}
+
+/// The value of a setting from the place with the highest precedence.
+fn layer<T: parse::Parse>(
+    about: SettingInfo,
+    flag: Option<&str>,
+    environment: &dyn Fn(&str) -> Option<String>,
+    file: Option<&FileSettings>,
+) -> Result<Setting<T>, ConfigError> {
+    let from_file = || {
+        let file = file?;
+        let (_, text) = file.values.iter().find(|(name, _)| name == about.name)?;
+        Some((text.clone(), Origin::File(file.path.clone())))
+    };
+    let from_environment = || {
+        let variable = about.variable();
+        Some((environment(&variable)?, Origin::Environment(variable)))
+    };
+    let from_flag = flag.map(|text| (text.to_owned(), Origin::Flag(about.flag())));
+    let found = from_flag.or_else(from_environment).or_else(from_file);
+    let (text, origin) = found.unwrap_or_else(|| (about.default.to_owned(), Origin::Default));
+    match T::parse(text.trim()) {
+        Ok(value) => Ok(Setting { value, text, origin }),
+        Err(reason) => Err(ConfigError::Value { name: about.name, text, origin, reason }),
+    }
+}
+
+impl Config {
+    /// Combines these flags with the environment variables and the configuration file.
+    pub fn load(flags: &Flags, file: Option<&Path>) -> Result<Config, ConfigError> {
+        let environment = |name: &str| {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "this is where environment variables are read"
+            )]
+            let found = std::env::var(name);
+            found.ok()
+        };
+        let named =
+            file.map(Path::to_path_buf).or_else(|| environment("CATENA_CONFIG").map(PathBuf::from));
+        let file = match &named {
+            Some(path) => FileSettings::read(path, true)?,
+            None => FileSettings::read(Path::new(FILE), false)?,
+        };
+        Self::layered(flags, &environment, file.as_ref())
+    }
+
+    /// Whether requests without a token are accepted.
+    pub fn has_public_access(&self) -> bool {
+        self.public_access.or_auto(self.listen.ip().is_loopback())
+    }
+
+    /// Whether metrics can be read without being an admin.
+    pub fn has_public_metrics(&self) -> bool {
+        self.metrics_public.or_auto(self.has_public_access())
+    }
+
+    /// The venue's DID: a did:web if its public URL is https without a path, otherwise that of its key.
+    pub fn did(&self, of_key: &str) -> String {
+        let host = self.public_url.as_deref().and_then(|url| url.strip_prefix("https://"));
+        match host.filter(|host| !host.contains('/')) {
+            Some(host) => format!("did:web:{}", host.replace(':', "%3A")),
+            None => of_key.to_owned(),
+        }
+    }
+
+    /// All host names of the venue in lower case: those configured, and that of its public URL.
+    pub fn all_hostnames(&self) -> Vec<String> {
+        let host = self.public_url.as_deref().and_then(|url| url.split_once("://"));
+        let host = host.map(|(_, rest)| rest.split('/').next().unwrap_or_default().to_owned());
+        self.hostnames.iter().cloned().chain(host).map(|name| name.to_lowercase()).collect()
+    }
+
+    /// The limits of the engine.
+    pub fn engine_limits(&self) -> Limits {
+        Limits {
+            execution: *self.execution.value,
+            interactive: *self.interactive.value,
+            grace: *self.invoke_grace.value,
+            message_bytes_max: *self.message_bytes.value,
+            live_jobs_per_caller_max: self.live_jobs.value,
+            running_max: self.running.value,
+            rate: self.rate(),
+            attempts_max: self.attempts.value,
+            idempotency: *self.idempotency.value,
+            retention: self.retention.value.map(|time| *time),
+            content_bytes_max: *self.content_bytes.value as u64,
+        }
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        let per_second = match self.rate.value {
+            RateSetting::Off => return None,
+            RateSetting::Auto if self.listen.ip().is_loopback() => return None,
+            RateSetting::Auto => RATE_BEYOND_LOOPBACK,
+            RateSetting::PerSecond(rate) => rate,
+        };
+        Some(Rate { per_second, burst: self.burst.value })
+    }
+
+    /// The maximum time that the venue takes to stop.
+    pub fn grace(&self) -> Duration {
+        *self.grace.value
+    }
+}
+
+/// The former name of [`SettingInfo`], until the command line uses the new one.
+pub type About = SettingInfo;
+
+/// The former name of [`ResolvedSetting`], until the command line uses the new one.
+pub type Shown = ResolvedSetting;
+
+impl Config {
+    /// The former name of [`Config::resolved`], until the command line uses the new one.
+    pub fn shown(&self) -> Vec<ResolvedSetting> {
+        self.resolved()
+    }
+}
+
+#[cfg(test)]
+mod tests;

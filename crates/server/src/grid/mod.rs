@@ -1,0 +1,15 @@
+//! The grid API (`/api/v1`), monitoring, and the documents that describe the venue.
+//!
+//! One file per resource. Each has its routes and their handlers, which decode the request, call the
+//! engine and encode the response.
+
+pub(crate) mod assets;
+pub(crate) mod bench;
+pub(crate) mod documents;
+mod follow;
+pub(crate) mod health;
+pub(crate) mod identity;
+pub(crate) mod invoke;
+mod job_json;
+pub(crate) mod jobs;
+pub(crate) mod operations;

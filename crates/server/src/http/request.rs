@@ -1,0 +1,322 @@
+//! One request as handlers see it: the caller, the route, parameters, headers and body.
+//!
+//! Parsing is strict: a parameter that is present but malformed is an error that names it, never a
+//! default.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody as _};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, header};
+use bytes::BytesMut;
+use catena_engine::Caller;
+use catena_engine::federation::DEPTH_HEADER;
+use catena_engine::limits::{IDEMPOTENCY_KEY_BYTES_MAX, PAGE_MAX, WAIT_MAX};
+use catena_engine::request::IdempotencyKey;
+use catena_job::JobId;
+use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+use sha2::{Digest as _, Sha256};
+
+use crate::http::error::{ApiError, ApiResult, Code};
+use crate::http::route::Route;
+use crate::http::state::ServerState;
+use crate::limits::{DISCARD_BYTES_MAX, DISCARD_TIME_MAX};
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// One request.
+pub(crate) struct ApiRequest {
+    pub(crate) state: Arc<ServerState>,
+    /// The caller. On public routes always the anonymous identity, without authentication.
+    pub(crate) caller: Caller,
+    /// Whether knowledge of the job's ID is all that authorises this request.
+    pub(crate) is_job_id_bearer: bool,
+    pub(crate) route: &'static Route,
+    pub(crate) head: Parts,
+    /// The lock is never taken: it only makes the request `Sync`, which a body is not and which
+    /// handlers need to lend the request to a future.
+    pub(crate) body: Mutex<Body>,
+}
+
+impl ApiRequest {
+    /// The value of the parameter in the route's path, decoded.
+    pub(crate) fn path_argument(&self) -> ApiResult<Cow<'_, str>> {
+        let raw = self.route.raw_path_argument(self.head.uri.path()).unwrap_or_default();
+        percent_decode_str(raw)
+            .decode_utf8()
+            .map_err(|_| ApiError::bad_request("the path is not valid UTF-8"))
+    }
+
+    /// The job that the path names.
+    pub(crate) fn job_id(&self) -> ApiResult<JobId> {
+        let text = self.path_argument()?;
+        text.parse().map_err(|error: catena_job::ids::ParseJobIdError| {
+            ApiError::new(Code::InvalidJobId, error.to_string())
+        })
+    }
+
+    /// A query parameter, decoded. If it is repeated, its first value.
+    pub(crate) fn parameter(&self, name: &str) -> ApiResult<Option<Cow<'_, str>>> {
+        let Some(query) = self.head.uri.query() else { return Ok(None) };
+        query_parameter(query, name)
+    }
+
+    /// A query parameter as an owned string.
+    pub(crate) fn text_parameter(&self, name: &str) -> ApiResult<Option<String>> {
+        Ok(self.parameter(name)?.map(Cow::into_owned))
+    }
+
+    /// A query parameter that is a whole number.
+    pub(crate) fn number(&self, name: &str) -> ApiResult<Option<u64>> {
+        let Some(text) = self.parameter(name)? else { return Ok(None) };
+        parse_whole_number(&text)
+            .map(Some)
+            .ok_or_else(|| ApiError::bad_request(format!("`{name}` must be a whole number")))
+    }
+
+    /// The query parameters `offset` and `limit`.
+    pub(crate) fn page(&self) -> ApiResult<(u64, usize)> {
+        let offset = self.number("offset")?.unwrap_or(0);
+        Ok((offset, self.limit()?))
+    }
+
+    /// The query parameter `limit`. The largest page is also the default.
+    pub(crate) fn limit(&self) -> ApiResult<usize> {
+        match self.number("limit")? {
+            None => Ok(PAGE_MAX),
+            Some(limit) => {
+                usize::try_from(limit).ok().filter(|limit| *limit <= PAGE_MAX).ok_or_else(|| {
+                    ApiError::bad_request(format!("`limit` must be at most {PAGE_MAX}"))
+                })
+            }
+        }
+    }
+
+    /// A boolean query parameter; present without a value, it is true.
+    pub(crate) fn flag(&self, name: &str) -> ApiResult<bool> {
+        match self.parameter(name)?.as_deref() {
+            None | Some("0" | "false") => Ok(false),
+            Some("" | "1" | "true") => Ok(true),
+            Some(_) => Err(ApiError::bad_request(format!("`{name}` must be true or false"))),
+        }
+    }
+
+    /// A header, if it is text.
+    pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.head.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The URL under which the venue is reached: as configured, otherwise as this client reached it.
+    pub(crate) fn base_url(&self) -> String {
+        match &self.state.public_url {
+            Some(url) => url.clone(),
+            None => {
+                let bound = || self.state.origins.bound.to_string();
+                let host = self.header(&header::HOST).map_or_else(bound, str::to_owned);
+                format!("http://{host}")
+            }
+        }
+    }
+
+    /// `Prefer: wait=N`: the time to wait, and the value of `Preference-Applied`. Other preferences
+    /// are ignored, as the specification allows.
+    pub(crate) fn preferred_wait(&self) -> Option<(Duration, String)> {
+        let seconds = self.head.headers.get_all(PREFER).iter().find_map(|value| {
+            let preferences = value.to_str().ok()?.split([',', ';']);
+            preferences.filter_map(|one| one.trim().split_once('=')).find_map(|(name, value)| {
+                let is_wait = name.trim().eq_ignore_ascii_case("wait");
+                parse_whole_number(value.trim().trim_matches('"')).filter(|_| is_wait)
+            })
+        })?;
+        let wait = Duration::from_secs(seconds).min(WAIT_MAX);
+        Some((wait, format!("wait={}", wait.as_secs())))
+    }
+
+    /// The client's idempotency key with the digest of this body. `salt` keeps requests apart that
+    /// differ in their path only.
+    pub(crate) fn idempotency_key(
+        &self,
+        endpoint: &'static str,
+        salt: &[u8],
+        body: &[u8],
+    ) -> ApiResult<Option<IdempotencyKey>> {
+        let Some(key) = self.head.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+        let key = key.to_str().ok().filter(|key| {
+            (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) && !key.trim().is_empty()
+        });
+        let key = key.ok_or_else(|| {
+            let most = IDEMPOTENCY_KEY_BYTES_MAX;
+            ApiError::bad_request(format!("`Idempotency-Key` must have 1 to {most} characters"))
+        })?;
+        let body_digest = Sha256::new().chain_update(salt).chain_update(body).finalize().into();
+        Ok(Some(IdempotencyKey { endpoint, key: key.to_owned(), body_digest }))
+    }
+
+    /// The number of orchestrations on other venues that this request comes from.
+    pub(crate) fn depth(&self) -> ApiResult<u32> {
+        let Some(depth) = self.head.headers.get(DEPTH_HEADER) else { return Ok(0) };
+        let depth = depth.to_str().ok().and_then(|depth| depth.trim().parse().ok());
+        depth.ok_or_else(|| ApiError::bad_request("`Catena-Depth` must be a whole number"))
+    }
+
+    /// Whether `If-None-Match` names this entity tag.
+    pub(crate) fn matches_etag(&self, etag: impl AsRef<[u8]>) -> bool {
+        let etag = etag.as_ref();
+        let values = self.head.headers.get_all(header::IF_NONE_MATCH).iter();
+        values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(
+            |known| {
+                let known = known.trim();
+                known == "*" || known.strip_prefix("W/").unwrap_or(known).as_bytes() == etag
+            },
+        )
+    }
+
+    /// Drops everything that came over the connection and keeps the shared state. A handler that has
+    /// read the whole request calls this before it waits for something else: the connection is read
+    /// in the meantime, and what was received before would keep its buffer alive.
+    pub(crate) fn into_state(self) -> Arc<ServerState> {
+        self.state
+    }
+
+    /// Takes the body, to be read as a stream.
+    pub(crate) fn take_body(&mut self) -> Body {
+        std::mem::take(self.body.get_mut())
+    }
+
+    /// Reads the whole body, up to the configured size.
+    pub(crate) async fn read_body(&mut self) -> ApiResult<Bytes> {
+        let mut body = self.take_body();
+        let result = read_body(&mut body, self.state.body_bytes_max).await;
+        if result.is_err() {
+            self.discard(body);
+        }
+        result
+    }
+
+    /// Reads and drops the rest of a refused body, within bounds, while the response is sent: a
+    /// client that reads only after it has written everything then gets to read the response. A
+    /// client that waits for permission to send the body has not started.
+    pub(crate) fn discard(&self, body: Body) {
+        if !self.head.headers.contains_key(header::EXPECT) {
+            tokio::spawn(tokio::time::timeout(DISCARD_TIME_MAX, discard(body)));
+        }
+    }
+}
+
+async fn read_body(body: &mut Body, bytes_max: usize) -> ApiResult<Bytes> {
+    let too_large = || {
+        let error = format!("the body has more than {bytes_max} bytes");
+        ApiError::new(Code::BodyTooLarge, error)
+    };
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large());
+    }
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| ApiError::bad_request("the body ended early"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + whole.len() + data.len() > bytes_max {
+            return Err(too_large());
+        }
+        // Nearly every body is a single frame, which is passed on without copying.
+        match (first.is_empty(), whole.is_empty()) {
+            (true, true) => first = data,
+            (false, _) => {
+                whole.reserve(first.len() + data.len());
+                whole.extend_from_slice(&std::mem::take(&mut first));
+                whole.extend_from_slice(&data);
+            }
+            (true, false) => whole.extend_from_slice(&data),
+        }
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+async fn discard(mut body: Body) {
+    let mut discarded = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        discarded += frame.data_ref().map_or(0, Bytes::len);
+        if discarded > DISCARD_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+/// The first value of a parameter in a query string.
+fn query_parameter<'a>(query: &'a str, name: &str) -> ApiResult<Option<Cow<'a, str>>> {
+    for pair in query.split('&') {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if decode_form(key).is_some_and(|key| key == name) {
+            let value = decode_form(value);
+            let error = || ApiError::bad_request(format!("`{name}` is not valid UTF-8"));
+            return value.ok_or_else(error).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Decodes a part of a query string, in which `+` is a space. `None` if the result is not UTF-8.
+fn decode_form(text: &str) -> Option<Cow<'_, str>> {
+    if text.contains('+') {
+        let text = text.replace('+', " ");
+        return Some(Cow::Owned(percent_decode_str(&text).decode_utf8().ok()?.into_owned()));
+    }
+    percent_decode_str(text).decode_utf8().ok()
+}
+
+/// Parses decimal digits and nothing else: `+1` and ` 1` are refused.
+pub(crate) fn parse_whole_number(text: &str) -> Option<u64> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_decoded_and_the_first_of_several_counts() {
+        let get = |query, name| query_parameter(query, name).unwrap().map(Cow::into_owned);
+        assert_eq!(get("a=1&b=2&a=3", "a").as_deref(), Some("1"));
+        assert_eq!(get("wait", "wait").as_deref(), Some(""));
+        assert_eq!(get("op=v%2Fops%2fhttp+x%zz", "op").as_deref(), Some("v/ops/http x%zz"));
+        assert_eq!(get("%6fp=1", "op").as_deref(), Some("1"));
+        assert_eq!(get("", "op"), None);
+        assert!(query_parameter("op=%ff", "op").is_err());
+    }
+
+    #[test]
+    fn a_number_is_digits_and_nothing_else() {
+        assert_eq!(parse_whole_number("007"), Some(7));
+        for bad in ["", "+1", "-1", " 1", "1.0", "1e3", "18446744073709551616", "٣"] {
+            assert_eq!(parse_whole_number(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_plus_in_a_path_is_a_plus_and_an_incomplete_escape_stays() {
+        let decode_path = |text| percent_decode_str(text).decode_utf8().unwrap();
+        assert_eq!(decode_path("a+b%20c"), "a+b c");
+        assert_eq!(decode_path("100%"), "100%");
+        assert_eq!(decode_path("%f"), "%f");
+    }
+
+    #[tokio::test]
+    async fn a_body_within_its_bound_is_read_and_one_beyond_is_refused() {
+        assert_eq!(read_body(&mut Body::from("12345"), 5).await.unwrap(), "12345");
+        let refused = read_body(&mut Body::from("123456"), 5).await.unwrap_err();
+        assert_eq!(refused.code(), Code::BodyTooLarge);
+        let pieces = || {
+            let pieces = ["12", "34", "56"].map(Ok::<_, std::io::Error>);
+            Body::from_stream(futures_util::stream::iter(pieces))
+        };
+        assert_eq!(read_body(&mut pieces(), 6).await.unwrap(), "123456");
+        assert_eq!(read_body(&mut pieces(), 5).await.unwrap_err().code(), Code::BodyTooLarge);
+    }
+}

@@ -1,0 +1,43 @@
+//! The state that all requests share.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use catena_engine::Engine;
+use catena_store::embedded::EmbeddedStore;
+
+use crate::http::origin::OriginPolicy;
+use crate::http::request_id::RequestIds;
+use crate::http::response_cache::ResponseCache;
+use crate::identity::authenticate::Authenticator;
+use crate::metrics::Metrics;
+use crate::tools::Tools;
+
+/// One per venue, shared by all requests.
+pub(crate) struct ServerState {
+    pub(crate) engine: Engine,
+    pub(crate) store: Arc<EmbeddedStore>,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) origins: OriginPolicy,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) request_ids: RequestIds,
+    /// Rendered responses of jobs that have ended.
+    pub(crate) response_cache: ResponseCache,
+    /// The venue's display name.
+    pub(crate) name: String,
+    /// The URL under which clients reach the venue, if the operator configured one.
+    pub(crate) public_url: Option<String>,
+    /// The venue's public key in multibase, as in its DID document.
+    pub(crate) public_key: String,
+    pub(crate) body_bytes_max: usize,
+    /// Whether a job's ID alone authorises a client to follow the job.
+    pub(crate) sse_by_job_id: bool,
+    /// Whether metrics can be read without being an admin.
+    pub(crate) has_public_metrics: bool,
+    /// The operations that are exposed as MCP tools.
+    pub(crate) tools: Tools,
+    /// The OpenAPI document, as JSON.
+    pub(crate) openapi: Bytes,
+    /// The `/docs` page, as HTML.
+    pub(crate) docs: Bytes,
+}

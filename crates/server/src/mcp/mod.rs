@@ -1,0 +1,34 @@
+//! The MCP endpoint: operations as tools, jobs as tasks.
+//!
+//! Every request is self-contained. What a client can do is read from the request itself
+//! (2026-07-28) or assumed from the revision that it names (the older revisions, whose handshake
+//! changes nothing here), so there are no sessions, and any replica can respond. A call is a job like
+//! any other: durable, owned by the caller, listed, and not ended when its client stops waiting.
+//!
+//! Files, in reading order: `routes`, `dispatch` (a POST becomes method calls), `json_rpc`
+//! (messages and errors), `revision`, `client` (what a client speaks and supports), `params`,
+//! `context` (a request with its caller and client), `server_info`, `list_tools`, `call_tool`,
+//! `wait` (for a job to settle), `snapshot` (a job at one record), `call_result` (a job as the
+//! result of a call), `elicitation` (a job that needs input), `tasks` (jobs as tasks),
+//! `subscriptions` (task notifications), `rpc_result`, `notifications`, `stream` (a response that
+//! takes a while).
+
+mod call_result;
+mod call_tool;
+mod client;
+mod context;
+mod dispatch;
+mod elicitation;
+mod json_rpc;
+mod list_tools;
+mod notifications;
+mod params;
+mod revision;
+pub(crate) mod routes;
+mod rpc_result;
+mod server_info;
+mod snapshot;
+mod stream;
+mod subscriptions;
+mod tasks;
+mod wait;
