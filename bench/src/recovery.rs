@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catena_auth::KeyPair;
-use catena_engine::runtime::SystemEnv;
 use catena_engine::requests::Invoke;
+use catena_engine::runtime::SystemEnv;
 use catena_engine::{
     Adapter, Call, Caller, Engine, ExecutionMode, Failure, Limits, Registration, Setup, Turn,
     TurnFuture,

@@ -245,12 +245,12 @@ async fn start_remote_job(client: &VenueClient, call: &RemoteCall) -> Result<Rem
     call.control.proceed().await;
     // From here on there may be a job at the other venue. Its ID must be learnt even if the step is
     // cancelled meanwhile, because the job must then be cancelled too.
-    let job = client.invoke(&invocation, &call.free).await;
+    let job = client.invoke(&invocation, &call.unpaused).await;
     let job = job.map_err(|failure| explain_forbidden(failure, requester))?;
     let id = job.id.parse().map_err(|_| client.malformed("its job has no usable ID"))?;
-    let record = first_record(&client, &job, &did, &call.free).await?;
-    check_final_record(&client, &job, &call.free).await?;
-    Ok(RemoteStart { job: id, record, venue: did, requester, seen: to_remote_job(job) })
+    let record = first_record(&client, &job, &did, &call.unpaused).await?;
+    check_final_record(&client, &job, &call.unpaused).await?;
+    Ok(RemoteStart { job: id, record, venue: did, requester, state: to_remote_job(job) })
 }
 
 /// Adds to the failure of an anonymous request what would authorise it.
@@ -375,6 +375,9 @@ fn member(value: &Value, name: &str) -> Option<Value> {
 mod tests {
     #[test]
     fn the_engine_and_the_client_use_the_same_depth_header() {
-        assert_eq!(catena_api::wire::DEPTH_HEADER, catena_engine::operations::federation::DEPTH_HEADER);
+        assert_eq!(
+            catena_api::wire::DEPTH_HEADER,
+            catena_engine::operations::federation::DEPTH_HEADER
+        );
     }
 }

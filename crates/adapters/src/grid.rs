@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_api::client::jobs::Invocation;
-use catena_engine::operations::federation::Federation;
 use catena_engine::limits::WAIT_MAX;
+use catena_engine::operations::federation::Federation;
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_job::JobId;
 use catena_value::Value;
@@ -203,9 +203,9 @@ async fn run(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failure> {
     };
     let client = VenueClient::new(outbound, venue)?;
     let job = client.invoke(&input.into_invocation(), &call.control).await?;
-    let engine = call.host.clone();
+    let host = Arc::clone(&call.host);
     let env = call.host.env().clone();
-    let guard = RemoteGuard::new(client.clone(), job.id.clone(), env, move || engine.is_ready());
+    let guard = RemoteGuard::new(client.clone(), job.id.clone(), env, move || host.is_ready());
     let job = client.wait(job, &call.control).await?;
     guard.disarm();
     job.outcome()

@@ -2,9 +2,11 @@
 //!
 //! Each becomes a job of its own. If the job that waits for it is cancelled, it is cancelled too.
 
+use std::sync::Arc;
+
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::requests::{Invoke, JobView};
-use catena_engine::{Call, Caller, Engine, Failure};
+use catena_engine::{Call, Caller, Failure, Host};
 use catena_job::{Job, JobId, Status};
 use catena_value::{CellSource, Value};
 
@@ -27,8 +29,7 @@ pub(crate) async fn run(call: &Call, operation: String, input: Value) -> Result<
     let mut view = invoke(call, operation, input).await?;
     let guard = CancelOnDrop::new(call, view.job.id());
     while !view.status().is_terminal() {
-        view =
-            call.host.wait(&call.caller, view.job.id(), WAIT_MAX).await.map_err(job_failure)?;
+        view = call.host.wait(&call.caller, view.job.id(), WAIT_MAX).await.map_err(job_failure)?;
     }
     guard.disarm();
     outcome(&view.job, view.cells())
@@ -67,14 +68,14 @@ pub(crate) fn unsupported_operation(call: &Call) -> Failure {
 
 /// Cancels a job when it is dropped.
 struct CancelOnDrop {
-    engine: Engine,
+    host: Arc<dyn Host>,
     caller: Caller,
     job: Option<JobId>,
 }
 
 impl CancelOnDrop {
     fn new(call: &Call, job: JobId) -> Self {
-        CancelOnDrop { engine: call.host.clone(), caller: call.caller.clone(), job: Some(job) }
+        CancelOnDrop { host: Arc::clone(&call.host), caller: call.caller.clone(), job: Some(job) }
     }
 
     fn disarm(mut self) {
@@ -85,17 +86,17 @@ impl CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let Some(job) = self.job else { return };
-        if !self.engine.is_ready() {
+        if !self.host.is_ready() {
             // The venue is stopping and nothing was cancelled: the job is recovered by its own rule.
             return;
         }
-        let engine = self.engine.clone();
+        let host = Arc::clone(&self.host);
         let caller = self.caller.clone();
-        let env = engine.env().clone();
+        let env = host.env().clone();
         env.spawn(Box::pin(async move {
             let reason = "the job that waited for it ended".to_owned();
             // A job that has ended meanwhile cannot be cancelled, which is fine.
-            drop(engine.cancel(&caller, job, Some(reason)).await);
+            drop(host.cancel(&caller, job, Some(reason)).await);
         }));
     }
 }

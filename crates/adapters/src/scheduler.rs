@@ -179,28 +179,28 @@ impl Adapter for Scheduler {
 }
 
 async fn run(call: &Call) -> Result<Value, Failure> {
-    let engine = &call.host;
+    let host = &call.host;
     let caller = &call.caller;
     call.control.proceed().await;
     match call.operation.name() {
         "schedule" => {
             let ScheduleInput { operation, input, when } =
                 ScheduleInput::parse(&call.input, call.control.now())?;
-            let scheduled = engine.schedule(caller, &operation, input, when).await;
+            let scheduled = host.schedule(caller, &operation, input, when).await;
             scheduled.map(|scheduled| schedule_output(&scheduled)).map_err(invoke_failure)
         }
         "cancel" => {
             let handle = Fields::from_value(&call.input)?.text("handle")?;
-            let was_scheduled = engine.unschedule(caller, &handle).await.map_err(invoke_failure)?;
+            let was_scheduled = host.unschedule(caller, &handle).await.map_err(invoke_failure)?;
             Ok(object([("cancelled", was_scheduled.into())]))
         }
         "list" => {
-            let events = engine.scheduled(caller).await.map_err(invoke_failure)?;
+            let events = host.scheduled(caller).await.map_err(invoke_failure)?;
             Ok(object([("events", array(events.into_iter().map(event_output).collect()))]))
         }
         "trigger" => {
             let handle = Fields::from_value(&call.input)?.text("handle")?;
-            engine.trigger(caller, &handle).await.map(trigger_output).map_err(invoke_failure)
+            host.trigger(caller, &handle).await.map(trigger_output).map_err(invoke_failure)
         }
         _ => Err(nested::unsupported_operation(call)),
     }

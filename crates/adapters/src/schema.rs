@@ -203,7 +203,7 @@ impl Adapter for SchemaAdapter {
     }
 
     fn run(&self, call: Call) -> TurnFuture {
-        Box::pin(std::future::ready(self.compute(&call).into()))
+        Box::pin(std::future::ready(self.run_inline(&call).into()))
     }
 }
 

@@ -286,7 +286,7 @@ impl Adapter for Test {
             "pause" => Box::pin(std::future::ready(pause(&call.cause, call.input))),
             "auth" => Box::pin(std::future::ready(auth(&call.cause))),
             "progress" => Box::pin(async move { progress(call).await.into() }),
-            _ => Box::pin(std::future::ready(self.compute(&call).into())),
+            _ => Box::pin(std::future::ready(self.run_inline(&call).into())),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use catena_server::config::{About, Config, Flags, SETTINGS};
+use catena_server::config::{Config, Flags, SETTINGS, SettingInfo};
 use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
@@ -40,7 +40,7 @@ impl Settings {
 }
 
 /// The name of a flag. It is leaked once per flag and process, because clap needs static names.
-fn flag(about: &About) -> Str {
+fn flag(about: &SettingInfo) -> Str {
     Str::from(&*Box::leak(about.flag().trim_start_matches('-').to_owned().into_boxed_str()))
 }
 

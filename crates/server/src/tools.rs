@@ -59,9 +59,9 @@ impl Tools {
         let mut is_used = vec![false; selected.len()];
         for entry in engine.operations() {
             let operation = entry.operation;
-            let adapter = operation.adapter().split(':').next().unwrap_or_default().to_owned();
+            let adapter = operation.adapter_ref().split(':').next().unwrap_or_default().to_owned();
             let is_selected = |word: &String| {
-                let names = ["*", &adapter, operation.adapter(), &entry.path];
+                let names = ["*", &adapter, operation.adapter_ref(), &entry.path];
                 names.contains(&word.as_str())
             };
             let matches: Vec<bool> = selected.iter().map(is_selected).collect();
@@ -78,7 +78,7 @@ impl Tools {
 
     fn add(&mut self, operation: Arc<Operation>) {
         let tool_name = operation.member("toolName");
-        let name = tool_name.as_ref().and_then(Value::as_str).unwrap_or(operation.adapter());
+        let name = tool_name.as_ref().and_then(Value::as_str).unwrap_or(operation.adapter_ref());
         let name = unique_name(&sanitize_name(name), |name| self.by_name.contains_key(name));
         let tool = Arc::new(Tool {
             name: name.clone(),
@@ -108,7 +108,7 @@ impl Tools {
     /// The name of the tool for an operation. `None` if it is not exposed as a tool.
     pub(crate) fn name_of(&self, reference: &str) -> Option<&str> {
         let mut tools = self.by_name.values();
-        tools.find(|tool| tool.operation.adapter() == reference).map(|tool| tool.name.as_str())
+        tools.find(|tool| tool.operation.adapter_ref() == reference).map(|tool| tool.name.as_str())
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_auth::KeyPair;
-use catena_engine::engine::StartError;
-use catena_engine::env::{Env, SystemEnv};
+use catena_engine::error::StartError;
+use catena_engine::runtime::{Env, SystemEnv};
 use catena_engine::{Adapter, Engine, Setup};
 use catena_store::embedded::admin::AdminSocket;
 use catena_store::embedded::ledger::Health;

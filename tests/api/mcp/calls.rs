@@ -244,7 +244,7 @@ async fn a_venue_that_stops_answers_who_waits_and_the_job_goes_on_after_that() {
     for mut connection in waiting {
         let answer = last_message(connection.reply().await.unwrap())["result"].clone();
         assert_eq!(answer["isError"], true);
-        assert!(text(&answer).contains("It goes on"), "{answer}");
+        assert!(text(&answer).contains("It continues"), "{answer}");
         let status = site.job(&job(&answer)).await["status"].clone();
         assert!(status == "STARTED" || status == "PENDING", "{answer} is {status}");
     }

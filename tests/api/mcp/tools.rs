@@ -143,7 +143,7 @@ impl Adapter for Odd {
     }
 
     fn run(&self, call: Call) -> TurnFuture {
-        let done = self.compute(&call);
+        let done = self.run_inline(&call);
         Box::pin(async move { done.map_or_else(Turn::Failed, Turn::Complete) })
     }
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use catena_adapters::{Options, demo_assets};
 use catena_auth::{KeyPair, Token};
-use catena_engine::views::Reader;
 use catena_engine::requests::{Invoke, JobView};
+use catena_engine::views::Reader;
 use catena_engine::{
     Adapter, Call, Caller, Engine, ExecutionMode, Failure, Registration, Role, TurnFuture,
 };

@@ -1,6 +1,6 @@
 //! `catena config`: the settings of a venue and their origins.
 
-use catena_server::config::Shown;
+use catena_server::config::ResolvedSetting;
 use catena_value::{Map, Value, Vector};
 
 use crate::format::table;
@@ -28,7 +28,7 @@ enum Command {
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let Command::Show { settings } = &args.command;
-    let shown = settings.load()?.shown();
+    let shown = settings.load()?.resolved();
     if output.is_json() {
         output.value(&shown.iter().map(described).collect::<Vector>().into());
         return Ok(());
@@ -39,12 +39,12 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(setting: &Shown) -> Vec<String> {
+fn row(setting: &ResolvedSetting) -> Vec<String> {
     let text = if setting.text.is_empty() { "–" } else { &setting.text };
     vec![setting.about.name.to_owned(), text.to_owned(), setting.origin.to_string()]
 }
 
-fn described(setting: &Shown) -> Value {
+fn described(setting: &ResolvedSetting) -> Value {
     let members = [
         ("name", Value::from(setting.about.name)),
         ("value", setting.text.as_str().into()),

@@ -11,7 +11,7 @@ use catena_auth::Venue;
 use catena_auth::identity::Grant;
 use catena_server::config::{Config, Flags};
 use catena_server::key;
-use catena_server::tokens::{self, Revoked};
+use catena_server::tokens::{self, RevokedTokens};
 use catena_value::{Map, Value, Vector};
 
 use crate::exit::Exit;
@@ -166,7 +166,7 @@ fn list(data: &Path, output: &mut Output) -> Result<(), Failure> {
         return Err(no_venue(data));
     }
     let all = issued_tokens::all(data).map_err(|error| failed(&error))?;
-    let revoked = Revoked::load(data).map_err(|error| failed(&error))?;
+    let revoked = RevokedTokens::load(data).map_err(|error| failed(&error))?;
     let state = |token: &IssuedToken| {
         if revoked.contains(&token.id) {
             "revoked"

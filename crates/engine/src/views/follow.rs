@@ -159,7 +159,9 @@ impl Follow {
             };
             match &mut self.job {
                 Some(job) => job.follow(&record).map_err(damaged)?,
-                None => self.job = Some(Box::new(Job::from_first_record(&record).map_err(damaged)?)),
+                None => {
+                    self.job = Some(Box::new(Job::from_first_record(&record).map_err(damaged)?))
+                }
             }
             if self.job.as_ref().is_some_and(|job| job.count() > self.first) {
                 return self.record_event().await;

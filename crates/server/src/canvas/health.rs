@@ -2,8 +2,9 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use catena_engine::recovery::SkippedJob;
-use catena_engine::waiting::{Depths, Health};
+use catena_engine::QueueDepths;
+use catena_engine::background::SkippedJob;
+use catena_engine::views::Health;
 use catena_store::embedded::ledger::CounterSnapshot;
 use catena_value::Value;
 
@@ -50,7 +51,7 @@ pub(super) async fn read_health(request: ApiRequest) -> ApiResult<Response> {
     Ok(response::value(StatusCode::OK, &object(members)))
 }
 
-fn queue_value(depths: &Depths) -> Value {
+fn queue_value(depths: &QueueDepths) -> Value {
     let by_priority = depths
         .by_priority
         .iter()
@@ -70,7 +71,7 @@ fn depth_value(name: &'static str, value: Value, jobs: u64) -> Value {
 }
 
 /// The job that has waited longest. `now` is Unix time in milliseconds.
-fn oldest_value(depths: &Depths, now: i64) -> Value {
+fn oldest_value(depths: &QueueDepths, now: i64) -> Value {
     let Some(oldest) = &depths.oldest else { return Value::Nil };
     object([
         ("id", Value::from(oldest.job)),

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use catena_engine::request::JobView;
-use catena_engine::summary::{AttemptFailure, FailureKind, JobSummary, Recovered};
+use catena_engine::requests::JobView;
+use catena_engine::views::{AttemptFailure, FailureKind, JobSummary, RecoveryNote};
 use catena_job::Status;
-use catena_job::progress::{Shown, Stage};
+use catena_job::progress::{ProgressView, Stage};
 use catena_job::vocabulary::{CanvasStatus, State};
 use catena_value::{CellSource, NoCells, Value, json};
 
@@ -20,18 +20,18 @@ pub(super) fn state_of(view: &JobView) -> State {
 }
 
 /// The progress of a job, as clients see it.
-fn visible_progress(summary: &JobSummary) -> Shown {
+fn visible_progress(summary: &JobSummary) -> ProgressView {
     let view = &summary.view;
     // When a job has ended, its last progress is in the chain.
     let in_chain =
         || view.job.field("progress").and_then(|report| report.fully_loaded(view.cells()).ok());
     let report = view.progress.clone().or_else(in_chain);
     let stage = match state_of(view).canvas() {
-        CanvasStatus::Processing => Stage::Moving,
+        CanvasStatus::Processing => Stage::Running,
         status if status.is_terminal() => Stage::Ended,
         _ => Stage::Waiting,
     };
-    Shown::of(report.as_ref(), summary.steps, stage)
+    ProgressView::new(report.as_ref(), summary.steps, stage)
 }
 
 /// How much of a job is written.
@@ -105,7 +105,7 @@ pub(super) fn progress_value(summary: &JobSummary) -> Value {
     object(members)
 }
 
-fn progress_members(progress: &Shown) -> [(&'static str, Value); 4] {
+fn progress_members(progress: &ProgressView) -> [(&'static str, Value); 4] {
     [
         ("progress", i64::from(progress.percent).into()),
         ("processedItems", progress.processed_items.into()),
@@ -134,7 +134,7 @@ fn failure_value(failure: &AttemptFailure) -> Value {
     object(members)
 }
 
-fn recovery_value(recovered: &Recovered) -> Value {
+fn recovery_value(recovered: &RecoveryNote) -> Value {
     object([
         ("attempt", Value::from(recovered.attempt)),
         ("reason", recovered.reason.as_str().into()),

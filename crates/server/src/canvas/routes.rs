@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use axum::http::{Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::error::ControlError;
-use catena_engine::request::{Invoke, JobView};
-use catena_engine::select::Selection;
+use catena_engine::requests::{Invoke, JobView};
+use catena_engine::views::CanvasQuery;
 use catena_job::vocabulary::{Action, CanvasStatus, State, WaitingFor};
 use catena_job::{JobId, Status};
 use catena_store::ListOrder;
@@ -173,7 +173,7 @@ pub(crate) const ROUTES: &[Route] = &[
 
 async fn list_jobs(request: ApiRequest) -> ApiResult<Response> {
     let (offset, limit) = request.page()?;
-    let selection = Selection {
+    let selection = CanvasQuery {
         owner: request.text_parameter("createdById")?,
         op: request.text_parameter("type")?,
         status: request.parameter("status")?.map(|word| parse_status(&word)).transpose()?,
@@ -182,7 +182,7 @@ async fn list_jobs(request: ApiRequest) -> ApiResult<Response> {
         limit,
     };
     let engine = &request.state.engine;
-    let page = engine.select(&request.caller, &selection).await?;
+    let page = engine.canvas_jobs(&request.caller, &selection).await?;
     let mut text = String::from("{\"jobs\":[");
     let mut is_first = true;
     for job in &page.jobs {

@@ -3,8 +3,8 @@
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use catena_engine::assets::{AssetKind, Content, ListAssets, ListedAsset};
 use catena_engine::limits::METADATA_BYTES_MAX;
+use catena_engine::operations::{AssetKind, Content, ListAssets, ListedAsset};
 use catena_value::Value;
 use http_body_util::BodyExt as _;
 

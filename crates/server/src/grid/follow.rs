@@ -13,7 +13,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::StatusCode;
 use axum::response::Response;
 use catena_engine::error::StoreError;
-use catena_engine::follow::{Follow, JobEvent};
+use catena_engine::views::{Follow, JobEvent};
 use catena_value::{NoCells, json};
 use http_body::Frame;
 use tokio::time::{Instant, Sleep};

@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use catena_engine::recovery::RecoverySummary;
+use catena_engine::background::RecoverySummary;
 use catena_store::embedded::ledger::Health;
 use catena_value::Value;
 

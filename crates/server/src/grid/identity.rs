@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use catena_engine::assets::ListAssets;
+use catena_engine::operations::ListAssets;
 use catena_value::{Value, json};
 
 use crate::http::VERSION;

@@ -6,7 +6,7 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::Role;
 use catena_engine::limits::{TIMEOUT_MAX, WAIT_MAX};
-use catena_engine::request::{IdempotencyKey, Invoke, Recording};
+use catena_engine::requests::{IdempotencyKey, Invoke, Recording};
 use catena_job::Status;
 use catena_value::{CellSource, Map, NoCells, Value};
 

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use catena_engine::request::JobView;
+use catena_engine::requests::JobView;
 use catena_job::{Job, Record};
 use catena_value::{CellSource, Value};
 
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_job_has_the_members_that_sdks_read() {
-        let (mut job, _) = Job::open(new_job(None), NOW, None).unwrap();
+        let (mut job, _) = Job::create(new_job(None), NOW, None).unwrap();
         job.append(Change::new(Event::Started, NOW + 1)).unwrap();
         job.append(Change::new(Event::Finished { output: 5.into() }, NOW + 2)).unwrap();
         let text = job_to_json(&job, &NoCells, None).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_parent_is_a_string_and_the_error_too() {
         let parent = Parent { job: JobId::from_bytes([8; 16]), step: 3 };
-        let (job, _) = Job::open(new_job(Some(parent)), NOW, Some("bad input")).unwrap();
+        let (job, _) = Job::create(new_job(Some(parent)), NOW, Some("bad input")).unwrap();
         let text = job_to_json(&job, &NoCells, None).unwrap();
         assert_eq!(field(&text, "parent"), format!("0x{}", "08".repeat(16)).into());
         assert_eq!(field(&text, "parentStep"), 3.into());
@@ -163,14 +163,14 @@ mod tests {
     #[test]
     fn both_names_of_the_operation_are_there() {
         let new_job = NewJob { operation: None, ..new_job(None) };
-        let (job, _) = Job::open(new_job, NOW, None).unwrap();
+        let (job, _) = Job::create(new_job, NOW, None).unwrap();
         let text = job_to_json(&job, &NoCells, None).unwrap();
         assert_eq!(field(&text, "operation"), "test:echo".into());
     }
 
     #[test]
     fn a_view_includes_state_outside_the_chain() {
-        let (mut job, _) = Job::open(new_job(None), NOW, None).unwrap();
+        let (mut job, _) = Job::create(new_job(None), NOW, None).unwrap();
         job.append(Change::new(Event::Started, NOW + 1)).unwrap();
         let ask = Ask { message: Some("name?".to_owned()), output: None };
         job.append(Change::new(Event::AskedForInput(ask), NOW + 2)).unwrap();
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_record_comes_with_the_id_of_its_json() {
-        let (_, record) = Job::open(new_job(None), NOW, None).unwrap();
+        let (_, record) = Job::create(new_job(None), NOW, None).unwrap();
         let mut text = String::new();
         write_record(&record, &NoCells, &mut text).unwrap();
         let id = field(&text, "record").id().to_string();

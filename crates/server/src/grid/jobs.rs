@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::error::ControlError;
-use catena_engine::follow::Reader;
 use catena_engine::limits::PAGE_MAX;
-use catena_engine::request::{HistoryPage, JobList, JobView, ListJobs, Sent};
+use catena_engine::requests::{HistoryPage, JobList, JobView, ListJobs, MessageReceipt};
+use catena_engine::views::Reader;
 use catena_job::Status;
 use catena_store::{ListOrder, ListedJob};
 use catena_value::{NoCells, Value};
@@ -366,7 +366,7 @@ async fn send(mut request: ApiRequest) -> ApiResult<Response> {
     Ok(response)
 }
 
-fn sent_value(sent: &Sent) -> Value {
+fn sent_value(sent: &MessageReceipt) -> Value {
     let mut members = vec![
         ("id", Value::from(sent.job)),
         ("status", sent.status.into()),
@@ -542,7 +542,7 @@ mod tests {
 
     #[test]
     fn a_message_is_acknowledged_as_cog_9_says() {
-        let sent = Sent {
+        let sent = MessageReceipt {
             job: JobId::from_bytes([7; 16]),
             status: Status::Started,
             queue_depth: 3,
@@ -555,7 +555,7 @@ mod tests {
             "07".repeat(16)
         );
         assert_eq!(sent_value(&sent), read_back(&expected));
-        let again = sent_value(&Sent { is_duplicate: true, ..sent });
+        let again = sent_value(&MessageReceipt { is_duplicate: true, ..sent });
         assert_eq!(again.as_map().unwrap().field("duplicate"), Some(&true.into()));
     }
 

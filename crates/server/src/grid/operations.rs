@@ -84,7 +84,7 @@ fn description(name: &str, operation: &Operation) -> Value {
     let mut members = vec![
         ("name", Value::from(name)),
         ("asset", operation.id().to_hex().into()),
-        ("adapter", operation.adapter().into()),
+        ("adapter", operation.adapter_ref().into()),
         ("readOnly", operation.is_read_only().into()),
     ];
     let description = metadata.and_then(|metadata| metadata.field("description"));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::http::HeaderValue;
-use catena_engine::request::JobView;
+use catena_engine::requests::JobView;
 use catena_job::Job;
 use catena_store::Lately;
 

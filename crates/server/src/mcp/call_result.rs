@@ -5,7 +5,7 @@
 //! error, even if the job continues. `_meta` always names the job.
 
 use catena_engine::error::{NoOutput, RunError};
-use catena_engine::request::Ran;
+use catena_engine::requests::RunOutput;
 use catena_job::{JobId, Status};
 use catena_value::{CellSource, NoCells, Value};
 
@@ -49,7 +49,7 @@ pub(super) fn of_job(
 }
 
 /// The result of a call that creates no job.
-pub(super) fn of_run(tool: &Tool, result: Result<Ran, RunError>) -> MethodResult {
+pub(super) fn of_run(tool: &Tool, result: Result<RunOutput, RunError>) -> MethodResult {
     match result {
         Ok(ran) => {
             let cells = ran.cells.as_ref().map_or(&NoCells as &dyn CellSource, |cells| cells);

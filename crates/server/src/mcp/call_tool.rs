@@ -6,7 +6,7 @@
 //! that wants a job to outlive the connection asks for a task.
 
 use catena_engine::limits::WAIT_MAX;
-use catena_engine::request::{IdempotencyKey, Invoke, JobView};
+use catena_engine::requests::{IdempotencyKey, Invoke, JobView};
 use catena_engine::{Caller, Engine};
 use catena_job::JobId;
 use catena_value::{Map, NoCells, Value, json};
@@ -79,7 +79,7 @@ fn invocation(context: &mut RequestContext, tool: &Tool, params: &Map) -> Result
     let mut caller = context.caller.clone();
     caller.delegations =
         delegations.as_ref().map(parse_delegations).transpose()?.unwrap_or_default();
-    let invoke = Invoke::new(caller, tool.operation.adapter(), input);
+    let invoke = Invoke::new(caller, tool.operation.adapter_ref(), input);
     Ok(Invoke { idempotency: context.key.take(), ..invoke })
 }
 

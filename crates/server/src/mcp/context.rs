@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catena_engine::Caller;
-use catena_engine::request::IdempotencyKey;
+use catena_engine::requests::IdempotencyKey;
 
 use crate::http::state::ServerState;
 use crate::mcp::client::Client;

@@ -177,7 +177,7 @@ mod tests {
             parent: None,
             extra: Vec::new(),
         };
-        let (mut job, _) = Job::open(new_job, 1, None).unwrap();
+        let (mut job, _) = Job::create(new_job, 1, None).unwrap();
         job.append(Change::new(Event::Started, 2)).unwrap();
         let ask = Ask { message: Some("Well?".to_owned()), output: output.map(value) };
         job.append(Change::new(asks(ask), 3)).unwrap();

@@ -95,7 +95,7 @@ fn notification(method: &'static str, params: Value) -> Value {
 
 /// How much is done, and of how much: bytes if they are counted, otherwise items.
 fn measure(progress: &Value) -> Option<(i64, i64)> {
-    let figures = Figures::of(progress);
+    let figures = Figures::from_report(progress);
     [figures.bytes, figures.items].into_iter().find_map(|count| {
         let total = count.total.filter(|total| *total > 0)?;
         Some((count.done.unwrap_or(0).min(total), total))

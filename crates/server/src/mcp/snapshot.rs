@@ -1,6 +1,6 @@
 //! A job as of one of its records.
 
-use catena_engine::request::JobView;
+use catena_engine::requests::JobView;
 use catena_job::Job;
 use catena_store::JobCells;
 use catena_value::{CellSource, NoCells, Value};

@@ -4,7 +4,7 @@
 //! tools changes only with a restart, which ends the stream. Each record of a task's job is sent as
 //! the complete task. The stream ends with its last task, when the venue stops, or after a time.
 
-use catena_engine::follow::{Follow, JobEvent, Reader};
+use catena_engine::views::{Follow, JobEvent, Reader};
 use catena_job::JobId;
 use catena_value::{NoCells, Value};
 use futures_util::future::join_all;

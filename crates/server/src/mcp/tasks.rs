@@ -4,8 +4,8 @@
 //! have no time to live.
 
 use catena_engine::limits::WAIT_MAX;
-use catena_engine::request::ListJobs;
-use catena_job::vocabulary::{Fault, Phase, State, TaskStatus};
+use catena_engine::requests::ListJobs;
+use catena_job::vocabulary::{Phase, State, TaskStatus, ToolErrorStatus};
 use catena_job::{JobId, Status};
 use catena_store::{ListOrder, ListedJob};
 use catena_value::{Map, Value};
@@ -165,9 +165,10 @@ pub(super) async fn update(context: &RequestContext, params: &Map) -> MethodResu
 }
 
 fn task_status(revision: Revision, status: Status) -> TaskStatus {
-    let fault = if revision.is_stateless() { Fault::Completed } else { Fault::Failed };
+    let tool_error =
+        if revision.is_stateless() { ToolErrorStatus::Completed } else { ToolErrorStatus::Failed };
     // The phase makes no difference to the status of a task.
-    State { status, phase: Phase::Admitted, has_started: true }.task(fault)
+    State { status, phase: Phase::Admitted, has_started: true }.task(tool_error)
 }
 
 fn task(revision: Revision, snapshot: &JobSnapshot) -> Members {

@@ -1,7 +1,7 @@
 //! Waiting for a job to settle: to end, or to need something from its caller.
 
-use catena_engine::follow::{Follow, JobEvent, Reader};
 use catena_engine::limits::WAIT_MAX;
+use catena_engine::views::{Follow, JobEvent, Reader};
 use catena_job::{RecordId, Status};
 
 use crate::http::error::ApiResult;

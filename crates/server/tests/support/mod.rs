@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catena_engine::adapter::{
+use catena_engine::operations::{
     Adapter, Call, Cause, ExecutionMode, Failure, Registration, Turn, TurnFuture,
 };
 use catena_job::state::Ask;
@@ -62,7 +62,7 @@ impl Adapter for Try {
         all.into_iter().filter(|operation| operation.name != self.without).collect()
     }
 
-    fn compute(&self, call: &Call) -> Result<Value, Failure> {
+    fn run_inline(&self, call: &Call) -> Result<Value, Failure> {
         Ok(call.input.clone())
     }
 

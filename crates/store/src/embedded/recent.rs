@@ -140,7 +140,7 @@ mod tests {
             parent: None,
             extra: Vec::new(),
         };
-        let (job, _) = Job::open(opening, 1, refusal).unwrap();
+        let (job, _) = Job::create(opening, 1, refusal).unwrap();
         StoredJob {
             job: Arc::new(job),
             order: 7,

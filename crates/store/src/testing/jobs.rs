@@ -49,7 +49,7 @@ pub struct Draft {
 impl Draft {
     /// A new job.
     pub fn open(opening: NewJob, now: i64) -> Self {
-        let Ok((job, first)) = Job::open(opening, now, None) else {
+        let Ok((job, first)) = Job::create(opening, now, None) else {
             unreachable!("an opening of this module is always valid")
         };
         Draft { job, after: None, records: vec![first] }

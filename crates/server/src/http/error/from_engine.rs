@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::{HeaderName, StatusCode, header};
+use catena_engine::error::RerunError;
 use catena_engine::error::{
     AssetError, ControlError, IdempotencyError, InvokeError, JobError, NoOutput, RateLimited,
     ResolveError, RunError, SendError, StoreError,
 };
-use catena_engine::rerun::RerunError;
 use catena_job::Status;
 use catena_value::{Map, Value};
 
