@@ -207,6 +207,6 @@ impl Adapter for Agent {
     }
 
     fn run(&self, call: Call) -> TurnFuture {
-        Box::pin(async move { Agent.compute(&call).into() })
+        Box::pin(async move { Agent.run_inline(&call).into() })
     }
 }
