@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use catena_store::embedded::ledger::{BlockBuffer, Uncached as _, UncachedFile};
+use catena_ledger::{BlockBuffer, Uncached as _, UncachedFile};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use tokio::sync::oneshot;
 

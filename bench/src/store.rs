@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use catena_job::state::Event;
+use catena_ledger::RealDisk;
 use catena_store::embedded::EmbeddedStore;
-use catena_store::embedded::ledger::RealDisk;
 use catena_store::testing::jobs::{Draft, echo, hello, job_id, opening};
 use catena_store::{Effects, Store};
 use tokio::runtime::Runtime;

@@ -12,13 +12,14 @@ mod check;
 mod collect;
 mod engine;
 mod folder;
-pub mod ledger;
 mod order;
 mod prepare;
 mod read;
 mod recent;
 mod tally;
 
+pub use catena_ledger as ledger;
+pub use catena_ledger::{BackupReport, CounterSnapshot, Health, OpenError, OpenReport};
 pub use check::{CheckReport, Problem};
 pub use collect::{CollectError, CollectReport};
 pub use folder::{CopyReport, DataFolder, FolderError};
@@ -28,13 +29,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use catena_job::JobId;
+use catena_ledger::{BackupError, Disk, Ledger, ManualLedger, Options, RealDisk, Tx};
 use catena_value::CellSource;
 
 use crate::effects::{CommitError, Effects, Receipt};
-use crate::embedded::ledger::{
-    BackupError, BackupReport, CounterSnapshot, Disk, Health, Ledger, ManualLedger, OpenError,
-    OpenReport, Options, RealDisk, Tx,
-};
 use crate::keys::TABLES;
 use crate::store::{
     Answer, Claim, Filter, Idempotency, JobPage, ListQuery, Message, ReadError, RecordPage, Root,

@@ -13,9 +13,9 @@ use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 
 use crate::bytes::{put_run, put_time};
-use crate::embedded::ledger::{Key, Table, TableId, Value as Row};
 use crate::store::{RootKey, TimerKind};
 use crate::summary::{Summary, status_byte};
+use catena_ledger::{Key, Table, TableId, Value as Row};
 
 /// Declares the tables once: their constants and their list.
 macro_rules! tables {

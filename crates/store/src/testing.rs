@@ -7,8 +7,8 @@ pub mod stepped;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-pub use crate::embedded::ledger::testing::sim_disk::{SimDisk, SimOp};
-pub use crate::embedded::ledger::{Disk, Faults, RealDisk};
+pub use catena_ledger::testing::sim_disk::{SimDisk, SimOp};
+pub use catena_ledger::{Disk, Faults, RealDisk};
 
 use crate::embedded::EmbeddedStore;
 

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use catena_ledger::disk::RealDisk;
+use catena_ledger::testing::scratch::Scratch;
 use catena_store::blob::conformance::content;
 use catena_store::blob::{BlobStore, Digest, Hasher, LocalBlobs, Options};
-use catena_store::embedded::ledger::disk::RealDisk;
-use catena_store::embedded::ledger::testing::scratch::Scratch;
 
 const BLOB_BYTES: usize = 64 * 1024 * 1024;
 const PIECE_BYTES: usize = 100_000;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use catena_job::state::Event;
+use catena_ledger::OpenError;
 use catena_store::conformance;
 use catena_store::embedded::EmbeddedStore;
-use catena_store::embedded::ledger::OpenError;
 use catena_store::testing::crash::run_world;
 use catena_store::testing::jobs::{Draft, echo, hello, job_id, opening};
 use catena_store::testing::{Faults, SimDisk};
@@ -29,8 +29,8 @@ async fn the_suite_holds_without_a_journal() {
     let mut seed = 0;
     conformance::all(|| {
         seed += 1;
-        let options = catena_store::embedded::ledger::Options {
-            mode: catena_store::embedded::ledger::Mode::Direct,
+        let options = catena_ledger::Options {
+            mode: catena_ledger::Mode::Direct,
             ..EmbeddedStore::options()
         };
         Arc::new(EmbeddedStore::open_on(Arc::new(SimDisk::new(seed)), options).unwrap())

@@ -15,7 +15,7 @@ use super::limits::{
     CHUNK_BYTES, INLINE_BYTES_MAX, LIST_PAGE_ENTRIES, Options, PART_BYTES, RANGE_BYTES_MAX,
 };
 use super::store::{BlobEntry, BlobSource, BlobStore, Finished};
-use crate::embedded::ledger::testing::rng::Rng;
+use catena_ledger::testing::rng::Rng;
 
 /// What a subject of this suite must accept and no more: enough for an upload of three parts.
 pub const SUBJECT_OPTIONS: Options = Options { blob_bytes_max: 12 * 1024 * 1024 };

@@ -6,7 +6,7 @@
 use std::io;
 
 use super::digest::Digest;
-use crate::embedded::ledger::disk::is_out_of_space;
+use catena_ledger::disk::is_out_of_space;
 
 /// The error of an object store, whichever it is.
 pub type RemoteError = Box<dyn std::error::Error + Send + Sync>;

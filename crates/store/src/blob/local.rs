@@ -24,9 +24,7 @@ use super::digest::Digest;
 use super::error::{ListError, OpenError, ReadError, RemoveError};
 use super::limits::{LIST_PAGE_ENTRIES, Options};
 use super::store::BlobEntry;
-use crate::embedded::ledger::disk::{
-    Disk, DiskFile, LockAttempt, TEMPORARY_SUFFIX, temporary_name,
-};
+use catena_ledger::disk::{Disk, DiskFile, LockAttempt, TEMPORARY_SUFFIX, temporary_name};
 use names::Names;
 
 /// The file that one process at a time holds locked: opening removes temporary files, and they must not be another's.

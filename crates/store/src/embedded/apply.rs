@@ -14,11 +14,11 @@ use super::prepare::{Ready, ReadyAppend, ReadyBegin, ReadyRoot};
 use super::read::{Beside, Lease, read_idempotency};
 use crate::bytes::{Damaged, put_count};
 use crate::effects::{CommitError, Receipt};
-use crate::embedded::ledger::{Direction, KeyRange, ReadError as LedgerReadError, Tx};
 use crate::keys::{self, *};
 use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX};
 use crate::row::{JobRow, LocalCells, reachable};
 use crate::store::{Claim, Idempotency, Message, RootKey, TimerKind};
+use catena_ledger::{Direction, KeyRange, ReadError as LedgerReadError, Tx};
 
 type Step<T> = Result<T, CommitError>;
 
@@ -249,7 +249,7 @@ fn end(tx: &mut Tx<'_>, job: JobId) -> Step<()> {
 }
 
 /// Removes every row of a table that begins with the job's ID.
-fn delete_range(tx: &mut Tx<'_>, table: crate::embedded::ledger::TableId, job: JobId) -> Step<()> {
+fn delete_range(tx: &mut Tx<'_>, table: catena_ledger::TableId, job: JobId) -> Step<()> {
     let range = KeyRange::prefix(job.as_bytes());
     loop {
         let rows = tx.range(table, &range, Direction::Forward, 256)?;

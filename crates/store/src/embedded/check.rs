@@ -13,12 +13,12 @@ use super::engine::unavailable;
 use super::read::{Lease, damaged, read_idempotency};
 use crate::bytes::{Damaged, Fields};
 use crate::effects::CommitError;
-use crate::embedded::ledger::{Direction, KeyRange, TableId, Tx, View};
 use crate::keys::{self, *};
 use crate::limits::REBUILD_BATCH;
 use crate::row::{Beside, JobRow, LocalCells, read_chunk};
 use crate::store::{ReadError, TimerKind};
 use crate::summary::Summary;
+use catena_ledger::{Direction, KeyRange, TableId, Tx, View};
 
 /// Problems that a report names; the rest are counted.
 const PROBLEMS_MAX: usize = 100;

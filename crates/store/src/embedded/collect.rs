@@ -16,12 +16,12 @@ use super::engine::unavailable;
 use super::read::damaged;
 use crate::bytes::Damaged;
 use crate::effects::CommitError;
-use crate::embedded::ledger::{Direction, KeyRange, TableId, Tx, View};
 use crate::keys::{self, CELLS, CHUNKS, JOBS, ROOTS};
 use crate::limits::COLLECT_BATCH;
 use crate::row::{JobRow, LocalCells, read_chunk, references};
 use crate::store::ReadError;
 use catena_job::{JobId, Record};
+use catena_ledger::{Direction, KeyRange, TableId, Tx, View};
 
 /// Cells that commits have named while a collection is under way.
 #[derive(Clone, Default)]

@@ -4,11 +4,11 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::effects::CommitError;
-use crate::embedded::ledger::{
+use crate::store::ReadError;
+use catena_ledger::{
     CommitError as LedgerError, CommitStep, Direction, Failure, KeyRange, Ledger, ManualLedger,
     ReadError as LedgerReadError, Reads, RowPage, SubmitError, TableId, Tx, Value as Row, View,
 };
-use crate::store::ReadError;
 
 /// A ledger, and how it is driven. Reading is the same either way.
 pub(super) struct Engine {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use super::EmbeddedStore;
 use super::check::{CheckReport, Problem};
-use super::ledger::{BackupError, OpenError, RealDisk};
 use crate::blob::{
     Blobs, Digest, ListError, LocalBlobs, OpenError as BlobOpenError, Options,
     ReadError as BlobReadError, WriteError,
 };
 use crate::store::ReadError;
+use catena_ledger::{BackupError, OpenError, RealDisk};
 
 /// Why a folder could not be opened, copied or checked.
 #[derive(Debug, thiserror::Error)]

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::ledger::Tx;
 use crate::bytes::Damaged;
 use crate::effects::CommitError;
 use crate::keys::META;
+use catena_ledger::Tx;
 
 /// Places that one run can give out: a trillion.
 const NUMBER_BITS: u32 = 40;

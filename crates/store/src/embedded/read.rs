@@ -12,7 +12,6 @@ use super::recent::Made;
 use super::tally::Tally;
 use crate::blob::Digest;
 use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
-use crate::embedded::ledger::{Direction, KeyRange, Value as Row};
 use crate::keys::*;
 use crate::limits::{PAGE_LOOKED_AT_MAX, PAGE_ROWS_MAX};
 use crate::row::{JobRow, LocalCells, read_chunk};
@@ -21,6 +20,7 @@ use crate::store::{
     ReadError, RecordPage, Root, RootKey, RootSpace, StoredBlob, StoredJob, Timer, TimerKind,
 };
 use crate::summary::{Summary, optional, put_optional, status_of};
+use catena_ledger::{Direction, KeyRange, Value as Row};
 
 /// What stands beside a chain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

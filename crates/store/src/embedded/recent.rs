@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use catena_job::{Job, JobId};
 
-use crate::embedded::ledger::Value as Row;
 use crate::lately::Lately;
 use crate::store::{JobCells, StoredJob};
+use catena_ledger::Value as Row;
 
 /// Jobs that are kept.
 const JOBS: usize = 8_192;

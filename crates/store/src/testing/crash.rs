@@ -17,10 +17,10 @@ use super::drive;
 use super::jobs::{Draft, echo, hello, job_id, opening};
 use crate::effects::{CommitError, Effect, Effects};
 use crate::embedded::EmbeddedStore;
-use crate::embedded::ledger::testing::rng::Rng;
-use crate::embedded::ledger::testing::sim_disk::{Crash, SimDisk};
-use crate::embedded::ledger::{Faults, Options};
 use crate::store::{Message, RootKey, RootSpace, Store};
+use catena_ledger::testing::rng::Rng;
+use catena_ledger::testing::sim_disk::{Crash, SimDisk};
+use catena_ledger::{Faults, Options};
 
 /// A disk dies at most this many operations after a store was opened on it.
 const LIFE_OPERATIONS_MAX: u64 = 120;

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::super::digest::Digest;
 use super::super::error::{RemoveError, WriteError};
 use super::find;
-use crate::embedded::ledger::disk::Disk;
+use catena_ledger::disk::Disk;
 
 /// The names in one folder.
 #[derive(Debug)]

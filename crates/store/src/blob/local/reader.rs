@@ -12,7 +12,7 @@ use super::super::digest::{Digest, Hasher};
 use super::super::error::ReadError;
 use super::super::limits::CHUNK_BYTES;
 use super::super::progress::{Next, Progress};
-use crate::embedded::ledger::disk::DiskFile;
+use catena_ledger::disk::DiskFile;
 
 /// A blob being read.
 #[derive(Debug)]

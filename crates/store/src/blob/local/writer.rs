@@ -12,7 +12,7 @@ use super::super::limits::{CHUNK_BYTES, INLINE_BYTES_MAX};
 use super::super::store::Finished;
 use super::Shared;
 use super::names::Published;
-use crate::embedded::ledger::disk::DiskFile;
+use catena_ledger::disk::DiskFile;
 
 /// A blob being written. Dropping it unfinished removes its temporary file.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use super::super::{
     BlobWriter, Digest, Finished, INLINE_BYTES_MAX, LocalBlobs, Options, ReadError, WriteError,
 };
 use super::forgetful::{ForgetfulDisk, Skip};
-use crate::embedded::ledger::disk::{Disk, TEMPORARY_SUFFIX};
-use crate::embedded::ledger::testing::rng::Rng;
-use crate::embedded::ledger::testing::sim_disk::{Crash, SimDisk, SimOp};
+use catena_ledger::disk::{Disk, TEMPORARY_SUFFIX};
+use catena_ledger::testing::rng::Rng;
+use catena_ledger::testing::sim_disk::{Crash, SimDisk, SimOp};
 
 /// Different contents in one world: few, so that they meet themselves often.
 const CONTENTS: u64 = 8;

@@ -4,8 +4,8 @@ use std::io::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::embedded::ledger::Uncached;
-use crate::embedded::ledger::disk::{Disk, DiskFile, LockAttempt};
+use catena_ledger::Uncached;
+use catena_ledger::disk::{Disk, DiskFile, LockAttempt};
 
 /// Which sync is only claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use crate::blob::conformance::{
     Damage, SUBJECT_OPTIONS, Subject, Wait, check, conformance_tests, list_many,
 };
 use crate::blob::{BlobStore, Digest, LocalBlobs, ObjectBlobs, ObjectOptions};
-use crate::embedded::ledger::disk::{Disk, RealDisk, TEMPORARY_SUFFIX};
-use crate::embedded::ledger::testing::scratch::Scratch;
-use crate::embedded::ledger::testing::sim_disk::SimDisk;
+use catena_ledger::disk::{Disk, RealDisk, TEMPORARY_SUFFIX};
+use catena_ledger::testing::scratch::Scratch;
+use catena_ledger::testing::sim_disk::SimDisk;
 
 #[derive(Debug)]
 struct Folder {

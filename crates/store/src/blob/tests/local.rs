@@ -9,9 +9,9 @@ use crate::blob::conformance::content;
 use crate::blob::{
     Digest, Finished, INLINE_BYTES_MAX, LocalBlobs, OpenError, Options, RemoveError, WriteError,
 };
-use crate::embedded::ledger::disk::{Disk, RealDisk};
-use crate::embedded::ledger::testing::scratch::Scratch;
-use crate::embedded::ledger::testing::sim_disk::{Crash, SimDisk, SimOp};
+use catena_ledger::disk::{Disk, RealDisk};
+use catena_ledger::testing::scratch::Scratch;
+use catena_ledger::testing::sim_disk::{Crash, SimDisk, SimOp};
 
 fn open(disk: &SimDisk) -> LocalBlobs {
     LocalBlobs::open_folder(Arc::new(disk.clone()), Options::default()).expect("open")

@@ -11,8 +11,8 @@ use tokio::task::spawn_blocking;
 
 use crate::blob::conformance::content;
 use crate::blob::{BlobStore, LocalBlobs, Options, ReadError, WriteError};
-use crate::embedded::ledger::disk::Disk;
-use crate::embedded::ledger::testing::sim_disk::SimDisk;
+use catena_ledger::disk::Disk;
+use catena_ledger::testing::sim_disk::SimDisk;
 
 /// Begins a future and drops it while its work waits. The one blocking thread is kept busy for that long.
 async fn begin_and_drop<T>(mut future: impl Future<Output = T> + Unpin) {

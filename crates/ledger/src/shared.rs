@@ -1,0 +1,208 @@
+//! What the committer, the flusher and every reader share, and how reading works.
+//!
+//! Reads never wait for the disk while holding the overlay's lock: they take what they need from the overlay, keep a
+//! reference to the index snapshot of the same moment, let go, and only then go to the index.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::counters::Counters;
+use crate::disk::Disk;
+use crate::error::{IndexError, ReadError};
+use crate::index::{Index, IndexSnapshot};
+use crate::journal::Pool;
+use crate::merge::{self, Layer, Merged, MergedSlots};
+use crate::options::Options;
+use crate::overlay::{Generation, Overlay};
+use crate::types::{Direction, Key, KeyRange, Slot, TableId, Value};
+use crate::view::View;
+
+/// Rows of a range, in order.
+pub type RowPage = Vec<(Key, Value)>;
+
+/// The state behind every handle of one open ledger.
+#[derive(Debug)]
+pub struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) options: Options,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) overlay: RwLock<Overlay>,
+    pub(crate) index: Mutex<Index>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) full: AtomicBool,
+    poison: RwLock<Option<Arc<str>>>,
+}
+
+/// How often a read is tried. Only a flush that fails between two attempts, and only on a full disk, uses one up.
+const READ_ATTEMPTS_MAX: usize = 5;
+
+/// One try at reading.
+enum Attempt<T> {
+    /// The overlay knew.
+    Done(Result<T, ReadError>),
+    /// The index was asked, through this snapshot.
+    Through(Result<T, ReadError>, Arc<IndexSnapshot>),
+}
+
+/// Whether the ledger takes writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Good,
+    /// The disk is full: what was accepted is safe, writes are refused once the journal has no room left.
+    Full,
+    /// A sync or a journal write failed. Only a restart helps.
+    Poisoned {
+        /// What failed.
+        reason: Arc<str>,
+    },
+}
+
+impl Shared {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        index: Index,
+        pool: Pool,
+        replayed: (Generation, u64),
+    ) -> Result<Self, IndexError> {
+        let snapshot = index.snapshot()?;
+        let overlay = Overlay {
+            active: replayed.0,
+            flushing: None,
+            index: snapshot,
+            sequence: replayed.1,
+            spare: None,
+        };
+        Ok(Self {
+            disk,
+            options,
+            counters: Arc::default(),
+            overlay: RwLock::new(overlay),
+            index: Mutex::new(index),
+            pool: Arc::new(pool),
+            full: AtomicBool::new(false),
+            poison: RwLock::new(None),
+        })
+    }
+
+    /// Stops the ledger from taking writes, for good. The first reason is kept.
+    pub(crate) fn poison(&self, reason: String) -> Arc<str> {
+        self.poison.write().get_or_insert_with(|| reason.into()).clone()
+    }
+
+    pub(crate) fn poisoned(&self) -> Option<Arc<str>> {
+        self.poison.read().clone()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        match self.poisoned() {
+            Some(reason) => Health::Poisoned { reason },
+            None if self.is_full() => Health::Full,
+            None => Health::Good,
+        }
+    }
+
+    pub(crate) fn table_slots(&self) -> usize {
+        self.options.table_slots()
+    }
+
+    pub(crate) fn is_declared(&self, table: TableId) -> bool {
+        self.options.tables.iter().any(|declared| declared.id == table)
+    }
+
+    /// A row, as of the last durable batch, or as of `staged` on top of it.
+    pub(crate) fn get(
+        &self,
+        staged: Option<&Generation>,
+        table: TableId,
+        key: &[u8],
+    ) -> Result<Option<Value>, ReadError> {
+        if let Some(slot) = staged.and_then(|staged| staged.get(table, key)) {
+            return Ok(slot.clone().value());
+        }
+        self.read(|| {
+            let overlay = self.overlay.read();
+            if let Some(slot) = overlay.get(table, key) {
+                return Attempt::Done(Ok(slot.clone().value()));
+            }
+            let index = overlay.index.clone();
+            drop(overlay);
+            Attempt::Through(index.get(table, key), index)
+        })
+    }
+
+    /// At most `limit` rows of a range, all as of one moment.
+    pub(crate) fn range(
+        &self,
+        staged: Option<&Generation>,
+        table: TableId,
+        range: &KeyRange,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<RowPage, ReadError> {
+        self.read(|| {
+            let overlay = self.overlay.read();
+            let generations = staged.into_iter().chain(overlay.generations());
+            let layers = generations.map(|rows| layer(rows, table, range, direction)).collect();
+            let above = merge::copy_for(MergedSlots::new(layers, direction), limit);
+            let index = overlay.index.clone();
+            drop(overlay);
+            let page = above.and_then(|above| {
+                let above: Layer<'_> = Box::new(above.into_iter().map(Ok));
+                let below = index.range(table, range, direction)?;
+                Merged::new(vec![above, below], direction).take(limit).collect()
+            });
+            Attempt::Through(page, index)
+        })
+    }
+
+    /// Reads, and reads again if the index was closed and reopened in the meantime, as it is after a flush that met a
+    /// full disk.
+    fn read<T>(&self, attempt: impl Fn() -> Attempt<T>) -> Result<T, ReadError> {
+        for _ in 1..READ_ATTEMPTS_MAX {
+            match attempt() {
+                Attempt::Through(Err(ReadError::Index(_)), index) if self.was_reopened(&index) => {}
+                Attempt::Done(result) | Attempt::Through(result, _) => return result,
+            }
+        }
+        match attempt() {
+            Attempt::Done(result) | Attempt::Through(result, _) => result,
+        }
+    }
+
+    /// Whether readers have been given another snapshot than this one. Waits for a flush in progress, which may be about
+    /// to do so.
+    fn was_reopened(&self, stale: &Arc<IndexSnapshot>) -> bool {
+        let _flushing = self.index.lock();
+        !Arc::ptr_eq(&self.overlay.read().index, stale)
+    }
+
+    /// Everything as of this moment, for long scans.
+    pub(crate) fn view(&self) -> View {
+        let overlay = self.overlay.read();
+        View::new(
+            overlay.active.clone(),
+            overlay.flushing.clone(),
+            overlay.index.clone(),
+            overlay.sequence,
+        )
+    }
+}
+
+/// One generation as a layer of a merge.
+pub(crate) fn layer<'a>(
+    rows: &'a Generation,
+    table: TableId,
+    range: &KeyRange,
+    direction: Direction,
+) -> Layer<'a> {
+    let own = |(key, slot): (&Key, &Slot)| Ok((key.clone(), slot.clone()));
+    Box::new(rows.range(table, range, direction).map(own))
+}

@@ -1,0 +1,160 @@
+//! The words every part of the ledger speaks: tables, keys, values, writes and key ranges.
+//!
+//! The ledger knows nothing of jobs. A write is `(table, key) -> put value | delete`, and that is all the journal, the
+//! overlay and the index ever see.
+
+use std::ops::Bound;
+
+pub use crate::key::Key;
+pub use crate::value::Value;
+
+/// The longest key, in bytes: it must fit the 16-bit length of a journal entry.
+pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+
+/// The number under which a table is written into the journal. It is part of the stored format: never reuse one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u8);
+
+/// One table: its number in the journal and its name in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Table {
+    /// The number in the journal.
+    pub id: TableId,
+    /// The name in the index file.
+    pub name: &'static str,
+}
+
+/// What one layer says about a key. A layer that says nothing has no slot for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Slot {
+    /// The key holds this value.
+    Put(Value),
+    /// The key is gone, whatever older layers say.
+    Deleted,
+}
+
+impl Slot {
+    /// The value, if this slot holds one.
+    pub fn value(self) -> Option<Value> {
+        match self {
+            Slot::Put(value) => Some(value),
+            Slot::Deleted => None,
+        }
+    }
+
+    /// The value in its place, if this slot holds one.
+    pub(crate) fn value_mut(&mut self) -> Option<&mut Value> {
+        match self {
+            Slot::Put(value) => Some(value),
+            Slot::Deleted => None,
+        }
+    }
+
+    /// The number of value bytes held.
+    pub fn value_len(&self) -> usize {
+        match self {
+            Slot::Put(value) => value.len(),
+            Slot::Deleted => 0,
+        }
+    }
+}
+
+/// One change to one row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The table written to.
+    pub table: TableId,
+    /// The row's key.
+    pub key: Key,
+    /// What the row becomes.
+    pub slot: Slot,
+}
+
+/// The order in which a range is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Smallest key first.
+    Forward,
+    /// Largest key first.
+    Backward,
+}
+
+/// A set of neighbouring keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Where the range begins.
+    pub lower: Bound<Key>,
+    /// Where the range ends.
+    pub upper: Bound<Key>,
+}
+
+impl KeyRange {
+    /// Every key.
+    pub fn all() -> Self {
+        Self { lower: Bound::Unbounded, upper: Bound::Unbounded }
+    }
+
+    /// From `lower` (included) to `upper` (not included).
+    pub fn between(lower: impl Into<Key>, upper: impl Into<Key>) -> Self {
+        Self { lower: Bound::Included(lower.into()), upper: Bound::Excluded(upper.into()) }
+    }
+
+    /// Every key that begins with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        Self { lower: Bound::Included(prefix.into()), upper: prefix_end(prefix) }
+    }
+
+    /// Whether no key can lie inside. Ordered maps panic on such ranges, so every layer asks first.
+    pub fn is_empty(&self) -> bool {
+        match (&self.lower, &self.upper) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
+            (
+                Bound::Included(lower) | Bound::Excluded(lower),
+                Bound::Included(upper) | Bound::Excluded(upper),
+            ) => lower >= upper,
+        }
+    }
+
+    /// The bounds as plain byte slices.
+    pub fn as_bytes(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (as_bytes(&self.lower), as_bytes(&self.upper))
+    }
+}
+
+fn as_bytes(bound: &Bound<Key>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+/// The first key after all those that begin with `prefix`.
+fn prefix_end(prefix: &[u8]) -> Bound<Key> {
+    let Some(last) = prefix.iter().rposition(|byte| *byte != u8::MAX) else {
+        return Bound::Unbounded;
+    };
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Bound::Excluded(end.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_range_ends_before_the_next_prefix() {
+        let range = KeyRange::prefix(&[1, 255]);
+        assert_eq!(range.upper, Bound::Excluded(vec![2].into()));
+        assert_eq!(KeyRange::prefix(&[255, 255]).upper, Bound::Unbounded);
+    }
+
+    #[test]
+    fn inverted_ranges_are_known_to_be_empty() {
+        assert!(KeyRange::between(*b"b", *b"a").is_empty());
+        assert!(KeyRange::between(*b"a", *b"a").is_empty());
+        assert!(!KeyRange::between(*b"a", *b"b").is_empty());
+    }
+}
