@@ -1,6 +1,6 @@
 //! Backup: a consistent copy of a running ledger.
 //!
-//! The copy is made from a view, so writers go on undisturbed and the copy shows one moment. The format stamp is written
+//! The copy is made from a view, so writers are not disturbed and the copy shows one moment. The format stamp is written
 //! last: a copy that was interrupted is not a ledger and is refused at open.
 
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::overlay::Generation;
 use crate::types::{Direction, KeyRange, Slot, TableId};
 use crate::view::View;
 
-/// Bytes copied in one index transaction: large enough to be quick, small enough to hold in memory.
+/// Bytes copied in one index transaction: large enough to be fast, small enough to hold in memory.
 const COPY_BYTES: usize = 8 << 20;
 
 /// The page cache of the copy while it is written.
 const COPY_CACHE_BYTES: usize = 32 << 20;
 
-/// The sequence of a copy whose last piece is still missing.
+/// The sequence of a copy that is not complete yet.
 const UNFINISHED: u64 = 0;
 
 /// What a backup contains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackupReport {
-    /// The last batch in the copy.
+    /// The sequence of the last batch in the copy.
     pub sequence: u64,
     /// Rows copied.
     pub rows: u64,
@@ -44,29 +44,30 @@ pub(crate) fn copy(
     if !disk.list().map_err(io)?.is_empty() {
         return Err(BackupError::NotEmpty { folder: disk.describe() });
     }
-    let mut copy = Copy {
+    let mut copy = BackupWriter {
         index: Index::open(disk.clone(), &options.tables, COPY_CACHE_BYTES)?,
         chunk: Generation::new(options.table_slots()),
         slots: options.table_slots(),
         report: BackupReport { sequence: view.sequence(), ..BackupReport::default() },
     };
     for table in &options.tables {
-        copy.table(view, table.id)?;
+        copy.copy_table(view, table.id)?;
     }
     let report = copy.finish()?;
     folder::write_stamp(disk.as_ref()).map_err(io)?;
     Ok(report)
 }
 
-struct Copy {
+/// A copy being written.
+struct BackupWriter {
     index: Index,
     chunk: Generation,
     slots: usize,
     report: BackupReport,
 }
 
-impl Copy {
-    fn table(&mut self, view: &View, table: TableId) -> Result<(), BackupError> {
+impl BackupWriter {
+    fn copy_table(&mut self, view: &View, table: TableId) -> Result<(), BackupError> {
         for row in view.range(table, &KeyRange::all(), Direction::Forward)? {
             let (key, value) = row?;
             self.report.rows += 1;

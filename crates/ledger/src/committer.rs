@@ -1,8 +1,9 @@
-//! The committer: takes what is queued, makes it durable with one sync, answers everyone, repeats.
+//! The committer: takes what is queued, makes it durable with one sync, completes it, repeats.
 //!
-//! There is one, so the order in which it runs work is the order of history. It never lingers for more work: while a sync
-//! runs the next batch gathers by itself. Publishing comes after the sync and before the answers, so nobody reads what is
-//! not durable and everybody reads what they were told is. Answers run on the committer's thread and must be short.
+//! There is one committer, so the order in which it runs transactions is the order of history. It never waits for more
+//! work: while a sync runs, the next batch gathers in the queue. Publishing comes after the sync and before the
+//! completions, so that no reader sees what is not durable, and every writer can read what it has been acknowledged.
+//! Completions run on the committer's thread and must be short.
 //!
 //! The steps are plain functions which never wait: the thread in [`crate::handle`] and the single-threaded simulator call
 //! the same ones.
@@ -18,56 +19,66 @@ use crossbeam_channel::{Receiver, Sender};
 use crate::counters::Counters;
 use crate::disk::is_out_of_space;
 use crate::error::CommitError;
-use crate::flusher::Nudge;
+use crate::flusher::FlushRequest;
 use crate::index::ApplyError;
 use crate::journal::{Creation, JournalWriter, Room};
 use crate::options::Mode;
 use crate::shared::Shared;
-use crate::tx::{Staged, Tx};
+use crate::submission::{Submission, WorkOutcome};
+use crate::tx::{StagedBatch, Tx};
 use crate::types::Write;
 use crate::value::gather;
-use crate::work::{Ran, Submission};
 
-/// What travels to the committer.
-pub(crate) enum Message {
-    /// Something to commit.
-    Work(Submission),
-    /// Finish what came before and end.
+/// A message to the committer.
+pub(crate) enum CommitterMessage {
+    /// A transaction to commit.
+    Submit(Submission),
+    /// Finish what was submitted before, then end.
     Stop,
 }
 
-/// What one step did.
+impl CommitterMessage {
+    /// Drops a message that could not be sent, without completing its transaction.
+    pub fn discard(self) {
+        if let CommitterMessage::Submit(submission) = self {
+            submission.discard();
+        }
+    }
+}
+
+/// The result of one commit step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitStep {
     /// Nothing was queued.
     Idle,
-    /// A batch of this many entries was answered.
+    /// A batch of this many entries was completed.
     Answered(usize),
     /// Work is queued, but the flusher must make room first.
     Stalled,
-    /// The committer was told to stop, and has.
+    /// The committer has stopped, as requested.
     Stopped,
 }
 
-/// Sees every batch before it is written, and may add rows to the same frame.
+/// Observes every batch before it is written, and may add rows to the same frame. Only tests install one.
 ///
-/// A batch that was seen is not yet history: if it cannot be made durable, the next one comes with the same sequence. An
-/// observer that keeps state in memory moves it on in [`Observer::on_durable`], never before.
+/// An observed batch is not durable yet: if it cannot be made durable, the next one comes with the same sequence. An
+/// observer that keeps state in memory updates it in [`Observer::on_durable`], never before.
 pub trait Observer: Send {
-    /// Called with the writes of a batch, in order. An error refuses the whole batch.
+    /// Called with the writes of a batch, in order. An error refuses the entire batch.
     fn on_batch(&mut self, sequence: u64, writes: &[Write], tx: &mut Tx<'_>) -> Result<(), String>;
 
-    /// Called when the batch last seen is durable, before anyone is answered.
+    /// Called when the last observed batch is durable, before its entries are completed.
     fn on_durable(&mut self, _sequence: u64) {}
 }
 
-/// The one writer of the ledger.
+/// The only writer of the ledger.
 pub(crate) struct Committer {
     shared: Arc<Shared>,
     journal: JournalWriter,
-    queue: Receiver<Message>,
-    ahead: VecDeque<Submission>,
-    nudge: Sender<Nudge>,
+    queue: Receiver<CommitterMessage>,
+    /// Submissions taken from the queue that have not run yet.
+    received: VecDeque<Submission>,
+    flush_requests: Sender<FlushRequest>,
     observer: Option<Box<dyn Observer>>,
     next_sequence: u64,
     stopping: bool,
@@ -75,87 +86,109 @@ pub(crate) struct Committer {
     spare: Option<Batch>,
 }
 
-/// An entry that ran, and what is already known about its end.
+/// An entry that ran, and the error that is already known to be its outcome.
 type Entry = (Submission, Result<(), CommitError>);
+
+/// Whether transactions of a batch may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WritePolicy {
+    /// Writes are accepted.
+    Accept,
+    /// Writes are refused: the disk is full.
+    Refuse,
+}
 
 /// A batch that ran but is not durable yet.
 struct Batch {
     entries: Vec<Entry>,
-    staged: Staged,
+    staged: StagedBatch,
 }
 
 impl Committer {
     pub fn new(
         shared: Arc<Shared>,
-        queue: Receiver<Message>,
-        nudge: Sender<Nudge>,
+        queue: Receiver<CommitterMessage>,
+        flush_requests: Sender<FlushRequest>,
         observer: Option<Box<dyn Observer>>,
     ) -> Self {
-        let (disk, pool) = (shared.disk.clone(), shared.pool.clone());
+        let disk = shared.disk.clone();
+        let pool = shared.pool.clone();
         let journal = JournalWriter::new(disk, pool, shared.counters.clone(), &shared.options);
         let next_sequence = shared.overlay.read().sequence + 1;
-        let ahead = VecDeque::new();
-        let (stopping, spare) = (false, None);
-        Self { shared, journal, queue, ahead, nudge, observer, next_sequence, stopping, spare }
+        Self {
+            shared,
+            journal,
+            queue,
+            received: VecDeque::new(),
+            flush_requests,
+            observer,
+            next_sequence,
+            stopping: false,
+            spare: None,
+        }
     }
 
-    /// Waits for something to do. For the thread only.
+    /// Waits for a message. For the committer thread only.
     pub fn wait_for_work(&mut self) {
         match self.queue.recv() {
-            Ok(message) => self.take(message),
+            Ok(message) => self.receive(message),
             Err(_) => self.stopping = true,
         }
     }
 
     /// Commits one batch of what is queued, if there is room for it.
     pub fn step(&mut self) -> CommitStep {
-        if !self.fetch() {
+        if !self.fetch_submission() {
             return if self.stopping { CommitStep::Stopped } else { CommitStep::Idle };
         }
-        if let Some(reason) = self.shared.poisoned() {
-            return self.answer_all(CommitError::Poisoned { reason });
+        if let Some(reason) = self.shared.poison_reason() {
+            return self.fail_all(CommitError::Poisoned { reason });
         }
-        match self.has_room() {
-            true => self.commit_batch(),
-            false if self.shared.poisoned().is_some() => self.step(),
-            false if self.shared.is_full() => self.refuse_batch(),
-            false => self.stall(),
+        if self.ensure_room() {
+            self.commit_batch()
+        } else if self.shared.poison_reason().is_some() {
+            self.step()
+        } else if self.shared.is_full() {
+            self.refuse_batch()
+        } else {
+            self.stall()
         }
     }
 
     fn stall(&self) -> CommitStep {
         Counters::add(&self.shared.counters.stalls, 1);
-        self.nudge_flusher();
+        self.request_flush();
         CommitStep::Stalled
     }
 
-    /// Makes sure at least one submission is ahead; `false` if nothing is queued.
-    fn fetch(&mut self) -> bool {
-        if self.ahead.is_empty()
+    /// Takes a submission from the queue unless one is there already. Returns `false` if nothing is queued.
+    fn fetch_submission(&mut self) -> bool {
+        if self.received.is_empty()
             && !self.stopping
             && let Ok(message) = self.queue.try_recv()
         {
-            self.take(message);
+            self.receive(message);
         }
-        !self.ahead.is_empty()
+        !self.received.is_empty()
     }
 
-    fn take(&mut self, message: Message) {
+    fn receive(&mut self, message: CommitterMessage) {
         match message {
-            Message::Work(submission) => self.ahead.push_back(submission),
-            Message::Stop => self.stopping = true,
+            CommitterMessage::Submit(submission) => self.received.push_back(submission),
+            CommitterMessage::Stop => self.stopping = true,
         }
     }
 
-    /// Whether a batch may be started: memory below its limit, and a place in the journal for the largest frame.
-    fn has_room(&mut self) -> bool {
-        if self.shared.options.mode == Mode::Direct {
+    /// Makes room for a batch: memory below its limit, and a segment of the journal for the largest frame. Returns `false`
+    /// if there is none.
+    fn ensure_room(&mut self) -> bool {
+        if self.shared.options.mode() == Mode::Direct {
             return true;
         }
         if self.shared.overlay.read().bytes() >= self.shared.options.overlay_bytes_max {
             return false;
         }
-        // While the disk is known to be full, making segments is left to the flusher: every attempt writes until it fails.
+        // While the disk is known to be full, creating segments is left to the flusher: every attempt writes until it fails.
         let creation =
             if self.shared.is_full() { Creation::LeftToFlusher } else { Creation::Allowed };
         match self.journal.ensure_room(self.shared.options.frame_bytes_max(), creation) {
@@ -170,27 +203,27 @@ impl Committer {
     }
 
     fn commit_batch(&mut self) -> CommitStep {
-        let mut batch = self.run_batch(false);
-        let verdict = self.make_durable(&mut batch);
-        self.answer(batch, verdict)
+        let mut batch = self.run_batch(WritePolicy::Accept);
+        let durability = self.make_durable(&mut batch);
+        self.complete_batch(batch, durability)
     }
 
-    /// Runs what is queued although there is no room: work that only reads is answered, work that writes is refused.
+    /// Runs what is queued although there is no room: transactions that only read succeed, those that write are refused.
     fn refuse_batch(&mut self) -> CommitStep {
-        let batch = self.run_batch(true);
-        self.answer(batch, Ok(()))
+        let batch = self.run_batch(WritePolicy::Refuse);
+        self.complete_batch(batch, Ok(()))
     }
 
-    fn run_batch(&mut self, refuse_writes: bool) -> Batch {
+    fn run_batch(&mut self, policy: WritePolicy) -> Batch {
         let mut batch = self.spare.take().unwrap_or_else(|| Batch::new(&self.shared));
-        let (entries_max, bytes_max) =
-            (self.shared.options.batch_entries_max, self.shared.options.batch_bytes_max);
+        let entries_max = self.shared.options.batch_entries_max;
+        let bytes_max = self.shared.options.batch_bytes_max;
         while batch.entries.len() < entries_max
             && batch.staged.payload_bytes() < bytes_max
-            && self.fetch()
+            && self.fetch_submission()
         {
-            let Some(submission) = self.ahead.pop_front() else { break };
-            batch.run(submission, &self.shared, refuse_writes);
+            let Some(submission) = self.received.pop_front() else { break };
+            batch.run(submission, &self.shared, policy);
         }
         batch
     }
@@ -211,20 +244,20 @@ impl Committer {
         Ok(())
     }
 
-    fn observe(&mut self, staged: &mut Staged, sequence: u64) -> Result<(), CommitError> {
+    fn observe(&mut self, staged: &mut StagedBatch, sequence: u64) -> Result<(), CommitError> {
         let Some(observer) = &mut self.observer else { return Ok(()) };
         let writes = staged.log().to_vec();
         let mut tx = Tx::new(&self.shared, staged);
         let observed = observer.on_batch(sequence, &writes, &mut tx);
         observed.map_err(|reason| CommitError::Observer { reason: reason.into() })?;
-        tx.fault().map_or(Ok(()), Err)
+        tx.take_error().map_or(Ok(()), Err)
     }
 
     fn write(&mut self, batch: &Batch, sequence: u64) -> Result<(), CommitError> {
-        match self.shared.options.mode {
+        match self.shared.options.mode() {
             Mode::Journal => {
                 let appended = self.journal.append(sequence, batch.staged.log());
-                appended.map_err(|error| self.poisoned_by(&error))
+                appended.map_err(|error| self.poison_error(&error))
             }
             Mode::Direct => self.write_direct(batch, sequence),
         }
@@ -237,8 +270,8 @@ impl Committer {
             Ok(_) => {
                 self.shared.full.store(false, Ordering::Release);
                 self.shared.counters.add_sync(started.elapsed());
-                let shown = self.shared.show_index(&index, sequence);
-                shown.map_err(|error| self.poisoned_by(&error))
+                let published = self.shared.publish_index(&index, sequence);
+                published.map_err(|error| self.poison_error(&error))
             }
             Err(ApplyError::Full(_)) => {
                 self.shared.full.store(true, Ordering::Release);
@@ -247,17 +280,17 @@ impl Committer {
             }
             Err(ApplyError::Failed(error)) => {
                 self.shared.refresh_index(&index);
-                Err(self.poisoned_by(&error))
+                Err(self.poison_error(&error))
             }
         }
     }
 
-    fn poisoned_by(&self, error: &dyn std::error::Error) -> CommitError {
-        CommitError::Poisoned { reason: self.shared.poison(crate::error::chain(error)) }
+    fn poison_error(&self, error: &dyn std::error::Error) -> CommitError {
+        CommitError::Poisoned { reason: self.shared.poison(crate::error::error_chain(error)) }
     }
 
     fn publish(&self, batch: &mut Batch, sequence: u64) {
-        if self.shared.options.mode == Mode::Direct {
+        if self.shared.options.mode() == Mode::Direct {
             return;
         }
         let writes = batch.staged.log_mut();
@@ -271,67 +304,73 @@ impl Committer {
             overlay.active.bytes()
         };
         if active_bytes >= self.shared.options.flush_bytes {
-            self.nudge_flusher();
+            self.request_flush();
         }
     }
 
-    fn answer(&mut self, mut batch: Batch, verdict: Result<(), CommitError>) -> CommitStep {
+    fn complete_batch(
+        &mut self,
+        mut batch: Batch,
+        durability: Result<(), CommitError>,
+    ) -> CommitStep {
         let count = batch.entries.len();
         let durable =
-            batch.entries.iter().filter(|(_, own)| verdict.is_ok() && own.is_ok()).count();
+            batch.entries.iter().filter(|(_, own)| durability.is_ok() && own.is_ok()).count();
         Counters::add(&self.shared.counters.entries, durable as u64);
         for (submission, own) in batch.entries.drain(..) {
-            submission.answer(verdict.clone().and(own));
+            submission.complete(durability.clone().and(own));
         }
         batch.staged.clear();
         self.spare = Some(batch);
         CommitStep::Answered(count)
     }
 
-    fn answer_all(&mut self, error: CommitError) -> CommitStep {
+    fn fail_all(&mut self, error: CommitError) -> CommitStep {
         let mut count = 0;
-        while self.fetch() {
-            while let Some(submission) = self.ahead.pop_front() {
-                submission.answer(Err(error.clone()));
+        while self.fetch_submission() {
+            while let Some(submission) = self.received.pop_front() {
+                submission.complete(Err(error.clone()));
                 count += 1;
             }
         }
         CommitStep::Answered(count)
     }
 
-    fn nudge_flusher(&self) {
-        // A full channel means that a nudge is already waiting.
-        let _ = self.nudge.try_send(Nudge);
+    fn request_flush(&self) {
+        // A full channel means that a request is already waiting.
+        let _ = self.flush_requests.try_send(FlushRequest);
     }
 }
 
 impl Batch {
     fn new(shared: &Shared) -> Self {
-        let stores_rows = shared.options.mode == Mode::Direct;
-        let staged = Staged::new(shared.table_slots(), stores_rows);
+        let stores_rows = shared.options.mode() == Mode::Direct;
+        let staged = StagedBatch::new(shared.table_slots(), stores_rows);
         Self { entries: Vec::new(), staged }
     }
 
-    fn run(&mut self, mut submission: Submission, shared: &Shared, refuse_writes: bool) {
-        let mark = self.staged.mark();
+    fn run(&mut self, mut submission: Submission, shared: &Shared, policy: WritePolicy) {
+        let savepoint = self.staged.savepoint();
         let mut tx = Tx::new(shared, &mut self.staged);
         let ran = catch_unwind(AssertUnwindSafe(|| submission.run(&mut tx)));
-        let verdict = match (ran, tx.fault()) {
+        let outcome = match (ran, tx.take_error()) {
             (Err(_), _) => Err(CommitError::Panicked),
-            (Ok(_), Some(fault)) => Err(fault),
-            (Ok(Ran::Accepted), None) if refuse_writes && self.staged.wrote_since(mark) => {
+            (Ok(_), Some(error)) => Err(error),
+            (Ok(WorkOutcome::Accepted), None)
+                if policy == WritePolicy::Refuse && self.staged.has_writes_since(savepoint) =>
+            {
                 Counters::add(&shared.counters.refused_full, 1);
                 Err(CommitError::Full)
             }
-            (Ok(Ran::Accepted), None) => Ok(()),
-            (Ok(Ran::Refused), None) => {
-                self.staged.roll_back(mark);
+            (Ok(WorkOutcome::Accepted), None) => Ok(()),
+            (Ok(WorkOutcome::Refused), None) => {
+                self.staged.roll_back(savepoint);
                 Ok(())
             }
         };
-        if verdict.is_err() {
-            self.staged.roll_back(mark);
+        if outcome.is_err() {
+            self.staged.roll_back(savepoint);
         }
-        self.entries.push((submission, verdict));
+        self.entries.push((submission, outcome));
     }
 }

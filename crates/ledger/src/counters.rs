@@ -1,7 +1,7 @@
-//! Counters: what the ledger has done since it was opened.
+//! Counters of the ledger's work since it was opened.
 //!
-//! Plain atomics, written with relaxed order and never read by the ledger itself, so that counting cannot change what is
-//! counted. A snapshot is not a consistent cut: neighbouring counters may differ by a batch in flight.
+//! Plain atomics, written with relaxed order and never read by the ledger itself, so that counting cannot change its
+//! behaviour. A snapshot is not a consistent cut: neighbouring counters may differ by a batch in flight.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub const BATCH_BUCKETS: usize = 13;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Live counters. See the module text.
+        /// Live counters. See the module documentation.
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub(crate) $name: AtomicU64,)*
@@ -27,7 +27,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// The counters now.
+            /// The current values of the counters.
             pub fn snapshot(&self) -> CounterSnapshot {
                 CounterSnapshot {
                     $($name: self.$name.load(Relaxed),)*
@@ -43,7 +43,7 @@ counters! {
     commits,
     /// Syncs waited for on the commit path.
     syncs,
-    /// Entries answered as durable, those without writes included.
+    /// Entries completed as durable, including those without writes.
     entries,
     /// Single row changes made durable.
     writes,
@@ -55,7 +55,7 @@ counters! {
     batch_entries_max,
     /// Time spent waiting for syncs on the commit path, in nanoseconds.
     sync_nanos,
-    /// The longest such wait.
+    /// The longest wait for a sync on the commit path, in nanoseconds.
     sync_nanos_max,
     /// Flushes of the overlay into the index.
     flushes,
@@ -63,17 +63,17 @@ counters! {
     flush_rows_put,
     /// Rows removed from the index by flushes.
     flush_rows_removed,
-    /// Deletions the index never had to hear of.
+    /// Deletions of rows that the index never held.
     flush_rows_skipped,
     /// Time spent flushing, in nanoseconds.
     flush_nanos,
-    /// The longest flush.
+    /// The longest flush, in nanoseconds.
     flush_nanos_max,
     /// Flushes that ended because the disk was full.
     flushes_full,
-    /// Times the index was closed and opened again after a failure; views from before are broken then.
+    /// Times the index was closed and opened again after a failure, which breaks earlier views.
     index_reopens,
-    /// Segments that had to be made on the commit path because no spare was ready.
+    /// Segments that had to be created on the commit path because no spare was ready.
     inline_rotations,
     /// Times the commit path moved to another segment.
     rotations,

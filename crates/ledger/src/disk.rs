@@ -1,8 +1,8 @@
-//! The disk, as small as the ledger needs it: one flat folder of files.
+//! The disk: one flat folder of files, with only the operations that the ledger needs.
 //!
-//! Everything the ledger does to storage goes through [`Disk`] and [`DiskFile`], the index included, so that the whole of
-//! it can run on a simulated disk which loses what was not synced. Nothing here retries, and nothing here syncs unless
-//! it was told to: when a sync happens is the business of the caller, and the simulator checks that business.
+//! Everything the ledger does to storage goes through [`Disk`] and [`DiskFile`], the index included, so that all of it
+//! can run on a simulated disk which loses what was not synced. Nothing here retries, and nothing here syncs unless it is
+//! asked to: when to sync is the caller's decision, and the simulator checks it.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -20,9 +20,9 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Creates a file, empty, replacing an older one of that name.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
-    /// Opens a file that exists for writes past the system's cache; nothing where that cannot be done.
+    /// Opens an existing file for writes past the system's cache. `None` if the file system cannot do that.
     fn open_uncached(&self, name: &str) -> Option<Box<dyn Uncached>>;
-    /// Gives a file a new name, replacing an older one of that name.
+    /// Renames a file, replacing an older one of the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -30,9 +30,9 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn list(&self) -> io::Result<Vec<String>>;
     /// Makes creations, renames and removals durable.
     fn sync_dir(&self) -> io::Result<()>;
-    /// Takes the folder for this process, or says that another holds it.
+    /// Locks the folder for this process, unless another process holds the lock.
     fn lock(&self, name: &str) -> io::Result<LockAttempt>;
-    /// Where this folder is, for messages.
+    /// The folder's location, for messages.
     fn describe(&self) -> String;
 }
 
@@ -49,29 +49,25 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Makes contents and all metadata of the file durable.
     fn sync_all(&self) -> io::Result<()>;
     /// The length in bytes.
-    fn len(&self) -> io::Result<u64>;
-    /// Whether the file is empty.
-    fn is_empty(&self) -> io::Result<bool> {
-        Ok(self.len()? == 0)
-    }
+    fn size(&self) -> io::Result<u64>;
 }
 
-/// What came of trying to lock a folder.
+/// The result of an attempt to lock a folder.
 pub enum LockAttempt {
-    /// The folder is ours until this is dropped.
+    /// This process holds the lock until the value is dropped.
     Held(Box<dyn Any + Send + Sync>),
     /// Another process holds it.
     Taken,
 }
 
-/// A folder of the operating system.
+/// A folder in the file system.
 #[derive(Debug)]
 pub struct RealDisk {
     folder: PathBuf,
 }
 
 impl RealDisk {
-    /// Uses `folder`, creating it when it is missing. A created folder is made durable in its parent.
+    /// Uses `folder`, creating it if it is missing. A created folder is made durable in its parent.
     pub fn new(folder: impl AsRef<Path>) -> io::Result<Self> {
         let folder = folder.as_ref().to_path_buf();
         if !folder.is_dir() {
@@ -127,7 +123,7 @@ impl Disk for RealDisk {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
             let entry = entry?;
-            // Folders are not ours: a fresh volume has `lost+found`, and others may keep theirs beside our files.
+            // Folders do not belong to the ledger: a fresh volume has `lost+found`, and others may put theirs next to our files.
             if let Ok(name) = entry.file_name().into_string()
                 && entry.file_type()?.is_file()
             {
@@ -183,18 +179,18 @@ impl DiskFile for RealFile {
         self.file.sync_all()
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 }
 
-/// Whether an error means that the disk, or the share of it we may use, is full.
+/// Whether an error means that the disk, or our quota of it, is full.
 pub fn is_out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Creates a small file so that it is there whole or not at all: temporary name, sync, rename, folder sync.
-pub fn create_whole(disk: &dyn Disk, name: &str, contents: &[u8]) -> io::Result<()> {
+/// Creates a small file atomically: temporary name, sync, rename, folder sync.
+pub fn create_atomically(disk: &dyn Disk, name: &str, contents: &[u8]) -> io::Result<()> {
     let temporary = temporary_name(name);
     let file = disk.create(&temporary)?;
     file.write_at(0, contents)?;
@@ -203,10 +199,10 @@ pub fn create_whole(disk: &dyn Disk, name: &str, contents: &[u8]) -> io::Result<
     disk.sync_dir()
 }
 
-/// The name a file has while it is being made.
+/// The name of a file while it is being written.
 pub fn temporary_name(name: &str) -> String {
     format!("{name}{TEMPORARY_SUFFIX}")
 }
 
-/// How the names of unfinished files end. Opening a ledger removes them.
+/// The suffix of unfinished files. Opening a ledger removes them.
 pub const TEMPORARY_SUFFIX: &str = ".tmp";

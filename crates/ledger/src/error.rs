@@ -1,7 +1,7 @@
-//! The ledger's errors, one enum per thing a caller does.
+//! The ledger's errors, one enum per operation.
 //!
-//! Grouped by what the caller can do about them: [`SubmitError::Busy`] and [`CommitError::Full`] pass with time,
-//! [`CommitError::Poisoned`] passes only with a restart, [`ReplayError`] needs a person.
+//! Grouped by what the caller can do about them: after [`SubmitError::Busy`] and [`CommitError::Full`] it can retry later,
+//! after [`CommitError::Poisoned`] only a restart helps, and [`ReplayError`] needs an operator.
 
 use std::io;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::types::TableId;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The options contradict each other.
-    #[error("the ledger's options cannot work")]
+    #[error("the ledger's options contradict each other")]
     Options(#[from] OptionsError),
-    /// Another process has the folder.
+    /// Another process holds the folder.
     #[error("{folder} is in use by another process: only one may open a ledger at a time")]
     Locked {
         /// The folder.
@@ -30,10 +30,10 @@ pub enum OpenError {
         folder: String,
         /// The version found.
         found: u32,
-        /// The newest version this program knows.
+        /// The newest version that this program reads.
         supported: u32,
     },
-    /// The folder holds something else, or a backup that never finished.
+    /// The folder holds other files, or an unfinished backup.
     #[error("{folder} is not a ledger: {reason}")]
     NotALedger {
         /// The folder.
@@ -41,10 +41,10 @@ pub enum OpenError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The operating system refused.
+    /// A file operation failed.
     #[error("could not {action} {name} in {folder}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The file.
         name: String,
@@ -69,18 +69,18 @@ pub enum OpenError {
         /// The cause.
         source: IndexError,
     },
-    /// The folder is sound, but the ledger cannot begin to write.
+    /// The folder is intact, but the ledger cannot be prepared for writing.
     #[error("{folder} cannot be used now: {reason}")]
     NotReady {
         /// The folder.
         folder: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A thread could not be started.
     #[error("could not start the {thread} thread")]
     Thread {
-        /// Which one.
+        /// The thread's name.
         thread: &'static str,
         /// The cause.
         source: io::Error,
@@ -93,11 +93,11 @@ pub enum ReplayError {
     /// A segment could not be read or synced.
     #[error("could not {action} segment {segment} at offset {offset}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The segment's file.
         segment: String,
-        /// Where in it.
+        /// The offset in bytes.
         offset: u64,
         /// The cause.
         source: io::Error,
@@ -115,10 +115,10 @@ pub enum ReplayError {
         segment: String,
         /// The version found.
         found: u32,
-        /// The newest version this program knows.
+        /// The newest version that this program reads.
         supported: u32,
     },
-    /// An invalid frame is followed by a valid one: not a torn tail.
+    /// An invalid frame is followed by a valid one, so it is not a torn tail.
     #[error(
         "segment {segment} is damaged at offset {offset}: the frame there is invalid, but frame {sequence} at offset \
          {valid_offset} of the same generation is valid"
@@ -126,11 +126,11 @@ pub enum ReplayError {
     Damaged {
         /// The segment's file.
         segment: String,
-        /// Where the invalid frame begins.
+        /// The offset of the invalid frame.
         offset: u64,
-        /// The sequence of the valid frame behind it.
+        /// The sequence of the valid frame after it.
         sequence: u64,
-        /// Where the valid frame begins.
+        /// The offset of the valid frame.
         valid_offset: u64,
     },
     /// Frames are missing.
@@ -140,19 +140,19 @@ pub enum ReplayError {
     Hole {
         /// The segment's file.
         segment: String,
-        /// Where the unexpected frame begins.
+        /// The offset of the unexpected frame.
         offset: u64,
-        /// The sequence that should be there.
+        /// The expected sequence.
         expected: u64,
-        /// The sequence that is there.
+        /// The sequence that was found.
         found: u64,
     },
-    /// A frame with a right checksum has contents this program cannot read.
+    /// A frame with a valid checksum has contents that this program cannot decode.
     #[error("frame {sequence} in segment {segment} at offset {offset} cannot be decoded: {reason}")]
     Payload {
         /// The segment's file.
         segment: String,
-        /// Where the frame begins.
+        /// The offset of the frame.
         offset: u64,
         /// The frame's sequence.
         sequence: u64,
@@ -167,7 +167,7 @@ pub enum IndexError {
     /// The index library reported an error.
     #[error("the index failed while {action}")]
     Engine {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The cause.
         source: Box<redb::Error>,
@@ -175,7 +175,7 @@ pub enum IndexError {
     /// A file operation around the index failed.
     #[error("could not {action} the index file")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The cause.
         source: io::Error,
@@ -202,13 +202,13 @@ impl From<IndexError> for ReadError {
     }
 }
 
-/// Why a submission was not taken. Its work never ran, and its completion will not be called.
+/// Why a submission was not accepted. Its work never ran, and its completion will not be called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// The queue is full. Try again later.
+    /// The queue is full. Retry later.
     #[error("the ledger is busy: {queue_entries_max} entries are waiting")]
     Busy {
-        /// The queue's length.
+        /// The capacity of the queue.
         queue_entries_max: usize,
     },
     /// The ledger has been closed.
@@ -222,7 +222,7 @@ pub enum SubmitError {
     },
 }
 
-/// Why work that was taken is not durable. None of its writes can be seen by anyone.
+/// Why an accepted submission is not durable. None of its writes is visible to readers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// A sync or a journal write failed. Whether the entry survives is known only after a restart.
@@ -234,7 +234,7 @@ pub enum CommitError {
     /// The disk is full. What was accepted is safe; new writes are refused until there is space.
     #[error("the disk is full: the entry was refused")]
     Full,
-    /// The ledger was closed before the entry's turn.
+    /// The ledger was closed before the entry ran.
     #[error("the ledger is closed")]
     Closed,
     /// The work panicked.
@@ -243,9 +243,9 @@ pub enum CommitError {
     /// The entry is too large for one batch.
     #[error("the entry has {bytes} bytes, at most {bytes_max} are allowed")]
     EntryTooLarge {
-        /// What it has.
+        /// The actual size.
         bytes: usize,
-        /// What is allowed.
+        /// The largest size allowed.
         bytes_max: usize,
     },
     /// A key is too long.
@@ -253,26 +253,26 @@ pub enum CommitError {
     KeyTooLong {
         /// The table.
         table: TableId,
-        /// What it has.
+        /// The actual size.
         bytes: usize,
-        /// What is allowed.
+        /// The largest size allowed.
         bytes_max: usize,
     },
     /// The table was not declared when the ledger was opened.
     #[error("table {} is not declared", .0.0)]
     UnknownTable(TableId),
-    /// The observer refused the batch.
+    /// The observer refused the batch. Only tests install an observer.
     #[error("the batch observer failed: {reason}")]
     Observer {
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
     },
 }
 
-/// How an entry ended, if not well.
+/// Why a submission failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure<E> {
-    /// The work itself refused. Everything it had read is durable.
+    /// The work refused itself. Everything it had read is durable.
     #[error("the work was refused")]
     Work(E),
     /// The ledger could not make it durable.
@@ -286,7 +286,7 @@ pub enum FlushError {
     /// The disk is full; the rows stay in the journal and the overlay.
     #[error("the disk is full: rows stay in the journal")]
     Full,
-    /// The ledger takes no more writes.
+    /// The ledger accepts no more writes.
     #[error("the ledger stopped taking writes: {reason}")]
     Poisoned {
         /// What failed.
@@ -294,10 +294,10 @@ pub enum FlushError {
     },
 }
 
-/// Why a backup was not made. The destination is not a ledger then, and is refused at open.
+/// Why a backup failed. The destination is not a ledger then, and is refused at open.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The destination already holds something.
+    /// The destination is not empty.
     #[error("{folder} is not empty")]
     NotEmpty {
         /// The destination.
@@ -309,7 +309,7 @@ pub enum BackupError {
     /// The destination index failed.
     #[error("could not write the copy of the index")]
     Index(#[from] IndexError),
-    /// The operating system refused.
+    /// A file operation failed.
     #[error("could not write to {folder}")]
     Io {
         /// The destination.
@@ -319,8 +319,8 @@ pub enum BackupError {
     },
 }
 
-/// An error with all its causes on one line, for places that can keep only text.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// An error with all its causes on one line, for places that can hold only text.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

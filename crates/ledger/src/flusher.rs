@@ -1,8 +1,8 @@
 //! The flusher: moves rows from the overlay into the index, and keeps free segments ready.
 //!
-//! Everything slow that is not a commit happens here, off the commit path: index transactions, freeing segments, making
-//! new ones. A flush that meets a full disk keeps its rows in the overlay and in the journal and is taken up again at the
-//! next step; a flush that fails in any other way stops the ledger, because nobody can say what the index holds.
+//! Everything slow that is not a commit happens here, off the commit path: index transactions, freeing segments, creating
+//! new ones. A flush that finds the disk full keeps its rows in the overlay and in the journal and is repeated at the next
+//! step; a flush that fails in any other way stops the ledger, because the content of the index is then unknown.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,44 +12,44 @@ use crossbeam_channel::Sender;
 
 use crate::counters::Counters;
 use crate::disk::is_out_of_space;
-use crate::error::{FlushError, IndexError, chain};
+use crate::error::{FlushError, IndexError, error_chain};
 use crate::index::{Applied, ApplyError, Index};
 use crate::journal::Room;
 use crate::options::Mode;
 use crate::overlay::Flushing;
 use crate::shared::Shared;
 
-/// A wish that the flusher look now.
+/// A request that the flusher run a step now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Nudge;
+pub(crate) struct FlushRequest;
 
-/// A sign that the flusher has done something the committer may be waiting for.
+/// A signal that the flusher has done something the committer may be waiting for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Progress;
+pub(crate) struct FlushProgress;
 
-/// What one step did.
+/// The result of one flush step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushStep {
     /// There was nothing to flush.
     Idle,
-    /// A generation went into the index.
+    /// A generation was written to the index.
     Flushed,
 }
 
-/// The one that writes the index.
+/// The writer of the index.
 pub(crate) struct Flusher {
     shared: Arc<Shared>,
-    progress: Sender<Progress>,
+    progress: Sender<FlushProgress>,
 }
 
 impl Flusher {
-    pub fn new(shared: Arc<Shared>, progress: Sender<Progress>) -> Self {
+    pub fn new(shared: Arc<Shared>, progress: Sender<FlushProgress>) -> Self {
         Self { shared, progress }
     }
 
-    /// Flushes what there is, frees segments and prepares spares.
+    /// Flushes the overlay, frees segments and prepares spares.
     pub fn step(&self) -> Result<FlushStep, FlushError> {
-        if let Some(reason) = self.shared.poisoned() {
+        if let Some(reason) = self.shared.poison_reason() {
             return Err(FlushError::Poisoned { reason });
         }
         let flushed = self.flush();
@@ -58,8 +58,8 @@ impl Flusher {
         if !matches!(result, Err(FlushError::Poisoned { .. })) {
             self.shared.full.store(result.is_err(), Ordering::Release);
         }
-        // A full channel means that the committer has not even seen the last sign.
-        let _ = self.progress.try_send(Progress);
+        // A full channel means that the committer has not seen the last signal yet.
+        let _ = self.progress.try_send(FlushProgress);
         result
     }
 
@@ -79,7 +79,7 @@ impl Flusher {
         let outcome = index.apply(&flushing.rows, flushing.sequence);
         drop(flushing);
         match outcome {
-            Ok(applied) => self.finish(&index, applied, started),
+            Ok(applied) => self.publish_flush(&index, applied, started),
             Err(ApplyError::Full(_)) => {
                 Counters::add(&self.shared.counters.flushes_full, 1);
                 self.shared.refresh_index(&index);
@@ -87,32 +87,32 @@ impl Flusher {
             }
             Err(ApplyError::Failed(error)) => {
                 self.shared.refresh_index(&index);
-                Err(self.poison(chain(&error)))
+                Err(self.poison(error_chain(&error)))
             }
         }
     }
 
-    fn finish(
+    fn publish_flush(
         &self,
         index: &Index,
         applied: Applied,
         started: Instant,
     ) -> Result<FlushStep, FlushError> {
-        let snapshot = index.snapshot().map_err(|error| self.poison(chain(&error)))?;
+        let snapshot = index.snapshot().map_err(|error| self.poison(error_chain(&error)))?;
         let flushed = {
             let mut overlay = self.shared.overlay.write();
             overlay.index = snapshot;
             overlay.flushing.take()
         };
-        self.keep_memory(flushed);
-        self.count(applied);
+        self.reuse_memory(flushed);
+        self.count_rows(applied);
         self.shared.counters.add_flush(started.elapsed());
         Ok(FlushStep::Flushed)
     }
 
-    /// Empties a generation that nobody reads any more and keeps its memory for the next one. The emptying is the slow part,
+    /// Empties a generation that no reader holds any more and keeps its memory for the next one. Emptying is the slow part,
     /// so it happens without the lock.
-    fn keep_memory(&self, flushed: Option<Arc<Flushing>>) {
+    fn reuse_memory(&self, flushed: Option<Arc<Flushing>>) {
         if let Some(Flushing { mut rows, .. }) = flushed.and_then(Arc::into_inner) {
             rows.clear();
             self.shared.overlay.write().spare = Some(rows);
@@ -125,17 +125,17 @@ impl Flusher {
         self.shared.pool.recycle(indexed);
     }
 
-    fn count(&self, applied: Applied) {
+    fn count_rows(&self, applied: Applied) {
         let counters = &self.shared.counters;
         Counters::add(&counters.flush_rows_put, applied.put);
         Counters::add(&counters.flush_rows_removed, applied.removed);
         Counters::add(&counters.flush_rows_skipped, applied.skipped);
     }
 
-    /// Keeps the promised number of spares. A full disk is a problem only when not a single one is left.
+    /// Prepares the configured number of spare segments. A full disk is an error only if no segment is free.
     pub fn prepare_spares(&self) -> Result<(), FlushError> {
         let options = &self.shared.options;
-        if options.mode == Mode::Direct {
+        if options.mode() == Mode::Direct {
             return Ok(());
         }
         match self.shared.pool.prepare(self.shared.disk.as_ref(), options.spare_segments) {
@@ -154,8 +154,8 @@ impl Flusher {
 }
 
 impl Shared {
-    /// Shows readers an index that now holds the batch `sequence`.
-    pub(crate) fn show_index(&self, index: &Index, sequence: u64) -> Result<(), IndexError> {
+    /// Publishes the index, which now holds the batch `sequence`, to readers.
+    pub(crate) fn publish_index(&self, index: &Index, sequence: u64) -> Result<(), IndexError> {
         let snapshot = index.snapshot()?;
         let mut overlay = self.overlay.write();
         overlay.index = snapshot;
@@ -163,7 +163,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Shows readers the index as it is now. If it cannot be read, they keep what they have.
+    /// Publishes the index as it is now. If it cannot be read, readers keep the snapshot they have.
     pub(crate) fn refresh_index(&self, index: &Index) {
         Counters::add(&self.counters.index_reopens, 1);
         if let Ok(snapshot) = index.snapshot() {

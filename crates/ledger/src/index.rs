@@ -1,13 +1,13 @@
 //! The index: every row that was flushed, in one redb file.
 //!
 //! One redb table per ledger table, and the sequence of the last batch in the same transaction, so that a restart knows
-//! where the journal takes over. Every transaction uses quick repair: reopening after a crash must not cost time in
-//! proportion to history. A transaction that met an error is never continued: the index is closed and opened again, and
-//! what the file then says is what happened. Nothing outside this module sees redb.
+//! where the journal continues. Every transaction uses quick repair: the time of reopening after a crash must not grow
+//! with history. A transaction that failed is never continued: the index is closed and opened again, and the content of
+//! the file decides what happened. Nothing outside this module sees redb.
 //!
-//! After a failed sync the system may hold pages as clean although the disk lacks them, and a later process would believe
-//! them. Such a failure therefore leaves a mark in the folder; the next open writes the whole file again in place, which
-//! makes every page dirty and the sync after it honest.
+//! After a failed sync the system may hold pages as clean although the disk lacks them, and a later process would trust
+//! them. Such a failure therefore leaves a marker file in the folder; the next open rewrites the entire file in place,
+//! which makes every page dirty and the following sync meaningful.
 
 mod backend;
 mod snapshot;
@@ -26,23 +26,23 @@ use crate::disk::{Disk, is_out_of_space, temporary_name};
 use crate::error::IndexError;
 use crate::overlay::Generation;
 use crate::types::{Key, Slot, Table, TableId, Value};
-use backend::{Backend, FirstFailure, Health};
+use backend::{Backend, FailureLog, FirstFailure};
 pub use snapshot::IndexSnapshot;
 
 /// The index's file name.
 pub const INDEX_FILE: &str = "index.redb";
 
-/// Present when the index file may differ from what the system shows of it.
+/// A marker: present if the index file on disk may differ from its pages in the system's cache.
 const SUSPECT_FILE: &str = "index.suspect";
 
-/// The file is written again in pieces of this size.
+/// The index file is rewritten in pieces of this size.
 const REWRITE_BYTES: usize = 1 << 20;
 
-pub(crate) type Rows = TableDefinition<'static, &'static [u8], &'static [u8]>;
+pub(crate) type RedbRows = TableDefinition<'static, &'static [u8], &'static [u8]>;
 const META: TableDefinition<'static, &'static str, u64> = TableDefinition::new("catena.meta");
 const META_SEQUENCE: &str = "sequence";
 
-/// The index file and what is needed to open it again.
+/// The index file, with what is needed to reopen it.
 #[derive(Debug)]
 pub struct Index {
     disk: Arc<dyn Disk>,
@@ -55,13 +55,13 @@ pub struct Index {
 #[derive(Debug)]
 struct Open {
     database: Database,
-    health: Health,
+    failures: FailureLog,
 }
 
-/// What a flush did to the index.
+/// The number of rows that a flush changed in the index.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
-    /// Rows put.
+    /// Rows inserted or replaced.
     pub put: u64,
     /// Rows removed.
     pub removed: u64,
@@ -81,8 +81,8 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// Sorts an error of opening: lack of space passes, nothing else does.
-    fn of(error: IndexError) -> Self {
+    /// Classifies an error of opening the index: only lack of space is temporary.
+    fn from_open_error(error: IndexError) -> Self {
         if is_full(&error) { ApplyError::Full(error) } else { ApplyError::Failed(error) }
     }
 }
@@ -98,13 +98,13 @@ fn is_full(error: &IndexError) -> bool {
 }
 
 impl Index {
-    /// Opens the index, creating it whole or not at all.
+    /// Opens the index, creating it atomically if it is missing.
     pub fn open(
         disk: Arc<dyn Disk>,
         tables: &[Table],
         cache_bytes: usize,
     ) -> Result<Self, IndexError> {
-        let names = disk.list().map_err(io("list the folder of"))?;
+        let names = disk.list().map_err(io_error("list the folder of"))?;
         if !names.iter().any(|name| name == INDEX_FILE) {
             create(disk.as_ref(), tables)?;
         }
@@ -117,42 +117,42 @@ impl Index {
         Ok(index)
     }
 
-    /// Writes every byte of the file again, then takes the mark away.
+    /// Rewrites every byte of the file, then removes the marker.
     fn rewrite(&self) -> Result<(), IndexError> {
-        let file = self.disk.open(INDEX_FILE).map_err(io("open"))?;
-        let len = file.len().map_err(io("measure"))?;
+        let file = self.disk.open(INDEX_FILE).map_err(io_error("open"))?;
+        let len = file.size().map_err(io_error("measure"))?;
         let mut piece = vec![0; REWRITE_BYTES];
         for offset in (0..len).step_by(REWRITE_BYTES) {
             let piece = &mut piece[..REWRITE_BYTES.min((len - offset) as usize)];
-            file.read_at(offset, piece).map_err(io("read"))?;
-            file.write_at(offset, piece).map_err(io("rewrite"))?;
+            file.read_at(offset, piece).map_err(io_error("read"))?;
+            file.write_at(offset, piece).map_err(io_error("rewrite"))?;
         }
-        file.sync_all().map_err(io("sync"))?;
-        self.disk.remove(SUSPECT_FILE).map_err(io("unmark"))?;
-        self.disk.sync_dir().map_err(io("sync the folder of"))
+        file.sync_all().map_err(io_error("sync"))?;
+        self.disk.remove(SUSPECT_FILE).map_err(io_error("unmark"))?;
+        self.disk.sync_dir().map_err(io_error("sync the folder of"))
     }
 
-    /// Notes that the file must not be believed as it is. The disk is failing, so this is the best that can be done.
+    /// Leaves the marker that the file must not be trusted as it is. Errors are ignored: the disk is failing already.
     fn mark_suspect(&self) {
         let _ = self.disk.create(SUSPECT_FILE).and_then(|_| self.disk.sync_dir());
     }
 
-    /// The last batch whose rows the index holds.
+    /// The sequence of the last batch whose rows the index holds.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// The index as it is now, for readers.
+    /// A snapshot of the index for readers.
     pub fn snapshot(&self) -> Result<Arc<IndexSnapshot>, IndexError> {
         let open = self.open.as_ref().ok_or(IndexError::Closed)?;
-        let transaction = open.database.begin_read().map_err(engine("beginning a read"))?;
+        let transaction = open.database.begin_read().map_err(redb_error("beginning a read"))?;
         IndexSnapshot::new(&transaction, &self.tables).map(Arc::new)
     }
 
     /// Applies rows and the sequence they bring the index to, in one durable transaction.
     pub fn apply(&mut self, rows: &Generation, sequence: u64) -> Result<Applied, ApplyError> {
         if self.open.is_none() {
-            self.reopen().map_err(ApplyError::of)?;
+            self.reopen().map_err(ApplyError::from_open_error)?;
         }
         if self.sequence >= sequence {
             return Ok(Applied::default());
@@ -166,16 +166,16 @@ impl Index {
         }
     }
 
-    /// Closes the file. Nothing else may hold the index when the folder is handed on.
+    /// Closes the file. No snapshot may be held when the folder is opened by another process.
     pub fn close(&mut self) {
-        let Some(Open { database, health }) = self.open.take() else { return };
+        let Some(Open { database, failures }) = self.open.take() else { return };
         drop(database);
-        if health.first_failure() == Some(FirstFailure::Other) {
+        if failures.first_failure() == Some(FirstFailure::Other) {
             self.mark_suspect();
         }
     }
 
-    /// Writes one piece of a copy. A copy that fails is thrown away, so nothing is recovered here.
+    /// Writes one piece of a copy. A failed copy is discarded, so nothing is recovered here.
     pub fn copy_in(&self, rows: &Generation, sequence: u64) -> Result<(), IndexError> {
         self.try_apply(rows, sequence).map(|_| ())
     }
@@ -188,17 +188,17 @@ impl Index {
             apply_table(&transaction, table, rows, &mut applied)?;
         }
         store_sequence(&transaction, sequence)?;
-        transaction.commit().map_err(engine("committing"))?;
+        transaction.commit().map_err(redb_error("committing"))?;
         Ok(applied)
     }
 
-    /// After a failure: asks the file what happened. Only lack of space lets the ledger go on.
+    /// Reopens the file after a failure to find out what happened. The ledger goes on only after a lack of space.
     fn recover(&mut self, error: IndexError, sequence: u64) -> Result<Applied, ApplyError> {
-        let failure = self.open.as_ref().and_then(|open| open.health.first_failure());
+        let failure = self.open.as_ref().and_then(|open| open.failures.first_failure());
         self.open = None;
         if failure != Some(FirstFailure::OutOfSpace) {
             self.mark_suspect();
-            // For readers only: the ledger takes no more writes.
+            // For readers only: the ledger accepts no more writes.
             let _ = self.reopen();
             return Err(ApplyError::Failed(error));
         }
@@ -206,12 +206,12 @@ impl Index {
         match reopened {
             Ok(()) if self.sequence >= sequence => Ok(Applied::default()),
             Ok(()) => Err(ApplyError::Full(error)),
-            Err(reopening) => Err(ApplyError::of(reopening)),
+            Err(reopening) => Err(ApplyError::from_open_error(reopening)),
         }
     }
 
-    /// Opens the file again and reads where it stands. The sync comes first: nothing may be believed that is only in
-    /// the system's cache.
+    /// Opens the file again and reads its sequence. The sync comes first: nothing may be trusted that is only in the
+    /// system's cache.
     fn reopen(&mut self) -> Result<(), IndexError> {
         let reopened = self.try_reopen();
         if reopened.as_ref().is_err_and(|error| !is_full(error)) {
@@ -221,36 +221,37 @@ impl Index {
     }
 
     fn try_reopen(&mut self) -> Result<(), IndexError> {
-        let file = self.disk.open(INDEX_FILE).map_err(io("open"))?;
-        file.sync_data().map_err(io("sync"))?;
-        let health = Health::default();
+        let file = self.disk.open(INDEX_FILE).map_err(io_error("open"))?;
+        file.sync_data().map_err(io_error("sync"))?;
+        let failures = FailureLog::default();
         let mut builder = Database::builder();
         builder.set_cache_size(self.cache_bytes);
-        let backend = Backend::new(file, health.clone());
-        let database = builder.create_with_backend(backend).map_err(engine("opening"))?;
+        let backend = Backend::new(file, failures.clone());
+        let database = builder.create_with_backend(backend).map_err(redb_error("opening"))?;
         add_missing_tables(&database, &self.tables)?;
         self.sequence = load_sequence(&database)?;
-        self.open = Some(Open { database, health });
+        self.open = Some(Open { database, failures });
         Ok(())
     }
 }
 
-/// Makes an empty index with all its tables, under a temporary name until it is durable.
+/// Creates an empty index with all its tables, under a temporary name until it is durable.
 fn create(disk: &dyn Disk, tables: &[Table]) -> Result<(), IndexError> {
     let temporary = temporary_name(INDEX_FILE);
-    let file = disk.create(&temporary).map_err(io("create"))?;
-    let backend = Backend::new(file.clone(), Health::default());
-    let database = Database::builder().create_with_backend(backend).map_err(engine("creating"))?;
+    let file = disk.create(&temporary).map_err(io_error("create"))?;
+    let backend = Backend::new(file.clone(), FailureLog::default());
+    let database =
+        Database::builder().create_with_backend(backend).map_err(redb_error("creating"))?;
     add_missing_tables(&database, tables)?;
     drop(database);
-    file.sync_all().map_err(io("sync"))?;
-    disk.rename(&temporary, INDEX_FILE).map_err(io("rename"))?;
-    disk.sync_dir().map_err(io("sync the folder of"))
+    file.sync_all().map_err(io_error("sync"))?;
+    disk.rename(&temporary, INDEX_FILE).map_err(io_error("rename"))?;
+    disk.sync_dir().map_err(io_error("sync the folder of"))
 }
 
 fn begin(database: &Database) -> Result<WriteTransaction, IndexError> {
-    let mut transaction = database.begin_write().map_err(engine("beginning a write"))?;
-    transaction.set_durability(Durability::Immediate).map_err(engine("setting durability"))?;
+    let mut transaction = database.begin_write().map_err(redb_error("beginning a write"))?;
+    transaction.set_durability(Durability::Immediate).map_err(redb_error("setting durability"))?;
     transaction.set_quick_repair(true);
     Ok(transaction)
 }
@@ -264,28 +265,28 @@ fn add_missing_tables(database: &Database, tables: &[Table]) -> Result<(), Index
     }
     let transaction = begin(database)?;
     for table in missing {
-        transaction.open_table(rows_of(table)).map_err(engine("creating a table"))?;
+        transaction.open_table(redb_table(table)).map_err(redb_error("creating a table"))?;
     }
-    transaction.open_table(META).map_err(engine("creating a table"))?;
-    transaction.commit().map_err(engine("committing"))
+    transaction.open_table(META).map_err(redb_error("creating a table"))?;
+    transaction.commit().map_err(redb_error("committing"))
 }
 
 fn table_names(database: &Database) -> Result<Vec<String>, IndexError> {
-    let transaction = database.begin_read().map_err(engine("beginning a read"))?;
-    let tables = transaction.list_tables().map_err(engine("listing tables"))?;
+    let transaction = database.begin_read().map_err(redb_error("beginning a read"))?;
+    let tables = transaction.list_tables().map_err(redb_error("listing tables"))?;
     Ok(tables.map(|table| table.name().to_owned()).collect())
 }
 
 fn load_sequence(database: &Database) -> Result<u64, IndexError> {
-    let transaction = database.begin_read().map_err(engine("beginning a read"))?;
-    let meta = transaction.open_table(META).map_err(engine("opening a table"))?;
-    let stored = meta.get(META_SEQUENCE).map_err(engine("reading the sequence"))?;
+    let transaction = database.begin_read().map_err(redb_error("beginning a read"))?;
+    let meta = transaction.open_table(META).map_err(redb_error("opening a table"))?;
+    let stored = meta.get(META_SEQUENCE).map_err(redb_error("reading the sequence"))?;
     Ok(stored.map_or(0, |guard| guard.value()))
 }
 
 fn store_sequence(transaction: &WriteTransaction, sequence: u64) -> Result<(), IndexError> {
-    let mut meta = transaction.open_table(META).map_err(engine("opening a table"))?;
-    meta.insert(META_SEQUENCE, sequence).map_err(engine("writing the sequence"))?;
+    let mut meta = transaction.open_table(META).map_err(redb_error("opening a table"))?;
+    meta.insert(META_SEQUENCE, sequence).map_err(redb_error("writing the sequence"))?;
     Ok(())
 }
 
@@ -299,79 +300,83 @@ fn apply_table(
     if changes.peek().is_none() {
         return Ok(());
     }
-    let mut target = transaction.open_table(rows_of(table)).map_err(engine("opening a table"))?;
+    let mut target =
+        transaction.open_table(redb_table(table)).map_err(redb_error("opening a table"))?;
     while let Some((key, slot)) = changes.next() {
         match slot {
             Slot::Put(value) => applied.put += put_run(&mut target, key, value, &mut changes)?,
-            Slot::Deleted if remove(&mut target, key)? => applied.removed += 1,
+            Slot::Deleted if remove_if_present(&mut target, key)? => applied.removed += 1,
             Slot::Deleted => applied.skipped += 1,
         }
     }
     Ok(())
 }
 
-type Target<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
-type Changes<'a> = Peekable<vec::IntoIter<(&'a Key, &'a Slot)>>;
+type WritableTable<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
+type PendingRows<'a> = Peekable<vec::IntoIter<(&'a Key, &'a Slot)>>;
 
-/// Puts a row, and with it all rows behind it that fall into the same gap between rows of the index. Keys mostly grow with
-/// time, so a flush is a few long runs, and a run costs a fraction of as many single inserts. Returns the rows put.
+/// Inserts a row and all following rows that fall into the same gap between rows of the index. Keys mostly grow with time,
+/// so a flush is a few long runs, and a run costs a fraction of as many single inserts. Returns the number of rows.
 fn put_run(
-    target: &mut Target<'_>,
+    target: &mut WritableTable<'_>,
     key: &Key,
     value: &Value,
-    changes: &mut Changes<'_>,
+    changes: &mut PendingRows<'_>,
 ) -> Result<u64, IndexError> {
     let mut put = 0;
     let mut cursor =
-        target.lower_bound_mut(Bound::Included(&key[..])).map_err(engine("seeking a row"))?;
-    let is_new = fits(cursor.insert_before(&key[..], &value[..]))?;
+        target.lower_bound_mut(Bound::Included(&key[..])).map_err(redb_error("seeking a row"))?;
+    let is_new = inserted_into_gap(cursor.insert_before(&key[..], &value[..]))?;
     while is_new && let Some((key, Slot::Put(value))) = changes.peek() {
-        if !fits(cursor.insert_before(&key[..], &value[..]))? {
+        if !inserted_into_gap(cursor.insert_before(&key[..], &value[..]))? {
             break;
         }
         changes.next();
         put += 1;
     }
-    cursor.close().map_err(engine("writing rows"))?;
+    cursor.close().map_err(redb_error("writing rows"))?;
     if !is_new {
-        target.insert(&key[..], &value[..]).map_err(engine("writing a row"))?;
+        target.insert(&key[..], &value[..]).map_err(redb_error("writing a row"))?;
     }
     Ok(put + 1)
 }
 
-/// Whether a row went into the gap; it does not if the index has the row already, or another one in between.
-fn fits(inserted: Result<(), CursorError>) -> Result<bool, IndexError> {
+/// Whether a row was inserted into the gap. It was not if the index already has the row, or another one in between.
+fn inserted_into_gap(inserted: Result<(), CursorError>) -> Result<bool, IndexError> {
     match inserted {
         Ok(()) => Ok(true),
         Err(CursorError::UnorderedKey) => Ok(false),
-        Err(error) => Err(engine("writing rows")(error)),
+        Err(error) => Err(redb_error("writing rows")(error)),
     }
 }
 
-/// Removes a row if it is there. Asks first, because removing what is not there may still rewrite pages.
-fn remove(target: &mut Target<'_>, key: &Key) -> Result<bool, IndexError> {
-    if target.get(&key[..]).map_err(engine("reading a row"))?.is_none() {
+/// Removes a row and returns whether it was there. Looks it up first, because removing a missing row may still rewrite
+/// pages.
+fn remove_if_present(target: &mut WritableTable<'_>, key: &Key) -> Result<bool, IndexError> {
+    if target.get(&key[..]).map_err(redb_error("reading a row"))?.is_none() {
         return Ok(false);
     }
-    target.remove(&key[..]).map_err(engine("removing a row"))?;
+    target.remove(&key[..]).map_err(redb_error("removing a row"))?;
     Ok(true)
 }
 
 /// The redb table of a ledger table.
-pub(crate) fn rows_of(table: &Table) -> Rows {
+pub(crate) fn redb_table(table: &Table) -> RedbRows {
     TableDefinition::new(table.name)
 }
 
 /// Wraps an error of the index library.
-pub(crate) fn engine<E: Into<redb::Error>>(action: &'static str) -> impl FnOnce(E) -> IndexError {
+pub(crate) fn redb_error<E: Into<redb::Error>>(
+    action: &'static str,
+) -> impl FnOnce(E) -> IndexError {
     move |error| IndexError::Engine { action, source: Box::new(error.into()) }
 }
 
-fn io(action: &'static str) -> impl FnOnce(std::io::Error) -> IndexError {
+fn io_error(action: &'static str) -> impl FnOnce(std::io::Error) -> IndexError {
     move |source| IndexError::Io { action, source }
 }
 
-/// The position of a table in per-table arrays.
-pub(crate) fn slot_of(table: TableId) -> usize {
+/// The index of a table in per-table arrays.
+pub(crate) fn table_slot(table: TableId) -> usize {
     usize::from(table.0)
 }

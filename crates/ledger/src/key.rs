@@ -1,7 +1,7 @@
-//! Row keys: bytes, kept in place while they are short.
+//! Row keys: bytes, stored inline while they are short.
 //!
-//! Nearly every key has at most 32 bytes. Keeping those in the key itself saves an allocation per
-//! row and, what matters more, a cache miss per comparison in the overlay's ordered maps.
+//! Nearly every key has at most 32 bytes. Storing those inline saves an allocation per row and, more
+//! importantly, a cache miss per comparison in the overlay's ordered maps.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -10,10 +10,10 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Longest key without an allocation of its own.
+/// The longest key that is stored inline, in bytes.
 const INLINE_BYTES: usize = 38;
 
-/// A row's key. Ordered as bytes.
+/// A row's key, ordered bytewise.
 #[derive(Clone)]
 pub struct Key(Repr);
 
@@ -24,7 +24,7 @@ enum Repr {
 }
 
 impl Key {
-    /// The first bytes as a number. Keys whose numbers differ are in the order of their numbers.
+    /// The first 16 bytes as a big-endian number, padded with zeros. Keys whose numbers differ are ordered like them.
     pub fn leading(&self) -> u128 {
         let mut leading = [0; 16];
         let len = self.len().min(leading.len());
@@ -48,8 +48,8 @@ impl From<&[u8]> for Key {
     fn from(key: &[u8]) -> Self {
         let mut bytes = [0; INLINE_BYTES];
         match bytes.get_mut(..key.len()) {
-            Some(place) => {
-                place.copy_from_slice(key);
+            Some(inline) => {
+                inline.copy_from_slice(key);
                 Key(Repr::Inline { len: key.len() as u8, bytes })
             }
             None => Key(Repr::Shared(key.into())),

@@ -1,35 +1,35 @@
-//! A ledger without threads, driven step by step.
+//! A ledger without threads, driven step by step. For tests and simulations only.
 //!
-//! The simulator needs every run to be repeatable from its seed, so it calls the same steps the threads call, in an order
-//! it chooses. Nothing here waits; a stalled step says so and returns.
+//! The simulator needs every run to be repeatable from its seed, so it calls the same steps that the threads call, in an
+//! order it chooses. Nothing here waits; a step that cannot go on returns [`CommitStep::Stalled`].
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crossbeam_channel::{Sender, TrySendError};
 
-use crate::committer::{CommitStep, Committer, Message, Observer};
+use crate::committer::{CommitStep, Committer, CommitterMessage, Observer};
 use crate::disk::Disk;
 use crate::error::{Failure, FlushError, OpenError, SubmitError};
 use crate::flusher::{FlushStep, Flusher};
-use crate::folder::HeldFolder;
+use crate::folder::FolderLock;
 use crate::open::{self, Parts};
 use crate::options::Options;
 use crate::reads::Reads;
+use crate::submission::{Submission, Transaction, closure_transaction};
 use crate::tx::Tx;
-use crate::work::Submission;
 
-/// A ledger that does nothing by itself.
+/// A ledger that makes progress only when one of its steps is called.
 pub struct ManualLedger {
     reads: Reads,
     committer: Committer,
     flusher: Flusher,
-    queue: Sender<Message>,
-    _folder: HeldFolder,
+    queue: Sender<CommitterMessage>,
+    _folder: FolderLock,
 }
 
 impl ManualLedger {
-    /// Opens the ledger on `disk`.
+    /// Opens the ledger on `disk`, with an observer of batches if one is wanted.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: Options,
@@ -49,13 +49,20 @@ impl ManualLedger {
         W: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
         D: FnOnce(Result<T, Failure<E>>) + Send + 'static,
     {
-        let unsent = match self.queue.try_send(Message::Work(Submission::new(work, done))) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => message,
-        };
-        if let Message::Work(submission) = unsent {
-            submission.forget();
-        }
+        self.try_submit_transaction(closure_transaction(work, done))
+    }
+
+    /// Queues a transaction. See [`crate::Ledger::try_submit_transaction`].
+    pub fn try_submit_transaction(
+        &self,
+        transaction: Box<dyn Transaction>,
+    ) -> Result<(), SubmitError> {
+        let unsent =
+            match self.queue.try_send(CommitterMessage::Submit(Submission::new(transaction))) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => message,
+            };
+        unsent.discard();
         Err(SubmitError::Busy { queue_entries_max: self.reads.shared.options.queue_entries_max })
     }
 
@@ -64,7 +71,7 @@ impl ManualLedger {
         self.committer.step()
     }
 
-    /// Flushes what there is.
+    /// Flushes the overlay into the index.
     pub fn step_flush(&self) -> Result<FlushStep, FlushError> {
         self.flusher.step()
     }

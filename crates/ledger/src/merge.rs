@@ -1,7 +1,7 @@
 //! The one merged range iterator: several ordered layers read as one table.
 //!
-//! Layers are given newest first. For each key the newest layer that knows it decides; a deletion there hides the key in
-//! all older layers. Every range anyone reads comes through here, so this file is the only place where layers meet.
+//! Layers are given newest first. For each key the newest layer that has a slot for it decides; a tombstone there hides
+//! the key in all older layers. Every range read goes through here, so this is the only place where layers are merged.
 
 use std::cmp::Ordering;
 
@@ -11,15 +11,15 @@ use crate::types::{Direction, Key, Slot, Value};
 /// One ordered source of rows.
 pub type Layer<'a> = Box<dyn Iterator<Item = Result<(Key, Slot), ReadError>> + 'a>;
 
-/// Merged slots, deletions included: what several layers say together, as one layer.
+/// Merged slots, tombstones included: several layers as one.
 pub struct MergedSlots<'a> {
-    layers: Vec<Head<'a>>,
+    layers: Vec<LayerHead<'a>>,
     direction: Direction,
     failed: bool,
 }
 
 /// A layer and the row it would yield next.
-struct Head<'a> {
+struct LayerHead<'a> {
     next: Option<(Key, Slot)>,
     rest: Layer<'a>,
     started: bool,
@@ -29,7 +29,7 @@ impl<'a> MergedSlots<'a> {
     /// Merges layers, newest first, each already ordered in `direction`.
     pub fn new(layers: Vec<Layer<'a>>, direction: Direction) -> Self {
         let layers =
-            layers.into_iter().map(|rest| Head { next: None, rest, started: false }).collect();
+            layers.into_iter().map(|rest| LayerHead { next: None, rest, started: false }).collect();
         Self { layers, direction, failed: false }
     }
 
@@ -42,7 +42,7 @@ impl<'a> MergedSlots<'a> {
     }
 
     /// The newest layer among those holding the key that comes first.
-    fn first(&self) -> Option<usize> {
+    fn winning_layer(&self) -> Option<usize> {
         let mut first: Option<(usize, &Key)> = None;
         for (position, head) in self.layers.iter().enumerate() {
             let Some((key, _)) = &head.next else { continue };
@@ -63,16 +63,16 @@ impl<'a> MergedSlots<'a> {
 
     fn step(&mut self) -> Result<Option<(Key, Slot)>, ReadError> {
         self.start()?;
-        let Some(winner) = self.first() else { return Ok(None) };
-        let row = self.layers[winner].take()?;
+        let Some(winner) = self.winning_layer() else { return Ok(None) };
+        let row = self.layers[winner].take_row()?;
         if let Some((key, _)) = &row {
-            self.skip(key)?;
+            self.skip_key(key)?;
         }
         Ok(row)
     }
 
-    /// Older layers lose their say about a key that was just decided.
-    fn skip(&mut self, key: &Key) -> Result<(), ReadError> {
+    /// Skips a key that was just decided in all older layers.
+    fn skip_key(&mut self, key: &Key) -> Result<(), ReadError> {
         for head in &mut self.layers {
             if head.next.as_ref().is_some_and(|(other, _)| other == key) {
                 head.advance()?;
@@ -82,13 +82,13 @@ impl<'a> MergedSlots<'a> {
     }
 }
 
-impl Head<'_> {
+impl LayerHead<'_> {
     fn advance(&mut self) -> Result<(), ReadError> {
         self.next = self.rest.next().transpose()?;
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Option<(Key, Slot)>, ReadError> {
+    fn take_row(&mut self) -> Result<Option<(Key, Slot)>, ReadError> {
         let row = self.next.take();
         self.advance()?;
         Ok(row)
@@ -108,7 +108,7 @@ impl Iterator for MergedSlots<'_> {
     }
 }
 
-/// Merged rows: what a reader sees, deletions applied.
+/// Merged rows as a reader sees them, without the deleted ones.
 pub struct Merged<'a> {
     slots: MergedSlots<'a>,
 }
@@ -134,9 +134,12 @@ impl Iterator for Merged<'_> {
     }
 }
 
-/// Copies as much of `slots` as a reader of `limit` rows can need: up to `limit` rows that exist, and every deletion
+/// Copies as much of `slots` as a reader of `limit` rows can need: up to `limit` rows that exist, and every tombstone
 /// between them.
-pub fn copy_for(slots: MergedSlots<'_>, limit: usize) -> Result<Vec<(Key, Slot)>, ReadError> {
+pub fn copy_up_to_limit(
+    slots: MergedSlots<'_>,
+    limit: usize,
+) -> Result<Vec<(Key, Slot)>, ReadError> {
     let mut copied = Vec::new();
     let mut rows = 0;
     if limit == 0 {

@@ -1,46 +1,44 @@
-//! Every limit of the ledger in one place, with its reason.
+//! How a ledger is opened: every limit that a caller may choose, with its default and its reason.
 //!
-//! The defaults are the measured ones of the hot-path study. Limits are checked against each other once, at open, so that
-//! no part of the ledger has to wonder later whether a frame can fit a segment.
+//! The defaults were measured. Limits are checked against each other once, at open, so that no part of the ledger has to
+//! check later whether a frame fits a segment. Options that only tests use exist in test builds only.
 
 use std::time::Duration;
 
 use crate::faults::Faults;
-use crate::journal::{BLOCK_BYTES, FRAME_HEADER_BYTES};
+use crate::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES};
+use crate::limits::SEGMENT_BYTES_MAX;
 use crate::types::Table;
 
-/// Where the sync of a commit happens.
+/// Where the sync of a commit happens. Production always uses the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// One journal frame per batch; rows reach the index later. The default.
+    /// One journal frame per batch; rows reach the index later.
     Journal,
-    /// One durable index transaction per batch and no journal. Slower; the same folder opens in either mode.
+    /// One durable index transaction per batch and no journal. Slower; the same folder opens in either mode. Tests compare
+    /// the two.
     Direct,
 }
 
 /// How a ledger is opened.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The tables. Ids are part of the stored format.
+    /// The tables. IDs are part of the stored format.
     pub tables: Vec<Table>,
-    /// Where the sync of a commit happens. Default: [`Mode::Journal`].
-    pub mode: Mode,
-    /// Submissions that may wait for the committer; beyond it `try_submit` says `Busy`. Default: 8,192, twice a batch,
+    /// Submissions that may wait for the committer; beyond it `try_submit` returns `Busy`. Default: 8,192, twice a batch,
     /// so that the next batch can gather while one is being synced.
     pub queue_entries_max: usize,
     /// Entries in one batch. Default: 4,096.
     pub batch_entries_max: usize,
-    /// Payload after which a batch takes no further entry. Default: 1 MiB; a larger frame would only add latency.
+    /// Payload bytes after which a batch takes no further entry. Default: 1 MiB; a larger frame would only add latency.
     pub batch_bytes_max: usize,
-    /// Payload of a single entry. Default: 4 MiB. Larger values belong into blobs.
+    /// Payload bytes of a single entry. Default: 4 MiB. Larger values belong in blobs.
     pub entry_bytes_max: usize,
-    /// Size of a journal segment. Default: 16 MiB; with 64 MiB a restart reads far more than it needs.
+    /// Size of a journal segment in bytes. Default: 16 MiB; with 64 MiB a restart reads far more than it needs.
     pub segment_bytes: u64,
     /// Empty segments kept ready by the flusher. Default: 3.
     pub spare_segments: usize,
-    /// Whether frames are written past the system's cache, where the file system can do that. Default: yes.
-    pub uncached_journal: bool,
-    /// Segments that may exist at all; bounds the journal's disk use and the time of a restart. Default: 16.
+    /// Segments that may exist in total; bounds the journal's disk use and the time of a restart. Default: 16.
     pub segments_max: usize,
     /// Overlay bytes that start a flush. Default: 16 MiB.
     pub flush_bytes: usize,
@@ -49,25 +47,33 @@ pub struct Options {
     pub flush_interval: Duration,
     /// Overlay bytes at which the committer waits for the flusher. Default: 64 MiB. Bounds memory.
     pub overlay_bytes_max: usize,
-    /// The index's page cache. Default: 256 MiB.
+    /// Size of the index's page cache in bytes. Default: 256 MiB.
     pub index_cache_bytes: usize,
-    /// Seed for the random half of segment generations. Default: none, which draws from the system; the simulator sets
+    /// Where the sync of a commit happens. Default: [`Mode::Journal`].
+    #[cfg(any(test, feature = "testing"))]
+    pub mode: Mode,
+    /// Whether frames are written past the system's cache if the file system supports it. Default: yes. Benchmarks compare
+    /// the two.
+    #[cfg(any(test, feature = "testing"))]
+    pub uncached_journal: bool,
+    /// Seed for the random half of segment generations. Default: `None`, which draws from the system; the simulator sets
     /// it so that a run can be repeated.
+    #[cfg(any(test, feature = "testing"))]
     pub generation_seed: Option<u64>,
-    /// Promises to break on purpose. Default: none. See [`Faults`].
-    #[doc(hidden)]
+    /// Faults to inject. Default: none.
+    #[cfg(any(test, feature = "testing"))]
     pub faults: Faults,
 }
 
 /// Why a set of options cannot work.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum OptionsError {
-    /// Two tables share a number or a name.
+    /// Two tables share an ID or a name.
     #[error("table {name} (id {id}) is declared twice or uses a reserved name")]
     TableClash {
-        /// The number.
+        /// The table's ID.
         id: u8,
-        /// The name.
+        /// The table's name.
         name: &'static str,
     },
     /// A limit that must be at least one is zero.
@@ -87,15 +93,15 @@ pub enum OptionsError {
     /// A segment is larger than replay can take.
     #[error("segment_bytes ({segment_bytes}) is above the limit of {SEGMENT_BYTES_MAX}")]
     SegmentTooLarge {
-        /// The size asked for.
+        /// The size requested.
         segment_bytes: u64,
     },
-    /// The flush would start only after the committer stops.
+    /// A flush would start only after the committer begins to wait for it.
     #[error("flush_bytes ({flush_bytes}) must be below overlay_bytes_max ({overlay_bytes_max})")]
     FlushAboveLimit {
-        /// When a flush starts.
+        /// Overlay bytes at which a flush starts.
         flush_bytes: usize,
-        /// When the committer waits.
+        /// Overlay bytes at which the committer waits.
         overlay_bytes_max: usize,
     },
     /// Rotation needs at least two segments.
@@ -103,19 +109,16 @@ pub enum OptionsError {
         "segments_max ({segments_max}) must be above spare_segments ({spare_segments}) and at least 2"
     )]
     TooFewSegments {
-        /// The segments that may exist.
+        /// The number of segments that may exist.
         segments_max: usize,
-        /// The spares asked for.
+        /// The number of spares requested.
         spare_segments: usize,
     },
 }
 
 const MIB: usize = 1 << 20;
 
-/// The largest segment: replay reads one whole into memory, and lengths in frames are 32 bits wide.
-pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
-
-/// Names beginning like this are the index's own.
+/// Table names with this prefix are reserved for the index itself.
 pub(crate) const RESERVED_TABLE_PREFIX: &str = "catena.";
 
 impl Options {
@@ -123,7 +126,6 @@ impl Options {
     pub fn new(tables: impl Into<Vec<Table>>) -> Self {
         Self {
             tables: tables.into(),
-            mode: Mode::Journal,
             queue_entries_max: 8_192,
             batch_entries_max: 4_096,
             batch_bytes_max: MIB,
@@ -134,9 +136,14 @@ impl Options {
             flush_bytes: 16 * MIB,
             flush_interval: Duration::from_millis(250),
             overlay_bytes_max: 64 * MIB,
-            uncached_journal: true,
             index_cache_bytes: 256 * MIB,
+            #[cfg(any(test, feature = "testing"))]
+            mode: Mode::Journal,
+            #[cfg(any(test, feature = "testing"))]
+            uncached_journal: true,
+            #[cfg(any(test, feature = "testing"))]
             generation_seed: None,
+            #[cfg(any(test, feature = "testing"))]
             faults: Faults::default(),
         }
     }
@@ -153,6 +160,7 @@ impl Options {
         self.tables.iter().map(|table| usize::from(table.id.0) + 1).max().unwrap_or(0)
     }
 
+    /// Checks the limits against each other.
     pub(crate) fn check(&self) -> Result<(), OptionsError> {
         self.check_tables()?;
         self.check_not_zero()?;
@@ -167,12 +175,16 @@ impl Options {
             });
         }
         if self.flush_bytes >= self.overlay_bytes_max {
-            let (flush_bytes, overlay_bytes_max) = (self.flush_bytes, self.overlay_bytes_max);
-            return Err(OptionsError::FlushAboveLimit { flush_bytes, overlay_bytes_max });
+            return Err(OptionsError::FlushAboveLimit {
+                flush_bytes: self.flush_bytes,
+                overlay_bytes_max: self.overlay_bytes_max,
+            });
         }
         if self.segments_max < 2 || self.segments_max <= self.spare_segments {
-            let (segments_max, spare_segments) = (self.segments_max, self.spare_segments);
-            return Err(OptionsError::TooFewSegments { segments_max, spare_segments });
+            return Err(OptionsError::TooFewSegments {
+                segments_max: self.segments_max,
+                spare_segments: self.spare_segments,
+            });
         }
         Ok(())
     }
@@ -202,6 +214,46 @@ impl Options {
             Some((name, _)) => Err(OptionsError::Zero { name }),
             None => Ok(()),
         }
+    }
+}
+
+/// The test-only options as they are in a test build.
+#[cfg(any(test, feature = "testing"))]
+impl Options {
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub(crate) fn uncached_journal(&self) -> bool {
+        self.uncached_journal
+    }
+
+    pub(crate) fn generation_seed(&self) -> Option<u64> {
+        self.generation_seed
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        self.faults
+    }
+}
+
+/// The test-only options as they are in production.
+#[cfg(not(any(test, feature = "testing")))]
+impl Options {
+    pub(crate) fn mode(&self) -> Mode {
+        Mode::Journal
+    }
+
+    pub(crate) fn uncached_journal(&self) -> bool {
+        true
+    }
+
+    pub(crate) fn generation_seed(&self) -> Option<u64> {
+        None
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        Faults
     }
 }
 

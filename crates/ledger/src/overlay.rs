@@ -1,23 +1,24 @@
 //! The overlay: rows which are durable in the journal but not yet in the index.
 //!
-//! Two generations. The *active* one takes every published batch; when a flush begins it becomes the *flushing* one,
-//! which never changes again and disappears when the index holds its rows. The index snapshot lives under the same lock
-//! and is replaced in the same step in which the flushing generation disappears: whoever takes the three together sees
-//! one moment, and no row can fall between them.
+//! There are two generations. The *active* one takes every published batch; when a flush begins it becomes the *flushing*
+//! one, which never changes again and is removed when the index holds its rows. The index snapshot is under the same lock
+//! and is replaced in the same step in which the flushing generation is removed: a reader that takes the three together
+//! sees one moment, and no row can be missed between them.
 
 use std::sync::Arc;
 
 use crate::index::IndexSnapshot;
-use crate::rows::Rows;
+use crate::rows::TableRows;
 use crate::types::{Direction, Key, KeyRange, Slot, TableId, Write};
 
-/// What one row costs beyond its bytes: its place in the map and in the list of keys. An estimate, for the limits only.
+/// The memory that one row takes beyond its bytes: its entries in the map and in the list of keys. An estimate, for the
+/// limits only.
 const ROW_OVERHEAD_BYTES: usize = 96;
 
 /// Rows per table: a batch being staged, or one generation of the overlay.
 #[derive(Debug, Clone, Default)]
 pub struct Generation {
-    tables: Vec<Rows>,
+    tables: Vec<TableRows>,
     bytes: usize,
     rows: usize,
 }
@@ -25,7 +26,7 @@ pub struct Generation {
 impl Generation {
     /// An empty generation for table ids below `slots`.
     pub fn new(slots: usize) -> Self {
-        Self { tables: vec![Rows::default(); slots], bytes: 0, rows: 0 }
+        Self { tables: vec![TableRows::default(); slots], bytes: 0, rows: 0 }
     }
 
     /// Whether no table has a row.
@@ -33,12 +34,12 @@ impl Generation {
         self.rows == 0
     }
 
-    /// The memory held, estimated.
+    /// The estimated memory in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Sets what a key holds and returns what it held.
+    /// Sets the slot of a key and returns the previous one.
     pub fn insert(&mut self, table: TableId, key: Key, slot: Slot) -> Option<Slot> {
         let key_bytes = key.len();
         self.bytes += row_bytes(key_bytes, &slot);
@@ -50,24 +51,24 @@ impl Generation {
         old
     }
 
-    /// Puts a key back to what it held before; `None` means that this generation knew nothing of it.
+    /// Restores the earlier state of a key; `None` means that this generation did not have it.
     pub fn restore(&mut self, table: TableId, key: Key, slot: Option<Slot>) {
         match slot {
             Some(slot) => {
                 self.insert(table, key, slot);
             }
-            None => self.forget(table, &key),
+            None => self.remove(table, &key),
         }
     }
 
-    fn forget(&mut self, table: TableId, key: &[u8]) {
+    fn remove(&mut self, table: TableId, key: &[u8]) {
         if let Some(old) = self.tables[usize::from(table.0)].remove(key) {
             self.bytes -= row_bytes(key.len(), &old);
             self.rows -= 1;
         }
     }
 
-    /// What this generation says about a key.
+    /// The state of a key in this generation.
     pub fn get(&self, table: TableId, key: &[u8]) -> Option<&Slot> {
         self.tables.get(usize::from(table.0))?.get(key)
     }
@@ -88,17 +89,18 @@ impl Generation {
         self.tables[usize::from(table.0)].sorted()
     }
 
-    /// Takes over writes, in order: a later one for the same row wins. The list is left empty.
+    /// Moves writes into the generation, in order: a later one for the same row wins. The list is left empty.
     pub fn absorb(&mut self, writes: &mut Vec<Write>) {
         for write in writes.drain(..) {
             self.insert(write.table, write.key, write.slot);
         }
     }
 
-    /// Forgets every row but keeps the memory for the next.
+    /// Removes every row but keeps the memory for reuse.
     pub fn clear(&mut self) {
-        self.tables.iter_mut().for_each(Rows::clear);
-        (self.bytes, self.rows) = (0, 0);
+        self.tables.iter_mut().for_each(TableRows::clear);
+        self.bytes = 0;
+        self.rows = 0;
     }
 }
 
@@ -131,12 +133,12 @@ pub struct Flushing {
 }
 
 impl Overlay {
-    /// The memory held by both generations, estimated.
+    /// The estimated memory of both generations in bytes.
     pub fn bytes(&self) -> usize {
         self.active.bytes() + self.flushing.as_ref().map_or(0, |flushing| flushing.rows.bytes())
     }
 
-    /// What the overlay says about a key, newest first.
+    /// The state of a key in the newest generation that has it.
     pub fn get(&self, table: TableId, key: &[u8]) -> Option<&Slot> {
         let flushing = || self.flushing.as_ref().and_then(|flushing| flushing.rows.get(table, key));
         self.active.get(table, key).or_else(flushing)
@@ -147,7 +149,7 @@ impl Overlay {
         std::iter::once(&self.active).chain(self.flushing.as_ref().map(|flushing| &flushing.rows))
     }
 
-    /// Begins a flush: what is active becomes flushing. A flush that failed earlier is taken up again instead.
+    /// Begins a flush: the active generation becomes the flushing one. A flush that failed earlier is repeated instead.
     pub fn begin_flush(&mut self, slots: usize) -> Option<Arc<Flushing>> {
         if self.flushing.is_none() && !self.active.is_empty() {
             let empty = self.spare.take().unwrap_or_else(|| Generation::new(slots));

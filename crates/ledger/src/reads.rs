@@ -1,4 +1,4 @@
-//! Reading a ledger: the same whether threads drive it or a simulation does.
+//! The read interface of a ledger: the same whether threads run it or a simulation steps it.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::shared::{Health, RowPage, Shared};
 use crate::types::{Direction, KeyRange, TableId, Value};
 use crate::view::View;
 
-/// What can be asked of an open ledger without writing to it. Never waits for a writer.
+/// A read handle of an open ledger. Reading never waits for a writer.
 #[derive(Debug, Clone)]
 pub struct Reads {
-    pub(super) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     report: OpenReport,
 }
 
 impl Reads {
-    pub(super) fn new(shared: Arc<Shared>, report: OpenReport) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, report: OpenReport) -> Self {
         Self { shared, report }
     }
 
-    /// What opening found and did.
+    /// The report of opening the ledger.
     pub fn report(&self) -> &OpenReport {
         &self.report
     }
@@ -44,22 +44,22 @@ impl Reads {
         self.shared.range(None, table, range, direction, limit)
     }
 
-    /// Everything as of this moment, for long scans.
+    /// A view of all rows as of this moment, for long scans.
     pub fn view(&self) -> View {
         self.shared.view()
     }
 
-    /// The last durable batch.
+    /// The sequence of the last durable batch.
     pub fn sequence(&self) -> u64 {
         self.shared.overlay.read().sequence
     }
 
-    /// Whether writes are taken.
+    /// Whether writes are accepted.
     pub fn health(&self) -> Health {
         self.shared.health()
     }
 
-    /// The counters now.
+    /// The current values of the counters.
     pub fn counters(&self) -> CounterSnapshot {
         self.shared.counters.snapshot()
     }

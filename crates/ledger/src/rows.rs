@@ -1,10 +1,10 @@
-//! The rows of one table in memory: found by hashing, put in order only for those who ask.
+//! The rows of one table in memory: found by hash, sorted only on demand.
 //!
-//! Every write goes through here on the committer's thread, and nearly all are never read in order before they are flushed.
-//! So a write is put behind the one before it, and only its place is hashed: that table is small enough for the
-//! processor's cache where one of whole rows is not. A range puts the keys that came since the last one in order first: a
-//! table that is scanned often pays for order little by little, one that is only flushed pays once, on the flusher's
-//! thread.
+//! Every write goes through here on the committer's thread, and nearly all rows are never read in order before they are
+//! flushed. So a write is appended, and only its position is hashed: the table of positions is small enough for the
+//! processor's cache, which a table of complete rows is not. A range read first sorts the keys that were added since the
+//! last one: a table that is scanned often pays for sorting bit by bit, and one that is only flushed pays once, on the
+//! flusher's thread.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -16,50 +16,50 @@ use parking_lot::Mutex;
 
 use crate::types::{Direction, Key, KeyRange, Slot};
 
-/// Keys that a range takes at a time.
+/// Keys that a range copies at a time.
 const CHUNK: usize = 16;
 
-/// What one generation says about the keys of one table.
+/// The slots of one table in one generation.
 #[derive(Debug, Default)]
-pub struct Rows {
-    /// In the order in which the keys came.
+pub struct TableRows {
+    /// In the order in which the keys were first written.
     slots: IndexMap<Key, Slot, RandomState>,
-    order: Mutex<Order>,
+    order: Mutex<KeyOrder>,
 }
 
-/// The keys in order, as far as somebody wanted to know.
+/// The keys in sorted order, as far as a range read has needed them.
 #[derive(Debug, Clone, Default)]
-struct Order {
-    ordered: BTreeSet<Key>,
-    /// So many of the first slots have their keys in it.
-    settled: usize,
+struct KeyOrder {
+    keys: BTreeSet<Key>,
+    /// The number of slots, from the first, whose keys are in `keys`.
+    sorted_slots: usize,
 }
 
-impl Clone for Rows {
+impl Clone for TableRows {
     fn clone(&self) -> Self {
         Self { slots: self.slots.clone(), order: Mutex::new(self.order.lock().clone()) }
     }
 }
 
-impl Rows {
-    /// Sets what a key holds and returns what it held.
+impl TableRows {
+    /// Sets the slot of a key and returns the previous one.
     pub fn insert(&mut self, key: Key, slot: Slot) -> Option<Slot> {
         match self.slots.entry(key) {
-            Entry::Occupied(mut held) => Some(held.insert(slot)),
-            Entry::Vacant(place) => {
-                place.insert(slot);
+            Entry::Occupied(mut entry) => Some(entry.insert(slot)),
+            Entry::Vacant(entry) => {
+                entry.insert(slot);
                 None
             }
         }
     }
 
-    /// Forgets a key, and returns what it held. The order has to be found again afterwards.
+    /// Removes a key and returns its slot. The keys have to be sorted again afterwards.
     pub fn remove(&mut self, key: &[u8]) -> Option<Slot> {
         self.order.get_mut().clear();
         self.slots.swap_remove(key)
     }
 
-    /// Forgets everything but keeps the memory.
+    /// Removes every row but keeps the memory.
     pub fn clear(&mut self) {
         if !self.slots.is_empty() {
             self.slots.clear();
@@ -73,15 +73,15 @@ impl Rows {
     }
 
     /// The rows of a range, in order.
-    pub fn range(&self, range: KeyRange, direction: Direction) -> Range<'_> {
-        Range { rows: self, rest: range, direction, next: Vec::new().into_iter() }
+    pub fn range(&self, range: KeyRange, direction: Direction) -> RowRange<'_> {
+        RowRange { rows: self, rest: range, direction, next: Vec::new().into_iter() }
     }
 
     /// All rows, in order.
     pub fn sorted(&self) -> Vec<(&Key, &Slot)> {
         let mut rows: Vec<_> =
             self.slots.iter().map(|(key, slot)| (key.leading(), key, slot)).collect();
-        // The leading bytes decide nearly always, and comparing them is a comparison of numbers.
+        // The leading bytes nearly always decide, and comparing them is comparing numbers.
         rows.sort_unstable_by(|one, other| one.0.cmp(&other.0).then_with(|| one.1.cmp(other.1)));
         rows.into_iter().map(|(_, key, slot)| (key, slot)).collect()
     }
@@ -92,8 +92,8 @@ impl Rows {
             return Vec::new();
         }
         let mut order = self.order.lock();
-        order.settle(&self.slots);
-        let keys = order.ordered.range::<[u8], _>(range.as_bytes());
+        order.sort_new_keys(&self.slots);
+        let keys = order.keys.range::<[u8], _>(range.as_bytes());
         match direction {
             Direction::Forward => keys.take(CHUNK).cloned().collect(),
             Direction::Backward => keys.rev().take(CHUNK).cloned().collect(),
@@ -101,28 +101,28 @@ impl Rows {
     }
 }
 
-impl Order {
+impl KeyOrder {
     fn clear(&mut self) {
-        self.ordered.clear();
-        self.settled = 0;
+        self.keys.clear();
+        self.sorted_slots = 0;
     }
 
-    fn settle(&mut self, slots: &IndexMap<Key, Slot, RandomState>) {
-        self.ordered.extend(slots.keys().skip(self.settled).cloned());
-        self.settled = slots.len();
+    fn sort_new_keys(&mut self, slots: &IndexMap<Key, Slot, RandomState>) {
+        self.keys.extend(slots.keys().skip(self.sorted_slots).cloned());
+        self.sorted_slots = slots.len();
     }
 }
 
-/// The rows of a range, read as it is driven.
-pub struct Range<'a> {
-    rows: &'a Rows,
+/// An iterator over the rows of a range. It copies keys in chunks.
+pub struct RowRange<'a> {
+    rows: &'a TableRows,
     rest: KeyRange,
     direction: Direction,
     next: std::vec::IntoIter<Key>,
 }
 
-impl<'a> Range<'a> {
-    /// Takes the next keys; false when there are none.
+impl<'a> RowRange<'a> {
+    /// Copies the next keys. Returns `false` if there are none.
     fn refill(&mut self) -> bool {
         let keys = self.rows.keys(&self.rest, self.direction);
         let Some(last) = keys.last().cloned() else { return false };
@@ -135,7 +135,7 @@ impl<'a> Range<'a> {
     }
 }
 
-impl<'a> Iterator for Range<'a> {
+impl<'a> Iterator for RowRange<'a> {
     type Item = (&'a Key, &'a Slot);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn rows_read_like_an_ordered_map_whenever_they_are_asked() {
-        let (mut rows, mut model, mut rng) = (Rows::default(), BTreeMap::new(), Rng::new(3));
+        let (mut rows, mut model, mut rng) = (TableRows::default(), BTreeMap::new(), Rng::new(3));
         for number in 0..4_000u32 {
             let written =
                 if rng.chance(50) { key(&mut rng) } else { number.to_be_bytes().to_vec() };

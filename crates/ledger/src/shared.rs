@@ -1,7 +1,7 @@
-//! What the committer, the flusher and every reader share, and how reading works.
+//! The state that the committer, the flusher and every reader share, and how reading works.
 //!
 //! Reads never wait for the disk while holding the overlay's lock: they take what they need from the overlay, keep a
-//! reference to the index snapshot of the same moment, let go, and only then go to the index.
+//! reference to the index snapshot of the same moment, release the lock, and only then read the index.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,7 @@ use crate::disk::Disk;
 use crate::error::{IndexError, ReadError};
 use crate::index::{Index, IndexSnapshot};
 use crate::journal::Pool;
+use crate::limits::READ_ATTEMPTS_MAX;
 use crate::merge::{self, Layer, Merged, MergedSlots};
 use crate::options::Options;
 use crate::overlay::{Generation, Overlay};
@@ -35,25 +36,22 @@ pub struct Shared {
     poison: RwLock<Option<Arc<str>>>,
 }
 
-/// How often a read is tried. Only a flush that fails between two attempts, and only on a full disk, uses one up.
-const READ_ATTEMPTS_MAX: usize = 5;
-
-/// One try at reading.
+/// The result of one attempt to read.
 enum Attempt<T> {
-    /// The overlay knew.
-    Done(Result<T, ReadError>),
-    /// The index was asked, through this snapshot.
-    Through(Result<T, ReadError>, Arc<IndexSnapshot>),
+    /// The overlay had the answer.
+    FromOverlay(Result<T, ReadError>),
+    /// The index was read through this snapshot.
+    FromIndex(Result<T, ReadError>, Arc<IndexSnapshot>),
 }
 
-/// Whether the ledger takes writes.
+/// Whether the ledger accepts writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// It does.
+    /// Writes are accepted.
     Good,
-    /// The disk is full: what was accepted is safe, writes are refused once the journal has no room left.
+    /// The disk is full: what was accepted is safe; writes are refused once the journal has no room left.
     Full,
-    /// A sync or a journal write failed. Only a restart helps.
+    /// A sync or a journal write failed. Writes are refused until a restart.
     Poisoned {
         /// What failed.
         reason: Arc<str>,
@@ -88,12 +86,13 @@ impl Shared {
         })
     }
 
-    /// Stops the ledger from taking writes, for good. The first reason is kept.
+    /// Makes the ledger refuse writes until it is reopened, and returns the reason. The first reason is kept.
     pub(crate) fn poison(&self, reason: String) -> Arc<str> {
         self.poison.write().get_or_insert_with(|| reason.into()).clone()
     }
 
-    pub(crate) fn poisoned(&self) -> Option<Arc<str>> {
+    /// Why the ledger refuses writes; `None` if it accepts them.
+    pub(crate) fn poison_reason(&self) -> Option<Arc<str>> {
         self.poison.read().clone()
     }
 
@@ -102,7 +101,7 @@ impl Shared {
     }
 
     pub(crate) fn health(&self) -> Health {
-        match self.poisoned() {
+        match self.poison_reason() {
             Some(reason) => Health::Poisoned { reason },
             None if self.is_full() => Health::Full,
             None => Health::Good,
@@ -130,11 +129,11 @@ impl Shared {
         self.read(|| {
             let overlay = self.overlay.read();
             if let Some(slot) = overlay.get(table, key) {
-                return Attempt::Done(Ok(slot.clone().value()));
+                return Attempt::FromOverlay(Ok(slot.clone().value()));
             }
             let index = overlay.index.clone();
             drop(overlay);
-            Attempt::Through(index.get(table, key), index)
+            Attempt::FromIndex(index.get(table, key), index)
         })
     }
 
@@ -151,7 +150,7 @@ impl Shared {
             let overlay = self.overlay.read();
             let generations = staged.into_iter().chain(overlay.generations());
             let layers = generations.map(|rows| layer(rows, table, range, direction)).collect();
-            let above = merge::copy_for(MergedSlots::new(layers, direction), limit);
+            let above = merge::copy_up_to_limit(MergedSlots::new(layers, direction), limit);
             let index = overlay.index.clone();
             drop(overlay);
             let page = above.and_then(|above| {
@@ -159,7 +158,7 @@ impl Shared {
                 let below = index.range(table, range, direction)?;
                 Merged::new(vec![above, below], direction).take(limit).collect()
             });
-            Attempt::Through(page, index)
+            Attempt::FromIndex(page, index)
         })
     }
 
@@ -168,17 +167,18 @@ impl Shared {
     fn read<T>(&self, attempt: impl Fn() -> Attempt<T>) -> Result<T, ReadError> {
         for _ in 1..READ_ATTEMPTS_MAX {
             match attempt() {
-                Attempt::Through(Err(ReadError::Index(_)), index) if self.was_reopened(&index) => {}
-                Attempt::Done(result) | Attempt::Through(result, _) => return result,
+                Attempt::FromIndex(Err(ReadError::Index(_)), index)
+                    if self.was_reopened(&index) => {}
+                Attempt::FromOverlay(result) | Attempt::FromIndex(result, _) => return result,
             }
         }
         match attempt() {
-            Attempt::Done(result) | Attempt::Through(result, _) => result,
+            Attempt::FromOverlay(result) | Attempt::FromIndex(result, _) => result,
         }
     }
 
-    /// Whether readers have been given another snapshot than this one. Waits for a flush in progress, which may be about
-    /// to do so.
+    /// Whether the current snapshot is no longer this one. Waits for a flush in progress, which may be about to replace
+    /// it.
     fn was_reopened(&self, stale: &Arc<IndexSnapshot>) -> bool {
         let _flushing = self.index.lock();
         !Arc::ptr_eq(&self.overlay.read().index, stale)

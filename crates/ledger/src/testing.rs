@@ -1,4 +1,5 @@
-//! What the crash tests stand on: a disk that forgets, a seeded source of chance, and a driver with an oracle.
+//! Simulation for the crash tests: a disk that loses unsynced data, a seeded random number generator, and a driver with an
+//! oracle.
 
 pub mod driver;
 pub mod rng;

@@ -1,4 +1,4 @@
-//! Facts about the whole ledger, most of them on the simulated disk.
+//! Tests of the complete ledger, most of them on the simulated disk.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod crashes;

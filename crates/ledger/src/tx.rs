@@ -1,47 +1,54 @@
-//! What work sees while it runs in the committer: reads over everything before it, and writes of its own.
+//! What a transaction sees while it runs in the committer: everything committed before it, and its own writes.
 //!
-//! A batch is staged in order of its writes, and as rows that can be found. Each entry's writes can be taken back until the next entry begins, which is how
-//! work that fails leaves no trace while its neighbours go on. Nothing staged is visible to readers before it is durable.
+//! A batch is staged as a log of its writes in order, and as rows that can be looked up. Each entry's writes can be rolled
+//! back until the next entry begins, so that a failing entry leaves no trace while the others of its batch go on. Nothing
+//! staged is visible to readers before it is durable.
 
 use std::fmt;
 
 use crate::error::{CommitError, ReadError};
-use crate::journal::entry_bytes;
+use crate::layout::entry_bytes;
+use crate::limits::KEY_BYTES_MAX;
 use crate::overlay::Generation;
 use crate::shared::{RowPage, Shared};
-use crate::types::{Direction, KEY_BYTES_MAX, Key, KeyRange, Slot, TableId, Value, Write};
+use crate::types::{Direction, Key, KeyRange, Slot, TableId, Value, Write};
 
 /// The writes of the batch being gathered.
 #[derive(Debug)]
-pub(crate) struct Staged {
+pub(crate) struct StagedBatch {
     rows: Generation,
     log: Vec<Write>,
     undo: Vec<Undo>,
     payload_bytes: usize,
-    /// Whether the rows must be complete, because they are what is stored.
+    /// Whether the rows must be complete, because they are stored instead of the log.
     stores_rows: bool,
 }
 
-/// How a write is taken back.
+/// How a write is rolled back.
 #[derive(Debug)]
 enum Undo {
-    /// The row held this before.
+    /// The row's state before the write; `None` if the batch did not have the row.
     Row(Option<Slot>),
-    /// It is in the log alone.
+    /// The write is only in the log.
     Unread,
 }
 
-/// Where an entry began.
+/// The state of the batch when an entry began.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct Savepoint {
     writes: usize,
     payload_bytes: usize,
 }
 
-impl Staged {
+impl StagedBatch {
     pub fn new(slots: usize, stores_rows: bool) -> Self {
-        let (log, undo) = (Vec::new(), Vec::new());
-        Self { rows: Generation::new(slots), log, undo, payload_bytes: 0, stores_rows }
+        Self {
+            rows: Generation::new(slots),
+            log: Vec::new(),
+            undo: Vec::new(),
+            payload_bytes: 0,
+            stores_rows,
+        }
     }
 
     /// The writes so far, in order.
@@ -57,12 +64,12 @@ impl Staged {
         &self.rows
     }
 
-    /// The writes, for whoever takes them out.
+    /// The writes, for moving them out.
     pub fn log_mut(&mut self) -> &mut Vec<Write> {
         &mut self.log
     }
 
-    /// Forgets everything but keeps its memory for the next batch.
+    /// Empties the batch but keeps its memory for the next one.
     pub fn clear(&mut self) {
         self.rows.clear();
         self.log.clear();
@@ -70,22 +77,22 @@ impl Staged {
         self.payload_bytes = 0;
     }
 
-    pub fn mark(&self) -> Mark {
-        Mark { writes: self.log.len(), payload_bytes: self.payload_bytes }
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint { writes: self.log.len(), payload_bytes: self.payload_bytes }
     }
 
-    pub fn wrote_since(&self, mark: Mark) -> bool {
-        self.log.len() > mark.writes
+    pub fn has_writes_since(&self, savepoint: Savepoint) -> bool {
+        self.log.len() > savepoint.writes
     }
 
-    /// Takes back every write since `mark`, newest first.
-    pub fn roll_back(&mut self, mark: Mark) {
-        while self.log.len() > mark.writes {
+    /// Rolls back every write since `savepoint`, newest first.
+    pub fn roll_back(&mut self, savepoint: Savepoint) {
+        while self.log.len() > savepoint.writes {
             if let (Some(write), Some(Undo::Row(old))) = (self.log.pop(), self.undo.pop()) {
                 self.rows.restore(write.table, write.key, old);
             }
         }
-        self.payload_bytes = mark.payload_bytes;
+        self.payload_bytes = savepoint.payload_bytes;
     }
 
     fn write(&mut self, write: Write) {
@@ -95,7 +102,7 @@ impl Staged {
         self.log.push(write);
     }
 
-    /// The same for a row that nothing in this batch reads: it need not be found.
+    /// Like [`StagedBatch::write`], for a row that no transaction reads: it need not be found by lookups.
     fn write_unread(&mut self, write: Write) {
         if self.stores_rows {
             return self.write(write);
@@ -106,18 +113,18 @@ impl Staged {
     }
 }
 
-/// The hands of one entry's work.
+/// The transaction handle of one entry.
 pub struct Tx<'a> {
     shared: &'a Shared,
-    staged: &'a mut Staged,
-    began: Mark,
-    fault: Option<CommitError>,
+    staged: &'a mut StagedBatch,
+    began: Savepoint,
+    error: Option<CommitError>,
 }
 
 impl<'a> Tx<'a> {
-    pub(crate) fn new(shared: &'a Shared, staged: &'a mut Staged) -> Self {
-        let began = staged.mark();
-        Self { shared, staged, began, fault: None }
+    pub(crate) fn new(shared: &'a Shared, staged: &'a mut StagedBatch) -> Self {
+        let began = staged.savepoint();
+        Self { shared, staged, began, error: None }
     }
 
     /// A row, with the effect of everything before this entry and of the entry itself.
@@ -125,7 +132,7 @@ impl<'a> Tx<'a> {
         self.shared.get(Some(self.staged.rows()), table, key)
     }
 
-    /// At most `limit` rows of a range, with the same sight as [`Tx::get`].
+    /// At most `limit` rows of a range, with the same visibility as [`Tx::get`].
     pub fn range(
         &self,
         table: TableId,
@@ -136,15 +143,15 @@ impl<'a> Tx<'a> {
         self.shared.range(Some(self.staged.rows()), table, range, direction, limit)
     }
 
-    /// Sets a row. A write that cannot be stored fails the whole entry when its work has ended.
+    /// Sets a row. A write that cannot be stored fails the entry after its work has ended.
     pub fn put(&mut self, table: TableId, key: impl Into<Key>, value: impl Into<Value>) {
         self.write(Write { table, key: key.into(), slot: Slot::Put(value.into()) });
     }
 
-    /// Sets a row of a table that no work ever reads, such as an index for people.
+    /// Sets a row of a table that no transaction ever reads, such as a list that only users read.
     pub fn put_unread(&mut self, table: TableId, key: impl Into<Key>, value: impl Into<Value>) {
         let write = Write { table, key: key.into(), slot: Slot::Put(value.into()) };
-        self.write_with(write, Staged::write_unread);
+        self.write_with(write, StagedBatch::write_unread);
     }
 
     /// Removes a row, if it is there.
@@ -152,22 +159,22 @@ impl<'a> Tx<'a> {
         self.write(Write { table, key: key.into(), slot: Slot::Deleted });
     }
 
-    /// What was wrong with the entry's writes, if anything.
-    pub(crate) fn fault(&mut self) -> Option<CommitError> {
-        self.fault.take()
+    /// Takes the first error of the entry's writes, if there was one.
+    pub(crate) fn take_error(&mut self) -> Option<CommitError> {
+        self.error.take()
     }
 
     fn write(&mut self, write: Write) {
-        self.write_with(write, Staged::write);
+        self.write_with(write, StagedBatch::write);
     }
 
-    fn write_with(&mut self, write: Write, stage: impl FnOnce(&mut Staged, Write)) {
-        if self.fault.is_some() {
+    fn write_with(&mut self, write: Write, stage: impl FnOnce(&mut StagedBatch, Write)) {
+        if self.error.is_some() {
             return;
         }
         match self.check(&write) {
             Ok(()) => stage(self.staged, write),
-            Err(fault) => self.fault = Some(fault),
+            Err(error) => self.error = Some(error),
         }
     }
 
@@ -176,8 +183,11 @@ impl<'a> Tx<'a> {
             return Err(CommitError::UnknownTable(write.table));
         }
         if write.key.len() > KEY_BYTES_MAX {
-            let (table, bytes) = (write.table, write.key.len());
-            return Err(CommitError::KeyTooLong { table, bytes, bytes_max: KEY_BYTES_MAX });
+            return Err(CommitError::KeyTooLong {
+                table: write.table,
+                bytes: write.key.len(),
+                bytes_max: KEY_BYTES_MAX,
+            });
         }
         let before = self.staged.payload_bytes() - self.began.payload_bytes;
         let bytes = before + entry_bytes(write.key.len(), &write.slot);

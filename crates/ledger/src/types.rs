@@ -1,15 +1,12 @@
-//! The words every part of the ledger speaks: tables, keys, values, writes and key ranges.
+//! The types that every part of the ledger uses: tables, keys, values, writes and key ranges.
 //!
-//! The ledger knows nothing of jobs. A write is `(table, key) -> put value | delete`, and that is all the journal, the
-//! overlay and the index ever see.
+//! The ledger knows nothing of jobs. A write is `(table, key) -> put value | delete`, and that is all that the journal,
+//! the overlay and the index see.
 
 use std::ops::Bound;
 
 pub use crate::key::Key;
 pub use crate::value::Value;
-
-/// The longest key, in bytes: it must fit the 16-bit length of a journal entry.
-pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 /// The number under which a table is written into the journal. It is part of the stored format: never reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,12 +21,12 @@ pub struct Table {
     pub name: &'static str,
 }
 
-/// What one layer says about a key. A layer that says nothing has no slot for it.
+/// The state of a key in one layer. A layer that does not know the key has no slot for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slot {
     /// The key holds this value.
     Put(Value),
-    /// The key is gone, whatever older layers say.
+    /// A tombstone: the key is deleted, even if an older layer has a value for it.
     Deleted,
 }
 
@@ -42,7 +39,7 @@ impl Slot {
         }
     }
 
-    /// The value in its place, if this slot holds one.
+    /// The value for changing it in place, if this slot holds one.
     pub(crate) fn value_mut(&mut self) -> Option<&mut Value> {
         match self {
             Slot::Put(value) => Some(value),
@@ -50,7 +47,7 @@ impl Slot {
         }
     }
 
-    /// The number of value bytes held.
+    /// The length of the value in bytes; zero for a tombstone.
     pub fn value_len(&self) -> usize {
         match self {
             Slot::Put(value) => value.len(),
@@ -66,7 +63,7 @@ pub struct Write {
     pub table: TableId,
     /// The row's key.
     pub key: Key,
-    /// What the row becomes.
+    /// The row's new state.
     pub slot: Slot,
 }
 
@@ -79,7 +76,7 @@ pub enum Direction {
     Backward,
 }
 
-/// A set of neighbouring keys.
+/// A contiguous range of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
     /// Where the range begins.
@@ -104,7 +101,7 @@ impl KeyRange {
         Self { lower: Bound::Included(prefix.into()), upper: prefix_end(prefix) }
     }
 
-    /// Whether no key can lie inside. Ordered maps panic on such ranges, so every layer asks first.
+    /// Whether no key can lie inside. Ordered maps panic on inverted ranges, so every layer checks this first.
     pub fn is_empty(&self) -> bool {
         match (&self.lower, &self.upper) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,

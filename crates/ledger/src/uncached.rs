@@ -1,8 +1,8 @@
 //! Writes past the system's cache, durable when they return.
 //!
-//! A frame is written once and read only after a crash, so the cache gains nothing by holding it. Writing past it saves a
-//! copy and a call per commit. It wants memory, offset and length in whole blocks; a file system that cannot do it, or
-//! wants larger blocks, says so before it writes, and the journal then writes and syncs as usual.
+//! A frame is written once and read only after a crash, so caching it gains nothing. Writing past the cache saves a copy
+//! and a call per commit. It needs memory, offset and length in whole blocks; a file system that does not support it, or
+//! needs larger blocks, refuses before it writes, and the journal then writes and syncs as usual.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -10,25 +10,25 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::journal::BLOCK_BYTES;
+use crate::layout::BLOCK_BYTES;
 
 /// A file whose writes are durable when they return.
 pub trait Uncached: Debug + Send + Sync {
-    /// Writes all of `data`, whole blocks at an offset of whole blocks. `false` if the file system does not do this: then
-    /// nothing can be said about the place that was to be written.
+    /// Writes all of `data`, which must be whole blocks at a block boundary. Returns `false` if the file system does not
+    /// support this; the content of the range is then undefined.
     fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<bool>;
 }
 
-/// A file of the operating system, past its cache.
+/// A file in the file system, written past the system's cache.
 #[derive(Debug)]
 pub struct UncachedFile {
     file: File,
 }
 
 impl UncachedFile {
-    /// Opens a file that exists; nothing where the system cannot write past its cache.
+    /// Opens an existing file. `None` if the system cannot write past its cache.
     pub fn open(path: &Path) -> Option<Self> {
-        let file = OpenOptions::new().write(true).custom_flags(uncached()?).open(path).ok()?;
+        let file = OpenOptions::new().write(true).custom_flags(open_flags()?).open(path).ok()?;
         Some(Self { file })
     }
 }
@@ -48,18 +48,18 @@ fn is_refusal(error: &io::Error) -> bool {
 }
 
 #[cfg(target_os = "linux")]
-fn uncached() -> Option<i32> {
+fn open_flags() -> Option<i32> {
     use rustix::fs::OFlags;
     i32::try_from((OFlags::DIRECT | OFlags::DSYNC).bits()).ok()
 }
 
-/// Others have no such flag, or one that means something else.
+/// Other systems have no such flag, or one with another meaning.
 #[cfg(not(target_os = "linux"))]
-fn uncached() -> Option<i32> {
+fn open_flags() -> Option<i32> {
     None
 }
 
-/// Bytes that begin at a block's boundary in memory.
+/// A buffer whose content begins at a block boundary in memory.
 #[derive(Debug, Default)]
 pub struct BlockBuffer {
     bytes: Vec<u8>,
@@ -67,8 +67,8 @@ pub struct BlockBuffer {
 }
 
 impl BlockBuffer {
-    /// Forgets what it holds and takes what is appended from here on. It begins at a boundary as long as no more than
-    /// `len` bytes are.
+    /// Clears the buffer and returns it for appending. Its content begins at a boundary as long as no more than `len`
+    /// bytes are appended.
     pub fn begin(&mut self, len: usize) -> &mut Vec<u8> {
         self.bytes.clear();
         self.bytes.reserve(len + BLOCK_BYTES);
@@ -77,7 +77,7 @@ impl BlockBuffer {
         &mut self.bytes
     }
 
-    /// What was appended.
+    /// The bytes appended since [`BlockBuffer::begin`].
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
@@ -101,11 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_back_and_a_crooked_write_is_refused() -> io::Result<()> {
+    fn what_was_written_is_read_back_and_an_unaligned_write_is_refused() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("file");
         std::fs::write(&path, vec![0; 4 * BLOCK_BYTES])?;
-        // Not every file system can do this; the journal then does without.
+        // Not every file system supports this; the journal then writes through the cache.
         let Some(file) = UncachedFile::open(&path) else { return Ok(()) };
         let mut buffer = BlockBuffer::default();
         buffer.begin(2 * BLOCK_BYTES).extend_from_slice(&[7; 2 * BLOCK_BYTES]);
@@ -114,7 +114,7 @@ mod tests {
             expected[BLOCK_BYTES..3 * BLOCK_BYTES].fill(7);
             assert_eq!(std::fs::read(&path)?, expected);
         }
-        // Some take it all the same, through the cache; an error it is not.
+        // Some file systems accept an unaligned write and go through the cache; it must not be an error.
         file.write_durably(1, &buffer.bytes()[..100])?;
         Ok(())
     }

@@ -1,19 +1,18 @@
-//! Row values: bytes that are shared, never changed.
+//! Row values: immutable, shared bytes.
 //!
-//! A value is made on the thread of whoever writes it and lives in the overlay until the flush. Two things keep that cheap.
-//! Short values lie in place. Others are copied, when their batch is published, into one allocation for the whole batch
-//! ([`gather`]): what the writers allocated goes back to them at once instead of being freed piece by piece by the flusher,
-//! whose thread would then fight theirs over the allocator.
+//! A value is made on the writer's thread and stays in the overlay until the flush. Two things keep that cheap. Short
+//! values are stored inline. Others are copied, when their batch is published, into one allocation per batch
+//! ([`gather`]): the writers' allocations are freed at once instead of one by one by the flusher, whose thread would
+//! then contend with theirs for the allocator.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Longest value without an allocation.
-const INLINE_BYTES: usize = 22;
+use crate::limits::GATHERED_BYTES_MAX;
 
-/// Longest value that is copied. Copying more would cost the committer more than it saves the flusher.
-const GATHERED_BYTES_MAX: usize = 4096;
+/// The longest value that is stored inline, in bytes.
+const INLINE_BYTES: usize = 22;
 
 /// A row's value.
 #[derive(Clone)]
@@ -23,7 +22,7 @@ pub struct Value(Repr);
 enum Repr {
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
     Own(Arc<[u8]>),
-    Part { whole: Arc<Vec<u8>>, start: u32, len: u32 },
+    Part { batch: Arc<Vec<u8>>, start: u32, len: u32 },
 }
 
 impl Deref for Value {
@@ -33,7 +32,7 @@ impl Deref for Value {
         match &self.0 {
             Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Repr::Own(bytes) => bytes,
-            Repr::Part { whole, start, len } => &whole[*start as usize..][..*len as usize],
+            Repr::Part { batch, start, len } => &batch[*start as usize..][..*len as usize],
         }
     }
 }
@@ -45,39 +44,40 @@ impl Value {
         Some(Value(Repr::Inline { len: value.len() as u8, bytes }))
     }
 
-    fn is_gathered(&self) -> bool {
+    fn is_gatherable(&self) -> bool {
         !matches!(self.0, Repr::Inline { .. }) && self.len() <= GATHERED_BYTES_MAX
     }
 }
 
-/// Moves values of moderate length into one allocation that they share. `each` must show the same values every time.
+/// Moves values of moderate length into one allocation that they share. `each` must visit the same values every time.
 pub fn gather(mut each: impl FnMut(&mut dyn FnMut(&mut Value))) {
     let mut total = 0;
-    each(&mut |value| total += if value.is_gathered() { value.len() } else { 0 });
+    each(&mut |value| total += if value.is_gatherable() { value.len() } else { 0 });
     if u32::try_from(total).is_err() {
         return;
     }
-    let mut whole = Vec::with_capacity(total);
+    let mut batch = Vec::with_capacity(total);
     each(&mut |value| {
-        if value.is_gathered() {
-            whole.extend_from_slice(value);
+        if value.is_gatherable() {
+            batch.extend_from_slice(value);
         }
     });
-    let (whole, mut start) = (Arc::new(whole), 0);
+    let batch = Arc::new(batch);
+    let mut start = 0;
     each(&mut |value| {
-        if value.is_gathered() {
+        if value.is_gatherable() {
             let len = value.len() as u32;
-            *value = Value(Repr::Part { whole: Arc::clone(&whole), start, len });
+            *value = Value(Repr::Part { batch: Arc::clone(&batch), start, len });
             start += len;
         }
     });
 }
 
 impl From<Arc<Vec<u8>>> for Value {
-    fn from(whole: Arc<Vec<u8>>) -> Self {
-        match u32::try_from(whole.len()) {
-            Ok(len) => Value(Repr::Part { whole, start: 0, len }),
-            Err(_) => Value(Repr::Own(whole.as_slice().into())),
+    fn from(bytes: Arc<Vec<u8>>) -> Self {
+        match u32::try_from(bytes.len()) {
+            Ok(len) => Value(Repr::Part { batch: bytes, start: 0, len }),
+            Err(_) => Value(Repr::Own(bytes.as_slice().into())),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! A view: all rows as of one moment, for scans that take long.
+//! A view: all rows as of one moment, for long scans.
 //!
 //! It holds a copy of the active rows, a reference to the flushing ones and the index snapshot below them. While a view
-//! lives, the index cannot use the pages of its moment again, so the file may grow: drop views when done. A view breaks
-//! with an error if the index had to be reopened because the disk was full.
+//! exists, the index cannot reuse the pages of its moment, so the file may grow: drop views when done. A view fails with
+//! an error if the index had to be reopened because the disk was full.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl View {
         Self { active, flushing, index, sequence }
     }
 
-    /// The last batch the view contains.
+    /// The sequence of the last batch that the view contains.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -45,7 +45,7 @@ impl View {
         }
     }
 
-    /// The rows of a range, read as the iterator is driven.
+    /// An iterator over the rows of a range, which reads them lazily.
     pub fn range(
         &self,
         table: TableId,

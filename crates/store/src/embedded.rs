@@ -64,7 +64,7 @@ impl EmbeddedStore {
 
     /// Opens the store on any disk, with any limits for the ledger below.
     pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
-        Ok(Self::over(Engine::threaded(Ledger::open_on(disk, options, None)?)))
+        Ok(Self::over(Engine::threaded(Ledger::open_on(disk, options)?)))
     }
 
     /// Opens the store without threads: whoever holds it drives it with [`Self::step_commit`] and

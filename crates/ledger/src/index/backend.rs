@@ -1,6 +1,6 @@
-//! The index library on our disk.
+//! The storage backend of the index library, on a [`DiskFile`].
 //!
-//! Besides passing calls on, the backend remembers the first operation that failed and how. The library reports only that
+//! Besides forwarding calls, the backend records the first operation that failed and how. The library reports only that
 //! something failed; what may be done next depends on what it was: a write refused for lack of space may be repeated
 //! later on a reopened index, a failed sync may never be.
 
@@ -20,66 +20,66 @@ pub enum FirstFailure {
     Other,
 }
 
-/// The memory of the first failure, shared with the index that opened the backend.
+/// The first failure, shared with the index that opened the backend.
 #[derive(Debug, Clone, Default)]
-pub struct Health {
+pub struct FailureLog {
     first: Arc<Mutex<Option<FirstFailure>>>,
 }
 
-impl Health {
+impl FailureLog {
     /// The first failure, if there was one.
     pub fn first_failure(&self) -> Option<FirstFailure> {
         *self.first.lock()
     }
 
-    fn note(&self, failure: FirstFailure) {
+    fn record(&self, failure: FirstFailure) {
         self.first.lock().get_or_insert(failure);
     }
 }
 
-/// A file of our disk in the form the index library wants.
+/// A file of the disk as a storage backend of the index library.
 #[derive(Debug)]
 pub struct Backend {
     file: Arc<dyn DiskFile>,
-    health: Health,
+    failures: FailureLog,
 }
 
 impl Backend {
-    /// A backend on `file`, reporting into `health`.
-    pub fn new(file: Arc<dyn DiskFile>, health: Health) -> Self {
-        Self { file, health }
+    /// A backend on `file`, reporting into `failures`.
+    pub fn new(file: Arc<dyn DiskFile>, failures: FailureLog) -> Self {
+        Self { file, failures }
     }
 
-    fn plain<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        result.inspect_err(|_| self.health.note(FirstFailure::Other))
+    fn record_failure<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.inspect_err(|_| self.failures.record(FirstFailure::Other))
     }
 
-    fn growing<T>(&self, result: io::Result<T>) -> io::Result<T> {
+    fn record_growth_failure<T>(&self, result: io::Result<T>) -> io::Result<T> {
         result.inspect_err(|error| {
             let full = is_out_of_space(error);
-            self.health.note(if full { FirstFailure::OutOfSpace } else { FirstFailure::Other });
+            self.failures.record(if full { FirstFailure::OutOfSpace } else { FirstFailure::Other });
         })
     }
 }
 
 impl redb::StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        self.plain(self.file.len())
+        self.record_failure(self.file.size())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.plain(self.file.read_at(offset, out))
+        self.record_failure(self.file.read_at(offset, out))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.growing(self.file.set_len(len))
+        self.record_growth_failure(self.file.set_len(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.plain(self.file.sync_data())
+        self.record_failure(self.file.sync_data())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.growing(self.file.write_at(offset, data))
+        self.record_growth_failure(self.file.write_at(offset, data))
     }
 }

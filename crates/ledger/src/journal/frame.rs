@@ -1,21 +1,12 @@
 //! One frame: the bytes of one batch.
 //!
-//! The header carries its own checksum, so that a scan for frames behind a damaged one rejects arbitrary bytes by
-//! looking at 24 of them; the payload has another. Both are seeded with the segment's generation.
+//! The header has its own checksum, so that a scan for frames after a damaged one rejects arbitrary bytes by reading 24 of
+//! them; the payload has another. Both are seeded with the segment's generation.
 
+use crate::layout::{BLOCK_BYTES, ENTRY_HEADER_BYTES, FRAME_HEADER_BYTES};
 use crate::types::{Key, Slot, TableId, Value, Write};
 
-/// Frames begin at multiples of this: the unit in which file systems and disks rewrite, so that no torn write can reach
-/// an acknowledged frame.
-pub const BLOCK_BYTES: usize = 4096;
-
-/// The fixed part in front of a frame's payload.
-pub const FRAME_HEADER_BYTES: usize = 24;
-
 const FRAME_MAGIC: [u8; 4] = *b"CFRM";
-
-/// The fixed part in front of an entry's key and value.
-const ENTRY_HEADER_BYTES: usize = 8;
 
 const ENTRY_DELETE: u8 = 0;
 const ENTRY_PUT: u8 = 1;
@@ -36,7 +27,7 @@ impl FrameHeader {
         padded_bytes(self.payload_bytes)
     }
 
-    /// Whether `payload` is what the header promised.
+    /// Whether `payload` has the length and checksum of the header.
     pub fn matches(&self, generation_seed: u64, payload: &[u8]) -> bool {
         payload.len() == self.payload_bytes
             && payload_crc(generation_seed, self.sequence, payload) == self.payload_crc
@@ -46,11 +37,6 @@ impl FrameHeader {
 /// The blocks a payload covers as a frame, in bytes.
 pub fn padded_bytes(payload_bytes: usize) -> u64 {
     ((FRAME_HEADER_BYTES + payload_bytes) as u64).next_multiple_of(BLOCK_BYTES as u64)
-}
-
-/// What a write takes in a frame's payload.
-pub fn entry_bytes(key_bytes: usize, slot: &Slot) -> usize {
-    ENTRY_HEADER_BYTES + key_bytes + slot.value_len()
 }
 
 /// Appends a whole frame, padded with zeros, to `out`. Returns the payload's length.
@@ -96,7 +82,7 @@ fn encode_header(
     header
 }
 
-/// Reads a header; `None` unless its own checksum is right for this generation.
+/// Decodes a header. `None` unless its checksum is valid for this generation.
 pub fn decode_header(bytes: &[u8], generation_seed: u64) -> Option<FrameHeader> {
     let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
     if bytes[0..4] != FRAME_MAGIC || header_crc(generation_seed, &bytes[..20]) != u32_at(bytes, 20)?
@@ -110,7 +96,8 @@ pub fn decode_header(bytes: &[u8], generation_seed: u64) -> Option<FrameHeader> 
     })
 }
 
-/// Reads the writes of a payload. An error names what cannot be read; a right checksum makes that a format problem.
+/// Decodes the writes of a payload. The error names what cannot be decoded; since the checksum was valid, it is a format
+/// problem.
 pub fn decode_payload(mut payload: &[u8]) -> Result<Vec<Write>, String> {
     let mut writes = Vec::new();
     while !payload.is_empty() {

@@ -1,8 +1,8 @@
-//! The segments that exist: which are free, and which still hold frames the index lacks.
+//! The segments that exist: which are free, and which still hold frames that the index lacks.
 //!
-//! Shared by the committer, which takes free segments and hands back full ones, and the flusher, which frees them and
-//! makes new ones. A running ledger deletes no files: their number is bounded, and deleting large files stalls some
-//! disks. Segments that have become too small, because the options changed, are removed at open.
+//! Shared by the committer, which takes free segments and seals full ones, and the flusher, which frees them and creates
+//! new ones. A running ledger deletes no files: their number is bounded, and deleting large files stalls some disks.
+//! Segments that have become too small, because the options changed, are removed at open.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,16 +16,16 @@ use crate::faults::Faults;
 /// The segments of one journal.
 #[derive(Debug)]
 pub struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     segment_bytes: u64,
     segments_max: usize,
     faults: Faults,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     free: VecDeque<Segment>,
-    sealed: Vec<Sealed>,
+    sealed: Vec<SealedSegment>,
     next_number: u32,
     total: usize,
     generations: Generations,
@@ -33,28 +33,29 @@ struct State {
 
 /// A segment that takes no more frames.
 #[derive(Debug)]
-pub struct Sealed {
+pub struct SealedSegment {
     /// The segment.
     pub segment: Segment,
-    /// Its last frame. The segment is free once the index holds it.
+    /// The sequence of its last frame. The segment is free once the index holds that batch.
     pub last_sequence: u64,
 }
 
-/// Whether a new segment could be made.
+/// Whether there is a free segment.
 #[derive(Debug)]
 pub enum Room {
     /// There is a free segment.
     Ready,
-    /// As many segments exist as may; one must be freed first.
+    /// The limit of segments is reached; one must be freed first.
     AtLimit,
-    /// Making one failed.
+    /// A segment could not be created.
     Failed(io::Error),
 }
 
-/// Deals out generations: a counter above, a random half below.
+/// Generates generation numbers: a counter in the upper half, random bits in the lower half.
 ///
-/// The random half keeps a header that was lost in a crash from being given out again, unnoticed, with its frames still
-/// in the file; and it keeps a stored value from looking like a frame, because its author cannot know the generation.
+/// The random half keeps a generation whose header was lost in a crash from being used again, unnoticed, with its frames
+/// still in the file; and it keeps a stored value from looking like a frame, because its author cannot know the
+/// generation.
 #[derive(Debug, Default)]
 pub struct Generations {
     counter: u32,
@@ -85,27 +86,27 @@ impl Pool {
     /// A pool of the segments found at open.
     pub fn new(
         free: Vec<Segment>,
-        sealed: Vec<Sealed>,
+        sealed: Vec<SealedSegment>,
         next_number: u32,
         generations: Generations,
         limits: (u64, usize),
         faults: Faults,
     ) -> Self {
         let total = free.len() + sealed.len();
-        let state = State { free: free.into(), sealed, next_number, total, generations };
+        let state = PoolState { free: free.into(), sealed, next_number, total, generations };
         Self { state: Mutex::new(state), segment_bytes: limits.0, segments_max: limits.1, faults }
     }
 
-    /// Takes a free segment and the generation of its new life.
-    pub fn take(&self) -> Option<(Segment, u64)> {
+    /// Takes a free segment, and the generation for its next use.
+    pub fn take_free_segment(&self) -> Option<(Segment, u64)> {
         let mut state = self.state.lock();
         let segment = state.free.pop_front()?;
         Some((segment, state.generations.next()))
     }
 
-    /// Hands back a segment that takes no more frames.
+    /// Returns a segment that takes no more frames.
     pub fn seal(&self, segment: Segment, last_sequence: u64) {
-        self.state.lock().sealed.push(Sealed { segment, last_sequence });
+        self.state.lock().sealed.push(SealedSegment { segment, last_sequence });
     }
 
     /// Frees the segments whose frames the index holds.
@@ -129,7 +130,7 @@ impl Pool {
         self.state.lock().free.len()
     }
 
-    /// Makes segments until `wanted` are free. The file work happens outside the lock.
+    /// Creates segments until `wanted` are free. The file operations happen outside the lock.
     pub fn prepare(&self, disk: &dyn Disk, wanted: usize) -> Room {
         while self.free() < wanted {
             let Some(number) = self.reserve() else { return Room::AtLimit };

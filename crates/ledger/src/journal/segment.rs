@@ -1,16 +1,17 @@
-//! One segment file: how it is made, and the header that begins each of its lives.
+//! One segment file: how it is created, and the header that is written each time it is used.
 //!
-//! A segment is made under a temporary name, filled with zeros, synced, renamed, and the folder is synced, all before its
-//! first use: a frame in it can then never be lost together with the file. Zeros are really written, because the first
-//! write into space that was only reserved needs the file system's own journal in the same sync.
+//! A segment is created under a temporary name, filled with zeros, synced, renamed, and the folder is synced, all before
+//! its first use: a frame in it can then never be lost together with the file. Zeros are actually written, because the
+//! first write into space that was only reserved needs the file system's own journal in the same sync.
 
 use std::io;
 use std::sync::Arc;
 
-use super::frame::{BLOCK_BYTES, u32_at, u64_at};
+use super::frame::{u32_at, u64_at};
 use crate::disk::{Disk, DiskFile, temporary_name};
 use crate::error::ReplayError;
 use crate::faults::Faults;
+use crate::layout::BLOCK_BYTES;
 
 /// The journal's format version. A segment with a higher one is refused.
 pub const JOURNAL_VERSION: u32 = 1;
@@ -23,52 +24,52 @@ const NAME_SUFFIX: &str = ".seg";
 /// Zeros are written in pieces of this size.
 const FILL_BYTES: usize = 1 << 20;
 
-/// A segment file, in whatever life.
+/// A segment file of any generation.
 #[derive(Debug, Clone)]
 pub struct Segment {
     /// The file's name.
     pub name: String,
     /// The file.
     pub file: Arc<dyn DiskFile>,
-    /// Its length.
+    /// The file's length in bytes.
     pub bytes: u64,
 }
 
-/// What a segment's first sector says about its present life.
+/// The header in a segment's first sector: its current generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Distinguishes this life from every other life of every segment.
+    /// Distinguishes this use of the segment from every other use of every segment.
     pub generation: u64,
     /// The sequence of the first frame.
     pub first_sequence: u64,
 }
 
 impl Segment {
-    /// Makes a new, empty segment. Nothing of it is in the folder unless all of it is durable.
+    /// Creates an empty segment. It appears in the folder only when all of it is durable.
     pub fn create(disk: &dyn Disk, number: u32, bytes: u64, faults: Faults) -> io::Result<Self> {
         let name = segment_name(number);
         let temporary = temporary_name(&name);
-        let made = fill(disk, &temporary, bytes).and_then(|file| {
+        let created = fill(disk, &temporary, bytes).and_then(|file| {
             disk.rename(&temporary, &name)?;
-            if !faults.segment_dir_sync_skipped() {
+            if !faults.skips_segment_dir_sync() {
                 disk.sync_dir()?;
             }
             Ok(file)
         });
-        match made {
+        match created {
             Ok(file) => Ok(Self { name, file, bytes }),
             Err(error) => {
-                // Give the space back. If this fails too, the next open removes the leftover.
+                // Free the space. If this fails too, the next open removes the leftover.
                 let _ = disk.remove(&temporary);
                 Err(error)
             }
         }
     }
 
-    /// Opens a segment that exists.
+    /// Opens an existing segment.
     pub fn open(disk: &dyn Disk, name: &str) -> io::Result<Self> {
         let file = disk.open(name)?;
-        let bytes = file.len()?;
+        let bytes = file.size()?;
         Ok(Self { name: name.to_owned(), file, bytes })
     }
 
@@ -92,9 +93,12 @@ impl Segment {
 
     fn check_version(&self, sector: &[u8]) -> Result<(), ReplayError> {
         let version = u32_at(sector, 8).unwrap_or(0);
-        if sector[0..8] == SEGMENT_MAGIC && version > JOURNAL_VERSION && header_is_sound(sector) {
-            let (segment, supported) = (self.name.clone(), JOURNAL_VERSION);
-            return Err(ReplayError::NewerVersion { segment, found: version, supported });
+        if sector[0..8] == SEGMENT_MAGIC && version > JOURNAL_VERSION && is_header_valid(sector) {
+            return Err(ReplayError::NewerVersion {
+                segment: self.name.clone(),
+                found: version,
+                supported: JOURNAL_VERSION,
+            });
         }
         Ok(())
     }
@@ -113,7 +117,7 @@ fn fill(disk: &dyn Disk, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>
     Ok(file)
 }
 
-/// The header block of a new life.
+/// Encodes the header block of a new generation.
 pub fn encode_header(header: SegmentHeader) -> [u8; BLOCK_BYTES] {
     let mut block = [0; BLOCK_BYTES];
     block[0..8].copy_from_slice(&SEGMENT_MAGIC);
@@ -126,13 +130,13 @@ pub fn encode_header(header: SegmentHeader) -> [u8; BLOCK_BYTES] {
 }
 
 fn decode_header(sector: &[u8]) -> Option<SegmentHeader> {
-    if sector[0..8] != SEGMENT_MAGIC || !header_is_sound(sector) {
+    if sector[0..8] != SEGMENT_MAGIC || !is_header_valid(sector) {
         return None;
     }
     Some(SegmentHeader { generation: u64_at(sector, 16)?, first_sequence: u64_at(sector, 24)? })
 }
 
-fn header_is_sound(sector: &[u8]) -> bool {
+fn is_header_valid(sector: &[u8]) -> bool {
     u32_at(sector, 32) == Some(crc32fast::hash(&sector[..32]))
 }
 

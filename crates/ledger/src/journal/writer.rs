@@ -1,19 +1,21 @@
 //! The writing end of the journal, owned by the committer.
 //!
-//! One frame, one write, one sync, and where the file system can do it both in one call past its cache. A new segment's header block lies directly in front of its first frame, so both go out
-//! in the same write and are covered by the same sync. After any error the writer must not be used again: what the disk
-//! holds is then unknown until a restart reads it.
+//! One frame is one write and one sync or, if the file system supports it, one call past its cache that does both. A new
+//! segment's header block lies directly in front of its first frame, so both are in the same write and covered by the
+//! same sync. After any error the writer must not be used again: the content of the disk is then unknown until a restart
+//! reads it.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::frame::{self, BLOCK_BYTES};
+use super::frame;
 use super::pool::{Pool, Room};
 use super::segment::{Segment, SegmentHeader, encode_header};
 use crate::counters::Counters;
 use crate::disk::Disk;
 use crate::faults::Faults;
+use crate::layout::{BLOCK_BYTES, entry_bytes};
 use crate::options::Options;
 use crate::types::Write;
 use crate::uncached::{BlockBuffer, Uncached};
@@ -24,15 +26,15 @@ pub enum AppendError {
     /// No segment was left, although room was checked before.
     #[error("frame {sequence} found no free segment")]
     NoSegment {
-        /// The frame.
+        /// The frame's sequence.
         sequence: u64,
     },
     /// The frame is larger than a segment, although limits were checked at open.
     #[error("frame {sequence} of {frame_bytes} bytes does not fit segment {segment}")]
     TooLarge {
-        /// The frame.
+        /// The frame's sequence.
         sequence: u64,
-        /// Its size, padded.
+        /// The padded size of the frame in bytes.
         frame_bytes: u64,
         /// The segment's file.
         segment: String,
@@ -40,33 +42,33 @@ pub enum AppendError {
     /// The write or the sync failed.
     #[error("could not {action} frame {sequence} in segment {segment} at offset {offset}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// The frame.
+        /// The frame's sequence.
         sequence: u64,
         /// The segment's file.
         segment: String,
-        /// Where the frame begins.
+        /// The offset of the frame.
         offset: u64,
         /// The cause.
         source: io::Error,
     },
 }
 
-/// Whether the commit path may make a segment when no spare is ready.
+/// Whether the commit path may create a segment if no spare is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Creation {
-    /// It may.
+    /// The commit path may create one.
     Allowed,
-    /// It may not: the flusher will, when it can.
+    /// Only the flusher creates segments.
     LeftToFlusher,
 }
 
 /// The segment being written.
 #[derive(Debug)]
-struct Current {
+struct CurrentSegment {
     segment: Segment,
-    /// The same file, past the system's cache.
+    /// The same file, opened for writes past the system's cache.
     uncached: Option<Box<dyn Uncached>>,
     generation: u64,
     offset: u64,
@@ -80,30 +82,36 @@ pub struct JournalWriter {
     pool: Arc<Pool>,
     counters: Arc<Counters>,
     faults: Faults,
-    current: Option<Current>,
+    current: Option<CurrentSegment>,
     buffer: BlockBuffer,
-    /// Whether to write past the system's cache: until the file system refuses.
-    goes_uncached: bool,
+    /// Whether to write past the system's cache. Cleared when the file system refuses.
+    uses_uncached: bool,
 }
 
 impl JournalWriter {
-    /// A writer which begins with a fresh segment: a segment that a crash may have torn is never written behind.
+    /// A writer which begins with a fresh segment: frames are never appended after a tail that a crash may have torn.
     pub fn new(
         disk: Arc<dyn Disk>,
         pool: Arc<Pool>,
         counters: Arc<Counters>,
         options: &Options,
     ) -> Self {
-        let (faults, goes_uncached) = (options.faults, options.uncached_journal);
-        let buffer = BlockBuffer::default();
-        Self { disk, pool, counters, faults, current: None, buffer, goes_uncached }
+        Self {
+            disk,
+            pool,
+            counters,
+            faults: options.faults(),
+            current: None,
+            buffer: BlockBuffer::default(),
+            uses_uncached: options.uncached_journal(),
+        }
     }
 
-    /// Makes sure that a frame of `frame_bytes` can be written, making a segment here and now if no spare is ready and
-    /// that is allowed.
+    /// Makes sure that a frame of `frame_bytes` can be written, creating a segment at once if no spare is ready and that is
+    /// allowed.
     ///
-    /// If there is no room, the current segment is sealed: the next frame cannot go into it anyway, and once its frames are in
-    /// the index it becomes the segment that is missing.
+    /// If there is no room, the current segment is sealed: the next frame cannot go into it anyway, and once its frames are
+    /// in the index it is the segment that becomes free.
     pub fn ensure_room(&mut self, frame_bytes: u64, creation: Creation) -> Room {
         if self.current.as_ref().is_some_and(|current| current.has_room(frame_bytes))
             || self.pool.free() > 0
@@ -124,7 +132,7 @@ impl JournalWriter {
     /// Writes and syncs one frame. Returns when it is durable.
     pub fn append(&mut self, sequence: u64, writes: &[Write]) -> Result<(), AppendError> {
         let payload_bytes =
-            writes.iter().map(|write| frame::entry_bytes(write.key.len(), &write.slot)).sum();
+            writes.iter().map(|write| entry_bytes(write.key.len(), &write.slot)).sum();
         let mut current = self.take_current(sequence, frame::padded_bytes(payload_bytes))?;
         let frame_bytes = frame::padded_bytes(payload_bytes) as usize;
         let buffer = self.buffer.begin(BLOCK_BYTES + frame_bytes);
@@ -132,7 +140,7 @@ impl JournalWriter {
             let header = SegmentHeader { generation: current.generation, first_sequence: sequence };
             buffer.extend_from_slice(&encode_header(header));
         }
-        frame::encode(buffer, self.faults.seed(current.generation), sequence, writes);
+        frame::encode(buffer, self.faults.checksum_seed(current.generation), sequence, writes);
         self.write_and_sync(&mut current, sequence)?;
         let written = self.buffer.bytes().len() as u64;
         current.offset += written;
@@ -143,7 +151,11 @@ impl JournalWriter {
         Ok(())
     }
 
-    fn write_and_sync(&mut self, current: &mut Current, sequence: u64) -> Result<(), AppendError> {
+    fn write_and_sync(
+        &mut self,
+        current: &mut CurrentSegment,
+        sequence: u64,
+    ) -> Result<(), AppendError> {
         let offset = current.offset;
         let segment = current.segment.name.clone();
         let fail = |action, source| AppendError::Io { action, sequence, segment, offset, source };
@@ -155,7 +167,10 @@ impl JournalWriter {
                     self.counters.add_sync(started.elapsed());
                     return Ok(());
                 }
-                Ok(false) => (current.uncached, self.goes_uncached) = (None, false),
+                Ok(false) => {
+                    current.uncached = None;
+                    self.uses_uncached = false;
+                }
                 Err(source) => return Err(fail("write and sync", source)),
             }
         }
@@ -163,7 +178,7 @@ impl JournalWriter {
         if let Err(source) = file.write_at(offset, data) {
             return Err(fail("write", source));
         }
-        if self.faults.journal_sync_skipped() {
+        if self.faults.skips_journal_sync() {
             return Ok(());
         }
         let started = Instant::now();
@@ -174,16 +189,22 @@ impl JournalWriter {
         Ok(())
     }
 
-    fn take_current(&mut self, sequence: u64, frame_bytes: u64) -> Result<Current, AppendError> {
+    fn take_current(
+        &mut self,
+        sequence: u64,
+        frame_bytes: u64,
+    ) -> Result<CurrentSegment, AppendError> {
         if let Some(current) = self.current.take_if(|current| current.has_room(frame_bytes)) {
             return Ok(current);
         }
         self.seal();
-        let (segment, generation) = self.pool.take().ok_or(AppendError::NoSegment { sequence })?;
+        let (segment, generation) =
+            self.pool.take_free_segment().ok_or(AppendError::NoSegment { sequence })?;
         Counters::add(&self.counters.rotations, 1);
-        let may = self.goes_uncached && !self.faults.journal_sync_skipped();
-        let uncached = may.then(|| self.disk.open_uncached(&segment.name)).flatten();
-        let current = Current { segment, uncached, generation, offset: 0, last_sequence: sequence };
+        let opens_uncached = self.uses_uncached && !self.faults.skips_journal_sync();
+        let uncached = opens_uncached.then(|| self.disk.open_uncached(&segment.name)).flatten();
+        let current =
+            CurrentSegment { segment, uncached, generation, offset: 0, last_sequence: sequence };
         if !current.has_room(frame_bytes) {
             return Err(AppendError::TooLarge {
                 sequence,
@@ -201,7 +222,7 @@ impl JournalWriter {
     }
 }
 
-impl Current {
+impl CurrentSegment {
     fn has_room(&self, frame_bytes: u64) -> bool {
         let header = if self.offset == 0 { BLOCK_BYTES as u64 } else { 0 };
         self.offset + header + frame_bytes <= self.segment.bytes

@@ -1,8 +1,8 @@
 //! The crash driver: a random workload, an oracle of what was acknowledged, and a crash at a random operation.
 //!
-//! A world is one simulated disk that lives through many crashes. After each crash the ledger is opened on what survived
-//! and must hold exactly what was acknowledged, with the batch that was being written when the disk died either wholly
-//! there or wholly absent. Opening may crash too. Everything follows from the seed.
+//! A simulation is one simulated disk that goes through many crashes. After each crash the ledger is opened on what
+//! survived and must hold exactly what was acknowledged, with the batch that was being written at the crash either
+//! completely there or completely absent. Opening may crash too. Everything follows from the seed.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -13,31 +13,37 @@ use parking_lot::Mutex;
 use super::rng::Rng;
 use super::sim_disk::{Crash, SimDisk, SimOp};
 use super::workload::{Entry, Model, Refusal, TABLES, apply, contents, random_entry};
-use crate::error::{CommitError, Failure, FlushError, chain};
-use crate::{CommitStep, Direction, Faults, Health, KeyRange, ManualLedger, Mode, Options};
+use crate::committer::CommitStep;
+use crate::error::{CommitError, Failure, FlushError, error_chain};
+use crate::faults::Faults;
+use crate::manual::ManualLedger;
+use crate::options::{Mode, Options};
+use crate::shared::Health;
+use crate::tx::Tx;
+use crate::types::{Direction, KeyRange};
 
-/// The most steps between two crashes.
-const STEPS_MAX: u64 = 40;
+/// At most this many steps between two crashes.
+const STEPS_PER_RUN: u64 = 40;
 
-/// A disk dies at most this many operations after a ledger was opened on it.
-const LIFE_OPERATIONS_MAX: u64 = 160;
+/// A disk crashes at most this many operations after a ledger was opened on it.
+const OPERATIONS_PER_RUN: u64 = 160;
 
-/// In one life out of this many percent an operation fails, and in as many the disk is nearly full.
-const TROUBLE_PERCENT: u64 = 15;
+/// The probability, in percent, that an operation fails in a run; and likewise that the disk is nearly full.
+const FAILURE_PERCENT: u64 = 15;
 
-/// How much space a nearly full disk has left, at most.
-const SPACE_LEFT_MAX: u64 = 20_000;
+/// At most this many bytes are free on a nearly full disk.
+const FREE_BYTES: u64 = 20_000;
 
-/// On a nearly full disk this many writes to the index are refused in a row, at most.
-const REFUSED_WRITES_MAX: u64 = 40;
+/// At most this many writes to the index are refused in a row on a nearly full disk.
+const REFUSED_WRITES: u64 = 40;
 
-/// A disk that dies while the ledger opens does so within this many operations.
-const OPENING_OPERATIONS_MAX: u64 = 40;
+/// A disk that crashes while the ledger opens does so within this many operations.
+const OPERATIONS_WHILE_OPENING: u64 = 40;
 
-/// What a world lived through.
+/// The result of a simulation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WorldReport {
-    /// Crashes, those during opening included.
+pub struct SimulationReport {
+    /// Crashes, including those during opening.
     pub crashes: u64,
     /// Crashes during opening.
     pub crashes_opening: u64,
@@ -47,77 +53,79 @@ pub struct WorldReport {
     pub frames_replayed: u64,
     /// Entries refused because the disk was full.
     pub refused_full: u64,
-    /// Lives that ended because an operation failed.
+    /// Runs that ended because an operation failed.
     pub poisoned: u64,
-    /// Batches that were in flight at a crash and survived whole.
+    /// Batches that were in flight at a crash and survived completely.
     pub in_flight_survived: u64,
-    /// What went wrong, if anything did; the world ends there.
+    /// The failure that ended the simulation, if there was one.
     pub failure: Option<String>,
-    /// A short number for the final disk.
+    /// A checksum of the final disk.
     pub fingerprint: u32,
 }
 
-/// Lives through `crashes` crashes.
-pub fn run_world(seed: u64, crashes: u64, faults: Faults) -> WorldReport {
-    let mut world = World::new(seed, faults);
-    while world.report.crashes < crashes && world.report.failure.is_none() {
-        if let Err(failure) = world.live() {
-            world.report.failure =
-                Some(format!("seed {seed}, after {} crashes: {failure}", world.report.crashes));
+/// Runs a simulation for a number of crashes.
+pub fn run_simulation(seed: u64, crashes: u64, faults: Faults) -> SimulationReport {
+    let mut simulation = Simulation::new(seed, faults);
+    while simulation.report.crashes < crashes && simulation.report.failure.is_none() {
+        if let Err(failure) = simulation.run_until_crash() {
+            simulation.report.failure = Some(format!(
+                "seed {seed}, after {} crashes: {failure}",
+                simulation.report.crashes
+            ));
         }
     }
-    world.report.fingerprint = world.disk.fingerprint();
-    world.report
+    simulation.report.fingerprint = simulation.disk.fingerprint();
+    simulation.report
 }
 
-struct World {
+struct Simulation {
     rng: Rng,
     disk: SimDisk,
     faults: Faults,
     acknowledged: Model,
     in_flight: Option<Model>,
-    report: WorldReport,
+    report: SimulationReport,
 }
 
 type Answers = Arc<Mutex<Vec<Result<(), Failure<Refusal>>>>>;
 
-impl World {
+impl Simulation {
     fn new(seed: u64, faults: Faults) -> Self {
         let mut rng = Rng::new(seed);
         let disk = SimDisk::new(rng.number());
-        let report = WorldReport::default();
+        let report = SimulationReport::default();
         Self { rng, disk, faults, acknowledged: BTreeMap::new(), in_flight: None, report }
     }
 
-    /// One life: open, check, work, die.
-    fn live(&mut self) -> Result<(), String> {
+    /// One run: open, check, work, crash.
+    fn run_until_crash(&mut self) -> Result<(), String> {
         let mut ledger = self.open()?;
-        self.settle_in_flight(&ledger)?;
-        let operations = 1 + self.rng.below(LIFE_OPERATIONS_MAX);
-        self.disk.die_after(operations);
-        self.make_trouble();
-        for _ in 0..self.rng.below(STEPS_MAX) {
+        self.compare_with_acknowledged(&ledger)?;
+        let operations = 1 + self.rng.below(OPERATIONS_PER_RUN);
+        self.disk.crash_after(operations);
+        self.inject_failures();
+        for _ in 0..self.rng.below(STEPS_PER_RUN) {
             if self.is_over(&ledger) {
                 break;
             }
             self.step(&mut ledger)?;
         }
-        self.report.poisoned += u64::from(!self.disk.is_dead() && self.is_over(&ledger));
+        self.report.poisoned += u64::from(!self.disk.has_crashed() && self.is_over(&ledger));
         if self.rng.chance(10) {
-            // An error is a crash while closing, which the next opening has to cope with.
+            // An error is a crash while closing, which the next opening has to handle.
             let _ = ledger.close();
         }
         self.crash();
         Ok(())
     }
 
-    /// Whether nothing more can be done in this life.
+    /// Whether this run is over.
     fn is_over(&self, ledger: &ManualLedger) -> bool {
-        self.disk.is_dead() || matches!(ledger.health(), Health::Poisoned { .. })
+        self.disk.has_crashed() || matches!(ledger.health(), Health::Poisoned { .. })
     }
 
-    fn make_trouble(&mut self) {
-        if self.rng.chance(TROUBLE_PERCENT) {
+    fn inject_failures(&mut self) {
+        if self.rng.chance(FAILURE_PERCENT) {
             let operation = self.rng.pick(&[
                 SimOp::Write,
                 SimOp::Sync,
@@ -129,10 +137,10 @@ impl World {
             let skip = self.rng.below(10);
             self.disk.fail(operation, name, skip, ErrorKind::Other);
         }
-        if self.rng.chance(TROUBLE_PERCENT) {
-            let left = self.rng.below(SPACE_LEFT_MAX);
+        if self.rng.chance(FAILURE_PERCENT) {
+            let left = self.rng.below(FREE_BYTES);
             self.disk.limit_space(Some(self.disk.used_bytes() + left));
-            let refused_writes = self.rng.below(REFUSED_WRITES_MAX);
+            let refused_writes = self.rng.below(REFUSED_WRITES);
             (0..refused_writes)
                 .for_each(|_| self.disk.fail(SimOp::Write, "index", 0, ErrorKind::StorageFull));
         }
@@ -141,22 +149,25 @@ impl World {
     fn open(&mut self) -> Result<ManualLedger, String> {
         loop {
             if self.rng.chance(40) {
-                let operations = 1 + self.rng.below(OPENING_OPERATIONS_MAX);
-                self.disk.die_after(operations);
+                let operations = 1 + self.rng.below(OPERATIONS_WHILE_OPENING);
+                self.disk.crash_after(operations);
             }
             let options = self.options();
             match ManualLedger::open(Arc::new(self.disk.clone()), options, None) {
                 Ok(ledger) => {
-                    self.disk.live_on();
+                    self.disk.cancel_crash();
                     self.report.frames_replayed += ledger.report().frames_replayed;
                     return Ok(ledger);
                 }
-                Err(_) if self.disk.is_dead() => {
+                Err(_) if self.disk.has_crashed() => {
                     self.report.crashes_opening += 1;
                     self.crash();
                 }
                 Err(error) => {
-                    return Err(format!("refused to open after a plain crash: {}", chain(&error)));
+                    return Err(format!(
+                        "refused to open after a plain crash: {}",
+                        error_chain(&error)
+                    ));
                 }
             }
         }
@@ -180,15 +191,15 @@ impl World {
         }
     }
 
-    /// What the ledger holds must be what was acknowledged, with or without the batch in flight.
-    fn settle_in_flight(&mut self, ledger: &ManualLedger) -> Result<(), String> {
+    /// Checks that the ledger holds what was acknowledged, with or without the batch in flight.
+    fn compare_with_acknowledged(&mut self, ledger: &ManualLedger) -> Result<(), String> {
         let found = contents(ledger, Direction::Forward)?;
         if contents(ledger, Direction::Backward)? != found {
             return Err("forward and backward scans disagree".to_owned());
         }
         match self.in_flight.take() {
             _ if found == self.acknowledged => Ok(()),
-            Some(whole) if found == whole => {
+            Some(with_batch) if found == with_batch => {
                 self.report.in_flight_survived += 1;
                 self.acknowledged = found;
                 Ok(())
@@ -211,7 +222,7 @@ impl World {
             Err(FlushError::Full) => {
                 if self.rng.chance(10) {
                     self.disk.limit_space(None);
-                    self.disk.fail_no_more();
+                    self.disk.clear_failures();
                 }
                 Ok(())
             }
@@ -233,13 +244,13 @@ impl World {
             }
             let answered: Vec<_> = std::mem::take(&mut *answers.lock());
             let batch: Vec<Entry> = waiting.drain(..answered.len()).collect();
-            self.settle(&batch, &answered)?;
+            self.record_answers(&batch, &answered)?;
         }
         Ok(())
     }
 
-    /// Compares the answers to one batch with what the entries are, and moves the oracle on.
-    fn settle(
+    /// Compares the outcomes of one batch with its entries, and updates the oracle.
+    fn record_answers(
         &mut self,
         batch: &[Entry],
         answered: &[Result<(), Failure<Refusal>>],
@@ -275,8 +286,8 @@ impl World {
         let direction = self.rng.pick(&[Direction::Forward, Direction::Backward]);
         let limit = 1 + self.rng.below(10) as usize;
         let found = match ledger.range(table.id, &KeyRange::all(), direction, limit) {
-            Err(_) if self.disk.is_dead() => return Ok(()),
-            found => found.map_err(|error| chain(&error))?,
+            Err(_) if self.disk.has_crashed() => return Ok(()),
+            found => found.map_err(|error| error_chain(&error))?,
         };
         let rows = self.acknowledged.iter().filter(|((id, _), _)| *id == table.id.0);
         let rows = rows.map(|((_, key), value)| (key.clone(), value.clone()));
@@ -293,14 +304,14 @@ impl World {
         }
     }
 
-    /// A view keeps showing its moment while batches and flushes go on.
+    /// Checks that a view does not change while batches and flushes go on.
     fn hold_a_view(&mut self, ledger: &mut ManualLedger) -> Result<(), String> {
         let view = ledger.view();
         let expected = self.acknowledged.clone();
         self.commit(ledger)?;
         self.flush(ledger)?;
         match super::workload::view_contents(&view, Direction::Forward) {
-            // A view breaks when the index had to be reopened.
+            // A view breaks if the index had to be reopened.
             Err(_) if self.is_over(ledger) || ledger.counters().index_reopens > 0 => Ok(()),
             Ok(found) if found == expected => Ok(()),
             Ok(_) => Err("a view changed while it was held".to_owned()),
@@ -310,12 +321,12 @@ impl World {
 }
 
 fn submit(ledger: &ManualLedger, entry: Entry, answers: Answers) -> Result<(), String> {
-    let work = move |tx: &mut crate::Tx<'_>| entry.run(tx);
+    let work = move |tx: &mut Tx<'_>| entry.run(tx);
     let done = move |answer| answers.lock().push(answer);
     ledger.try_submit(work, done).map_err(|error| error.to_string())
 }
 
-/// Limits so small that a short run meets all of them.
+/// Limits so small that a short run reaches all of them.
 pub fn small_options() -> Options {
     Options {
         queue_entries_max: 64,

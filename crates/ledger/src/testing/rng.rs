@@ -1,6 +1,6 @@
-//! A seeded source of chance. The same seed gives the same run, on every machine.
+//! A seeded random number generator. The same seed gives the same run, on every machine.
 
-/// A small generator (splitmix64): not for secrets, only for tests.
+/// A splitmix64 generator, for tests only.
 #[derive(Debug, Clone)]
 pub struct Rng {
     state: u64,
@@ -26,7 +26,7 @@ impl Rng {
         self.number() % end
     }
 
-    /// True in `percent` of a hundred cases.
+    /// Returns `true` with a probability of `percent` percent.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! A folder for one test, gone when the test is.
+//! A temporary folder for one test, removed when the test ends.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,14 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Names a folder that does not exist yet.
+    /// A path that does not exist yet.
     pub fn new(purpose: &str) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("catena-ledger-{purpose}-{}-{number}", std::process::id());
         Self { path: std::env::temp_dir().join(name) }
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -27,7 +27,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A leftover in the temporary folder harms nobody.
+        // A leftover in the temporary folder does no harm.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

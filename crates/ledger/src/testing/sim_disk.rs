@@ -1,9 +1,9 @@
-//! A disk in memory that keeps every promise of a real one and not a single promise more.
+//! A disk in memory that guarantees what a real one guarantees, and nothing more.
 //!
 //! A write is visible at once and durable only after a sync of its file; creations, renames and removals are durable only
 //! after a sync of the folder. At a power loss an arbitrary part of what was not synced survives, sector by sector. At a
-//! process crash everything survives, but is still not durable. The disk can die at the n-th operation, fail a chosen
-//! operation, or run out of space. All chance comes from the seed.
+//! process crash everything survives, but is still not durable. The disk can crash at the n-th operation, fail a chosen
+//! operation, or run out of space. All randomness comes from the seed.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
@@ -15,7 +15,7 @@ use super::rng::Rng;
 use crate::disk::{Disk, DiskFile, LockAttempt};
 use crate::uncached::Uncached;
 
-/// The unit a disk writes whole or not at all.
+/// The unit that a disk writes atomically.
 pub const SECTOR_BYTES: usize = 512;
 
 /// How much of what was not synced survives a power loss, in percent; one is drawn per file.
@@ -48,20 +48,20 @@ pub enum Crash {
 /// A simulated disk. Clones are the same disk.
 #[derive(Debug, Clone)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SimState {
     rng: Rng,
     files: Vec<FileState>,
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
     pending_names: Vec<NameChange>,
     operations: u64,
-    dies_at: Option<u64>,
-    dead: bool,
-    failures: Vec<Failure>,
+    crash_at: Option<u64>,
+    crashed: bool,
+    failures: Vec<InjectedFailure>,
     space_bytes: Option<u64>,
 }
 
@@ -87,19 +87,19 @@ enum NameChange {
 }
 
 #[derive(Debug)]
-struct Failure {
+struct InjectedFailure {
     operation: SimOp,
     name_part: String,
     skip: u64,
     kind: ErrorKind,
 }
 
-/// What an operation is to do.
+/// What happens to an operation.
 #[derive(PartialEq, Eq)]
-enum Fate {
-    Works,
-    /// The operation begins, and the disk dies in the middle of it.
-    Dies,
+enum OperationFate {
+    Succeeds,
+    /// The operation begins, and the disk crashes in the middle of it.
+    Crashes,
 }
 
 impl SimDisk {
@@ -115,45 +115,45 @@ impl SimDisk {
         durable_names: BTreeMap<String, usize>,
         pending_names: Vec<NameChange>,
     ) -> Self {
-        let state = State {
+        let state = SimState {
             rng: Rng::new(seed),
             files,
             names,
             durable_names,
             pending_names,
             operations: 0,
-            dies_at: None,
-            dead: false,
+            crash_at: None,
+            crashed: false,
             failures: Vec::new(),
             space_bytes: None,
         };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Lets the disk die in the middle of the n-th changing operation from now (1 is the next).
-    pub fn die_after(&self, operations: u64) {
+    /// Lets the disk crash in the middle of the n-th changing operation from now (1 is the next).
+    pub fn crash_after(&self, operations: u64) {
         let mut state = self.state.lock();
-        state.dies_at = Some(state.operations + operations);
+        state.crash_at = Some(state.operations + operations);
     }
 
-    /// Takes back [`SimDisk::die_after`].
-    pub fn live_on(&self) {
-        self.state.lock().dies_at = None;
+    /// Cancels [`SimDisk::crash_after`].
+    pub fn cancel_crash(&self) {
+        self.state.lock().crash_at = None;
     }
 
-    /// Whether the disk has died.
-    pub fn is_dead(&self) -> bool {
-        self.state.lock().dead
+    /// Whether the disk has crashed.
+    pub fn has_crashed(&self) -> bool {
+        self.state.lock().crashed
     }
 
-    /// Changing operations so far.
+    /// The number of changing operations so far.
     pub fn operations(&self) -> u64 {
         self.state.lock().operations
     }
 
     /// Lets one operation fail: the first of its kind on a file whose name contains `name_part`, after `skip` others.
     pub fn fail(&self, operation: SimOp, name_part: &str, skip: u64, kind: ErrorKind) {
-        self.state.lock().failures.push(Failure {
+        self.state.lock().failures.push(InjectedFailure {
             operation,
             name_part: name_part.to_owned(),
             skip,
@@ -161,8 +161,8 @@ impl SimDisk {
         });
     }
 
-    /// Takes back every [`SimDisk::fail`] that has not happened yet.
-    pub fn fail_no_more(&self) {
+    /// Cancels every [`SimDisk::fail`] that has not happened yet.
+    pub fn clear_failures(&self) {
         self.state.lock().failures.clear();
     }
 
@@ -176,7 +176,7 @@ impl SimDisk {
         self.state.lock().used_bytes()
     }
 
-    /// Changes stored bytes behind everyone's back, durably: damage that no crash explains.
+    /// Flips stored bits directly and durably: damage that no crash explains.
     pub fn damage(&self, name: &str, offset: usize, mask: u8) {
         let mut state = self.state.lock();
         let file = state.names[name];
@@ -185,7 +185,7 @@ impl SimDisk {
         file.durable[offset] ^= mask;
     }
 
-    /// Stores bytes behind everyone's back, durably.
+    /// Overwrites stored bytes directly and durably.
     pub fn overwrite(&self, name: &str, offset: usize, data: &[u8]) {
         let mut state = self.state.lock();
         let file = state.names[name];
@@ -200,7 +200,7 @@ impl SimDisk {
         state.files[state.names[name]].contents.clone()
     }
 
-    /// A short number for everything on the disk: two runs that agree in it did the same.
+    /// A checksum of everything on the disk: two runs with the same checksum did the same.
     pub fn fingerprint(&self) -> u32 {
         let state = self.state.lock();
         let mut hasher = crc32fast::Hasher::new();
@@ -212,10 +212,10 @@ impl SimDisk {
         hasher.finalize()
     }
 
-    /// The disk the next process finds. The old one is dead from here on.
+    /// Crashes the disk, and returns the disk that the next process finds. The old one fails every operation from now on.
     pub fn crash(&self, crash: Crash, seed: u64) -> SimDisk {
         let mut state = self.state.lock();
-        state.dead = true;
+        state.crashed = true;
         match crash {
             Crash::PowerLoss => state.after_power_loss(seed),
             Crash::ProcessKill => Self::from_state(
@@ -229,28 +229,29 @@ impl SimDisk {
     }
 }
 
-impl State {
+impl SimState {
     fn used_bytes(&self) -> u64 {
         self.names.values().map(|file| self.files[*file].contents.len() as u64).sum()
     }
 
-    /// Counts a changing operation and says what becomes of it.
-    fn begin(&mut self, operation: SimOp, name: &str) -> Result<Fate> {
-        if self.dead {
-            return Err(dead());
+    /// Counts a changing operation and decides what happens to it.
+    fn begin_operation(&mut self, operation: SimOp, name: &str) -> Result<OperationFate> {
+        if self.crashed {
+            return Err(crash_error());
         }
         self.operations += 1;
-        if self.dies_at == Some(self.operations) {
-            self.dead = true;
-            return Ok(Fate::Dies);
+        if self.crash_at == Some(self.operations) {
+            self.crashed = true;
+            return Ok(OperationFate::Crashes);
         }
         self.check_failures(operation, name)?;
-        Ok(Fate::Works)
+        Ok(OperationFate::Succeeds)
     }
 
     fn check_failures(&mut self, operation: SimOp, name: &str) -> Result<()> {
-        let matches =
-            |failure: &Failure| failure.operation == operation && name.contains(&failure.name_part);
+        let matches = |failure: &InjectedFailure| {
+            failure.operation == operation && name.contains(&failure.name_part)
+        };
         let Some(position) = self.failures.iter().position(matches) else { return Ok(()) };
         if self.failures[position].skip > 0 {
             self.failures[position].skip -= 1;
@@ -282,8 +283,8 @@ impl State {
         }
     }
 
-    /// A failed sync: part of the changes arrive, and the system forgets about the others. A later sync that succeeds
-    /// says nothing about them.
+    /// A failed sync: part of the changes arrive, and the system drops the others. A later sync that succeeds does not
+    /// bring them back.
     fn half_sync(&mut self, file: usize) {
         let pending = std::mem::take(&mut self.files[file].pending);
         let percent = self.rng.pick(&SURVIVAL_PERCENTS);
@@ -292,10 +293,10 @@ impl State {
         }
     }
 
-    fn change_names(&mut self, fate: &Fate, change: NameChange) -> Result<()> {
+    fn change_names(&mut self, fate: &OperationFate, change: NameChange) -> Result<()> {
         apply_names(&mut self.names, &change);
         self.pending_names.push(change);
-        finish(fate)
+        finish_operation(fate)
     }
 
     fn after_power_loss(&self, seed: u64) -> SimDisk {
@@ -341,7 +342,7 @@ fn apply(contents: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// Applies each sector of a change with a chance of `percent`.
+/// Applies each sector of a change with a probability of `percent` percent.
 fn apply_partly(contents: &mut Vec<u8>, change: &Change, percent: u64, rng: &mut Rng) {
     let Change::Write { offset, data } = change else {
         if rng.chance(percent) {
@@ -380,41 +381,41 @@ fn apply_names(names: &mut BTreeMap<String, usize>, change: &NameChange) {
     }
 }
 
-fn finish(fate: &Fate) -> Result<()> {
+fn finish_operation(fate: &OperationFate) -> Result<()> {
     match fate {
-        Fate::Works => Ok(()),
-        Fate::Dies => Err(dead()),
+        OperationFate::Succeeds => Ok(()),
+        OperationFate::Crashes => Err(crash_error()),
     }
 }
 
-fn dead() -> Error {
+fn crash_error() -> Error {
     Error::other("simulated crash")
 }
 
-fn missing(name: &str) -> Error {
+fn not_found_error(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("simulated disk has no {name}"))
 }
 
 impl Disk for SimDisk {
     fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         let state = self.state.lock();
-        if state.dead {
-            return Err(dead());
+        if state.crashed {
+            return Err(crash_error());
         }
-        let file = *state.names.get(name).ok_or_else(|| missing(name))?;
+        let file = *state.names.get(name).ok_or_else(|| not_found_error(name))?;
         Ok(Arc::new(SimFile { disk: self.clone(), file }))
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
-        let fate = state.begin(SimOp::Names, name)?;
+        let fate = state.begin_operation(SimOp::Names, name)?;
         let file = state.files.len();
         state.files.push(FileState { name: name.to_owned(), ..FileState::default() });
         state.change_names(&fate, NameChange::Link { name: name.to_owned(), file })?;
         Ok(Arc::new(SimFile { disk: self.clone(), file }))
     }
 
-    /// By the number in the name: one file takes the write, one cannot be opened so, one refuses it.
+    /// Depends on the number in the name: one file accepts the write, one cannot be opened this way, one refuses it.
     fn open_uncached(&self, name: &str) -> Option<Box<dyn Uncached>> {
         let file = *self.state.lock().names.get(name)?;
         let file = SimFile { disk: self.clone(), file };
@@ -428,8 +429,8 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         let mut state = self.state.lock();
-        let fate = state.begin(SimOp::Names, from)?;
-        let file = *state.names.get(from).ok_or_else(|| missing(from))?;
+        let fate = state.begin_operation(SimOp::Names, from)?;
+        let file = *state.names.get(from).ok_or_else(|| not_found_error(from))?;
         state.files[file].name = to.to_owned();
         state.change_names(
             &fate,
@@ -439,22 +440,22 @@ impl Disk for SimDisk {
 
     fn remove(&self, name: &str) -> Result<()> {
         let mut state = self.state.lock();
-        let fate = state.begin(SimOp::Names, name)?;
+        let fate = state.begin_operation(SimOp::Names, name)?;
         if !state.names.contains_key(name) {
-            return Err(missing(name));
+            return Err(not_found_error(name));
         }
         state.change_names(&fate, NameChange::Unlink { name: name.to_owned() })
     }
 
     fn list(&self) -> Result<Vec<String>> {
         let state = self.state.lock();
-        if state.dead { Err(dead()) } else { Ok(state.names.keys().cloned().collect()) }
+        if state.crashed { Err(crash_error()) } else { Ok(state.names.keys().cloned().collect()) }
     }
 
     fn sync_dir(&self) -> Result<()> {
         let mut state = self.state.lock();
-        if state.begin(SimOp::SyncDir, "")? == Fate::Dies {
-            return Err(dead());
+        if state.begin_operation(SimOp::SyncDir, "")? == OperationFate::Crashes {
+            return Err(crash_error());
         }
         state.durable_names = state.names.clone();
         state.pending_names.clear();
@@ -477,23 +478,26 @@ struct SimFile {
 }
 
 impl SimFile {
-    fn begin(&self, operation: SimOp) -> Result<(MutexGuard<'_, State>, Fate)> {
+    fn begin_operation(
+        &self,
+        operation: SimOp,
+    ) -> Result<(MutexGuard<'_, SimState>, OperationFate)> {
         let mut state = self.disk.state.lock();
         let name = state.files[self.file].name.clone();
-        let fate = state.begin(operation, &name)?;
+        let fate = state.begin_operation(operation, &name)?;
         Ok((state, fate))
     }
 
     fn sync(&self) -> Result<()> {
-        match self.begin(SimOp::Sync) {
-            Ok((mut state, Fate::Works)) => {
+        match self.begin_operation(SimOp::Sync) {
+            Ok((mut state, OperationFate::Succeeds)) => {
                 state.sync(self.file);
                 Ok(())
             }
-            Ok((_, Fate::Dies)) => Err(dead()),
+            Ok((_, OperationFate::Crashes)) => Err(crash_error()),
             Err(error) => {
                 let mut state = self.disk.state.lock();
-                if !state.dead {
+                if !state.crashed {
                     state.half_sync(self.file);
                 }
                 Err(error)
@@ -505,8 +509,8 @@ impl SimFile {
 impl DiskFile for SimFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let state = self.disk.state.lock();
-        if state.dead {
-            return Err(dead());
+        if state.crashed {
+            return Err(crash_error());
         }
         let contents = &state.files[self.file].contents;
         let start = offset as usize;
@@ -516,17 +520,17 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        let (mut state, fate) = self.begin(SimOp::Write)?;
+        let (mut state, fate) = self.begin_operation(SimOp::Write)?;
         state.check_space(self.file, offset as usize + data.len())?;
         state.change(self.file, Change::Write { offset: offset as usize, data: data.to_vec() });
-        finish(&fate)
+        finish_operation(&fate)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        let (mut state, fate) = self.begin(SimOp::SetLen)?;
+        let (mut state, fate) = self.begin_operation(SimOp::SetLen)?;
         state.check_space(self.file, len as usize)?;
         state.change(self.file, Change::SetLen(len as usize));
-        finish(&fate)
+        finish_operation(&fate)
     }
 
     fn sync_data(&self) -> Result<()> {
@@ -537,9 +541,13 @@ impl DiskFile for SimFile {
         self.sync()
     }
 
-    fn len(&self) -> Result<u64> {
+    fn size(&self) -> Result<u64> {
         let state = self.disk.state.lock();
-        if state.dead { Err(dead()) } else { Ok(state.files[self.file].contents.len() as u64) }
+        if state.crashed {
+            Err(crash_error())
+        } else {
+            Ok(state.files[self.file].contents.len() as u64)
+        }
     }
 }
 
@@ -550,7 +558,7 @@ struct SimUncached {
 }
 
 impl Uncached for SimUncached {
-    /// A write and a sync, between which the disk can die. One that is refused may have written something.
+    /// A write and a sync, between which the disk can crash. A refused write may have written something.
     fn write_durably(&self, offset: u64, data: &[u8]) -> Result<bool> {
         let written = if self.refuses { data.len() / 2 } else { data.len() };
         self.file.write_at(offset, &data[..written])?;

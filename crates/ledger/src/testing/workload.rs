@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::rng::Rng;
-use crate::error::chain;
-use crate::{Direction, KeyRange, ManualLedger, Table, TableId, Tx, View};
+use crate::error::error_chain;
+use crate::manual::ManualLedger;
+use crate::tx::Tx;
+use crate::types::{Direction, KeyRange, Table, TableId};
+use crate::view::View;
 
-/// The tables of every simulated ledger. Ids are not neighbours on purpose.
+/// The tables of every simulated ledger. The IDs are not consecutive on purpose.
 pub const TABLES: [Table; 3] = [
     Table { id: TableId(1), name: "jobs" },
     Table { id: TableId(2), name: "owners" },
@@ -16,13 +19,13 @@ pub const TABLES: [Table; 3] = [
 /// Few keys, so that they are overwritten, deleted and put again.
 const KEYS: u64 = 40;
 
-/// The usual and the largest value.
+/// Upper bounds of value lengths; the last one is used rarely.
 const VALUE_BYTES: [u64; 4] = [0, 20, 200, 3000];
 
-/// What a ledger should hold: `(table, key) -> value`.
+/// The expected content of a ledger: `(table, key) -> value`.
 pub type Model = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
-/// One thing an entry does.
+/// One operation of an entry.
 #[derive(Debug, Clone)]
 pub enum Op {
     /// Sets a row.
@@ -33,21 +36,21 @@ pub enum Op {
     Append(TableId, Vec<u8>),
 }
 
-/// What an entry says when it changes its mind.
+/// The error of an entry that refuses itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal;
 
 /// One submission of the workload.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// What it does, in order. Nothing at all is a read.
+    /// Its operations, in order. An entry without operations only reads.
     pub ops: Vec<Op>,
-    /// Whether it changes its mind at the end.
+    /// Whether it refuses itself after its last operation.
     pub refuses: bool,
 }
 
 impl Entry {
-    /// Does it to a ledger.
+    /// Runs the operations on a ledger.
     pub fn run(&self, tx: &mut Tx<'_>) -> Result<(), Refusal> {
         for op in &self.ops {
             match op {
@@ -63,7 +66,7 @@ impl Entry {
     }
 }
 
-/// Does it to a model.
+/// Applies the operations of an entry to a model.
 pub fn apply(model: &mut Model, entry: &Entry) {
     for op in &entry.ops {
         match op {
@@ -74,9 +77,9 @@ pub fn apply(model: &mut Model, entry: &Entry) {
                 model.remove(&(table.0, key.clone()));
             }
             Op::Append(table, key) => {
-                let place = (table.0, key.clone());
-                let value = appended(model.get(&place).map(Vec::as_slice));
-                model.insert(place, value);
+                let row = (table.0, key.clone());
+                let value = appended(model.get(&row).map(Vec::as_slice));
+                model.insert(row, value);
             }
         }
     }
@@ -113,20 +116,21 @@ fn random_value(rng: &mut Rng) -> Vec<u8> {
     vec![byte; len.min(1200)]
 }
 
-/// Everything a ledger holds.
+/// All rows of a ledger.
 pub fn contents(ledger: &ManualLedger, direction: Direction) -> Result<Model, String> {
     view_contents(&ledger.view(), direction)
 }
 
-/// Everything a view holds, checked to be in order.
+/// All rows of a view. An error if they are not in order.
 pub fn view_contents(view: &View, direction: Direction) -> Result<Model, String> {
     let mut model = Model::new();
     for table in TABLES {
         let mut last: Option<Vec<u8>> = None;
-        let rows =
-            view.range(table.id, &KeyRange::all(), direction).map_err(|error| chain(&error))?;
+        let rows = view
+            .range(table.id, &KeyRange::all(), direction)
+            .map_err(|error| error_chain(&error))?;
         for row in rows {
-            let (key, value) = row.map_err(|error| chain(&error))?;
+            let (key, value) = row.map_err(|error| error_chain(&error))?;
             let ordered = last
                 .as_deref()
                 .is_none_or(|last| (last < &key[..]) == (direction == Direction::Forward));

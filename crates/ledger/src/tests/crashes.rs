@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::support::{JOBS, commit, delete, get, open, open_with, options, put};
-use crate::testing::driver::{run_world, small_options};
+use crate::testing::driver::{run_simulation, small_options};
 use crate::testing::sim_disk::{Crash, SimDisk};
 use crate::testing::workload::{Model, contents};
 use crate::{CommitError, Direction, Faults, FlushStep, ManualLedger, Mode, Options};
 
-/// Crashes each world lives through.
-const CRASHES_PER_WORLD: u64 = 25;
+/// Crashes of each simulated disk.
+const CRASHES_PER_DISK: u64 = 25;
 
 fn failures(seeds: std::ops::Range<u64>, faults: Faults) -> Vec<String> {
-    seeds.filter_map(|seed| run_world(seed, CRASHES_PER_WORLD, faults).failure).collect()
+    seeds.filter_map(|seed| run_simulation(seed, CRASHES_PER_DISK, faults).failure).collect()
 }
 
 #[test]
@@ -23,8 +23,8 @@ fn a_thousand_random_crashes_lose_nothing_that_was_acknowledged() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 100..104 {
-        let first = run_world(seed, CRASHES_PER_WORLD, Faults::default());
-        assert_eq!(first, run_world(seed, CRASHES_PER_WORLD, Faults::default()));
+        let first = run_simulation(seed, CRASHES_PER_DISK, Faults::default());
+        assert_eq!(first, run_simulation(seed, CRASHES_PER_DISK, Faults::default()));
     }
 }
 
@@ -83,7 +83,7 @@ const SCRIPT: [Act; 22] = [
     Act::Put("i", 10),
 ];
 
-/// Runs the script until the disk dies. Returns what was acknowledged, and that with the batch in flight.
+/// Runs the script until the disk crashes. Returns what was acknowledged, and the same with the batch in flight.
 fn run_script(ledger: &mut ManualLedger, disk: &SimDisk) -> (Model, Model) {
     let mut acknowledged: Model = BTreeMap::new();
     for act in SCRIPT {
@@ -101,7 +101,7 @@ fn run_script(ledger: &mut ManualLedger, disk: &SimDisk) -> (Model, Model) {
         };
         match answer {
             Ok(()) => acknowledged = after,
-            Err(_) if disk.is_dead() => return (acknowledged, after),
+            Err(_) if disk.has_crashed() => return (acknowledged, after),
             Err(error) => panic!("{error}"),
         }
     }
@@ -118,7 +118,7 @@ fn script_options(mode: Mode) -> Options {
     }
 }
 
-/// Operations the whole script takes when nothing goes wrong.
+/// Number of disk operations of the complete script if nothing fails.
 fn script_operations(mode: Mode) -> u64 {
     let disk = SimDisk::new(1);
     let mut ledger = open_with(&disk, script_options(mode)).unwrap();
@@ -138,7 +138,7 @@ fn crash_at_every_operation(mode: Mode, crash: Crash, seeds: u64) {
 
 fn crash_at(mode: Mode, crash: Crash, operation: u64, seed: u64) {
     let disk = SimDisk::new(seed);
-    disk.die_after(operation);
+    disk.crash_after(operation);
     let (acknowledged, whole) = match open_with(&disk, script_options(mode)) {
         Ok(mut ledger) => run_script(&mut ledger, &disk),
         Err(_) => (Model::new(), Model::new()),
@@ -178,8 +178,8 @@ fn a_crash_at_every_operation_of_opening_leaves_a_folder_that_opens() {
     for operation in 1..=disk.operations() {
         for seed in 0..8 {
             let disk = SimDisk::new(seed);
-            disk.die_after(operation);
-            assert!(open_with(&disk, options()).is_err() || disk.is_dead());
+            disk.crash_after(operation);
+            assert!(open_with(&disk, options()).is_err() || disk.has_crashed());
             let disk = disk.crash(Crash::PowerLoss, seed);
             let mut ledger = open_with(&disk, options()).unwrap();
             put(&mut ledger, "a", "1").unwrap();

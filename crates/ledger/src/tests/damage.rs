@@ -1,8 +1,9 @@
-//! Torn tails are cut; damage is reported; earlier lives of a segment are never mistaken for the present one.
+//! Torn tails are ignored; damage is reported; frames of an earlier generation of a segment are never mistaken for current
+//! ones.
 
 use super::support::{JOBS, commit, get, open, open_with, options, put};
 use crate::disk::Disk;
-use crate::journal::BLOCK_BYTES;
+use crate::layout::BLOCK_BYTES;
 use crate::testing::sim_disk::{Crash, SECTOR_BYTES, SimDisk};
 use crate::{ManualLedger, OpenError, ReplayError};
 
@@ -41,7 +42,7 @@ fn a_frame_torn_at_any_sector_is_cut_and_its_neighbours_are_kept() {
         let ledger = open(&disk);
         let found =
             (get(&ledger, "a"), get(&ledger, "b"), ledger.get(JOBS, b"c").unwrap().is_some());
-        // The last sectors are padding, which nobody reads.
+        // The last sectors are padding, which is never read.
         let padding = torn * SECTOR_BYTES > 24 + 8 + 1 + 8000;
         assert_eq!(found, (Some("1".into()), Some("2".into()), padding), "sector {torn}");
     }
@@ -135,15 +136,15 @@ fn a_damaged_segment_header_refuses_to_open() {
     assert!(matches!(refusal(&disk), ReplayError::HeaderDamaged { segment } if segment == name));
 }
 
-/// A segment before and after the first write of its second life, and the disk as it is after.
-struct SecondLife {
+/// A segment before and after the first write with its second generation, and the disk after that write.
+struct RecycledSegment {
     disk: SimDisk,
     segment: String,
     before: Vec<u8>,
     after: Vec<u8>,
 }
 
-fn rotate_into_a_recycled_segment() -> SecondLife {
+fn rotate_into_a_recycled_segment() -> RecycledSegment {
     let disk = SimDisk::new(1);
     let options = crate::Options { spare_segments: 1, segments_max: 2, ..options() };
     let mut ledger = open_with(&disk, options).unwrap();
@@ -155,9 +156,9 @@ fn rotate_into_a_recycled_segment() -> SecondLife {
         put_until_answered(&mut ledger, round);
         for (segment, before) in before {
             let after = disk.contents(&segment);
-            // Changed in its first sector: a new life has begun.
+            // Changed in its first sector: a new generation has begun.
             if after[..SECTOR_BYTES] != before[..SECTOR_BYTES] {
-                return SecondLife {
+                return RecycledSegment {
                     disk: disk.crash(Crash::PowerLoss, 1),
                     segment,
                     before,
@@ -180,29 +181,33 @@ fn round(ledger: &ManualLedger) -> u8 {
 
 #[test]
 fn a_recycled_segment_with_its_new_header_and_no_frame_is_empty() {
-    let life = rotate_into_a_recycled_segment();
-    let last = life.after[BLOCK_BYTES + 24 + 8 + 5];
-    life.disk.overwrite(&life.segment, BLOCK_BYTES, &life.before[BLOCK_BYTES..2 * BLOCK_BYTES]);
-    assert_eq!(round(&open(&life.disk)), last - 1);
+    let recycled = rotate_into_a_recycled_segment();
+    let last = recycled.after[BLOCK_BYTES + 24 + 8 + 5];
+    recycled.disk.overwrite(
+        &recycled.segment,
+        BLOCK_BYTES,
+        &recycled.before[BLOCK_BYTES..2 * BLOCK_BYTES],
+    );
+    assert_eq!(round(&open(&recycled.disk)), last - 1);
 }
 
 #[test]
-fn a_recycled_segment_with_its_new_frame_and_the_old_header_is_of_its_old_life() {
-    let life = rotate_into_a_recycled_segment();
-    let last = life.after[BLOCK_BYTES + 24 + 8 + 5];
-    life.disk.overwrite(&life.segment, 0, &life.before[..BLOCK_BYTES]);
-    assert_eq!(round(&open(&life.disk)), last - 1);
+fn a_recycled_segment_with_its_new_frame_and_the_old_header_is_of_its_old_generation() {
+    let recycled = rotate_into_a_recycled_segment();
+    let last = recycled.after[BLOCK_BYTES + 24 + 8 + 5];
+    recycled.disk.overwrite(&recycled.segment, 0, &recycled.before[..BLOCK_BYTES]);
+    assert_eq!(round(&open(&recycled.disk)), last - 1);
 }
 
 #[test]
 fn stale_frames_behind_the_tail_of_a_recycled_segment_are_rejected() {
-    let life = rotate_into_a_recycled_segment();
-    let last = life.after[BLOCK_BYTES + 24 + 8 + 5];
+    let recycled = rotate_into_a_recycled_segment();
+    let last = recycled.after[BLOCK_BYTES + 24 + 8 + 5];
     assert_eq!(
-        &life.after[2 * BLOCK_BYTES..2 * BLOCK_BYTES + 4],
+        &recycled.after[2 * BLOCK_BYTES..2 * BLOCK_BYTES + 4],
         b"CFRM",
         "a stale frame lies there"
     );
-    let ledger = open(&life.disk);
+    let ledger = open(&recycled.disk);
     assert_eq!((round(&ledger), ledger.report().frames_replayed), (last, 1));
 }

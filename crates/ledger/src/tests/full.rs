@@ -142,7 +142,7 @@ fn readers_never_notice_that_flushes_meet_a_full_disk() {
     let disk = SimDisk::new(1);
     let options =
         Options { flush_interval: Duration::from_millis(1), index_cache_bytes: 0, ..options() };
-    let ledger = Ledger::open_on(Arc::new(disk.clone()) as Arc<dyn Disk>, options, None).unwrap();
+    let ledger = Ledger::open_on(Arc::new(disk.clone()) as Arc<dyn Disk>, options).unwrap();
     let write = |number: u32| {
         ledger.transact(move |tx| {
             tx.put(JOBS, number.to_be_bytes(), vec![number as u8; 1000]);
@@ -169,7 +169,7 @@ fn readers_never_notice_that_flushes_meet_a_full_disk() {
 fn the_threads_refuse_and_recover_by_themselves() {
     let disk = SimDisk::new(1);
     let options = Options { flush_interval: Duration::from_millis(1), ..options() };
-    let ledger = Ledger::open_on(Arc::new(disk.clone()) as Arc<dyn Disk>, options, None).unwrap();
+    let ledger = Ledger::open_on(Arc::new(disk.clone()) as Arc<dyn Disk>, options).unwrap();
     disk.limit_space(Some(disk.used_bytes()));
     let write = |number: u32| {
         ledger.transact(move |tx| {

@@ -1,4 +1,4 @@
-//! A process that is killed while it writes: what it was told is durable is there, and the folder is free again.
+//! A process that is killed while it writes: everything acknowledged to it is there, and the folder's lock is free again.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
@@ -48,7 +48,7 @@ fn start_child(folder: &Path) -> Child {
         .unwrap()
 }
 
-/// Reads what the child says, kills it, and returns the last number it was told is durable.
+/// Reads the child's output, kills it, and returns the last number that was acknowledged to it.
 fn kill_in_the_middle(mut child: Child) -> u64 {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let numbers =

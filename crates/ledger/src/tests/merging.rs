@@ -7,7 +7,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 use crate::error::{IndexError, ReadError};
-use crate::merge::{Layer, Merged, MergedSlots, copy_for};
+use crate::merge::{Layer, Merged, MergedSlots, copy_up_to_limit};
 use crate::overlay::Generation;
 use crate::shared::layer;
 use crate::types::{Direction, Key, KeyRange, Slot, TableId, Value};
@@ -100,7 +100,7 @@ proptest! {
         let generations: Vec<_> = layers.iter().map(generation).collect();
         let (above, below) = generations.split_at(generations.len() - 1);
         let sources = above.iter().map(|rows| layer(rows, TABLE, &range, direction)).collect();
-        let copied = copy_for(MergedSlots::new(sources, direction), limit).unwrap();
+        let copied = copy_up_to_limit(MergedSlots::new(sources, direction), limit).unwrap();
         let copied: Layer<'_> = Box::new(copied.into_iter().map(Ok));
         let merged = Merged::new(vec![copied, layer(&below[0], TABLE, &range, direction)], direction);
         let expected: Vec<_> = model(&layers, &range, direction).into_iter().take(limit).collect();

@@ -72,18 +72,18 @@ fn work_sees_what_came_before_it_in_the_same_batch() {
 fn work_that_refuses_leaves_no_trace_and_only_it_is_told() {
     both(|_, mut ledger, _| {
         put(&mut ledger, "a", "1").unwrap();
-        let told = Arc::new(Mutex::new(None));
-        let place = told.clone();
+        let answered = Arc::new(Mutex::new(None));
+        let slot = answered.clone();
         let work = |tx: &mut Tx<'_>| {
             tx.delete(JOBS, *b"a");
             tx.put(JOBS, *b"b", *b"2");
             tx.put(JOBS, *b"b", *b"3");
             Err::<(), _>("changed my mind")
         };
-        ledger.try_submit(work, move |answer| *place.lock() = Some(answer)).unwrap();
+        ledger.try_submit(work, move |answer| *slot.lock() = Some(answer)).unwrap();
         let after = queue(&ledger, |tx| assert!(tx.get(JOBS, b"b").unwrap().is_none()));
         assert_eq!(ledger.step_commit(), CommitStep::Answered(2));
-        assert_eq!(*told.lock(), Some(Err(Failure::Work("changed my mind"))));
+        assert_eq!(*answered.lock(), Some(Err(Failure::Work("changed my mind"))));
         assert_eq!(*after.lock(), Some(Ok(())));
         assert_eq!((get(&ledger, "a").as_deref(), get(&ledger, "b")), (Some("1"), None));
         assert_eq!(ledger.counters().syncs, 1, "a batch without writes needs no sync");
@@ -291,10 +291,10 @@ fn a_backup_that_was_interrupted_is_refused_at_open() {
     ledger.backup_to(Arc::new(whole.clone())).unwrap();
     for operation in 1..=whole.operations() {
         let copy = SimDisk::new(2);
-        copy.die_after(operation);
+        copy.crash_after(operation);
         assert!(ledger.backup_to(Arc::new(copy.clone())).is_err());
         let copy = copy.crash(Crash::PowerLoss, operation);
-        // Either refused, or an empty folder in which nothing was durable, or the whole copy with its stamp.
+        // Either refused, or an empty folder in which nothing was durable, or the complete copy with its stamp.
         if let Ok(ledger) = open_with(&copy, options()) {
             let rows = ledger.range(JOBS, &KeyRange::all(), Direction::Forward, 9).unwrap().len();
             assert!(rows == 1 || ledger.report().last_sequence == 0, "operation {operation}");

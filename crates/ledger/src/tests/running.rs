@@ -144,8 +144,8 @@ fn a_backup_taken_while_writers_run_is_consistent() {
 fn threads_on_a_dying_disk_lose_nothing_they_acknowledged() {
     for seed in 0..40 {
         let disk = SimDisk::new(seed);
-        let ledger = Ledger::open_on(Arc::new(disk.clone()), quick(Mode::Journal), None).unwrap();
-        disk.die_after(20 + seed * 7);
+        let ledger = Ledger::open_on(Arc::new(disk.clone()), quick(Mode::Journal)).unwrap();
+        disk.crash_after(20 + seed * 7);
         let acknowledged = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for writer in 0..4u8 {
@@ -156,7 +156,7 @@ fn threads_on_a_dying_disk_lose_nothing_they_acknowledged() {
         assert!(ledger.close().is_err() && matches!(ledger.health(), Health::Poisoned { .. }));
         drop(ledger);
         let survived = disk.crash(Crash::PowerLoss, seed);
-        let ledger = Ledger::open_on(Arc::new(survived), options(), None).unwrap();
+        let ledger = Ledger::open_on(Arc::new(survived), options()).unwrap();
         for key in acknowledged.into_inner() {
             assert!(ledger.get(JOBS, &key).unwrap().is_some(), "seed {seed}");
         }

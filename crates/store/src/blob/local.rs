@@ -186,7 +186,7 @@ impl Listing {
 
     fn len(&self, digest: Digest) -> io::Result<Option<u64>> {
         match find(self.shared.disk.as_ref(), digest)? {
-            Some(file) if self.shared.names.is_certain(digest) => file.len().map(Some),
+            Some(file) if self.shared.names.is_certain(digest) => file.size().map(Some),
             _ => Ok(None),
         }
     }

@@ -120,9 +120,9 @@ impl World {
     fn live(&mut self) -> Result<(), String> {
         let store = self.reopen()?;
         self.compare(&store)?;
-        self.disk.die_after(1 + self.rng.below(LIFE_OPERATIONS_MAX));
+        self.disk.crash_after(1 + self.rng.below(LIFE_OPERATIONS_MAX));
         for _ in 0..self.rng.below(STEPS_MAX) {
-            if self.disk.is_dead() {
+            if self.disk.has_crashed() {
                 break;
             }
             self.step(&store)?;
@@ -388,7 +388,7 @@ impl World {
                 self.report.refused += 1;
                 Ok(false)
             }
-            Err(_) if self.disk.is_dead() => Ok(false),
+            Err(_) if self.disk.has_crashed() => Ok(false),
             Err(other) => Err(format!("unexpected refusal: {other}")),
         }
     }

@@ -79,7 +79,7 @@ impl Names {
             .map_err(|source| WriteError::io("open", path(), source))?;
         let Some(file) = found else { return Ok(false) };
         // A file of another length is damaged, and the copy at hand is not: it may take its place.
-        Ok(file.len().map_err(|source| WriteError::io("measure", path(), source))? == len)
+        Ok(file.size().map_err(|source| WriteError::io("measure", path(), source))? == len)
     }
 
     /// Gives a synced temporary file its name for good, unless the blob is here already.

@@ -31,7 +31,7 @@ impl BlobReader {
         digest: Digest,
         file: Arc<dyn DiskFile>,
     ) -> Result<Self, ReadError> {
-        let len = match file.len() {
+        let len = match file.size() {
             Ok(len) => len,
             Err(source) => return Err(ReadError::Io { action: "measure", digest, folder, source }),
         };

@@ -132,24 +132,24 @@ impl World {
 
     fn live(&mut self, skip: Skip) -> Result<(), String> {
         if self.rng.chance(20) {
-            self.disk.die_after(1 + self.rng.below(4));
+            self.disk.crash_after(1 + self.rng.below(4));
         }
         let disk = Arc::new(ForgetfulDisk::new(self.disk.clone(), skip));
         let blobs = match LocalBlobs::open_folder(disk, Options::default()) {
             Ok(blobs) => blobs,
-            Err(_) if self.disk.is_dead() => {
+            Err(_) if self.disk.has_crashed() => {
                 self.report.crashes_while_opening += 1;
                 return Ok(());
             }
             Err(error) => return Err(format!("could not open: {error}")),
         };
-        self.disk.live_on();
+        self.disk.cancel_crash();
         self.check_everything(&blobs)?;
         let operations_max = self.rng.pick(&LIFE_OPERATIONS_MAX);
-        self.disk.die_after(1 + self.rng.below(operations_max));
+        self.disk.crash_after(1 + self.rng.below(operations_max));
         for _ in 0..LIFE_STEPS_MAX {
             self.step(&blobs)?;
-            if self.disk.is_dead() {
+            if self.disk.has_crashed() {
                 break;
             }
             self.check_temporary_files()?;
@@ -183,7 +183,7 @@ impl World {
 
     /// An error must have a reason: a dead disk, or trouble that the driver made.
     fn excuse(&mut self, error: &dyn std::error::Error, what: &str) -> Result<(), String> {
-        if self.disk.is_dead() || self.weather == Weather::Rough {
+        if self.disk.has_crashed() || self.weather == Weather::Rough {
             self.report.refused += 1;
             return Ok(());
         }

@@ -109,7 +109,7 @@ impl DiskFile for ForgetfulFile {
         Ok(())
     }
 
-    fn len(&self) -> Result<u64> {
-        self.file.len()
+    fn size(&self) -> Result<u64> {
+        self.file.size()
     }
 }
