@@ -40,8 +40,8 @@ pub(crate) fn copy(
     options: &Options,
     disk: Arc<dyn Disk>,
 ) -> Result<BackupReport, BackupError> {
-    let io = |source| BackupError::Io { folder: disk.describe(), source };
-    if !disk.list().map_err(io)?.is_empty() {
+    let io_error = |source| BackupError::Io { folder: disk.describe(), source };
+    if !disk.list().map_err(io_error)?.is_empty() {
         return Err(BackupError::NotEmpty { folder: disk.describe() });
     }
     let mut copy = BackupWriter {
@@ -54,7 +54,7 @@ pub(crate) fn copy(
         copy.copy_table(view, table.id)?;
     }
     let report = copy.finish()?;
-    folder::write_stamp(disk.as_ref()).map_err(io)?;
+    folder::write_stamp(disk.as_ref()).map_err(io_error)?;
     Ok(report)
 }
 

@@ -140,8 +140,8 @@ impl Ledger {
     /// Copies the ledger, as of this moment and while it runs, into an empty folder.
     pub fn backup(&self, destination: impl AsRef<Path>) -> Result<BackupReport, BackupError> {
         let path = destination.as_ref();
-        let io = |source| BackupError::Io { folder: path.display().to_string(), source };
-        self.backup_to(Arc::new(RealDisk::new(path).map_err(io)?))
+        let io_error = |source| BackupError::Io { folder: path.display().to_string(), source };
+        self.backup_to(Arc::new(RealDisk::new(path).map_err(io_error)?))
     }
 
     /// Completes everything that was submitted, flushes, and closes the index. Calling it again does nothing.

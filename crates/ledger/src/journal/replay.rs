@@ -72,7 +72,7 @@ pub fn replay(
     for used in used_segments {
         match replayer.replay_segment(&used)? {
             Some(last_sequence) => {
-                sealed.push(SealedSegment { segment: used.segment, last_sequence })
+                sealed.push(SealedSegment { segment: used.segment, last_sequence });
             }
             None => free.push(used.segment),
         }
@@ -125,9 +125,9 @@ fn open_segments(
     for name in names {
         let Some(number) = segment_number(name) else { continue };
         next_number = next_number.max(number + 1);
-        let fail =
+        let map_error =
             |source| ReplayError::Io { action: "open", segment: name.clone(), offset: 0, source };
-        let segment = Segment::open(disk, name).map_err(fail)?;
+        let segment = Segment::open(disk, name).map_err(map_error)?;
         match segment.header()? {
             None => unused.push(segment),
             Some(header) => used.push(UsedSegment { segment, header, next_first_sequence: None }),
@@ -168,13 +168,13 @@ impl Replayer<'_> {
 
     fn read(&mut self, segment: &Segment) -> Result<Vec<u8>, ReplayError> {
         let mut bytes = vec![0; segment.bytes as usize];
-        let fail = |source| ReplayError::Io {
+        let map_error = |source| ReplayError::Io {
             action: "read",
             segment: segment.name.clone(),
             offset: 0,
             source,
         };
-        segment.file.read_at(0, &mut bytes).map_err(fail)?;
+        segment.file.read_at(0, &mut bytes).map_err(map_error)?;
         self.report.bytes_read += segment.bytes;
         Ok(bytes)
     }
@@ -188,12 +188,12 @@ impl Replayer<'_> {
         if self.options.faults().skips_replay_sync() {
             return Ok(());
         }
-        let fail = |action| {
+        let map_error = |action| {
             let segment = segment.name.clone();
             move |source| ReplayError::Io { action, segment, offset, source }
         };
-        segment.file.write_at(offset, bytes).map_err(fail("rewrite"))?;
-        segment.file.sync_data().map_err(fail("sync"))
+        segment.file.write_at(offset, bytes).map_err(map_error("rewrite"))?;
+        segment.file.sync_data().map_err(map_error("sync"))
     }
 
     /// Replays frames from the front while they are valid. Returns the offset of the last one, and the offset after it.
@@ -231,11 +231,12 @@ impl Replayer<'_> {
             return Err(hole_error(used, offset, self.report.last_sequence + 1, sequence));
         }
         let segment = || used.segment.name.clone();
-        let fail = |reason| ReplayError::Payload { segment: segment(), offset, sequence, reason };
-        let writes = frame::decode_payload(found.payload).map_err(fail)?;
+        let map_error =
+            |reason| ReplayError::Payload { segment: segment(), offset, sequence, reason };
+        let writes = frame::decode_payload(found.payload).map_err(map_error)?;
         self.report.frames += 1;
         self.report.writes += writes.len() as u64;
-        (self.apply)(sequence, writes).map_err(fail)?;
+        (self.apply)(sequence, writes).map_err(map_error)?;
         self.report.last_sequence = sequence;
         Ok(())
     }

@@ -76,13 +76,13 @@ impl Segment {
     /// Reads the header; `None` if the segment was never used.
     pub fn header(&self) -> Result<Option<SegmentHeader>, ReplayError> {
         let mut sector = [0; HEADER_BYTES];
-        let io = |source| ReplayError::Io {
+        let io_error = |source| ReplayError::Io {
             action: "read",
             segment: self.name.clone(),
             offset: 0,
             source,
         };
-        self.file.read_at(0, &mut sector).map_err(io)?;
+        self.file.read_at(0, &mut sector).map_err(io_error)?;
         if sector == [0; HEADER_BYTES] {
             return Ok(None);
         }

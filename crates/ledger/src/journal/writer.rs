@@ -158,7 +158,8 @@ impl JournalWriter {
     ) -> Result<(), AppendError> {
         let offset = current.offset;
         let segment = current.segment.name.clone();
-        let fail = |action, source| AppendError::Io { action, sequence, segment, offset, source };
+        let map_error =
+            |action, source| AppendError::Io { action, sequence, segment, offset, source };
         let data = self.buffer.bytes();
         let started = Instant::now();
         if let Some(file) = &current.uncached {
@@ -171,19 +172,19 @@ impl JournalWriter {
                     current.uncached = None;
                     self.uses_uncached = false;
                 }
-                Err(source) => return Err(fail("write and sync", source)),
+                Err(source) => return Err(map_error("write and sync", source)),
             }
         }
         let file = &current.segment.file;
         if let Err(source) = file.write_at(offset, data) {
-            return Err(fail("write", source));
+            return Err(map_error("write", source));
         }
         if self.faults.skips_journal_sync() {
             return Ok(());
         }
         let started = Instant::now();
         if let Err(source) = file.sync_data() {
-            return Err(fail("sync", source));
+            return Err(map_error("sync", source));
         }
         self.counters.add_sync(started.elapsed());
         Ok(())

@@ -1,37 +1,38 @@
-//! Places in the order of commits.
+//! Positions in the order of commits.
 //!
-//! A place is a run and a number: runs are counted across restarts, numbers within one. Only the
-//! run has to be durable, so giving out a place writes nothing, except in the first commits of a
-//! run: until one of them is known to be durable, each writes the run's number again.
+//! A position is a run and a number: runs are counted across restarts, numbers within one run. Only
+//! the run has to be durable, so assigning a position writes nothing, except in the first commits of
+//! a run: until one of them is known to be durable, each writes the run's number again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::bytes::Damaged;
-use crate::effects::CommitError;
-use crate::keys::META;
 use catena_ledger::Tx;
 
-/// Places that one run can give out: a trillion.
+use crate::bytes::DamagedRow;
+use crate::effects::CommitError;
+use crate::keys::META;
+
+/// Bits of a position that number the commits of one run: enough for a trillion.
 const NUMBER_BITS: u32 = 40;
 
 const RUN: &[u8] = b"run";
 
-/// Gives out places; used by the committer only.
+/// Assigns positions; used by the committer only.
 #[derive(Clone, Default)]
-pub(super) struct Order(Arc<State>);
+pub(super) struct CommitSequence(Arc<SequenceState>);
 
 #[derive(Default)]
-struct State {
+struct SequenceState {
     /// This run's number; zero before it is known.
     run: AtomicU64,
     is_run_durable: AtomicBool,
     next: AtomicU64,
 }
 
-impl Order {
-    /// The next place.
-    pub(super) fn next(&self, tx: &mut Tx<'_>) -> Result<u64, CommitError> {
+impl CommitSequence {
+    /// Assigns the next position.
+    pub(super) fn next_position(&self, tx: &mut Tx<'_>) -> Result<u64, CommitError> {
         let state = &*self.0;
         if !state.is_run_durable.load(Ordering::Acquire) {
             self.write_run(tx)?;
@@ -43,7 +44,7 @@ impl Order {
     fn write_run(&self, tx: &mut Tx<'_>) -> Result<(), CommitError> {
         if self.0.run.load(Ordering::Acquire) == 0 {
             let last = match tx.get(META, RUN)? {
-                Some(row) => u64::from_be_bytes(row[..].try_into().map_err(|_| Damaged("run"))?),
+                Some(row) => u64::from_be_bytes(row[..].try_into().map_err(|_| DamagedRow("run"))?),
                 None => 0,
             };
             self.0.run.store(last + 1, Ordering::Release);
@@ -52,8 +53,8 @@ impl Order {
         Ok(())
     }
 
-    /// Notes that a commit that gave out a place is durable, and with it the run's number.
-    pub(super) fn is_durable(&self) {
+    /// Records that a commit with a position is durable, and with it the run's number.
+    pub(super) fn mark_durable(&self) {
         self.0.is_run_durable.store(true, Ordering::Release);
     }
 }

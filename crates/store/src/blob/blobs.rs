@@ -1,8 +1,9 @@
-//! Blobs as the rest of the program uses them: small ones in the store's own table, large ones
-//! where a [`BlobStore`] puts them, and one row for each that says which.
+//! Blobs as the engine uses them: small ones in the store's own table, large ones in a [`BlobStore`],
+//! and one row for each.
 //!
-//! A blob is acknowledged when its row is durable, and by then its content is. It is forgotten in
-//! the other order: first the row, then the content, so that no row ever names what is gone.
+//! A blob is acknowledged when its row is durable, and its content is durable before that. It is
+//! removed in the opposite order: first the row, then the content, so that no row refers to missing
+//! content.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use super::store::{BlobSink, BlobSource, BlobStore, Finished};
 use crate::effects::{CommitError, Effect, Effects};
 use crate::store::{ReadError, Store};
 
-/// Why a blob was not kept, or could not be given back.
+/// Why an operation on a blob failed.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepError {
+pub enum BlobError {
     /// Its content could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Its content could not be read, or is not what it was.
+    /// Its content could not be read, or is damaged.
     #[error(transparent)]
     Content(#[from] ContentReadError),
     /// Its content could not be removed.
@@ -32,7 +33,7 @@ pub enum KeepError {
     /// Its row could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The content in its row is not what it was.
+    /// The content in its row is damaged.
     #[error("blob {digest} is damaged")]
     Damaged {
         /// The blob.
@@ -46,7 +47,7 @@ pub enum KeepError {
     },
 }
 
-/// All blobs.
+/// All blobs, small and large.
 #[derive(Clone)]
 pub struct Blobs {
     rows: Arc<dyn Store>,
@@ -54,34 +55,34 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    /// Blobs with rows in one place and the content of large ones in another.
+    /// Blobs with their rows in one store and the content of large ones in another.
     pub fn new(rows: Arc<dyn Store>, content: Arc<dyn BlobStore>) -> Self {
         Blobs { rows, content }
     }
 
     /// Begins a blob.
-    pub async fn begin(&self) -> Result<Upload, KeepError> {
+    pub async fn begin(&self) -> Result<Upload, BlobError> {
         Ok(Upload { rows: Arc::clone(&self.rows), sink: self.content.begin().await? })
     }
 
-    /// Opens a blob for reading, or says that it is not here.
-    pub async fn open(&self, digest: Digest) -> Result<Option<Download>, KeepError> {
+    /// Opens a blob for reading. `None` if it is not stored.
+    pub async fn open(&self, digest: Digest) -> Result<Option<Download>, BlobError> {
         let Some(row) = self.rows.blob(digest.as_bytes()).await? else { return Ok(None) };
         let Some(content) = row.content else {
             let source = self.content.open(digest).await?;
-            return source.map(Download::Streamed).ok_or(KeepError::Missing { digest }).map(Some);
+            return source.map(Download::Streamed).ok_or(BlobError::Missing { digest }).map(Some);
         };
-        match Digest::of(&content) == digest {
-            true => Ok(Some(Download::Small(Some(Bytes::from_owner(content))))),
-            false => Err(KeepError::Damaged { digest }),
+        if Digest::from_content(&content) != digest {
+            return Err(BlobError::Damaged { digest });
         }
+        Ok(Some(Download::Small(Some(Bytes::from_owner(content)))))
     }
 
-    /// Forgets a blob. One that is not here counts as forgotten.
-    pub async fn remove(&self, digest: Digest) -> Result<(), KeepError> {
+    /// Removes a blob. Succeeds if it is not stored.
+    pub async fn remove(&self, digest: Digest) -> Result<(), BlobError> {
         let Some(row) = self.rows.blob(digest.as_bytes()).await? else { return Ok(()) };
-        let forget = Effect::ForgetBlob { digest: *digest.as_bytes() };
-        self.rows.commit(Effects::one(forget)).await?;
+        let effect = Effect::DeleteBlob { digest: *digest.as_bytes() };
+        self.rows.commit(Effects::one(effect)).await?;
         if row.content.is_none() {
             self.content.remove(digest).await?;
         }
@@ -89,42 +90,44 @@ impl Blobs {
     }
 }
 
-/// A blob on its way in. Dropped before it is finished, it leaves nothing behind.
+/// A blob being written. If it is dropped before it is finished, nothing is stored.
 pub struct Upload {
     rows: Arc<dyn Store>,
     sink: Box<dyn BlobSink>,
 }
 
 impl Upload {
-    /// Takes the next piece.
-    pub async fn write(&mut self, data: Bytes) -> Result<(), KeepError> {
+    /// Appends the next piece.
+    pub async fn write(&mut self, data: Bytes) -> Result<(), BlobError> {
         Ok(self.sink.write(data).await?)
     }
 
-    /// Ends the content, compares it with what was expected, and makes it durable.
-    pub async fn finish(self, expected: Option<Digest>) -> Result<(Digest, u64), KeepError> {
+    /// Ends the content, compares it with the expected digest, and makes it durable. Returns the digest
+    /// and the length in bytes.
+    pub async fn finish(self, expected: Option<Digest>) -> Result<(Digest, u64), BlobError> {
         let finished = self.sink.finish(expected).await?;
-        let (digest, len) = (finished.digest(), finished.len());
+        let digest = finished.digest();
+        let len = finished.len();
         let content = match finished {
             Finished::Inline { bytes, .. } => Some(Arc::from(&bytes[..])),
             Finished::Stored { .. } => None,
         };
-        let effect = Effect::Blob { digest: *digest.as_bytes(), len, content };
+        let effect = Effect::StoreBlob { digest: *digest.as_bytes(), len, content };
         self.rows.commit(Effects::one(effect)).await?;
         Ok((digest, len))
     }
 }
 
-/// A blob on its way out.
+/// A blob being read.
 pub enum Download {
-    /// All of it.
+    /// The complete content, until it has been read.
     Small(Option<Bytes>),
-    /// Piece by piece; an error instead of the last piece when it is damaged.
+    /// Piece by piece, with an error instead of the last piece if the content is damaged.
     Streamed(Box<dyn BlobSource>),
 }
 
 impl Download {
-    /// How many bytes are left of a small one, or a streamed one has in all.
+    /// The remaining bytes of a small blob, or the total length of a streamed one.
     pub fn len(&self) -> u64 {
         match self {
             Download::Small(content) => content.as_ref().map_or(0, |bytes| bytes.len() as u64),
@@ -137,8 +140,8 @@ impl Download {
         self.len() == 0
     }
 
-    /// The next piece, or nothing at the end.
-    pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, KeepError> {
+    /// The next piece; `None` at the end.
+    pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, BlobError> {
         match self {
             Download::Small(content) => Ok(content.take().filter(|bytes| !bytes.is_empty())),
             Download::Streamed(source) => Ok(source.next_chunk().await?),
