@@ -1,6 +1,6 @@
-//! The least that a durable log can do: gather what is queued, write it into a file that was
-//! filled with zeros before, sync once, answer. No index, nothing kept in memory. It writes past
-//! the system's cache where the store does.
+//! The least work of a durable log: gather what is queued, write it into a file that was filled with
+//! zeros before, sync once, acknowledge. No index, nothing held in memory. It writes past the
+//! system's cache if the store does.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use catena_store::embedded::ledger::{BlockBuffer, Uncached as _, UncachedFile};
+use catena_ledger::{BlockBuffer, Uncached as _, UncachedFile};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use tokio::sync::oneshot;
 
@@ -65,10 +65,10 @@ impl Log {
             gathered.extend(queued.try_iter());
             let bytes: usize = gathered.iter().map(|(bytes, _)| bytes.len()).sum();
             let bytes = bytes.next_multiple_of(BLOCK_BYTES);
-            let place = frame.begin(bytes);
-            let start = place.len();
-            gathered.iter().for_each(|(bytes, _)| place.extend_from_slice(bytes));
-            place.resize(start + bytes, 0);
+            let buffer = frame.begin(bytes);
+            let start = buffer.len();
+            gathered.iter().for_each(|(bytes, _)| buffer.extend_from_slice(bytes));
+            buffer.resize(start + bytes, 0);
             if offset + bytes as u64 > LOG_BYTES {
                 offset = 0;
             }

@@ -18,10 +18,10 @@ use crate::measure::{filled_and_killed, resident_kb};
 /// Fill a store with finished jobs, kill the process, open it again, and compare costs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to work; a temporary folder when not given.
+    /// The folder to work in [default: a temporary folder].
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// How many jobs.
+    /// Number of jobs.
     #[arg(long, default_value_t = 1_000_000)]
     jobs: u64,
     /// Only fill, then wait to be killed; used by the command itself.
@@ -120,7 +120,7 @@ fn measure(folder: &Path, jobs: u64) -> Result<Vec<(&'static str, f64)>, Fault> 
     while store.counters().flushes == 0 {
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Every job once, in no order: the store keeps what was read lately, and a thousand jobs all fit.
+    // Every job once, in no order: the store caches jobs that were read recently, and a thousand jobs all fit.
     let spread = |sample: u64| sample * 617 % SAMPLES * (jobs / SAMPLES).max(1) % jobs;
     let read_job = |sample: u64| {
         let answer = store.job(job_id(spread(sample)));
@@ -161,7 +161,7 @@ fn measure(folder: &Path, jobs: u64) -> Result<Vec<(&'static str, f64)>, Fault> 
 /// A job that stays, and a change to it: two commits.
 async fn append(store: &EmbeddedStore, number: u64) -> Result<(), Fault> {
     let draft = Draft::open(opening(job_id(number), &owner(number), hello()), 5);
-    let mut next = Draft::of(draft.job.clone());
+    let mut next = Draft::from_job(draft.job.clone());
     store.commit(Effects::one(draft.effect())).await?;
     next.change(Event::Started);
     store.commit(Effects::one(next.effect())).await?;

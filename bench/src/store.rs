@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use catena_job::state::Event;
+use catena_ledger::RealDisk;
 use catena_store::embedded::EmbeddedStore;
-use catena_store::embedded::ledger::RealDisk;
 use catena_store::testing::jobs::{Draft, echo, hello, job_id, opening};
 use catena_store::{Effects, Store};
 use tokio::runtime::Runtime;
@@ -19,7 +19,7 @@ use crate::measure::{Round, drive, median};
 /// 64 writers commit echo jobs, with one commit per job and with two, against a bare log.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to work; a temporary folder when not given.
+    /// The folder to work in [default: a temporary folder].
     #[arg(long)]
     folder: Option<PathBuf>,
     /// Writers at a time.
@@ -31,10 +31,10 @@ pub(crate) struct Args {
     /// Rounds of each kind, alternating.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// Milliseconds after which what is in memory is moved to the index; the default when not given.
+    /// Milliseconds after which rows in memory are flushed to the index [default: that of the store].
     #[arg(long)]
     flush_ms: Option<u64>,
-    /// Mebibytes of the index's page cache; the default when not given.
+    /// Size of the index's page cache in MiB [default: that of the store].
     #[arg(long)]
     cache_mib: Option<usize>,
     /// Write through the system's cache and sync, store and bare log alike.
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     one_commit_only: bool,
 }
 
-/// Who owns the jobs: a hundred callers.
+/// The owner of a job: one of a hundred callers.
 fn owner(number: u64) -> String {
     format!("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2d{:02}", number % 100)
 }
@@ -170,7 +170,7 @@ async fn one_commit(store: Arc<EmbeddedStore>, number: u64) -> Result<(), Fault>
 async fn two_commits(store: Arc<EmbeddedStore>, number: u64) -> Result<(), Fault> {
     let mut draft = Draft::open(opening(job_id(number), &owner(number), hello()), 5);
     draft.change(Event::Started);
-    let mut next = Draft::of(draft.job.clone());
+    let mut next = Draft::from_job(draft.job.clone());
     store.commit(Effects::one(draft.effect())).await?;
     next.change(Event::Finished { output: hello() });
     store.commit(Effects::one(next.effect())).await?;

@@ -1,7 +1,8 @@
-//! What must hold of every store. Each function is one fact; [`all`] checks every one, each on a
-//! store of its own.
+//! The conformance suite of stores. Each function tests one fact; [`all`] checks every one, each on a
+//! fresh store.
 //!
-//! The suite speaks to [`Store`] alone, so whatever passes it can stand behind the engine.
+//! The suite uses only the [`Store`] trait, so every implementation that passes it can be used by the
+//! engine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a suite says what must hold")]
 
 mod chains;

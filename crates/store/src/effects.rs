@@ -1,8 +1,8 @@
-//! What can be made durable, and what can stand in its way.
+//! The effects that a commit makes durable, and why a commit can be refused.
 //!
-//! A commit is a list of effects. All of them become durable together or none does; the answer
-//! comes after they are. Each says what it relies on (a head, a fence, a root), and is refused
-//! when that no longer holds.
+//! A commit is a list of effects. All of them become durable together or none does, and the commit
+//! completes after they are. Each effect names what it relies on (a head, a fence, a root), and the
+//! commit is refused if that has changed.
 
 use std::sync::Arc;
 
@@ -28,142 +28,142 @@ impl From<Vec<Effect>> for Effects {
     }
 }
 
-/// One thing to make durable.
+/// One change to make durable.
 #[derive(Debug, Clone)]
 pub enum Effect {
-    /// Appends records to a chain, and advances its head if nobody else has.
+    /// Appends records to a chain, and advances its head. Refused if the head has moved.
     Append {
-        /// The job as it is after these records. Shared: whoever commits it usually shows it, too.
+        /// The job after these records. Shared, because the caller usually publishes it, too.
         job: Arc<Job>,
-        /// The head before them; nothing for a new job.
+        /// The head before them; `None` for a new job.
         after: Option<RecordId>,
         /// The records, oldest first.
         records: Vec<Record>,
-        /// The fence of the lease under which this was worked out. Refused when it is not the
-        /// current one.
+        /// The fence of the lease under which the records were made. Refused if it is not the current
+        /// one.
         fence: Option<u64>,
     },
-    /// Forgets a job: its head, its records, what waits for it, its index entries.
+    /// Deletes a job: its head, its records, its messages and its index entries.
     Delete {
         /// The job.
         job: JobId,
     },
-    /// Keeps the last progress of a job, beside its chain.
-    Progress {
+    /// Stores the last progress of a job, off-chain.
+    SetProgress {
         /// The job.
         job: JobId,
-        /// What it reported.
+        /// The reported progress.
         progress: Value,
     },
-    /// Counts a change beside a job's chain that stands elsewhere, such as under a root; refused
-    /// when there is no such job.
+    /// Counts an off-chain change of a job that is stored in another place, such as under a root.
+    /// Refused if there is no such job.
     Touch {
         /// The job.
         job: JobId,
     },
-    /// Puts a message at the end of a job's queue.
-    Send {
+    /// Appends a message to a job's message queue.
+    SendMessage {
         /// The job.
         job: JobId,
-        /// The message. One with an ID the job has had is refused as a duplicate.
+        /// The message. Refused as a duplicate if the job has received a message with the same ID.
         message: Message,
     },
-    /// Changes nothing, and is refused unless so many messages wait for a job: whoever ends it
-    /// says how many are dropped.
-    Waiting {
+    /// Changes nothing. Refused unless exactly this many messages wait for a job: a commit that ends
+    /// the job reports how many are dropped.
+    CheckMessageCount {
         /// The job.
         job: JobId,
-        /// How many must wait.
+        /// The expected number of messages.
         count: u32,
     },
-    /// Takes the first message of a job's queue, which must be this one.
-    Take {
+    /// Removes the first message of a job's queue. Refused if it is another one.
+    TakeMessage {
         /// The job.
         job: JobId,
         /// The message's number.
         number: u64,
     },
-    /// Puts a job on a queue, or moves it there. Ends its lease.
-    Offer {
+    /// Puts a job on a queue, or moves it there, and ends its lease.
+    Enqueue {
         /// The job.
         job: JobId,
-        /// Which queue.
+        /// The queue's name.
         queue: String,
-        /// Higher ones are claimed first.
+        /// Jobs with a higher priority are claimed first.
         priority: u8,
-        /// Not before this time.
+        /// The earliest time of a claim, as Unix time in ms.
         ready_at: i64,
     },
     /// Takes a job off the queue and ends its lease.
-    Withdraw {
+    Dequeue {
         /// The job.
         job: JobId,
     },
-    /// Makes a lease last longer.
-    Renew {
+    /// Extends a lease.
+    RenewLease {
         /// The job.
         job: JobId,
         /// The lease's fence.
         fence: u64,
-        /// Its new end.
+        /// The new end of the lease, as Unix time in ms.
         until: i64,
     },
-    /// Replaces the value under a root, if it is still the one expected.
-    Root {
-        /// Which root.
+    /// Replaces the value of a root. Refused if its value is not the expected one.
+    SetRoot {
+        /// The root.
         key: RootKey,
-        /// The ID of the value that is there; nothing when there must be none.
+        /// The ID of the current value; `None` if there must be none.
         expected: Option<ValueId>,
-        /// The new value; nothing removes it.
+        /// The new value; `None` removes the root.
         value: Option<Value>,
     },
-    /// Remembers what a request with an idempotency key was answered, unless the key is taken.
-    Remember(Idempotency),
-    /// Forgets idempotency keys that expired before this time, at most so many.
-    Expire {
-        /// The time.
+    /// Stores the response to a request with an idempotency key. Refused if the key is in use.
+    StoreIdempotency(Idempotency),
+    /// Deletes idempotency keys that expired before a time.
+    ExpireIdempotency {
+        /// The time, as Unix time in ms.
         before: i64,
-        /// The most to forget at once.
+        /// The largest number of keys to delete.
         limit: usize,
     },
-    /// Keeps a small blob, or notes the length of one that is in a file.
-    Blob {
+    /// Stores a small blob, or the length of a blob that is in a file.
+    StoreBlob {
         /// SHA-256 of its content.
         digest: [u8; 32],
-        /// Its length.
+        /// Its length in bytes.
         len: u64,
-        /// The content, when it is small.
+        /// The content, if it is small.
         content: Option<Arc<[u8]>>,
     },
-    /// Forgets a blob.
-    ForgetBlob {
+    /// Deletes a blob's row.
+    DeleteBlob {
         /// SHA-256 of its content.
         digest: [u8; 32],
     },
 }
 
-/// What a commit did.
+/// The result of a commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// The places of new jobs in the order of commits, in the order of the effects.
+    /// The positions of new jobs in the order of commits, in the order of the effects.
     pub orders: Vec<u64>,
-    /// The length of each queue that got a message, in the order of the effects.
+    /// The length of each message queue after its message was added, in the order of the effects.
     pub queue_depths: Vec<u32>,
-    /// Idempotency keys forgotten.
+    /// The number of idempotency keys deleted.
     pub expired: u64,
 }
 
-/// Why nothing was made durable.
+/// Why a commit was refused. None of its effects is durable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
-    /// Somebody else appended first.
+    /// Another commit appended to the chain first.
     #[error("job {job} has moved on")]
     HeadMoved {
         /// The job.
         job: JobId,
         /// The head that was expected.
         expected: Option<RecordId>,
-        /// The head that is.
+        /// The current head.
         found: Option<RecordId>,
     },
     /// There is no such job.
@@ -172,46 +172,46 @@ pub enum CommitError {
         /// The job.
         job: JobId,
     },
-    /// The job has ended: nothing can wait for it or be waited for.
+    /// The job has ended: it takes no messages and cannot be queued.
     #[error("job {job} has ended")]
     Ended {
         /// The job.
         job: JobId,
     },
-    /// The lease is no longer the one the work was done under.
+    /// The lease is no longer the one under which the work was done.
     #[error("the lease of job {job} is no longer the one with fence {fence}")]
     Fenced {
         /// The job.
         job: JobId,
-        /// The fence that was shown.
+        /// The fence of the commit.
         fence: u64,
         /// The current one, if the job is leased.
         found: Option<u64>,
     },
-    /// The job has had a message with this ID.
-    #[error("job {job} has had message {message}")]
+    /// The job has already received a message with this ID.
+    #[error("job {job} has already received message {message}")]
     DuplicateMessage {
         /// The job.
         job: JobId,
         /// The message's ID.
         message: String,
-        /// How many wait.
+        /// The number of messages that wait.
         queue_depth: u32,
     },
     /// The job's message queue is full.
-    #[error("{waiting} messages wait for job {job}; there is no room for more")]
+    #[error("{waiting} messages wait for job {job}, which is the limit")]
     MessagesFull {
         /// The job.
         job: JobId,
-        /// How many wait.
+        /// The number of messages that wait.
         waiting: u32,
     },
-    /// Not as many messages wait as was expected.
-    #[error("{waiting} messages wait for job {job}, not as many as was expected")]
+    /// The number of waiting messages is not the expected one.
+    #[error("{waiting} messages wait for job {job}, another number was expected")]
     QueueMoved {
         /// The job.
         job: JobId,
-        /// How many wait.
+        /// The number of messages that wait.
         waiting: u32,
     },
     /// The message is not the first of the queue.
@@ -222,51 +222,51 @@ pub enum CommitError {
         /// The message's number.
         number: u64,
     },
-    /// Somebody else changed the root first.
+    /// Another commit changed the root first.
     #[error("root {key} has moved on")]
     RootMoved {
         /// The root.
         key: RootKey,
-        /// The value that was expected.
+        /// The ID of the expected value.
         expected: Option<ValueId>,
-        /// The value that is.
+        /// The ID of the current value.
         found: Option<ValueId>,
     },
-    /// A value refers to a cell that is not there.
-    #[error("cell {id} is referred to but not held")]
+    /// A value refers to a cell that is not stored.
+    #[error("cell {id} is referred to but not stored")]
     MissingCell {
         /// The cell.
         id: ValueId,
     },
-    /// The idempotency key is taken.
-    #[error("the idempotency key is taken")]
+    /// The idempotency key is in use.
+    #[error("the idempotency key is in use")]
     KeyTaken(Box<Idempotency>),
     /// The caller has too many idempotency keys.
-    #[error("{held} idempotency keys are held for this caller; there is no room for more")]
+    #[error("{held} idempotency keys are stored for this caller, which is the limit")]
     KeysFull {
-        /// How many.
+        /// The number of keys.
         held: u64,
     },
-    /// Too much for one commit.
+    /// The commit exceeds a size limit.
     #[error("the commit is too large: {reason}")]
     TooLarge {
         /// What is too large.
         reason: String,
     },
-    /// The store has more to do than it can hold. Nothing happened; try again later.
+    /// The commit queue is full. Nothing was changed; retry later.
     #[error("the store is busy")]
     Busy,
-    /// The disk is full. Nothing happened; what was accepted before is safe.
+    /// The disk is full. Nothing was changed; what was accepted before is safe.
     #[error("the disk is full")]
     Full,
-    /// A sync failed, or the store was closed: it takes no more writes until it is opened again.
+    /// A sync failed, or the store was closed: it accepts no writes until it is opened again.
     #[error("the store has stopped: {reason}")]
     Stopped {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What is stored cannot be read.
-    #[error("what is stored cannot be read: {reason}")]
+    /// Stored data cannot be read.
+    #[error("stored data cannot be read: {reason}")]
     Damaged {
         /// What is wrong.
         reason: String,

@@ -1,16 +1,17 @@
 //! Durable memory for chains, queues, values and blobs, behind one trait.
 //!
-//! [`Store`] speaks of jobs, records, messages, leases and values, never of tables: whoever
-//! implements it, on one machine or on a database shared by many, makes [`Effects`] durable
-//! together or not at all, and answers only after they are. What must hold of every
-//! implementation is in `conformance`.
+//! [`Store`] is defined in terms of jobs, records, messages, leases and values, not of tables. Every
+//! implementation, on one machine or on a shared database, makes [`Effects`] durable together or not
+//! at all, and completes a commit only after they are. The `conformance` suite checks what every
+//! implementation must guarantee.
 //!
-//! Modules, in reading order: `store` (the trait), [`effects`] (what can be made durable),
-//! `summary` (what indexes know of a job), `keys` (every table and key), `row` (a job as bytes),
-//! [`embedded`] (the store in one folder), `lately` (a bounded table of what was read), [`blob`] (content by its digest), [`limits`].
+//! Modules, in reading order: `store` (the trait), [`effects`] (what can be made durable), `summary`
+//! (what indexes are built from), `keys` (every table and key), `bytes` and `row` (a job as bytes),
+//! [`embedded`] (the store in one folder), `cache` (a bounded cache of values per job), [`blob`]
+//! (content by its digest), [`limits`].
 //!
-//! Primary data and indexes are told apart in `keys`: indexes follow from primary data alone, and
-//! [`embedded::EmbeddedStore::rebuild`] makes them anew.
+//! `keys` separates primary data from indexes: indexes follow from primary data alone, and
+//! [`embedded::EmbeddedStore::rebuild`] rebuilds them.
 
 pub mod blob;
 pub mod effects;
@@ -18,8 +19,8 @@ pub mod embedded;
 pub mod limits;
 
 mod bytes;
+mod cache;
 mod keys;
-mod lately;
 mod row;
 mod store;
 mod summary;
@@ -29,11 +30,11 @@ pub mod conformance;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use cache::RecentCache;
 pub use effects::{CommitError, Effect, Effects, Receipt};
-pub use lately::Lately;
 pub use store::{
-    Answer, Claim, Filter, Idempotency, JobCells, JobPage, ListOrder, ListQuery, ListedJob,
-    Message, ReadError, RecordPage, Root, RootKey, RootSpace, Store, StoredBlob, StoredJob, Timer,
-    TimerKind,
+    Claim, Filter, Idempotency, JobCells, JobPage, ListOrder, ListQuery, ListedJob, Message,
+    ReadError, RecordPage, Root, RootKey, RootSpace, Store, StoreFuture, StoredBlob, StoredJob,
+    Timer, TimerKind,
 };
 pub use summary::Summary;

@@ -1,9 +1,9 @@
-//! A job as bytes: its row, and the chunks that a long chain leaves behind.
+//! A job as bytes: its row, and the chunks of a long chain.
 //!
-//! The row of a short chain holds all of it, so that reading a job is one look-up and a job that
-//! begins and ends in one commit is one write. Once the records in the row are too many or too
-//! long they move to a chunk of their own, and the row keeps the fold instead: appending then
-//! costs the same however long the chain is.
+//! The row of a short chain holds all of its records, so that reading a job is one lookup and a job
+//! that begins and ends in one commit is one write. Once the records in the row are too many or too
+//! long, they move to a chunk of their own, and the row stores the fold instead: the cost of an append
+//! then does not depend on the length of the chain.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,25 +16,25 @@ use catena_value::{
     decode_slot, encode_slot,
 };
 
-use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
+use crate::bytes::{DamagedRow, FieldReader, put_bytes, put_count, put_time};
 use crate::limits::{LOCAL_CELL_BYTES_MAX, ROW_BYTES_MAX, ROW_RECORDS_MAX};
-use crate::summary::{Summary, optional, put_optional, status_byte, status_of};
+use crate::summary::{Summary, optional, put_optional, status_byte, status_from_byte};
 
 /// The version of this layout, the first byte of every row.
 const VERSION: u8 = 1;
 
-/// Room for everything before the entries of an ordinary row.
+/// Capacity reserved for everything before the entries of a typical row.
 const HEADER_BYTES: usize = 192;
 
-/// Room for an ordinary record.
+/// Capacity reserved for a typical record.
 const RECORD_BYTES: usize = 320;
 
-/// Cells that live in a job's rows.
+/// Cells that are stored in a job's own rows.
 pub(crate) type LocalCells = HashMap<ValueId, Box<[u8]>>;
 
-/// Records, and the cells they bring, as they stand in a row or a chunk: a flag, a length, bytes.
+/// Records and their cells as they are stored in a row or a chunk: a flag, a length, the bytes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Entries {
+pub(crate) struct RecordEntries {
     bytes: Vec<u8>,
     records: u64,
 }
@@ -42,30 +42,30 @@ pub(crate) struct Entries {
 const RECORD: u8 = 0;
 const CELL: u8 = 1;
 
-impl Entries {
+impl RecordEntries {
     fn push(&mut self, flag: u8, bytes: &[u8]) {
         self.bytes.push(flag);
-        put_run(bytes, &mut self.bytes);
+        put_bytes(bytes, &mut self.bytes);
         self.records += u64::from(flag == RECORD);
     }
 
-    fn append(&mut self, other: &Entries) {
+    fn append(&mut self, other: &RecordEntries) {
         self.bytes.extend_from_slice(&other.bytes);
         self.records += other.records;
     }
 
-    /// Takes cells along that the records refer to.
-    pub(crate) fn carry(&mut self, cells: &LocalCells) {
+    /// Appends cells that the records refer to.
+    pub(crate) fn append_cells(&mut self, cells: &LocalCells) {
         cells.values().for_each(|cell| self.push(CELL, cell));
     }
 
-    /// Whether a row has room for them.
-    fn fit_a_row(&self) -> bool {
-        self.fit_behind(0)
+    /// Whether the entries fit in a row.
+    fn fits_in_row(&self) -> bool {
+        self.fits_after(0)
     }
 
-    /// The same when so many of the bytes are not theirs.
-    fn fit_behind(&self, bytes: usize) -> bool {
+    /// Whether the entries fit in a row if the first `bytes` bytes do not count.
+    fn fits_after(&self, bytes: usize) -> bool {
         self.records <= ROW_RECORDS_MAX && self.bytes.len() - bytes <= ROW_BYTES_MAX
     }
 }
@@ -80,20 +80,20 @@ pub(crate) struct JobRow {
     /// The fold, once records have left the row.
     fold: Option<Box<[u8]>>,
     /// The records that are still in the row.
-    open: Entries,
+    open: RecordEntries,
 }
 
 /// The row of a new job.
 pub(crate) struct NewRow {
     pub(crate) bytes: Vec<u8>,
-    /// Cells of its records that are stored for everybody.
+    /// Cells of its records that are stored in the shared table.
     pub(crate) shared: Vec<Encoded>,
-    /// Cells they refer to without bringing them.
+    /// Cells that the records refer to without containing them.
     pub(crate) needed: Vec<ValueId>,
 }
 
-/// Records that leave the row.
-pub(crate) struct Sealed {
+/// Records that move from the row to a chunk.
+pub(crate) struct SealedChunk {
     /// The index of the first of them.
     pub(crate) first: u64,
     pub(crate) bytes: Vec<u8>,
@@ -102,12 +102,12 @@ pub(crate) struct Sealed {
 impl JobRow {
     /// The row of a job that does not exist yet.
     pub(crate) fn new(order: u64, summary: Summary, head: RecordId) -> Self {
-        JobRow { head, order, count: 0, summary, fold: None, open: Entries::default() }
+        JobRow { head, order, count: 0, summary, fold: None, open: RecordEntries::default() }
     }
 
-    /// The row of a new job but for its place in the order, with the records packed behind its
-    /// header; only the records when they do not fit a row.
-    pub(crate) fn of_new(
+    /// The row of a new job without its position in the order, with the records packed after its
+    /// header. `Err` with the records alone if they do not fit in a row.
+    pub(crate) fn encode_new(
         job: &Job,
         summary: &Summary,
         records: &[Record],
@@ -116,8 +116,8 @@ impl JobRow {
         let mut row = Vec::with_capacity(HEADER_BYTES + RECORD_BYTES * records.len());
         write_header(job.head(), 0, count, count, summary, None, &mut row);
         let header_bytes = row.len();
-        let mut packed = pack_behind(row, records);
-        if !packed.entries.fit_behind(header_bytes) {
+        let mut packed = pack_records_after(row, records);
+        if !packed.entries.fits_after(header_bytes) {
             packed.entries.bytes.drain(..header_bytes);
             return Err(packed);
         }
@@ -125,16 +125,16 @@ impl JobRow {
         Ok(NewRow { bytes: entries.bytes, shared, needed })
     }
 
-    /// Adds records. `job` is the fold after them; what must move to a chunk is returned.
+    /// Appends records. `job` is the fold after them. Returns the records that must move to a chunk.
     pub(crate) fn append(
         &mut self,
         job: &Job,
         summary: Summary,
-        entries: &Entries,
-    ) -> Result<Option<Sealed>, Damaged> {
+        entries: &RecordEntries,
+    ) -> Result<Option<SealedChunk>, DamagedRow> {
         let mut grown = self.open.clone();
         grown.append(entries);
-        let seals = self.open.records > 0 && !grown.fit_a_row();
+        let seals = self.open.records > 0 && !grown.fits_in_row();
         let mut sealed = None;
         if seals || self.fold.is_some() {
             let mut local = self.local_cells()?;
@@ -144,7 +144,7 @@ impl JobRow {
         if seals {
             let mut bytes = self.head.value_id().as_bytes().to_vec();
             bytes.append(&mut self.open.bytes);
-            sealed = Some(Sealed { first: self.first_open(), bytes });
+            sealed = Some(SealedChunk { first: self.first_open(), bytes });
             grown = entries.clone();
         }
         self.open = grown;
@@ -156,35 +156,44 @@ impl JobRow {
 
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut row = Vec::with_capacity(HEADER_BYTES + self.open.bytes.len());
-        let (open, fold) = (self.open.records, self.fold.as_deref());
-        write_header(self.head, self.order, self.count, open, &self.summary, fold, &mut row);
+        let open_records = self.open.records;
+        let fold = self.fold.as_deref();
+        write_header(
+            self.head,
+            self.order,
+            self.count,
+            open_records,
+            &self.summary,
+            fold,
+            &mut row,
+        );
         row.extend_from_slice(&self.open.bytes);
         row
     }
 
-    /// Puts a job's place in the order into a row that was written without it.
+    /// Sets a job's position in the order in a row that was encoded without it.
     pub(crate) fn set_order(row: &mut [u8], order: u64) {
-        const PLACE: std::ops::Range<usize> = 33..41;
-        if let Some(place) = row.get_mut(PLACE) {
-            place.copy_from_slice(&order.to_be_bytes());
+        const ORDER_FIELD: std::ops::Range<usize> = 33..41;
+        if let Some(field) = row.get_mut(ORDER_FIELD) {
+            field.copy_from_slice(&order.to_be_bytes());
         }
     }
 
-    pub(crate) fn read(row: &[u8]) -> Result<Self, Damaged> {
-        let mut fields = Fields::new(row);
+    pub(crate) fn read(row: &[u8]) -> Result<Self, DamagedRow> {
+        let mut fields = FieldReader::new(row);
         if fields.byte("version")? != VERSION {
-            return Err(Damaged("row of a version this program reads"));
+            return Err(DamagedRow("row of a version this program reads"));
         }
         let head = record_id(&mut fields)?;
         let order = fields.number("order")?;
         let count = fields.count("count")?;
         let open_records = fields.count("open records")?;
         let summary = Summary::read(&mut fields)?;
-        let fold = optional(&mut fields, |fields| Ok(fields.run("fold")?.into()))?;
+        let fold = optional(&mut fields, |fields| Ok(fields.bytes("fold")?.into()))?;
         if open_records > count {
-            return Err(Damaged("count of open records"));
+            return Err(DamagedRow("count of open records"));
         }
-        let open = Entries { bytes: fields.rest().to_vec(), records: open_records };
+        let open = RecordEntries { bytes: fields.rest().to_vec(), records: open_records };
         Ok(JobRow { head, order, count, summary, fold, open })
     }
 
@@ -193,24 +202,25 @@ impl JobRow {
         self.count - self.open.records
     }
 
-    /// The records in the row, and the cells that are there.
-    pub(crate) fn open_records(&self) -> Result<(Vec<Record>, LocalCells), Damaged> {
+    /// The records in the row, and the cells in it.
+    pub(crate) fn open_records(&self) -> Result<(Vec<Record>, LocalCells), DamagedRow> {
         let (records, cells) = read_entries(&self.open.bytes, self.head)?;
-        match records.len() as u64 == self.open.records {
-            true => Ok((records, cells)),
-            false => Err(Damaged("as many records as the row counts")),
+        if records.len() as u64 != self.open.records {
+            return Err(DamagedRow("as many records as the row counts"));
         }
+        Ok((records, cells))
     }
 
     /// The job, from the fold or from all its records.
-    pub(crate) fn job(&self, id: JobId) -> Result<(Job, LocalCells), Damaged> {
+    pub(crate) fn job(&self, id: JobId) -> Result<(Job, LocalCells), DamagedRow> {
         let Some(fold) = &self.fold else {
             let (records, cells) = self.open_records()?;
-            let job = Job::fold(&records).map_err(|_| Damaged("chain that follows its rules"))?;
-            return Ok((job.ok_or(Damaged("records"))?, cells));
+            let job =
+                Job::fold(&records).map_err(|_| DamagedRow("chain that follows its rules"))?;
+            return Ok((job.ok_or(DamagedRow("records"))?, cells));
         };
         let (parts, mut cells) = read_fold(fold, id, self)?;
-        // An outcome that is due is always in the same commit, so it is never between two rows.
+        // A due outcome is always in the same commit, so it is never split across two rows.
         cells.extend(self.open_records()?.1);
         Ok((Job::from_parts(parts), cells))
     }
@@ -219,7 +229,7 @@ impl JobRow {
         self.fold.is_some()
     }
 
-    fn local_cells(&self) -> Result<LocalCells, Damaged> {
+    fn local_cells(&self) -> Result<LocalCells, DamagedRow> {
         let mut cells = self.open_records()?.1;
         if let Some(fold) = &self.fold {
             cells.extend(fold_cells(fold)?);
@@ -228,7 +238,7 @@ impl JobRow {
     }
 }
 
-/// Everything before the entries.
+/// Encodes everything before the entries.
 fn write_header(
     head: RecordId,
     order: u64,
@@ -244,20 +254,20 @@ fn write_header(
     put_count(count, row);
     put_count(open_records, row);
     summary.write(row);
-    put_optional(fold, row, put_run);
+    put_optional(fold, row, put_bytes);
 }
 
-/// The records of a chunk, its cells, and whether it is followed by the record `next`.
-pub(crate) fn read_chunk(chunk: &[u8]) -> Result<(Vec<Record>, LocalCells), Damaged> {
-    let mut fields = Fields::new(chunk);
+/// The records of a chunk, and its cells.
+pub(crate) fn read_chunk(chunk: &[u8]) -> Result<(Vec<Record>, LocalCells), DamagedRow> {
+    let mut fields = FieldReader::new(chunk);
     let last = record_id(&mut fields)?;
     read_entries(&chunk[32..], last)
 }
 
-/// The cells that stand beside records, as a source.
-pub(crate) struct Beside<'a>(pub(crate) &'a LocalCells);
+/// The cells that are stored with records, as a source of cells.
+pub(crate) struct RecordCells<'a>(pub(crate) &'a LocalCells);
 
-impl CellSource for Beside<'_> {
+impl CellSource for RecordCells<'_> {
     fn load(&self, id: &ValueId) -> Result<Value, LoadError> {
         match self.0.get(id) {
             Some(bytes) => decode_branch(id, bytes),
@@ -266,30 +276,30 @@ impl CellSource for Beside<'_> {
     }
 }
 
-/// Records and cells; IDs come from the links, the last one from outside.
-fn read_entries(bytes: &[u8], last: RecordId) -> Result<(Vec<Record>, LocalCells), Damaged> {
-    let mut fields = Fields::new(bytes);
+/// Decodes records and cells. IDs come from the links between the records; the last one is given.
+fn read_entries(bytes: &[u8], last: RecordId) -> Result<(Vec<Record>, LocalCells), DamagedRow> {
+    let mut fields = FieldReader::new(bytes);
     let mut maps: Vec<Map> = Vec::new();
     let mut cells = LocalCells::new();
     while !fields.is_empty() {
         let flag = fields.byte("entry")?;
-        let run = fields.run("entry")?;
+        let run = fields.bytes("entry")?;
         match flag {
             RECORD => match decode(run) {
                 Ok(Value::Map(map)) => maps.push(map),
-                _ => return Err(Damaged("record that is a map")),
+                _ => return Err(DamagedRow("record that is a map")),
             },
             CELL => {
                 cells.insert(ValueId::of_encoding(run), run.into());
             }
-            _ => return Err(Damaged("entry of a known kind")),
+            _ => return Err(DamagedRow("entry of a known kind")),
         }
     }
     let mut records = Vec::with_capacity(maps.len());
     let mut id = last;
     while let Some(map) = maps.pop() {
-        let record = Record::from_stored(map, id, &Beside(&cells));
-        let record = record.map_err(|_| Damaged("record in its form"))?;
+        let record = Record::from_stored(map, id, &RecordCells(&cells));
+        let record = record.map_err(|_| DamagedRow("record in its form"))?;
         id = record.prev().unwrap_or(id);
         records.push(record);
     }
@@ -297,14 +307,14 @@ fn read_entries(bytes: &[u8], last: RecordId) -> Result<(Vec<Record>, LocalCells
     Ok((records, cells))
 }
 
-fn record_id(fields: &mut Fields<'_>) -> Result<RecordId, Damaged> {
+fn record_id(fields: &mut FieldReader<'_>) -> Result<RecordId, DamagedRow> {
     Ok(RecordId::new(ValueId::from_bytes(fields.array("record ID")?)))
 }
 
-fn write_fold(job: &Job, local: &LocalCells) -> Result<Vec<u8>, Damaged> {
+fn write_fold(job: &Job, local: &LocalCells) -> Result<Vec<u8>, DamagedRow> {
     let parts = job.to_parts();
     let mut out = Vec::new();
-    put_run(parts.venue.as_bytes(), &mut out);
+    put_bytes(parts.venue.as_bytes(), &mut out);
     put_optional(parts.parent.as_ref(), &mut out, |parent, out| {
         out.extend_from_slice(parent.job.as_bytes());
         put_count(u64::from(parent.step), out);
@@ -317,18 +327,18 @@ fn write_fold(job: &Job, local: &LocalCells) -> Result<Vec<u8>, Damaged> {
     parts.steps.iter().for_each(|step| put_step(step, &mut out));
     put_count(parts.fields.len() as u64, &mut out);
     for (key, value) in &parts.fields {
-        put_run(&encode_slot(key), &mut out);
-        put_run(&encode_slot(value), &mut out);
+        put_bytes(&encode_slot(key), &mut out);
+        put_bytes(&encode_slot(value), &mut out);
     }
     let held = parts.held.iter().filter_map(|outcome| outcome.output.as_ref());
     let values = parts.fields.iter().map(|(_, value)| value).chain(held);
     let cells = reachable(values.flat_map(references).collect(), local)?;
     put_count(cells.len() as u64, &mut out);
-    cells.values().for_each(|cell| put_run(cell, &mut out));
+    cells.values().for_each(|cell| put_bytes(cell, &mut out));
     Ok(out)
 }
 
-/// What a member refers to: itself when it is a branch, else what it holds.
+/// The cells that a member refers to: itself if it is a branch, otherwise those it contains.
 pub(crate) fn references(value: &Value) -> Vec<ValueId> {
     match value {
         Value::Unloaded(id) => vec![**id],
@@ -337,16 +347,16 @@ pub(crate) fn references(value: &Value) -> Vec<ValueId> {
     }
 }
 
-/// The local cells among these and everything below them. Others are stored for everybody.
+/// The local cells among these and everything below them. Other cells are in the shared table.
 pub(crate) fn reachable(
     mut waiting: Vec<ValueId>,
     local: &LocalCells,
-) -> Result<LocalCells, Damaged> {
+) -> Result<LocalCells, DamagedRow> {
     let mut found = LocalCells::new();
     while let Some(id) = waiting.pop() {
         let Some(bytes) = local.get(&id).filter(|_| !found.contains_key(&id)) else { continue };
         found.insert(id, bytes.clone());
-        let cell = decode_branch(&id, bytes).map_err(|_| Damaged("cell in its form"))?;
+        let cell = decode_branch(&id, bytes).map_err(|_| DamagedRow("cell in its form"))?;
         waiting.extend(branches(&cell));
     }
     Ok(found)
@@ -354,16 +364,16 @@ pub(crate) fn reachable(
 
 fn put_outcome(outcome: &Outcome, out: &mut Vec<u8>) {
     out.push(status_byte(outcome.status));
-    put_optional(outcome.output.as_ref(), out, |output, out| put_run(&encode_slot(output), out));
-    put_optional(outcome.error.as_deref(), out, |error, out| put_run(error.as_bytes(), out));
-    put_optional(outcome.message.as_deref(), out, |text, out| put_run(text.as_bytes(), out));
+    put_optional(outcome.output.as_ref(), out, |output, out| put_bytes(&encode_slot(output), out));
+    put_optional(outcome.error.as_deref(), out, |error, out| put_bytes(error.as_bytes(), out));
+    put_optional(outcome.message.as_deref(), out, |text, out| put_bytes(text.as_bytes(), out));
 }
 
 fn put_step(step: &StepState, out: &mut Vec<u8>) {
     put_count(u64::from(step.start.step), out);
     out.extend_from_slice(step.start.job.as_bytes());
     out.extend_from_slice(step.start.record.value_id().as_bytes());
-    put_optional(step.start.venue.as_deref(), out, |venue, out| put_run(venue.as_bytes(), out));
+    put_optional(step.start.venue.as_deref(), out, |venue, out| put_bytes(venue.as_bytes(), out));
     put_time(step.started_at, out);
     put_optional(step.end.as_ref(), out, |end, out| {
         out.push(status_byte(end.status));
@@ -372,8 +382,8 @@ fn put_step(step: &StepState, out: &mut Vec<u8>) {
     });
 }
 
-fn read_fold(fold: &[u8], id: JobId, row: &JobRow) -> Result<(Parts, LocalCells), Damaged> {
-    let fields = &mut Fields::new(fold);
+fn read_fold(fold: &[u8], id: JobId, row: &JobRow) -> Result<(Parts, LocalCells), DamagedRow> {
+    let fields = &mut FieldReader::new(fold);
     let venue = fields.text("venue")?.to_owned();
     let parent = optional(fields, |fields| {
         let job = JobId::from_bytes(fields.array("parent")?);
@@ -394,8 +404,8 @@ fn read_fold(fold: &[u8], id: JobId, row: &JobRow) -> Result<(Parts, LocalCells)
     let cells = read_cells(fields)?;
     for (key, value) in &mut members {
         if is_skeleton(key) {
-            let loaded = value.fully_loaded(&Beside(&cells));
-            *value = loaded.map_err(|_| Damaged("member that the fold reads"))?;
+            let loaded = value.fully_loaded(&RecordCells(&cells));
+            *value = loaded.map_err(|_| DamagedRow("member that the fold reads"))?;
         }
     }
     let parts = Parts {
@@ -418,56 +428,56 @@ fn read_fold(fold: &[u8], id: JobId, row: &JobRow) -> Result<(Parts, LocalCells)
 }
 
 /// Only the cells of a fold.
-fn fold_cells(fold: &[u8]) -> Result<LocalCells, Damaged> {
-    let fields = &mut Fields::new(fold);
+fn fold_cells(fold: &[u8]) -> Result<LocalCells, DamagedRow> {
+    let fields = &mut FieldReader::new(fold);
     fields.text("venue")?;
     optional(fields, |fields| {
-        fields.take(16, "parent")?;
+        fields.take_bytes(16, "parent")?;
         fields.count("step")
     })?;
-    fields.take(33, "first record")?;
+    fields.take_bytes(33, "first record")?;
     fields.count("attempt")?;
     optional(fields, read_outcome)?;
     for _ in 0..fields.count("steps")? {
         read_step(fields)?;
     }
     for _ in 0..fields.count("members")? {
-        fields.run("member")?;
-        fields.run("member")?;
+        fields.bytes("member")?;
+        fields.bytes("member")?;
     }
     read_cells(fields)
 }
 
-fn read_cells(fields: &mut Fields<'_>) -> Result<LocalCells, Damaged> {
+fn read_cells(fields: &mut FieldReader<'_>) -> Result<LocalCells, DamagedRow> {
     let mut cells = LocalCells::new();
     for _ in 0..fields.count("cells")? {
-        let cell = fields.run("cell")?;
+        let cell = fields.bytes("cell")?;
         cells.insert(ValueId::of_encoding(cell), cell.into());
     }
     Ok(cells)
 }
 
-fn read_slot(fields: &mut Fields<'_>) -> Result<Value, Damaged> {
-    decode_slot(fields.run("value")?).map_err(|_| Damaged("value in its form"))
+fn read_slot(fields: &mut FieldReader<'_>) -> Result<Value, DamagedRow> {
+    decode_slot(fields.bytes("value")?).map_err(|_| DamagedRow("value in its form"))
 }
 
-fn read_outcome(fields: &mut Fields<'_>) -> Result<Outcome, Damaged> {
+fn read_outcome(fields: &mut FieldReader<'_>) -> Result<Outcome, DamagedRow> {
     Ok(Outcome {
-        status: status_of(fields.byte("status")?)?,
+        status: status_from_byte(fields.byte("status")?)?,
         output: optional(fields, read_slot)?,
         error: optional(fields, |fields| Ok(fields.text("error")?.to_owned()))?,
         message: optional(fields, |fields| Ok(fields.text("message")?.to_owned()))?,
     })
 }
 
-fn read_step(fields: &mut Fields<'_>) -> Result<StepState, Damaged> {
+fn read_step(fields: &mut FieldReader<'_>) -> Result<StepState, DamagedRow> {
     let step = small(fields, "step")?;
     let job = JobId::from_bytes(fields.array("step job")?);
     let record = record_id(fields)?;
     let venue = optional(fields, |fields| Ok(fields.text("venue")?.to_owned()))?;
     let started_at = fields.time("start")?;
     let end = optional(fields, |fields| {
-        let status = status_of(fields.byte("status")?)?;
+        let status = status_from_byte(fields.byte("status")?)?;
         let record = record_id(fields)?;
         Ok((StepEnd { step, status, record }, fields.time("end")?))
     })?;
@@ -476,19 +486,19 @@ fn read_step(fields: &mut Fields<'_>) -> Result<StepState, Damaged> {
     Ok(StepState { start, end, started_at, ended_at })
 }
 
-fn small(fields: &mut Fields<'_>, what: &'static str) -> Result<u32, Damaged> {
-    u32::try_from(fields.count(what)?).map_err(|_| Damaged(what))
+fn small(fields: &mut FieldReader<'_>, what: &'static str) -> Result<u32, DamagedRow> {
+    u32::try_from(fields.count(what)?).map_err(|_| DamagedRow(what))
 }
 
-/// New records as bytes, and the cells of theirs that are stored for everybody.
+/// New records as bytes, and those of their cells that are stored in the shared table.
 pub(crate) struct PackedRecords {
-    pub(crate) entries: Entries,
+    pub(crate) entries: RecordEntries,
     pub(crate) shared: Vec<Encoded>,
-    /// Cells they refer to without bringing them.
+    /// Cells that the records refer to without containing them.
     pub(crate) needed: Vec<ValueId>,
 }
 
-/// The cells of a record's members, of those that the fold reads or of all others.
+/// The cells of a record's members: of those that the fold reads if `skeleton`, otherwise of all others.
 fn cells_of(record: &Record, skeleton: bool) -> HashSet<ValueId> {
     let mut found = HashSet::new();
     for (key, value) in record.fields().fields() {
@@ -502,15 +512,15 @@ fn cells_of(record: &Record, skeleton: bool) -> HashSet<ValueId> {
     found
 }
 
-/// Encodes records. What a record brings along stays in the row while it is short; more is stored
-/// once for everybody.
-pub(crate) fn pack(records: &[Record]) -> PackedRecords {
-    pack_behind(Vec::with_capacity(RECORD_BYTES * records.len()), records)
+/// Encodes records. The cells of a record stay in the row while they are short; longer ones are stored
+/// once in the shared table.
+pub(crate) fn pack_records(records: &[Record]) -> PackedRecords {
+    pack_records_after(Vec::with_capacity(RECORD_BYTES * records.len()), records)
 }
 
-/// The same behind what is there already.
-fn pack_behind(bytes: Vec<u8>, records: &[Record]) -> PackedRecords {
-    let entries = Entries { bytes, records: 0 };
+/// Like [`pack_records`], after the bytes that are there already.
+fn pack_records_after(bytes: Vec<u8>, records: &[Record]) -> PackedRecords {
+    let entries = RecordEntries { bytes, records: 0 };
     let mut packed = PackedRecords { entries, shared: Vec::new(), needed: Vec::new() };
     for record in records {
         let survey = catena_value::survey(&record.to_value(), |_| false);
@@ -518,7 +528,8 @@ fn pack_behind(bytes: Vec<u8>, records: &[Record]) -> PackedRecords {
         if size <= LOCAL_CELL_BYTES_MAX {
             survey.cells.iter().for_each(|cell| packed.entries.push(CELL, &cell.bytes));
         } else {
-            let (skeleton, large) = (cells_of(record, true), cells_of(record, false));
+            let skeleton = cells_of(record, true);
+            let large = cells_of(record, false);
             for cell in survey.cells {
                 if skeleton.contains(&cell.id) || !large.contains(&cell.id) {
                     packed.entries.push(CELL, &cell.bytes);

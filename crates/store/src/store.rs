@@ -1,4 +1,4 @@
-//! The trait, and what it answers.
+//! The [`Store`] trait and the types of its results.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,106 +11,113 @@ use catena_value::{CellSource, LoadError, Value, ValueId, decode_branch};
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::summary::Summary;
 
-/// What a store gives back: a future, because another store may have to ask somebody.
-pub type Answer<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
+/// The future of a result. Boxed, because a store may be used as a trait object.
+pub type StoreFuture<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
-/// Durable memory. One implementation per place that data can live.
+/// Durable storage of jobs, messages, leases and values. One implementation per backend.
 pub trait Store: Send + Sync + 'static {
-    /// Makes effects durable together. The answer comes after they are; commits about one job
-    /// take effect in the order in which they were handed in.
-    fn commit(&self, effects: Effects) -> Answer<'static, Receipt, CommitError>;
+    /// Makes effects durable together. The future resolves after they are. Commits about one job take
+    /// effect in the order in which this function was called.
+    fn commit(&self, effects: Effects) -> StoreFuture<'static, Receipt, CommitError>;
 
-    /// Gives the first job that is ready on a queue to a worker, until a time.
+    /// Leases the first ready job of a queue to a worker. `now` and `until` are Unix times in ms.
+    /// `None` if no job is ready.
     fn claim(
         &self,
         queue: &str,
         worker: &str,
         now: i64,
         until: i64,
-    ) -> Answer<'static, Option<Claim>, CommitError>;
+    ) -> StoreFuture<'static, Option<Claim>, CommitError>;
 
-    /// A job: its fold, its place in the order, and what stands beside its chain.
-    fn job(&self, id: JobId) -> Answer<'_, Option<StoredJob>, ReadError>;
+    /// A job: its fold, its position in the order, and its off-chain state. `None` if there is no such
+    /// job.
+    fn job(&self, id: JobId) -> StoreFuture<'_, Option<StoredJob>, ReadError>;
 
-    /// Records of a chain, from an index on, oldest first. Nothing when there is no such job.
+    /// Records of a chain, from the index `from` on, oldest first. `None` if there is no such job.
     fn records(
         &self,
         id: JobId,
         from: u64,
         limit: usize,
-    ) -> Answer<'_, Option<RecordPage>, ReadError>;
+    ) -> StoreFuture<'_, Option<RecordPage>, ReadError>;
 
     /// Jobs of one owner, in the order of their first commits.
-    fn list(&self, query: &ListQuery) -> Answer<'_, JobPage, ReadError>;
+    fn list(&self, query: &ListQuery) -> StoreFuture<'_, JobPage, ReadError>;
 
-    /// How many jobs of an owner a list without an end would have.
-    fn count(&self, owner: &str, filter: &Filter) -> Answer<'_, u64, ReadError>;
+    /// The number of jobs of an owner that match a filter.
+    fn count(&self, owner: &str, filter: &Filter) -> StoreFuture<'_, u64, ReadError>;
 
-    /// All jobs, by ID, after one; whoever owns them.
+    /// Jobs of all owners, in the order of their IDs, after `after`.
     fn all(
         &self,
         after: Option<JobId>,
         limit: usize,
-    ) -> Answer<'_, Vec<(JobId, Summary)>, ReadError>;
+    ) -> StoreFuture<'_, Vec<(JobId, Summary)>, ReadError>;
 
-    /// Jobs that have not ended, by ID, after one; whoever owns them.
-    fn live(&self, after: Option<JobId>, limit: usize) -> Answer<'_, Vec<JobId>, ReadError>;
+    /// Jobs of all owners that have not ended, in the order of their IDs, after `after`.
+    fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<JobId>, ReadError>;
 
-    /// Deadlines and ends of leases up to a time, earliest first.
-    fn due(&self, until: i64, limit: usize) -> Answer<'_, Vec<Timer>, ReadError>;
+    /// Deadlines and ends of leases up to `until` (Unix time in ms), earliest first.
+    fn due(&self, until: i64, limit: usize) -> StoreFuture<'_, Vec<Timer>, ReadError>;
 
     /// The newest jobs of an owner with this execution key.
-    fn executions(&self, owner: &str, key: &str, limit: usize)
-    -> Answer<'_, Vec<JobId>, ReadError>;
+    fn executions(
+        &self,
+        owner: &str,
+        key: &str,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<JobId>, ReadError>;
 
-    /// Messages that wait for a job, first ones first.
-    fn messages(&self, id: JobId, limit: usize) -> Answer<'_, Vec<Message>, ReadError>;
+    /// Messages that wait for a job, oldest first.
+    fn messages(&self, id: JobId, limit: usize) -> StoreFuture<'_, Vec<Message>, ReadError>;
 
-    /// What a request with this idempotency key was answered.
-    fn remembered(
+    /// The stored response to a request with this idempotency key. `None` if the key is not in use.
+    fn find_idempotency(
         &self,
         owner: &str,
         endpoint: &str,
         key: &str,
-    ) -> Answer<'_, Option<Idempotency>, ReadError>;
+    ) -> StoreFuture<'_, Option<Idempotency>, ReadError>;
 
-    /// The value under a root, its branches not loaded.
-    fn root(&self, key: &RootKey) -> Answer<'_, Option<Root>, ReadError>;
+    /// The value of a root, without loading its branches. `None` if there is no such root.
+    fn root(&self, key: &RootKey) -> StoreFuture<'_, Option<Root>, ReadError>;
 
-    /// The names of an owner's roots in one space, in order, after one.
+    /// The names of an owner's roots in one space, in order, after `after`.
     fn roots(
         &self,
         space: RootSpace,
         owner: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Answer<'_, Vec<String>, ReadError>;
+    ) -> StoreFuture<'_, Vec<String>, ReadError>;
 
-    /// The content of a small blob, or the length of one in a file.
-    fn blob(&self, digest: &[u8; 32]) -> Answer<'_, Option<StoredBlob>, ReadError>;
+    /// The content of a small blob, or the length of a blob that is in a file. `None` if there is no
+    /// such blob.
+    fn blob(&self, digest: &[u8; 32]) -> StoreFuture<'_, Option<StoredBlob>, ReadError>;
 
-    /// Removes cells that nothing refers to any more, without holding up writers. How many.
-    fn collect(&self) -> Answer<'_, u64, ReadError>;
+    /// Removes cells that nothing refers to any more, without blocking writers. Returns how many.
+    fn collect(&self) -> StoreFuture<'_, u64, ReadError>;
 
-    /// Cells that values refer to.
+    /// The source of the cells that values refer to.
     fn cells(&self) -> Arc<dyn CellSource + Send + Sync>;
 }
 
-/// Why something could not be read.
+/// Why a read failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// What is stored is not what it should be.
-    #[error("what is stored under {what} is damaged: {reason}")]
+    /// Stored data is damaged.
+    #[error("the stored data of {what} is damaged: {reason}")]
     Damaged {
-        /// Where.
+        /// What the data belongs to.
         what: String,
         /// What is wrong.
         reason: String,
     },
-    /// The store could not be asked.
+    /// The store could not be read.
     #[error("the store cannot be read: {reason}")]
     Unavailable {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -120,26 +127,26 @@ pub enum ReadError {
 pub struct StoredJob {
     /// The fold of its chain. Large members may be branches: [`StoredJob::cells`] has them.
     pub job: Arc<Job>,
-    /// Its place in the order of commits.
+    /// Its position in the order of commits.
     pub order: u64,
-    /// How often something beside the chain changed.
+    /// How often its off-chain state has changed.
     pub changes: u64,
-    /// How many messages wait.
+    /// The number of messages that wait.
     pub queue_depth: u32,
-    /// The last progress.
+    /// The last reported progress.
     pub progress: Option<Value>,
-    /// Who runs it.
+    /// The current lease.
     pub lease: Option<Claim>,
     /// The cells its members refer to.
     pub cells: JobCells,
 }
 
-/// Records of a chain.
+/// A page of records of a chain.
 #[derive(Debug, Clone)]
 pub struct RecordPage {
     /// The records, oldest first.
     pub records: Vec<Record>,
-    /// How many the chain has.
+    /// The number of records of the chain.
     pub total: u64,
     /// The cells they refer to.
     pub cells: JobCells,
@@ -176,31 +183,31 @@ impl fmt::Debug for JobCells {
     }
 }
 
-/// Which jobs to list.
+/// A query for a page of jobs.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
-    /// Whose.
+    /// The DID of the owner.
     pub owner: String,
-    /// Which of them.
+    /// The filter.
     pub filter: Filter,
-    /// In which direction.
+    /// The direction.
     pub order: ListOrder,
-    /// After this place in the order.
+    /// Only jobs after this position in the order, in the direction of the list.
     pub after: Option<u64>,
-    /// At most so many.
+    /// The page size.
     pub limit: usize,
 }
 
-/// Which jobs of an owner to list.
+/// A filter of an owner's jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Filter {
-    /// All.
+    /// All jobs.
     All,
-    /// Those that stand here.
+    /// Jobs with this status.
     Status(Status),
-    /// Those of this operation, as the caller named it.
+    /// Jobs of this operation, as the caller named it.
     Op(String),
-    /// Those with this tag.
+    /// Jobs with this tag.
     Tag(String),
 }
 
@@ -218,52 +225,52 @@ pub enum ListOrder {
 pub struct JobPage {
     /// The jobs.
     pub jobs: Vec<ListedJob>,
-    /// Where the next page begins, when there may be one.
+    /// The position to continue after; `None` if this is the last page.
     pub next: Option<u64>,
 }
 
-/// One line of a list.
+/// One entry of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedJob {
     /// The job.
     pub id: JobId,
-    /// Its place in the order.
+    /// Its position in the order of commits.
     pub order: u64,
-    /// Where it stands.
+    /// Its status.
     pub status: Status,
     /// The operation as the caller named it.
     pub op: String,
-    /// When it was made.
+    /// When it was created, as Unix time in ms.
     pub created: i64,
-    /// When its last record was made.
+    /// When its last record was made, as Unix time in ms.
     pub updated: i64,
 }
 
-/// A job given to a worker.
+/// A lease of a job by a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The job.
     pub job: JobId,
-    /// Grows with every claim of the job. Late results show an older one.
+    /// Grows with every claim of the job. Results of an earlier lease have a smaller one.
     pub fence: u64,
-    /// The worker.
+    /// The worker's name.
     pub worker: String,
-    /// When the lease ends.
+    /// When the lease ends, as Unix time in ms.
     pub until: i64,
 }
 
-/// Something that is to happen at a time.
+/// A deadline or the end of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer {
-    /// When.
+    /// Unix time in ms.
     pub at: i64,
-    /// What.
+    /// The kind of timer.
     pub kind: TimerKind,
-    /// To which job.
+    /// The job.
     pub job: JobId,
 }
 
-/// What is to happen.
+/// What happens when a timer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum TimerKind {
@@ -282,28 +289,28 @@ impl TimerKind {
 /// A message that waits for a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Its place in the queue; assigned when it is put there.
+    /// Its number in the queue, assigned when it is added.
     pub number: u64,
     /// Its ID, unique within the job.
     pub id: String,
-    /// What it says, wholly in memory.
+    /// The body, completely in memory.
     pub body: Value,
 }
 
-/// What a request with an idempotency key was answered.
+/// The stored response to a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Idempotency {
-    /// Who asked.
+    /// The DID of the caller.
     pub owner: String,
-    /// Where.
+    /// The endpoint, such as `POST /invoke`.
     pub endpoint: String,
     /// The key.
     pub key: String,
-    /// SHA-256 of the request's body; the body itself is not kept.
+    /// SHA-256 of the request's body; the body itself is not stored.
     pub body_digest: [u8; 32],
-    /// What was answered.
+    /// The response.
     pub answer: Value,
-    /// When it is forgotten.
+    /// When it expires, as Unix time in ms.
     pub expires: i64,
 }
 
@@ -312,13 +319,13 @@ impl Eq for Idempotency {}
 /// A blob as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredBlob {
-    /// Its length.
+    /// Its length in bytes.
     pub len: u64,
     /// Its content, when it is small; else it is in a file.
     pub content: Option<Arc<[u8]>>,
 }
 
-/// What kind of thing a root is.
+/// The namespaces of roots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum RootSpace {
@@ -334,16 +341,16 @@ pub enum RootSpace {
     Secret = 5,
     /// A scheduled invocation.
     Schedule = 6,
-    /// Something of the venue's own.
+    /// Internal state of the venue.
     Venue = 7,
 }
 
-/// Names a value that changes.
+/// The key of a root: a named, mutable value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RootKey {
-    /// What kind of thing it is.
+    /// The namespace.
     pub space: RootSpace,
-    /// Whose it is.
+    /// The DID of the owner.
     pub owner: String,
     /// Its name.
     pub name: String,
@@ -355,7 +362,7 @@ impl fmt::Display for RootKey {
     }
 }
 
-/// The value under a root.
+/// The value of a root.
 #[derive(Debug, Clone)]
 pub struct Root {
     /// The value, its branches not loaded.

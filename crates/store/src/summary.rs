@@ -1,37 +1,37 @@
-//! What indexes know of a job: a pure function of its fold.
+//! The summary of a job that indexes are built from: a pure function of its fold.
 
 use catena_job::record::Parent;
 use catena_job::{Job, JobId, Status};
 use catena_value::{NoCells, Value};
 
-use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
+use crate::bytes::{DamagedRow, FieldReader, put_bytes, put_count, put_time};
 
 /// The facts that lists and indexes are made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// The caller's DID: who owns the job.
+    /// The DID of the caller, who owns the job.
     pub owner: String,
     /// The operation as the caller named it.
     pub op: String,
-    /// Where the job stands.
+    /// The job's status.
     pub status: Status,
-    /// When it was made.
+    /// When the job was created, as Unix time in ms.
     pub created: i64,
-    /// When its last record was made.
+    /// When its last record was made, as Unix time in ms.
     pub updated: i64,
-    /// Where it hangs, when it is a step of another job.
+    /// The parent job and the step, if the job is a step of another job.
     pub parent: Option<Parent>,
-    /// When it times out, unless it has ended; `deadline` in the chain.
+    /// When it times out unless it has ended, as Unix time in ms; `deadline` in the chain.
     pub deadline: Option<i64>,
-    /// What it computes, for contract jobs; `executionKey` in the chain.
+    /// Identifies the computation of a contract job; `executionKey` in the chain.
     pub execution_key: Option<String>,
-    /// What it is listed under; `tags` in the chain.
+    /// The tags it is listed under; `tags` in the chain.
     pub tags: Vec<String>,
 }
 
 impl Summary {
     /// The summary of a job.
-    pub fn of(job: &Job) -> Self {
+    pub fn from_job(job: &Job) -> Self {
         let text = |name: &str| job.field(name).and_then(Value::as_str).map(str::to_owned);
         Summary {
             owner: text("caller").unwrap_or_default(),
@@ -46,7 +46,7 @@ impl Summary {
         }
     }
 
-    /// Whether the job still lives.
+    /// Whether the job has not ended.
     pub fn is_live(&self) -> bool {
         !self.status.is_terminal()
     }
@@ -55,26 +55,27 @@ impl Summary {
         out.push(status_byte(self.status));
         put_time(self.created, out);
         put_time(self.updated, out);
-        put_run(self.owner.as_bytes(), out);
-        put_run(self.op.as_bytes(), out);
+        put_bytes(self.owner.as_bytes(), out);
+        put_bytes(self.op.as_bytes(), out);
         put_optional(self.parent.as_ref(), out, |parent, out| {
             out.extend_from_slice(parent.job.as_bytes());
             put_count(u64::from(parent.step), out);
         });
         put_optional(self.deadline, out, put_time);
-        put_optional(self.execution_key.as_deref(), out, |key, out| put_run(key.as_bytes(), out));
+        put_optional(self.execution_key.as_deref(), out, |key, out| put_bytes(key.as_bytes(), out));
         put_count(self.tags.len() as u64, out);
-        self.tags.iter().for_each(|tag| put_run(tag.as_bytes(), out));
+        self.tags.iter().for_each(|tag| put_bytes(tag.as_bytes(), out));
     }
 
-    pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Self, Damaged> {
-        let status = status_of(fields.byte("status")?)?;
-        let (created, updated) = (fields.time("created")?, fields.time("updated")?);
+    pub(crate) fn read(fields: &mut FieldReader<'_>) -> Result<Self, DamagedRow> {
+        let status = status_from_byte(fields.byte("status")?)?;
+        let created = fields.time("created")?;
+        let updated = fields.time("updated")?;
         let owner = fields.text("owner")?.to_owned();
         let op = fields.text("op")?.to_owned();
         let parent = optional(fields, |fields| {
             let job = JobId::from_bytes(fields.array("parent")?);
-            let step = u32::try_from(fields.count("step")?).map_err(|_| Damaged("step"))?;
+            let step = u32::try_from(fields.count("step")?).map_err(|_| DamagedRow("step"))?;
             Ok(Parent { job, step })
         })?;
         let deadline = optional(fields, |fields| fields.time("deadline"))?;
@@ -106,13 +107,13 @@ pub(crate) fn put_optional<T>(
 }
 
 pub(crate) fn optional<T>(
-    fields: &mut Fields<'_>,
-    read: impl FnOnce(&mut Fields<'_>) -> Result<T, Damaged>,
-) -> Result<Option<T>, Damaged> {
+    fields: &mut FieldReader<'_>,
+    read: impl FnOnce(&mut FieldReader<'_>) -> Result<T, DamagedRow>,
+) -> Result<Option<T>, DamagedRow> {
     match fields.byte("presence")? {
         0 => Ok(None),
         1 => read(fields).map(Some),
-        _ => Err(Damaged("presence")),
+        _ => Err(DamagedRow("presence")),
     }
 }
 
@@ -132,7 +133,7 @@ pub(crate) fn status_byte(status: Status) -> u8 {
     }
 }
 
-pub(crate) fn status_of(byte: u8) -> Result<Status, Damaged> {
+pub(crate) fn status_from_byte(byte: u8) -> Result<Status, DamagedRow> {
     let found = Status::ALL.into_iter().find(|status| status_byte(*status) == byte);
-    found.ok_or(Damaged("status"))
+    found.ok_or(DamagedRow("status"))
 }

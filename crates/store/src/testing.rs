@@ -1,4 +1,4 @@
-//! What tests and benchmarks of stores need: jobs to store, and ways to wait for an answer.
+//! Helpers for tests and benchmarks of stores: jobs to store, and ways to wait for a result.
 
 pub mod crash;
 pub mod jobs;
@@ -7,12 +7,12 @@ pub mod stepped;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-pub use crate::embedded::ledger::testing::sim_disk::{SimDisk, SimOp};
-pub use crate::embedded::ledger::{Disk, Faults, RealDisk};
+pub use catena_ledger::testing::sim_disk::{SimDisk, SimOp};
+pub use catena_ledger::{Disk, Faults, RealDisk};
 
 use crate::embedded::EmbeddedStore;
 
-/// Polls a future once.
+/// Polls a future once. `None` if it is pending.
 pub fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -20,8 +20,8 @@ pub fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T>
     }
 }
 
-/// Waits for an answer on a store without threads, by driving it. Nothing when the store can make
-/// no progress, not even after flushing.
+/// Waits for a result on a store without threads, by stepping it. `None` if the store makes no
+/// progress, not even after flushing.
 pub fn drive<T>(store: &EmbeddedStore, mut future: impl Future<Output = T> + Unpin) -> Option<T> {
     for _ in 0..64 {
         if let Some(value) = poll_once(&mut future) {

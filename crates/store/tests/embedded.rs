@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use catena_job::state::Event;
+use catena_ledger::OpenError;
 use catena_store::conformance;
 use catena_store::embedded::EmbeddedStore;
-use catena_store::embedded::ledger::OpenError;
-use catena_store::testing::crash::run_world;
+use catena_store::testing::crash::run_simulation;
 use catena_store::testing::jobs::{Draft, echo, hello, job_id, opening};
 use catena_store::testing::{Faults, SimDisk};
 use catena_store::{Effect, Effects, RootKey, RootSpace, Store};
@@ -29,8 +29,8 @@ async fn the_suite_holds_without_a_journal() {
     let mut seed = 0;
     conformance::all(|| {
         seed += 1;
-        let options = catena_store::embedded::ledger::Options {
-            mode: catena_store::embedded::ledger::Mode::Direct,
+        let options = catena_ledger::Options {
+            mode: catena_ledger::Mode::Direct,
             ..EmbeddedStore::options()
         };
         Arc::new(EmbeddedStore::open_on(Arc::new(SimDisk::new(seed)), options).unwrap())
@@ -42,7 +42,7 @@ async fn the_suite_holds_without_a_journal() {
 fn nothing_acknowledged_is_lost_in_a_few_hundred_crashes() {
     let (mut crashes, mut acknowledged, mut collections) = (0, 0, 0);
     for seed in 0..20 {
-        let report = run_world(seed, 20, Faults::default());
+        let report = run_simulation(seed, 20, Faults::default());
         assert_eq!(report.failure, None);
         crashes += report.crashes;
         acknowledged += report.acknowledged;
@@ -56,7 +56,7 @@ fn nothing_acknowledged_is_lost_in_a_few_hundred_crashes() {
 #[test]
 fn a_missing_sync_is_noticed() {
     let caught = (0..20)
-        .filter(|seed| run_world(*seed, 20, Faults::without_journal_sync()).failure.is_some());
+        .filter(|seed| run_simulation(*seed, 20, Faults::without_journal_sync()).failure.is_some());
     assert!(caught.count() > 10, "the simulation must notice lost commits");
 }
 
@@ -77,7 +77,7 @@ async fn cells_that_nothing_refers_to_are_collected() {
     store.commit(Effects::one(other.effect())).await.unwrap();
     let map: Map = (0..2_000).map(|i| (format!("key {i}"), i)).collect();
     let value = Value::from(map.clone());
-    let root = |expected: Option<&Value>, value: &Value| Effect::Root {
+    let root = |expected: Option<&Value>, value: &Value| Effect::SetRoot {
         key: workspace(),
         expected: expected.map(Value::id),
         value: Some(value.clone()),
@@ -129,7 +129,7 @@ async fn a_backup_of_a_running_store_is_a_store() {
     for number in 0..200 {
         store.commit(Effects::one(echo(job_id(number), "did:a").effect())).await.unwrap();
     }
-    // Somebody writes all the while.
+    // Another thread writes all the while.
     let writer = {
         let store = Arc::clone(&store);
         tokio::spawn(async move {

@@ -1,7 +1,7 @@
-//! One suite for every blob store: what they promise, as facts.
+//! The conformance suite of blob stores.
 //!
-//! A fact is an asynchronous function of a [`Subject`]. [`check`] runs it on a runtime of its own, ends that runtime, so
-//! that work in the background ends too, and then looks for leftovers: no fact may leave any, whatever it was about.
+//! A fact is an asynchronous function of a [`Subject`]. [`check`] runs it on a runtime of its own, shuts that runtime down,
+//! so that work in the background ends too, and then looks for leftovers: no fact may leave any.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -11,19 +11,20 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::digest::Digest;
 use super::error::{ReadError, WriteError};
-use super::limits::{
-    CHUNK_BYTES, INLINE_BYTES_MAX, LIST_PAGE_ENTRIES, Options, PART_BYTES, RANGE_BYTES_MAX,
-};
+use super::options::Options;
 use super::store::{BlobEntry, BlobSource, BlobStore, Finished};
-use crate::embedded::ledger::testing::rng::Rng;
+use crate::limits::{
+    CHUNK_BYTES, INLINE_BYTES_MAX, LIST_PAGE_ENTRIES, PART_BYTES, RANGE_BYTES_MAX,
+};
+use catena_ledger::testing::rng::Rng;
 
-/// What a subject of this suite must accept and no more: enough for an upload of three parts.
+/// The options of every subject of this suite: enough for an upload of three parts.
 pub const SUBJECT_OPTIONS: Options = Options { blob_bytes_max: 12 * 1024 * 1024 };
 
 /// A future of a test.
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Damage done behind the store's back.
+/// Damage done to stored content directly.
 #[derive(Debug, Clone, Copy)]
 pub enum Damage {
     /// One byte differs.
@@ -32,7 +33,7 @@ pub enum Damage {
     Cut(u64),
 }
 
-/// A blob store under test, and what a test needs beside it.
+/// A blob store under test, and what a test needs in addition.
 pub trait Subject: Debug {
     /// The store, empty at first, with [`SUBJECT_OPTIONS`].
     fn store(&self) -> &dyn BlobStore;
@@ -53,7 +54,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().build().expect("a runtime needs only memory")
 }
 
-/// Makes a test of every fact, for the subjects that `$make` makes.
+/// Defines a test of every fact, for the subjects that `$make` creates.
 #[cfg(test)]
 macro_rules! conformance_tests {
     ($make:expr) => {
@@ -88,7 +89,7 @@ macro_rules! conformance_tests {
 #[cfg(test)]
 pub(crate) use conformance_tests;
 
-/// Content nobody would write by hand, the same for the same seed.
+/// Pseudorandom content, the same for the same seed.
 pub fn content(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut content = Vec::with_capacity(len + 8);
@@ -116,7 +117,7 @@ async fn put(store: &dyn BlobStore, content: &[u8]) -> Digest {
     let finished = try_put(store, content, 50_000, None).await.expect("put");
     assert_eq!(
         finished,
-        Finished::Stored { digest: Digest::of(content), len: content.len() as u64 }
+        Finished::Stored { digest: Digest::from_content(content), len: content.len() as u64 }
     );
     finished.digest()
 }
@@ -157,7 +158,7 @@ async fn entries(store: &dyn BlobStore) -> Vec<BlobEntry> {
     }
 }
 
-/// Lengths at which something changes, and one upload of several parts.
+/// Lengths at which the storage changes, and one upload of several parts.
 const LENGTHS: [usize; 9] = [
     INLINE_BYTES_MAX + 1,
     CHUNK_BYTES - 1,
@@ -183,7 +184,7 @@ mod facts {
             let finished = try_put(subject.store(), &content, piece, None).await.expect("put");
             assert_eq!(
                 finished,
-                Finished::Stored { digest: Digest::of(&content), len: len as u64 }
+                Finished::Stored { digest: Digest::from_content(&content), len: len as u64 }
             );
             let mut source = source(subject.store(), finished.digest()).await;
             assert_eq!((source.digest(), source.len()), (finished.digest(), len as u64));
@@ -201,7 +202,7 @@ mod facts {
         for len in [0, 1, INLINE_BYTES_MAX] {
             let content = content(7, len);
             let finished = try_put(subject.store(), &content, 1000, None).await.expect("put");
-            let digest = Digest::of(&content);
+            let digest = Digest::from_content(&content);
             assert_eq!(finished, Finished::Inline { digest, bytes: content.into() });
             assert!(!subject.store().contains(digest).await.expect("contains"));
         }
@@ -211,7 +212,7 @@ mod facts {
     pub async fn an_expected_digest_that_matches_is_accepted(subject: &impl Subject) {
         for len in [100, 100_000, PART_BYTES + 100] {
             let content = content(1, len);
-            let digest = Digest::of(&content);
+            let digest = Digest::from_content(&content);
             let finished =
                 try_put(subject.store(), &content, 70_000, Some(digest)).await.expect("put");
             assert_eq!(finished.digest(), digest);
@@ -219,14 +220,14 @@ mod facts {
     }
 
     pub async fn an_expected_digest_that_does_not_match_leaves_nothing(subject: &impl Subject) {
-        let expected = Digest::of(b"something else");
+        let expected = Digest::from_content(b"something else");
         for len in [100, 100_000, PART_BYTES + 100] {
             let content = content(1, len);
             let refused = try_put(subject.store(), &content, 70_000, Some(expected)).await;
             let Err(WriteError::Mismatch { expected: named, found }) = refused else {
                 unreachable!("accepted: {refused:?}");
             };
-            assert_eq!((named, found), (expected, Digest::of(&content)));
+            assert_eq!((named, found), (expected, Digest::from_content(&content)));
             assert_eq!(subject.leftovers().await, [""; 0]);
         }
         assert_eq!(entries(subject.store()).await, []);
@@ -288,7 +289,7 @@ mod facts {
     }
 
     pub async fn what_is_not_here_is_absent_for_every_question(subject: &impl Subject) {
-        let digest = Digest::of(b"never written");
+        let digest = Digest::from_content(b"never written");
         assert!(subject.store().open(digest).await.expect("open").is_none());
         assert!(!subject.store().contains(digest).await.expect("contains"));
         assert_eq!(subject.store().verify(digest).await.expect("verify"), None);
@@ -373,7 +374,7 @@ mod facts {
         assert!(read == content);
     }
 
-    /// Not in the list of tests above: a real disk takes its time for a thousand blobs.
+    /// Not in the list of tests above: a real disk is slow with a thousand blobs.
     pub async fn list_many(subject: &impl Subject, count: usize) {
         let mut expected = Vec::new();
         for number in 0..count {

@@ -1,8 +1,8 @@
 //! Digests: the names of blobs.
 //!
 //! A digest is the SHA-256 of the bytes it names. Its text is `sha256:` and 64 lower-case hexadecimal digits, so that
-//! another algorithm could stand beside it one day; bare digits are read too, because that is what file names and many
-//! tools carry.
+//! another algorithm can be added later; digits without a prefix are accepted too, because file names and many tools use
+//! them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub const DIGEST_BYTES: usize = 32;
 /// Hexadecimal digits of a digest.
 pub const DIGEST_DIGITS: usize = 2 * DIGEST_BYTES;
 
-/// What stands before the digits in the text form.
+/// The prefix of the digits in the text form.
 const ALGORITHM: &str = "sha256";
 
 /// How much of an unknown algorithm's name an error repeats: enough to recognise it, not enough to flood a log.
@@ -31,19 +31,19 @@ pub enum DigestError {
     /// Another algorithm than SHA-256.
     #[error("digest algorithm {algorithm:?} is not known, only sha256 is")]
     Algorithm {
-        /// What was found, shortened.
+        /// The algorithm's name, shortened.
         algorithm: String,
     },
     /// Too few or too many digits.
     #[error("a digest has {DIGEST_DIGITS} hexadecimal digits, this one has {found}")]
     Length {
-        /// How many bytes of text there were.
+        /// The length of the text in bytes.
         found: usize,
     },
-    /// Something that is no hexadecimal digit.
+    /// A character that is not a hexadecimal digit.
     #[error("byte {position} of the digits is not hexadecimal")]
     Digit {
-        /// Where, counted from the first digit.
+        /// The position, counted from the first digit.
         position: usize,
     },
 }
@@ -60,13 +60,13 @@ impl Digest {
     }
 
     /// The digest of `content`.
-    pub fn of(content: &[u8]) -> Self {
+    pub fn from_content(content: &[u8]) -> Self {
         let mut hasher = Hasher::default();
         hasher.update(content);
         hasher.finish()
     }
 
-    /// The 64 digits alone, lower case: the name of the file that holds the blob.
+    /// The 64 digits in lower case, without a prefix: the name of the blob's file.
     pub fn to_hex(&self) -> String {
         use fmt::Write as _;
         let mut text = String::with_capacity(DIGEST_DIGITS);
@@ -77,7 +77,7 @@ impl Digest {
         text
     }
 
-    /// Reads a file name. Only the one form that [`Digest::to_hex`] writes is a blob's name.
+    /// Parses a file name. `None` unless it is exactly what [`Digest::to_hex`] writes.
     pub(super) fn from_file_name(name: &str) -> Option<Self> {
         let is_ours = !name.bytes().any(|byte| byte.is_ascii_uppercase());
         if is_ours { parse_digits(name).ok() } else { None }
@@ -141,12 +141,12 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// Takes in the next piece.
+    /// Adds the next piece.
     pub fn update(&mut self, piece: &[u8]) {
         self.state.update(piece);
     }
 
-    /// The digest of everything taken in.
+    /// The digest of all pieces.
     pub fn finish(self) -> Digest {
         Digest(self.state.finalize().into())
     }
@@ -161,12 +161,12 @@ mod tests {
 
     #[test]
     fn the_digest_of_abc_is_the_published_one() {
-        assert_eq!(Digest::of(b"abc").to_string(), format!("sha256:{OF_ABC}"));
+        assert_eq!(Digest::from_content(b"abc").to_string(), format!("sha256:{OF_ABC}"));
     }
 
     #[test]
     fn a_digest_is_read_with_and_without_its_algorithm_in_any_case() {
-        let expected = Digest::of(b"abc");
+        let expected = Digest::from_content(b"abc");
         for text in [
             OF_ABC.to_owned(),
             OF_ABC.to_uppercase(),
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn only_lower_case_digits_are_a_file_name() {
-        assert_eq!(Digest::from_file_name(OF_ABC), Some(Digest::of(b"abc")));
+        assert_eq!(Digest::from_file_name(OF_ABC), Some(Digest::from_content(b"abc")));
         assert_eq!(Digest::from_file_name(&OF_ABC.to_uppercase()), None);
         assert_eq!(Digest::from_file_name(&format!("sha256:{OF_ABC}")), None);
     }

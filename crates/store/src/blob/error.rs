@@ -1,20 +1,20 @@
-//! What can go wrong, one enum per operation.
+//! The errors of blob stores, one enum per operation.
 //!
 //! Each error names the file, key or digest it is about. `Sync` always means that nothing was acknowledged; `Stopped`
-//! means that the folder's state is unknown since an earlier failed sync, and only opening it again can tell.
+//! means that the folder's state is unknown since an earlier failed sync, until it is opened again.
 
 use std::io;
 
 use super::digest::Digest;
-use crate::embedded::ledger::disk::is_out_of_space;
+use catena_ledger::disk::is_out_of_space;
 
-/// The error of an object store, whichever it is.
+/// The error of an object store of any kind.
 pub type RemoteError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Opening a folder of blobs failed.
+/// Why a folder of blobs could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has the folder.
+    /// Another process holds the folder.
     #[error("the blobs in {folder} are in use by another process")]
     Taken {
         /// The folder.
@@ -25,46 +25,46 @@ pub enum OpenError {
     Sync {
         /// The folder.
         folder: String,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Locking, listing or tidying failed.
+    /// Locking, listing or cleaning up failed.
     #[error("could not {action} {path}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// On what.
+        /// The path.
         path: String,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// Writing a blob failed. Nothing was acknowledged and no temporary file is left.
+/// Why a blob could not be written. Nothing was acknowledged and no temporary file is left.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// More bytes than a blob may have.
+    /// The content is longer than a blob may be.
     #[error("a blob may have {bytes_max} bytes, this one has more")]
     TooLarge {
-        /// The bound.
+        /// The largest size allowed.
         bytes_max: u64,
     },
-    /// The content is not what the caller expected.
+    /// The content does not match the expected digest.
     #[error("expected content {expected}, got {found}")]
     Mismatch {
-        /// What was expected.
+        /// The expected digest.
         expected: Digest,
-        /// What arrived.
+        /// The digest of the content.
         found: Digest,
     },
-    /// The disk, or our share of it, is full.
+    /// The disk, or our quota of it, is full.
     #[error("no space left for {path}")]
     Full {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -73,12 +73,12 @@ pub enum WriteError {
     Sync {
         /// The file or folder.
         path: String,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A sync of the folder failed earlier; it takes no more changes until it is opened again.
-    #[error("the folder {folder} takes no changes since a sync of it failed")]
+    /// A sync of the folder failed earlier; it accepts no changes until it is opened again.
+    #[error("the folder {folder} accepts no changes since a sync of it failed")]
     Stopped {
         /// The folder.
         folder: String,
@@ -86,22 +86,22 @@ pub enum WriteError {
     /// Any other failure of the disk.
     #[error("could not {action} {path}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// On what.
+        /// The path.
         path: String,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
     /// The object store failed.
     #[error("could not {action} {key}")]
     Remote {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// On which key.
+        /// The key.
         key: String,
-        /// What the store said.
+        /// The cause.
         #[source]
         source: RemoteError,
     },
@@ -111,7 +111,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether the cause is a lack of space, be it found while writing or only while syncing.
+    /// Whether the cause is a lack of space, found while writing or while syncing.
     pub fn is_out_of_space(&self) -> bool {
         match self {
             Self::Full { .. } => true,
@@ -129,15 +129,15 @@ impl WriteError {
     }
 }
 
-/// Reading a blob failed.
+/// Why a blob could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The stored bytes are not the ones that were written.
+    /// The stored bytes do not match the digest.
     #[error("blob {digest} is damaged: its content is {found}")]
     Damaged {
         /// The blob.
         digest: Digest,
-        /// What its bytes say.
+        /// The digest of its bytes.
         found: Digest,
     },
     /// The stored bytes end before the length the blob had when it was opened.
@@ -145,17 +145,17 @@ pub enum ReadError {
     Short {
         /// The blob.
         digest: Digest,
-        /// How long it should be.
+        /// The expected length in bytes.
         len: u64,
     },
-    /// A range longer than one call may ask for.
-    #[error("a range may have {bytes_max} bytes, {asked} of blob {digest} were asked for")]
+    /// The range is longer than one call may request.
+    #[error("a range may have {bytes_max} bytes, {asked} of blob {digest} were requested")]
     RangeTooLarge {
         /// The blob.
         digest: Digest,
-        /// What was asked for.
+        /// The requested length in bytes.
         asked: usize,
-        /// The bound.
+        /// The largest size allowed.
         bytes_max: usize,
     },
     /// An earlier read of this reader failed or was cancelled; the blob has to be opened again.
@@ -167,37 +167,37 @@ pub enum ReadError {
     /// The disk failed.
     #[error("could not {action} blob {digest} in {folder}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The blob.
         digest: Digest,
-        /// Where it is.
+        /// The folder.
         folder: String,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
     /// The object store failed.
     #[error("could not {action} blob {digest}")]
     Remote {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The blob.
         digest: Digest,
-        /// What the store said.
+        /// The cause.
         #[source]
         source: RemoteError,
     },
 }
 
 impl ReadError {
-    /// Whether the stored content itself is bad, so that trying again cannot help.
+    /// Whether the stored content itself is damaged, so that a retry cannot help.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::Short { .. })
     }
 }
 
-/// Removing a blob failed: it may be gone or not, and it may come back.
+/// Why a blob could not be removed. It may be gone or not, and it may reappear after a crash.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
     /// The removal could not be made durable.
@@ -207,12 +207,12 @@ pub enum RemoveError {
         digest: Digest,
         /// The folder.
         folder: String,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A sync of the folder failed earlier; it takes no more changes until it is opened again.
-    #[error("the folder {folder} takes no changes since a sync of it failed")]
+    /// A sync of the folder failed earlier; it accepts no changes until it is opened again.
+    #[error("the folder {folder} accepts no changes since a sync of it failed")]
     Stopped {
         /// The folder.
         folder: String,
@@ -224,7 +224,7 @@ pub enum RemoveError {
         digest: Digest,
         /// The folder.
         folder: String,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -233,11 +233,11 @@ pub enum RemoveError {
     Remote {
         /// The blob.
         digest: Digest,
-        /// What the store said.
+        /// The cause.
         #[source]
         source: RemoteError,
     },
-    /// The process is stopping and nobody knows how far the removal came.
+    /// The process is stopping, and the state of the removal is unknown.
     #[error("removing blob {digest} was interrupted")]
     Interrupted {
         /// The blob.
@@ -245,7 +245,7 @@ pub enum RemoveError {
     },
 }
 
-/// Listing blobs failed.
+/// Why blobs could not be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     /// The disk failed.
@@ -253,7 +253,7 @@ pub enum ListError {
     Io {
         /// The folder.
         folder: String,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -262,7 +262,7 @@ pub enum ListError {
     Remote {
         /// The prefix.
         prefix: String,
-        /// What the store said.
+        /// The cause.
         #[source]
         source: RemoteError,
     },

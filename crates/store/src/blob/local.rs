@@ -1,8 +1,8 @@
 //! Blobs in a folder: one file each, named by the digest.
 //!
 //! A blob is written under a temporary name, synced, renamed to its digest, and acknowledged after the folder is synced.
-//! So a file that carries a digest is whole, at any moment and after any crash. [`LocalBlobs::open`] removes what
-//! unfinished writers left and syncs the folder, which turns everything that is visible then into something durable.
+//! So a file whose name is a digest is complete, at any moment and after any crash. [`LocalBlobs::open_folder`] removes
+//! the files of unfinished writers and syncs the folder, which makes everything durable that is visible then.
 //!
 //! The methods here block; `serve` offers them to asynchronous callers.
 
@@ -22,24 +22,23 @@ pub use writer::BlobWriter;
 
 use super::digest::Digest;
 use super::error::{ListError, OpenError, ReadError, RemoveError};
-use super::limits::{LIST_PAGE_ENTRIES, Options};
+use super::options::Options;
 use super::store::BlobEntry;
-use crate::embedded::ledger::disk::{
-    Disk, DiskFile, LockAttempt, TEMPORARY_SUFFIX, temporary_name,
-};
+use crate::limits::LIST_PAGE_ENTRIES;
+use catena_ledger::disk::{Disk, DiskFile, LockAttempt, TEMPORARY_SUFFIX, temporary_name};
 use names::Names;
 
-/// The file that one process at a time holds locked: opening removes temporary files, and they must not be another's.
+/// The lock file. Opening removes temporary files, and they must not belong to another process.
 const LOCK_NAME: &str = "blobs.lock";
 
 /// A folder of blobs. Clones are the same folder.
 #[derive(Debug, Clone)]
 pub struct LocalBlobs {
-    shared: Arc<Shared>,
+    shared: Arc<LocalShared>,
 }
 
-/// What the store and its writers have in common.
-struct Shared {
+/// The state that the store and its writers share.
+struct LocalShared {
     disk: Arc<dyn Disk>,
     names: Names,
     options: Options,
@@ -47,7 +46,7 @@ struct Shared {
     _lock: Box<dyn Any + Send + Sync>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for LocalShared {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Blobs")
@@ -56,7 +55,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-impl Shared {
+impl LocalShared {
     fn temporary_name(&self) -> String {
         temporary_name(&format!("upload-{}", self.next_temporary.fetch_add(1, Ordering::Relaxed)))
     }
@@ -69,17 +68,17 @@ impl Shared {
         ReadError::Io { action, digest, folder: self.disk.describe(), source }
     }
 
-    /// The file of a blob, if it is here for good.
+    /// The file of a blob, if it is stored durably.
     fn file(&self, digest: Digest) -> Result<Option<Arc<dyn DiskFile>>, ReadError> {
-        let found = find(self.disk.as_ref(), digest)
+        let found = find_file(self.disk.as_ref(), digest)
             .map_err(|source| self.read_error("open", digest, source))?;
-        // Asked after the file was found: a name is noted as uncertain before it appears, and until it is durable.
+        // Checked after the file was found: a name is recorded as uncertain before it appears, and until it is durable.
         Ok(found.filter(|_| self.names.is_certain(digest)))
     }
 }
 
-/// The file that carries a digest, durable or not.
-fn find(disk: &dyn Disk, digest: Digest) -> io::Result<Option<Arc<dyn DiskFile>>> {
+/// The file of a blob, whether its name is durable or not.
+fn find_file(disk: &dyn Disk, digest: Digest) -> io::Result<Option<Arc<dyn DiskFile>>> {
     match disk.open(&digest.to_hex()) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -88,15 +87,15 @@ fn find(disk: &dyn Disk, digest: Digest) -> io::Result<Option<Arc<dyn DiskFile>>
 }
 
 impl LocalBlobs {
-    /// Takes the folder, removes the temporary files in it, and makes sure of what it holds.
+    /// Locks the folder, removes the temporary files in it, and makes its content durable.
     pub fn open_folder(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
-        let lock = take_lock(disk.as_ref())?;
+        let lock = lock_folder(disk.as_ref())?;
         remove_temporary_files(disk.as_ref())?;
-        // A killed process may have left names that are visible and not durable. From here on they are.
+        // A killed process may have left names that are visible but not durable. From here on they are.
         disk.sync_dir().map_err(|source| OpenError::Sync { folder: disk.describe(), source })?;
         let names = Names::new(disk.clone());
         let shared =
-            Shared { disk, names, options, next_temporary: AtomicU64::new(0), _lock: lock };
+            LocalShared { disk, names, options, next_temporary: AtomicU64::new(0), _lock: lock };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -105,7 +104,7 @@ impl LocalBlobs {
         BlobWriter::new(self.shared.clone())
     }
 
-    /// Opens a blob for reading, or says that it is not here.
+    /// Opens a blob for reading. `None` if it is not stored.
     pub fn open(&self, digest: &Digest) -> Result<Option<BlobReader>, ReadError> {
         match self.shared.file(*digest)? {
             Some(file) => BlobReader::new(self.shared.disk.describe(), *digest, file).map(Some),
@@ -113,17 +112,17 @@ impl LocalBlobs {
         }
     }
 
-    /// Whether a blob is here, durably. Says nothing about its content.
+    /// Whether a blob is stored durably. Does not check its content.
     pub fn contains(&self, digest: &Digest) -> Result<bool, ReadError> {
         Ok(self.shared.file(*digest)?.is_some())
     }
 
-    /// Removes a blob, durably. One that is not here counts as removed. Open readers keep reading.
+    /// Removes a blob durably. Succeeds if it is not stored. Open readers can still read it.
     pub fn remove(&self, digest: &Digest) -> Result<(), RemoveError> {
         self.shared.names.remove(*digest)
     }
 
-    /// Begins a listing of all blobs, in the order of their digests. It holds 32 bytes for each.
+    /// Begins a listing of all blobs, in the order of their digests. It holds 32 bytes for each blob.
     pub fn list(&self) -> Result<Listing, ListError> {
         let folder = || self.shared.disk.describe();
         let names =
@@ -133,7 +132,8 @@ impl LocalBlobs {
         Ok(Listing { shared: self.shared.clone(), digests: digests.into_iter() })
     }
 
-    /// Reads a blob whole and compares: its length if it is right, `None` if it is not here, an error if it is damaged.
+    /// Reads a blob completely and compares it with its digest. Returns its length, `None` if it is not stored, or an error
+    /// if it is damaged.
     pub fn verify(&self, digest: &Digest) -> Result<Option<u64>, ReadError> {
         let Some(mut reader) = self.open(digest)? else { return Ok(None) };
         reader.verify()?;
@@ -141,7 +141,7 @@ impl LocalBlobs {
     }
 }
 
-fn take_lock(disk: &dyn Disk) -> Result<Box<dyn Any + Send + Sync>, OpenError> {
+fn lock_folder(disk: &dyn Disk) -> Result<Box<dyn Any + Send + Sync>, OpenError> {
     let path = || format!("{}/{LOCK_NAME}", disk.describe());
     match disk.lock(LOCK_NAME) {
         Ok(LockAttempt::Held(lock)) => Ok(lock),
@@ -170,12 +170,12 @@ fn remove_temporary_files(disk: &dyn Disk) -> Result<(), OpenError> {
 /// A listing in progress.
 #[derive(Debug)]
 pub struct Listing {
-    shared: Arc<Shared>,
+    shared: Arc<LocalShared>,
     digests: std::vec::IntoIter<Digest>,
 }
 
 impl Listing {
-    /// The next entries, or none at the end.
+    /// The next entries; empty at the end.
     pub fn next_page(&mut self) -> Result<Vec<BlobEntry>, ListError> {
         let mut page = Vec::new();
         while page.len() < LIST_PAGE_ENTRIES {
@@ -187,8 +187,8 @@ impl Listing {
     }
 
     fn len(&self, digest: Digest) -> io::Result<Option<u64>> {
-        match find(self.shared.disk.as_ref(), digest)? {
-            Some(file) if self.shared.names.is_certain(digest) => file.len().map(Some),
+        match find_file(self.shared.disk.as_ref(), digest)? {
+            Some(file) if self.shared.names.is_certain(digest) => file.size().map(Some),
             _ => Ok(None),
         }
     }

@@ -1,13 +1,12 @@
 //! Blobs in an object store: one object each, its key ending in the digest.
 //!
-//! Object stores show an object whole or not at all and answer only when it is durable, so the care goes elsewhere: the
-//! name of a blob is not known before its end. Content of one part waits in memory and is put under its name at once;
-//! longer content is uploaded in parts under a temporary key while it is hashed, and then copied inside the store. Where
-//! the store can create a key only if it is free, it is asked to; where it cannot, overwriting a blob with itself is
-//! harmless.
+//! Object stores create objects atomically and respond only when they are durable. The difficulty is that the name of a
+//! blob is not known before its end. Content of one part is gathered in memory and stored under its name at once; longer
+//! content is uploaded in parts under a temporary key while it is hashed, and then copied inside the store. A key is
+//! created only if it does not exist, if the store supports that; if not, overwriting a blob with itself is harmless.
 //!
-//! Keys, below the prefix: `sha256/<digits>` the blobs · `uploads/<instance>-<n>` what is on its way. What a killed
-//! process leaves under `uploads/` is removed by [`ObjectBlobs::remove_stale_uploads`]; uploads that were begun and never
+//! Keys, below the prefix: `sha256/<digits>` for blobs, `uploads/<instance>-<n>` for uploads. What a killed process leaves
+//! under `uploads/` is removed by [`ObjectBlobs::remove_stale_uploads`]; multipart uploads that were begun and never
 //! completed are invisible there, and a lifecycle rule of the bucket has to end them.
 
 mod reader;
@@ -27,51 +26,52 @@ use object_store::{
 
 use super::digest::Digest;
 use super::error::{ListError, ReadError, RemoveError, WriteError};
-use super::limits::{LIST_PAGE_ENTRIES, Options};
-use super::store::{Answer, BlobEntry, BlobListing, BlobSink, BlobSource, BlobStore};
+use super::options::Options;
+use super::store::{BlobEntry, BlobFuture, BlobListing, BlobSink, BlobSource, BlobStore};
+use crate::limits::LIST_PAGE_ENTRIES;
 use reader::ObjectSource;
 use writer::ObjectSink;
 
 /// How blobs are kept in an object store.
 #[derive(Debug, Clone)]
 pub struct ObjectOptions {
-    /// What stands before every key; may be empty.
+    /// The prefix of every key; may be empty.
     pub prefix: Path,
-    /// A number no other process has, this one's earlier lives included: it keeps temporary keys apart. Draw it at random.
+    /// A random number that is unique to this process, so that temporary keys do not collide.
     pub instance: u128,
-    /// The bounds.
+    /// The limits.
     pub limits: Options,
 }
 
 /// Blobs in an object store. Clones are the same blobs.
 #[derive(Debug, Clone)]
 pub struct ObjectBlobs {
-    shared: Arc<Shared>,
+    shared: Arc<ObjectShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ObjectShared {
     store: Arc<dyn ObjectStore>,
     options: ObjectOptions,
     next_upload: AtomicU64,
 }
 
-/// What is under the key of a blob.
+/// The state of a blob's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum StoredObject {
     Absent,
-    Whole,
+    Complete,
     WrongLength,
 }
 
-/// Where the content of a blob comes from when it gets its name.
+/// Where the content of a blob is before it gets its name.
 #[derive(Debug)]
 enum Origin<'a> {
     Memory(PutPayload),
     Upload(&'a Path),
 }
 
-/// What to do with an object that is there already.
+/// What to do with an object that exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Existing {
     Keep,
@@ -79,22 +79,22 @@ enum Existing {
 }
 
 impl ObjectBlobs {
-    /// Keeps blobs in `store`.
+    /// Blobs in `store`.
     pub fn new(store: Arc<dyn ObjectStore>, options: ObjectOptions) -> Self {
-        Self { shared: Arc::new(Shared { store, options, next_upload: AtomicU64::new(0) }) }
+        Self { shared: Arc::new(ObjectShared { store, options, next_upload: AtomicU64::new(0) }) }
     }
 
-    /// Removes temporary objects last touched before `before`, and says how many. Choose a moment no living upload can
-    /// reach back to: an upload that takes longer than that fails.
+    /// Removes temporary objects that were last modified before `before`, and returns how many. Choose a time before the
+    /// start of every running upload: an older upload fails.
     pub async fn remove_stale_uploads(&self, before: SystemTime) -> Result<u64, ListError> {
         let prefix = self.shared.uploads();
-        let failed =
+        let map_error =
             |source: Error| ListError::Remote { prefix: prefix.to_string(), source: source.into() };
         let mut uploads = self.shared.store.list(Some(&prefix));
         let mut removed = 0;
-        while let Some(upload) = uploads.next().await.transpose().map_err(failed)? {
+        while let Some(upload) = uploads.next().await.transpose().map_err(map_error)? {
             if SystemTime::from(upload.last_modified) < before {
-                self.shared.delete(&upload.location).await.map_err(failed)?;
+                self.shared.delete(&upload.location).await.map_err(map_error)?;
                 removed += 1;
             }
         }
@@ -102,7 +102,7 @@ impl ObjectBlobs {
     }
 }
 
-impl Shared {
+impl ObjectShared {
     fn blobs(&self) -> Path {
         self.options.prefix.clone().join("sha256")
     }
@@ -128,7 +128,7 @@ impl Shared {
         }
     }
 
-    /// Deletes an object; one that is not there counts as deleted.
+    /// Deletes an object. Succeeds if it does not exist.
     async fn delete(&self, key: &Path) -> Result<(), Error> {
         match self.store.delete(key).await {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -136,15 +136,15 @@ impl Shared {
         }
     }
 
-    async fn held(&self, key: &Path, len: u64) -> Result<Held, Error> {
+    async fn stored_object(&self, key: &Path, len: u64) -> Result<StoredObject, Error> {
         Ok(match self.head(key).await? {
-            None => Held::Absent,
-            Some(meta) if meta.size == len => Held::Whole,
-            Some(_) => Held::WrongLength,
+            None => StoredObject::Absent,
+            Some(meta) if meta.size == len => StoredObject::Complete,
+            Some(_) => StoredObject::WrongLength,
         })
     }
 
-    /// Gives content its name, unless the blob is here already. A blob of another length is damaged and replaced.
+    /// Stores content under its name, unless the blob is stored already. A blob of another length is damaged and replaced.
     async fn publish(
         &self,
         origin: Origin<'_>,
@@ -152,28 +152,29 @@ impl Shared {
         len: u64,
     ) -> Result<(), WriteError> {
         let key = self.key(digest);
-        let remote = |error: Error| remote_write("store", &key, error);
-        let existing = match self.held(&key, len).await.map_err(remote)? {
-            Held::Whole => return Ok(()),
-            Held::Absent => Existing::Keep,
-            Held::WrongLength => Existing::Replace,
+        let map_error = |error: Error| remote_write_error("store", &key, error);
+        let existing = match self.stored_object(&key, len).await.map_err(map_error)? {
+            StoredObject::Complete => return Ok(()),
+            StoredObject::Absent => Existing::Keep,
+            StoredObject::WrongLength => Existing::Replace,
         };
-        match self.place(&origin, &key, existing).await {
+        match self.store_content(&origin, &key, existing).await {
             Ok(()) => Ok(()),
             Err(error)
-                if is_taken(&error)
-                    && self.held(&key, len).await.map_err(remote)? == Held::Whole =>
+                if is_already_stored(&error)
+                    && self.stored_object(&key, len).await.map_err(map_error)?
+                        == StoredObject::Complete =>
             {
                 Ok(())
             }
-            Err(error) if is_taken(&error) || is_unsupported(&error) => {
-                self.place(&origin, &key, Existing::Replace).await.map_err(remote)
+            Err(error) if is_already_stored(&error) || is_unsupported(&error) => {
+                self.store_content(&origin, &key, Existing::Replace).await.map_err(map_error)
             }
-            Err(error) => Err(remote(error)),
+            Err(error) => Err(map_error(error)),
         }
     }
 
-    async fn place(
+    async fn store_content(
         &self,
         origin: &Origin<'_>,
         key: &Path,
@@ -194,7 +195,7 @@ impl Shared {
     }
 }
 
-fn is_taken(error: &Error) -> bool {
+fn is_already_stored(error: &Error) -> bool {
     matches!(error, Error::AlreadyExists { .. } | Error::Precondition { .. })
 }
 
@@ -202,43 +203,43 @@ fn is_unsupported(error: &Error) -> bool {
     matches!(error, Error::NotSupported { .. } | Error::NotImplemented { .. })
 }
 
-fn remote_write(action: &'static str, key: &Path, source: Error) -> WriteError {
+fn remote_write_error(action: &'static str, key: &Path, source: Error) -> WriteError {
     WriteError::Remote { action, key: key.to_string(), source: source.into() }
 }
 
 impl BlobStore for ObjectBlobs {
-    fn begin(&self) -> Answer<'_, Box<dyn BlobSink>, WriteError> {
+    fn begin(&self) -> BlobFuture<'_, Box<dyn BlobSink>, WriteError> {
         let sink: Box<dyn BlobSink> = Box::new(ObjectSink::new(self.shared.clone()));
         Box::pin(std::future::ready(Ok(sink)))
     }
 
-    fn open(&self, digest: Digest) -> Answer<'_, Option<Box<dyn BlobSource>>, ReadError> {
+    fn open(&self, digest: Digest) -> BlobFuture<'_, Option<Box<dyn BlobSource>>, ReadError> {
         Box::pin(async move {
             let source = ObjectSource::open(&self.shared, digest).await?;
             Ok(source.map(|source| Box::new(source) as Box<dyn BlobSource>))
         })
     }
 
-    fn contains(&self, digest: Digest) -> Answer<'_, bool, ReadError> {
+    fn contains(&self, digest: Digest) -> BlobFuture<'_, bool, ReadError> {
         Box::pin(async move {
             let found = self.shared.head(&self.shared.key(digest)).await;
-            let failed = |source: Error| ReadError::Remote {
-                action: "look for",
+            let map_error = |source: Error| ReadError::Remote {
+                action: "look up",
                 digest,
                 source: source.into(),
             };
-            Ok(found.map_err(failed)?.is_some())
+            Ok(found.map_err(map_error)?.is_some())
         })
     }
 
-    fn remove(&self, digest: Digest) -> Answer<'_, (), RemoveError> {
+    fn remove(&self, digest: Digest) -> BlobFuture<'_, (), RemoveError> {
         Box::pin(async move {
             let removed = self.shared.delete(&self.shared.key(digest)).await;
             removed.map_err(|source| RemoveError::Remote { digest, source: source.into() })
         })
     }
 
-    fn list(&self) -> Answer<'_, Box<dyn BlobListing>, ListError> {
+    fn list(&self) -> BlobFuture<'_, Box<dyn BlobListing>, ListError> {
         let prefix = self.shared.blobs();
         let objects = self.shared.store.list(Some(&prefix));
         let listing: Box<dyn BlobListing> =
@@ -246,7 +247,7 @@ impl BlobStore for ObjectBlobs {
         Box::pin(std::future::ready(Ok(listing)))
     }
 
-    fn verify(&self, digest: Digest) -> Answer<'_, Option<u64>, ReadError> {
+    fn verify(&self, digest: Digest) -> BlobFuture<'_, Option<u64>, ReadError> {
         Box::pin(async move {
             let Some(mut source) = ObjectSource::open(&self.shared, digest).await? else {
                 return Ok(None);
@@ -285,9 +286,9 @@ impl ObjectListing {
 }
 
 impl BlobListing for ObjectListing {
-    fn next_page(&mut self) -> Answer<'_, Vec<BlobEntry>, ListError> {
+    fn next_page(&mut self) -> BlobFuture<'_, Vec<BlobEntry>, ListError> {
         Box::pin(async move {
-            // Set until the page is there: a page that was dropped half way has swallowed entries.
+            // Set until the page is complete: a page whose future was dropped has lost entries.
             if std::mem::replace(&mut self.failed, true) {
                 return Err(ListError::Interrupted);
             }

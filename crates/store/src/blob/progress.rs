@@ -1,27 +1,27 @@
-//! How reading verifies: the digest is followed over a sequential read and settled before the last chunk is given out.
+//! How reading verifies: the digest is computed over a sequential read and compared before the last chunk is returned.
 //!
-//! A reader asks for the next chunk's length, fetches it, and has it admitted. Between the two the state is *broken*:
-//! a fetch that fails or is cancelled leaves it so, and no later call can turn that into a clean end.
+//! A reader requests the next chunk's length, fetches it, and adds it. Between the two the state is *broken*: a fetch that
+//! fails or is cancelled leaves it so, and no later call can turn that into a successful end.
 
 use super::digest::{Digest, Hasher};
 use super::error::ReadError;
-use super::limits::CHUNK_BYTES;
+use crate::limits::CHUNK_BYTES;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReadState {
     Reading,
     Ended,
     Broken,
 }
 
-/// Where a sequential read stands.
+/// The progress of a sequential read.
 #[derive(Debug)]
 pub(super) struct Progress {
     digest: Digest,
     len: u64,
     offset: u64,
     hasher: Hasher,
-    state: State,
+    state: ReadState,
 }
 
 /// What to fetch next.
@@ -29,56 +29,56 @@ pub(super) struct Progress {
 pub(super) enum Next {
     /// This many bytes from this offset.
     Chunk { offset: u64, len: usize },
-    /// Nothing: the content was read whole and is what its name says.
+    /// Nothing: the content was read completely and matches its digest.
     End,
 }
 
 impl Progress {
     pub(super) fn new(digest: Digest, len: u64) -> Self {
-        Self { digest, len, offset: 0, hasher: Hasher::default(), state: State::Reading }
+        Self { digest, len, offset: 0, hasher: Hasher::default(), state: ReadState::Reading }
     }
 
-    /// Whether the whole content was read and found to be right.
+    /// Whether the entire content was read and matches its digest.
     pub(super) fn is_verified(&self) -> bool {
-        self.state == State::Ended
+        self.state == ReadState::Ended
     }
 
     pub(super) fn next(&mut self) -> Result<Next, ReadError> {
         match self.state {
-            State::Ended => Ok(Next::End),
-            State::Broken => Err(ReadError::Interrupted { digest: self.digest }),
-            State::Reading => self.next_while_reading(),
+            ReadState::Ended => Ok(Next::End),
+            ReadState::Broken => Err(ReadError::Interrupted { digest: self.digest }),
+            ReadState::Reading => self.next_while_reading(),
         }
     }
 
     fn next_while_reading(&mut self) -> Result<Next, ReadError> {
-        self.state = State::Broken;
+        self.state = ReadState::Broken;
         let left = self.len - self.offset;
         if left == 0 {
-            // Only content without any bytes comes here: for every other the last chunk settles it.
-            self.settle()?;
+            // Only empty content gets here: all other content is verified with its last chunk.
+            self.verify()?;
             return Ok(Next::End);
         }
         Ok(Next::Chunk { offset: self.offset, len: left.min(CHUNK_BYTES as u64) as usize })
     }
 
-    /// Takes in a fetched chunk. An error means that it must not be given out.
-    pub(super) fn admit(&mut self, chunk: &[u8]) -> Result<(), ReadError> {
+    /// Adds a fetched chunk. An error means that it must not be returned to the caller.
+    pub(super) fn add_chunk(&mut self, chunk: &[u8]) -> Result<(), ReadError> {
         self.hasher.update(chunk);
         self.offset += chunk.len() as u64;
         if self.offset == self.len {
-            return self.settle();
+            return self.verify();
         }
-        self.state = State::Reading;
+        self.state = ReadState::Reading;
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<(), ReadError> {
+    fn verify(&mut self) -> Result<(), ReadError> {
         let found = std::mem::take(&mut self.hasher).finish();
         if found != self.digest {
             return Err(ReadError::Damaged { digest: self.digest, found });
         }
-        self.state = State::Ended;
+        self.state = ReadState::Ended;
         Ok(())
     }
 }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_fetch_that_never_came_back_is_no_clean_end() {
-        let mut progress = Progress::new(Digest::of(b"abc"), 3);
+        let mut progress = Progress::new(Digest::from_content(b"abc"), 3);
         assert_eq!(progress.next().expect("first"), Next::Chunk { offset: 0, len: 3 });
         assert!(matches!(progress.next(), Err(ReadError::Interrupted { .. })));
         assert!(!progress.is_verified());
@@ -97,16 +97,16 @@ mod tests {
 
     #[test]
     fn damaged_content_stays_an_error_however_often_it_is_asked() {
-        let mut progress = Progress::new(Digest::of(b"abc"), 3);
+        let mut progress = Progress::new(Digest::from_content(b"abc"), 3);
         progress.next().expect("first");
-        assert!(matches!(progress.admit(b"abd"), Err(ReadError::Damaged { .. })));
+        assert!(matches!(progress.add_chunk(b"abd"), Err(ReadError::Damaged { .. })));
         assert!(matches!(progress.next(), Err(ReadError::Interrupted { .. })));
     }
 
     #[test]
     fn content_that_lost_all_its_bytes_is_damaged_and_empty_content_is_not() {
-        let lost = Progress::new(Digest::of(b"abc"), 0).next();
+        let lost = Progress::new(Digest::from_content(b"abc"), 0).next();
         assert!(matches!(lost, Err(ReadError::Damaged { .. })));
-        assert_eq!(Progress::new(Digest::of(b""), 0).next().expect("empty"), Next::End);
+        assert_eq!(Progress::new(Digest::from_content(b""), 0).next().expect("empty"), Next::End);
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests of blobs stand on: disks that skip a sync, and a driver that cuts the power.
+//! Simulation for the tests of blobs: disks that skip a sync, and a driver that crashes them.
 
 pub mod crash;
 pub mod forgetful;

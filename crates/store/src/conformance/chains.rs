@@ -1,4 +1,4 @@
-//! Chains: appended to by their head, read back whole.
+//! Chains: appends by head, and reading them back.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) async fn a_chain_grows_only_from_its_head(store: Subject) {
     let found = Some(job.head());
     assert_eq!(again, CommitError::HeadMoved { job: job.id(), expected: None, found });
 
-    let (mut first, mut second) = (Draft::of(job.clone()), Draft::of(job.clone()));
+    let (mut first, mut second) = (Draft::from_job(job.clone()), Draft::from_job(job.clone()));
     assert!(first.change(Event::Started));
     assert!(second.change(Event::Cancelled { error: "no".into() }));
     let head = first.job.head();
@@ -51,7 +51,7 @@ pub(super) async fn a_chain_grows_only_from_its_head(store: Subject) {
 
 pub(super) async fn effects_are_durable_together_or_not_at_all(store: Subject) {
     let good = echo(job_id(1), "did:a").effect();
-    let bad = Effect::Progress { job: job_id(99), progress: Value::Nil };
+    let bad = Effect::SetProgress { job: job_id(99), progress: Value::Nil };
     let refused = store.commit(vec![good, bad].into()).await.unwrap_err();
     assert_eq!(refused, CommitError::NoSuchJob { job: job_id(99) });
     assert!(store.job(job_id(1)).await.unwrap().is_none());
@@ -67,7 +67,7 @@ pub(super) async fn a_long_chain_is_read_by_pages(store: Subject) {
     let mut job = Arc::new(draft.job.clone());
     store.commit(Effects::one(draft.effect())).await.unwrap();
     for turn in 0..120 {
-        let mut draft = Draft::of(job);
+        let mut draft = Draft::from_job(job);
         let ask = catena_job::state::Ask {
             message: Some(format!("turn {turn}")),
             output: Some(Value::from("x".repeat(200))),
@@ -123,14 +123,14 @@ pub(super) async fn a_record_can_refer_to_what_its_job_holds(store: Subject) {
     draft.change(Event::Started);
     store.commit(Effects::one(draft.effect())).await.unwrap();
     for _ in 0..12 {
-        let mut draft = Draft::of(store.job(job_id(1)).await.unwrap().unwrap().job);
+        let mut draft = Draft::from_job(store.job(job_id(1)).await.unwrap().unwrap().job);
         assert!(draft.change(Event::Paused) && draft.change(Event::Resumed));
         store.commit(Effects::one(draft.effect())).await.unwrap();
     }
     // The output is the input as the store gives it back: only a reference.
     let stored = store.job(job_id(1)).await.unwrap().unwrap();
     let output = stored.job.field("input").unwrap().clone();
-    let mut draft = Draft::of(stored.job);
+    let mut draft = Draft::from_job(stored.job);
     assert!(draft.change(Event::Finished { output }));
     store.commit(Effects::one(draft.effect())).await.unwrap();
     let total = store.records(job_id(1), 0, 1).await.unwrap().unwrap().total;
@@ -146,7 +146,7 @@ pub(super) async fn a_reference_to_nothing_is_refused(store: Subject) {
     let large = Value::from("z".repeat(10_000));
     let Value::String(_) = &large else { panic!("not a string") };
     let whole: Value = Vector::from_items(vec![large]).into();
-    // Only the root is in memory; nobody has stored the rest.
+    // Only the root is in memory; the rest was never stored.
     let dangling = catena_value::decode(&catena_value::encode(&whole)).unwrap();
     let draft = Draft::open(opening(job_id(1), "did:a", dangling), 5);
     let refused = store.commit(Effects::one(draft.effect())).await.unwrap_err();
@@ -159,14 +159,18 @@ pub(super) async fn a_deleted_job_leaves_nothing_behind(store: Subject) {
     let draft = echo(job_id(1), "did:a");
     let id = draft.job.id();
     store.commit(Effects::one(draft.effect())).await.unwrap();
-    // Whoever read it before, and again, does not see it any more either.
+    // Readers that have read it before do not see it any more either.
     for _ in 0..2 {
         assert_eq!(store.job(id).await.unwrap().unwrap().changes, 0);
     }
-    let late = Effect::Progress { job: id, progress: Value::from(1) };
+    let late = Effect::SetProgress { job: id, progress: Value::from(1) };
     store.commit(Effects::one(late)).await.unwrap();
     for _ in 0..2 {
-        assert_eq!(store.job(id).await.unwrap().unwrap().changes, 1, "what is beside is fresh");
+        assert_eq!(
+            store.job(id).await.unwrap().unwrap().changes,
+            1,
+            "the off-chain state is fresh"
+        );
     }
     store.commit(Effects::one(Effect::Delete { job: id })).await.unwrap();
     assert!(store.job(id).await.unwrap().is_none());
@@ -182,7 +186,7 @@ pub(super) async fn progress_changes_nothing_but_itself(store: Subject) {
     assert_eq!(store.job(job.id()).await.unwrap().unwrap().changes, 0);
     for n in 1..=3 {
         let progress = Value::from(n);
-        let effect = Effect::Progress { job: job.id(), progress: progress.clone() };
+        let effect = Effect::SetProgress { job: job.id(), progress: progress.clone() };
         store.commit(Effects::one(effect)).await.unwrap();
         let stored = store.job(job.id()).await.unwrap().unwrap();
         assert_eq!((stored.changes, stored.progress), (n as u64, Some(progress)));
@@ -199,9 +203,9 @@ pub(super) async fn a_touch_is_counted_and_needs_its_job(store: Subject) {
     let stored = store.job(id).await.unwrap().unwrap();
     assert_eq!((stored.changes, stored.job.head()), (1, head));
     store.commit(Effects::one(Effect::Delete { job: id })).await.unwrap();
-    // What would stand beside a job that is gone is refused with it.
+    // Off-chain changes of a deleted job are refused.
     let key = RootKey { space: RootSpace::Venue, owner: "x".into(), name: "y".into() };
-    let root = Effect::Root { key: key.clone(), expected: None, value: Some(hello()) };
+    let root = Effect::SetRoot { key: key.clone(), expected: None, value: Some(hello()) };
     let late = store.commit(vec![Effect::Touch { job: id }, root].into()).await.unwrap_err();
     assert_eq!(late, CommitError::NoSuchJob { job: id });
     assert!(store.root(&key).await.unwrap().is_none());
@@ -219,7 +223,7 @@ pub(super) async fn commits_of_one_job_take_effect_in_order(store: Subject) {
         };
         let next = draft.clone();
         answers.push(store.commit(Effects::one(next.effect())));
-        draft = Draft::of(draft.job);
+        draft = Draft::from_job(draft.job);
         assert!(draft.change(event));
     }
     for answer in answers {
@@ -248,8 +252,8 @@ pub(super) async fn what_the_fold_reads_is_there_however_long_it_is(store: Subje
     let read = store.job(job_id(1)).await.unwrap().unwrap();
     assert_eq!(read.job.head(), draft.job.head());
     assert_eq!(read.job.field("message").unwrap().to_text().unwrap().len(), 5_000);
-    // Long enough that the fold is kept beside the chain.
-    let mut draft = Draft::of(read.job);
+    // Long enough that the row holds the fold instead of the chain.
+    let mut draft = Draft::from_job(read.job);
     for _ in 0..10 {
         assert!(draft.change(Event::Answered));
         let message = Some(text('n', 400));

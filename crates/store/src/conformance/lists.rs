@@ -67,7 +67,7 @@ pub(super) async fn lists_show_only_what_is_asked_for(store: Subject) {
         assert_eq!(ids(&store, &query("did:a", Filter::Tag(tag.into()))).await, [job_id(1)]);
     }
     assert!(ids(&store, &query("did:b", Filter::Tag("red".into()))).await.is_empty());
-    draft = Draft::of(draft.job);
+    draft = Draft::from_job(draft.job);
     draft.change(Event::Started);
     store.commit(Effects::one(draft.effect())).await.unwrap();
     assert_eq!(ids(&store, &status(Status::Pending)).await, [job_id(2)]);
@@ -84,7 +84,7 @@ pub(super) async fn live_jobs_are_those_that_have_not_ended(store: Subject) {
         drafts.push(draft);
     }
     store.commit(Effects::one(echo(job_id(5), "did:a").effect())).await.unwrap();
-    let mut ended = Draft::of(drafts[1].job.clone());
+    let mut ended = Draft::from_job(drafts[1].job.clone());
     ended.change(Event::Cancelled { error: "no".into() });
     store.commit(Effects::one(ended.effect())).await.unwrap();
     assert_eq!(store.live(None, 10).await.unwrap(), [job_id(1), job_id(3), job_id(4)]);
@@ -102,7 +102,7 @@ pub(super) async fn deadlines_come_due_in_order(store: Subject) {
     assert!(store.due(99, 10).await.unwrap().is_empty());
     // A job that ended has no deadline any more.
     let job = store.job(job_id(2)).await.unwrap().unwrap().job;
-    let mut draft = Draft::of(job);
+    let mut draft = Draft::from_job(job);
     draft.change(Event::Expired { error: "too late".into() });
     store.commit(Effects::one(draft.effect())).await.unwrap();
     assert_eq!(store.due(400, 10).await.unwrap(), [due(200, 3), due(300, 1)]);

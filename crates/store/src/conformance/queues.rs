@@ -12,12 +12,12 @@ use crate::testing::jobs::{Draft, hello, job_id, opening};
 async fn open(store: &Subject, number: u64) -> Draft {
     let draft = Draft::open(opening(job_id(number), "did:a", hello()), 5);
     store.commit(Effects::one(draft.clone().effect())).await.unwrap();
-    Draft::of(draft.job)
+    Draft::from_job(draft.job)
 }
 
 fn send(number: u64, id: &str) -> Effects {
     let message = Message { number: 0, id: id.into(), body: Value::from(format!("body of {id}")) };
-    Effects::one(Effect::Send { job: job_id(number), message })
+    Effects::one(Effect::SendMessage { job: job_id(number), message })
 }
 
 pub(super) async fn messages_wait_in_order_and_only_once(store: Subject) {
@@ -33,7 +33,7 @@ pub(super) async fn messages_wait_in_order_and_only_once(store: Subject) {
     let ids: Vec<_> = waiting.iter().map(|message| message.id.as_str()).collect();
     assert_eq!(ids, ["a", "b", "c"]);
     assert_eq!(waiting[1].body, Value::from("body of b"));
-    let take = |number| Effects::one(Effect::Take { job: job_id(1), number });
+    let take = |number| Effects::one(Effect::TakeMessage { job: job_id(1), number });
     let second = waiting[1].number;
     let refused = store.commit(take(second)).await.unwrap_err();
     assert_eq!(refused, CommitError::NotNext { job: job_id(1), number: second });
@@ -42,8 +42,8 @@ pub(super) async fn messages_wait_in_order_and_only_once(store: Subject) {
     assert_eq!(store.job(job_id(1)).await.unwrap().unwrap().queue_depth, 2);
     // A message that was taken is still known.
     assert!(store.commit(send(1, "a")).await.is_err());
-    let nobody = store.commit(send(9, "a")).await.unwrap_err();
-    assert_eq!(nobody, CommitError::NoSuchJob { job: job_id(9) });
+    let refused = store.commit(send(9, "a")).await.unwrap_err();
+    assert_eq!(refused, CommitError::NoSuchJob { job: job_id(9) });
 }
 
 pub(super) async fn a_full_message_queue_refuses_more(store: Subject) {
@@ -73,7 +73,7 @@ pub(super) async fn messages_end_with_their_job(store: Subject) {
 
 fn offer(number: u64, queue: &str, priority: u8, ready_at: i64) -> Effects {
     let (job, queue) = (job_id(number), queue.to_owned());
-    Effects::one(Effect::Offer { job, queue, priority, ready_at })
+    Effects::one(Effect::Enqueue { job, queue, priority, ready_at })
 }
 
 pub(super) async fn a_queue_gives_the_most_urgent_first(store: Subject) {
@@ -102,8 +102,8 @@ pub(super) async fn a_job_is_claimed_by_one_worker(store: Subject) {
     assert!(store.claim("q", "two", 5, 100).await.unwrap().is_none());
     let stored = store.job(job_id(1)).await.unwrap().unwrap();
     assert_eq!(stored.lease, Some(claim));
-    // Withdrawn, it is nobody's.
-    store.commit(Effects::one(Effect::Withdraw { job: job_id(1) })).await.unwrap();
+    // After it was dequeued, no worker can claim it.
+    store.commit(Effects::one(Effect::Dequeue { job: job_id(1) })).await.unwrap();
     assert_eq!(store.job(job_id(1)).await.unwrap().unwrap().lease, None);
     assert!(store.claim("q", "two", 5, 100).await.unwrap().is_none());
     let unknown = store.commit(offer(9, "q", 1, 0)).await.unwrap_err();
@@ -138,7 +138,7 @@ pub(super) async fn a_lease_ends_unless_it_is_renewed(store: Subject) {
     let claim = store.claim("q", "one", 5, 100).await.unwrap().unwrap();
     let end = |at| Timer { at, kind: TimerKind::LeaseEnd, job: job_id(1) };
     assert_eq!(store.due(1_000, 10).await.unwrap(), [end(100)]);
-    let renew = |fence| Effects::one(Effect::Renew { job: job_id(1), fence, until: 400 });
+    let renew = |fence| Effects::one(Effect::RenewLease { job: job_id(1), fence, until: 400 });
     store.commit(renew(claim.fence)).await.unwrap();
     assert_eq!(store.due(1_000, 10).await.unwrap(), [end(400)]);
     assert!(store.commit(renew(claim.fence + 1)).await.is_err());
@@ -150,7 +150,7 @@ pub(super) async fn a_lease_ends_unless_it_is_renewed(store: Subject) {
 
 pub(super) async fn a_commit_may_depend_on_how_many_messages_wait(store: Subject) {
     open(&store, 1).await;
-    let expect = |count| Effects::one(Effect::Waiting { job: job_id(1), count });
+    let expect = |count| Effects::one(Effect::CheckMessageCount { job: job_id(1), count });
     store.commit(expect(0)).await.unwrap();
     store.commit(send(1, "a")).await.unwrap();
     let refused = store.commit(expect(0)).await.unwrap_err();

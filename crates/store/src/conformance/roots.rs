@@ -1,4 +1,4 @@
-//! Values that change: agents, workspaces, assets.
+//! Roots: mutable values such as agents, workspaces and assets.
 
 use catena_value::{Map, Value};
 
@@ -11,7 +11,7 @@ fn key(name: &str) -> RootKey {
 }
 
 fn put(key: RootKey, expected: Option<&Value>, value: Option<Value>) -> Effects {
-    Effects::one(Effect::Root { key, expected: expected.map(Value::id), value })
+    Effects::one(Effect::SetRoot { key, expected: expected.map(Value::id), value })
 }
 
 pub(super) async fn a_root_changes_only_from_what_it_is(store: Subject) {
@@ -55,7 +55,7 @@ pub(super) async fn a_large_value_is_updated_cell_by_cell(store: Subject) {
 
 pub(super) async fn a_root_cannot_refer_to_what_is_not_held(store: Subject) {
     let whole: Map = (0..300).map(|i| (format!("key {i}"), i)).collect();
-    // Only the root cell is in memory; nobody has stored the rest.
+    // Only the root cell is in memory; the rest was never stored.
     let dangling = catena_value::decode(&catena_value::encode(&whole.into())).unwrap();
     let refused = store.commit(put(key("w"), None, Some(dangling))).await.unwrap_err();
     assert!(matches!(refused, CommitError::MissingCell { .. }), "{refused}");

@@ -1,8 +1,8 @@
-//! Asking a running process about the data folder it holds.
+//! Backups of a data folder that a running process has open.
 //!
-//! Only one process may open a folder, so a backup of a running one has to be made by the process
-//! that has it. It listens on a socket in the folder, which only its own user may use, and takes
-//! one request per connection: a line `backup PATH`, answered by `ok ROWS BLOBS` or `error TEXT`.
+//! Only one process may open a folder, so a backup of a running venue has to be made by its own
+//! process. It listens on a socket in the folder, which only its own user may use, and accepts one
+//! request per connection: a line `backup PATH`, answered by `ok ROWS BLOBS` or `error TEXT`.
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,19 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use super::folder::{CopyReport, DataFolder};
+use crate::limits::{ADMIN_REQUEST_BYTES_MAX, ADMIN_REQUEST_TIME_MAX};
 
 const SOCKET: &str = "control.sock";
 
-/// Longest request: a word and a path.
-const REQUEST_BYTES_MAX: u64 = 8 * 1024;
-
-/// How long a connection may take to say what it wants.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// A process listening for requests about its folder. Stops when dropped.
+/// The listener for requests about an open folder. Stops when dropped.
 pub struct AdminSocket {
     path: PathBuf,
     stop: Arc<AtomicBool>,
@@ -32,10 +26,10 @@ pub struct AdminSocket {
 }
 
 impl AdminSocket {
-    /// Begins to listen.
+    /// Starts to listen.
     pub fn start(folder: Arc<DataFolder>) -> io::Result<Self> {
         let path = folder.path().join(SOCKET);
-        // The folder is ours, so a socket in it is left over from a process that is gone.
+        // This process holds the folder, so a socket in it is left over from an earlier process.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -53,7 +47,7 @@ impl AdminSocket {
 impl Drop for AdminSocket {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // Wakes the listener, which then sees that it is to stop.
+        // Wakes the listener, which then sees the stop flag.
         let _ = UnixStream::connect(&self.path);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -67,15 +61,15 @@ fn listen(listener: &UnixListener, folder: &DataFolder, stop: &AtomicBool) {
         if stop.load(Ordering::Acquire) {
             return;
         }
-        // Whoever hangs up early only misses the answer.
+        // A client that disconnects early only misses the answer.
         let _ = connection.and_then(|connection| serve(&connection, folder));
     }
 }
 
 fn serve(mut connection: &UnixStream, folder: &DataFolder) -> io::Result<()> {
-    connection.set_read_timeout(Some(REQUEST_TIME_MAX))?;
+    connection.set_read_timeout(Some(ADMIN_REQUEST_TIME_MAX))?;
     let mut request = String::new();
-    BufReader::new(connection).take(REQUEST_BYTES_MAX).read_line(&mut request)?;
+    BufReader::new(connection).take(ADMIN_REQUEST_BYTES_MAX).read_line(&mut request)?;
     let answer = match request.trim_end_matches('\n').split_once(' ') {
         Some(("backup", path)) => match folder.backup(Path::new(path)) {
             Ok(CopyReport { rows, blobs }) => format!("ok {rows} {blobs}"),
@@ -86,15 +80,17 @@ fn serve(mut connection: &UnixStream, folder: &DataFolder) -> io::Result<()> {
     writeln!(connection, "{answer}")
 }
 
-/// Asks the process that holds `data` to make a backup. Nothing when nobody listens.
+/// Requests a backup from the process that has `data` open. `None` if no process listens.
 pub fn request_backup(data: &Path, destination: &Path) -> io::Result<Option<CopyReport>> {
     let Ok(mut connection) = UnixStream::connect(data.join(SOCKET)) else { return Ok(None) };
     writeln!(connection, "backup {}", destination.display())?;
     let mut answer = String::new();
-    BufReader::new(connection).take(REQUEST_BYTES_MAX).read_line(&mut answer)?;
+    BufReader::new(connection).take(ADMIN_REQUEST_BYTES_MAX).read_line(&mut answer)?;
     let answer = answer.trim_end();
-    let numbers = answer.strip_prefix("ok ").and_then(|rest| rest.split_once(' '));
-    let numbers = numbers.and_then(|(rows, blobs)| Some((rows.parse().ok()?, blobs.parse().ok()?)));
+    let numbers = answer
+        .strip_prefix("ok ")
+        .and_then(|rest| rest.split_once(' '))
+        .and_then(|(rows, blobs)| Some((rows.parse().ok()?, blobs.parse().ok()?)));
     match numbers {
         Some((rows, blobs)) => Ok(Some(CopyReport { rows, blobs })),
         None => Err(io::Error::other(answer.trim_start_matches("error ").to_owned())),

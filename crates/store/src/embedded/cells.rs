@@ -1,4 +1,4 @@
-//! Cells on demand: from a bounded cache, or from the ledger.
+//! Shared cells, loaded on demand: from a bounded cache, or from the ledger.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,22 +6,22 @@ use std::sync::Arc;
 use catena_value::{CellSource, LoadError, Value, ValueId, decode_branch};
 use parking_lot::Mutex;
 
-use super::engine::Engine;
-use crate::keys::{CELLS, cell};
+use super::driver::LedgerDriver;
+use crate::keys::{CELLS, cell_key};
 use crate::limits::CELL_CACHE_BYTES;
 
-/// What a decoded cell takes, roughly, as a multiple of its bytes.
+/// The estimated memory of a decoded cell, as a multiple of its encoded length.
 const DECODED_FACTOR: usize = 4;
 
-/// The source of cells that are stored for everybody.
+/// The source of cells that all jobs share.
 pub(super) struct StoreCells {
-    engine: Arc<Engine>,
-    cache: Mutex<Cache>,
+    driver: Arc<LedgerDriver>,
+    cache: Mutex<CellCache>,
 }
 
 impl StoreCells {
-    pub(super) fn new(engine: Arc<Engine>) -> Self {
-        StoreCells { engine, cache: Mutex::new(Cache::default()) }
+    pub(super) fn new(driver: Arc<LedgerDriver>) -> Self {
+        StoreCells { driver, cache: Mutex::new(CellCache::default()) }
     }
 }
 
@@ -31,30 +31,30 @@ impl CellSource for StoreCells {
             return Ok(value);
         }
         let row = self
-            .engine
-            .get(CELLS, cell(id))
+            .driver
+            .get(CELLS, cell_key(id))
             .map_err(|error| LoadError::Source { id: *id, source: Box::new(error) })?;
         let bytes = row.ok_or(LoadError::Missing { id: *id })?;
         let value = decode_branch(id, &bytes)?;
-        self.cache.lock().keep(*id, value.clone(), bytes.len() * DECODED_FACTOR);
+        self.cache.lock().insert(*id, value.clone(), bytes.len() * DECODED_FACTOR);
         Ok(value)
     }
 }
 
-/// Decoded cells, oldest first out.
+/// Decoded cells; the oldest is evicted first.
 #[derive(Default)]
-struct Cache {
+struct CellCache {
     cells: HashMap<ValueId, (Value, usize)>,
     order: VecDeque<ValueId>,
     bytes: usize,
 }
 
-impl Cache {
+impl CellCache {
     fn get(&self, id: &ValueId) -> Option<Value> {
         self.cells.get(id).map(|(value, _)| value.clone())
     }
 
-    fn keep(&mut self, id: ValueId, value: Value, bytes: usize) {
+    fn insert(&mut self, id: ValueId, value: Value, bytes: usize) {
         if self.cells.insert(id, (value, bytes)).is_some() {
             return;
         }

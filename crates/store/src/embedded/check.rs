@@ -1,54 +1,50 @@
-//! Checking a whole store: every chain, every index entry, every reference; and making indexes
-//! anew.
+//! Verification of an entire store: every chain, every index entry, every reference; and rebuilding
+//! the indexes.
 
 use std::collections::{HashMap, HashSet};
 
-use catena_job::verify::Verifier;
+use catena_job::verify::{self, Verifier};
 use catena_job::{Job, JobId, Record};
 use catena_value::{ValueId, branches, decode, decode_branch};
 
-use super::EmbeddedStore;
-use super::collect::for_each_row;
-use super::engine::unavailable;
-use super::read::{Lease, damaged, read_idempotency};
-use crate::bytes::{Damaged, Fields};
+use super::driver::{for_each_row, unavailable_error};
+use super::rows::{Lease, damaged_error, decode_idempotency};
+use super::store::EmbeddedStore;
+use crate::bytes::{DamagedRow, FieldReader};
 use crate::effects::CommitError;
-use crate::embedded::ledger::{Direction, KeyRange, TableId, Tx, View};
 use crate::keys::{self, *};
-use crate::limits::REBUILD_BATCH;
-use crate::row::{Beside, JobRow, LocalCells, read_chunk};
+use crate::limits::{PROBLEMS_MAX, REBUILD_BATCH};
+use crate::row::{JobRow, LocalCells, RecordCells, read_chunk};
 use crate::store::{ReadError, TimerKind};
 use crate::summary::Summary;
+use catena_ledger::{Direction, KeyRange, TableId, Tx, View};
 
-/// Problems that a report names; the rest are counted.
-const PROBLEMS_MAX: usize = 100;
-
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct CheckReport {
-    /// Jobs whose chains were followed.
+    /// Number of jobs whose chains were verified.
     pub jobs: u64,
-    /// Records in them.
+    /// Number of records in those chains.
     pub records: u64,
-    /// Cells whose bytes were checked.
+    /// Number of cells whose bytes were checked.
     pub cells: u64,
-    /// Index entries that were looked for and found.
+    /// Number of expected index entries that were found.
     pub index_entries: u64,
-    /// Values under roots.
+    /// Number of root values.
     pub roots: u64,
-    /// The first problems.
+    /// The first problems, up to [`PROBLEMS_MAX`].
     pub problems: Vec<Problem>,
-    /// How many there are.
+    /// Number of all problems.
     pub problems_total: u64,
 }
 
 impl CheckReport {
-    /// Whether everything holds.
+    /// Whether no problem was found.
     pub fn is_good(&self) -> bool {
         self.problems_total == 0
     }
 
-    fn problem(&mut self, what: impl ToString, reason: impl ToString) {
+    fn add_problem(&mut self, what: impl ToString, reason: impl ToString) {
         self.add(Problem { what: what.to_string(), reason: reason.to_string() });
     }
 
@@ -60,22 +56,22 @@ impl CheckReport {
     }
 }
 
-/// Something that does not hold.
+/// A problem that a check found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {reason}")]
 pub struct Problem {
-    /// Where.
+    /// What the problem concerns, such as a job or an index.
     pub what: String,
     /// What is wrong.
     pub reason: String,
 }
 
 impl EmbeddedStore {
-    /// Checks everything as of this moment, while others go on.
+    /// Checks everything as of this moment, while readers and writers go on.
     pub fn check(&self) -> Result<CheckReport, ReadError> {
-        let view = self.engine.view();
+        let view = self.driver.view();
         let mut report = CheckReport::default();
-        let mut expected = Expected::default();
+        let mut expected = ExpectedRows::default();
         check_cells(&view, &mut report)?;
         check_jobs(&view, &mut report, &mut expected)?;
         check_chunks(&view, &mut report)?;
@@ -85,21 +81,21 @@ impl EmbeddedStore {
         Ok(report)
     }
 
-    /// Drops all indexes and makes them anew from primary data. Nobody else may write meanwhile.
+    /// Drops all indexes and rebuilds them from primary data. No other writer may be active meanwhile.
     pub async fn rebuild(&self) -> Result<u64, CommitError> {
         for table in INDEXES {
-            while self.engine.submit(move |tx| drop_some(tx, table)).await? {}
+            while self.driver.submit(move |tx| delete_rows(tx, table)).await? {}
         }
         let rows = {
-            let view = self.engine.view();
+            let view = self.driver.view();
             let mut rows = Vec::new();
-            let collect = for_each_row(&view, JOBS, |key, row| {
+            let collected = for_each_row(&view, JOBS, |key, row| {
                 let (id, row) = job_row(key, row)?;
                 rows.extend(index_rows(id, row.order, &row.summary));
                 Ok(())
             });
-            let collect = collect.and_then(|()| lease_and_expiry_rows(&view, &mut rows));
-            collect.map_err(|error| CommitError::Damaged { reason: error.to_string() })?;
+            let collected = collected.and_then(|()| lease_and_expiry_rows(&view, &mut rows));
+            collected.map_err(|error| CommitError::Damaged { reason: error.to_string() })?;
             rows
         };
         let total = rows.len() as u64;
@@ -109,13 +105,14 @@ impl EmbeddedStore {
                 batch.into_iter().for_each(|(table, key, value)| tx.put(table, key, value));
                 Ok(())
             };
-            self.engine.submit(put).await?;
+            self.driver.submit(put).await?;
         }
         Ok(total)
     }
 }
 
-fn drop_some(tx: &mut Tx<'_>, table: TableId) -> Result<bool, CommitError> {
+/// Deletes some rows of a table. Returns whether more may be left.
+fn delete_rows(tx: &mut Tx<'_>, table: TableId) -> Result<bool, CommitError> {
     let rows = tx.range(table, &KeyRange::all(), Direction::Forward, REBUILD_BATCH)?;
     let is_full = rows.len() == REBUILD_BATCH;
     rows.into_iter().for_each(|(key, _)| tx.delete(table, key));
@@ -123,46 +120,47 @@ fn drop_some(tx: &mut Tx<'_>, table: TableId) -> Result<bool, CommitError> {
 }
 
 fn job_row(key: &[u8], row: &[u8]) -> Result<(JobId, JobRow), ReadError> {
-    let id: [u8; 16] = key.try_into().map_err(|_| damaged("jobs")(Damaged("job ID")))?;
+    let id: [u8; 16] = key.try_into().map_err(|_| damaged_error("jobs")(DamagedRow("job ID")))?;
     let id = JobId::from_bytes(id);
-    Ok((id, JobRow::read(row).map_err(damaged(id))?))
+    Ok((id, JobRow::read(row).map_err(damaged_error(id))?))
 }
 
 /// Index rows that follow from leases and idempotency keys.
 fn lease_and_expiry_rows(view: &View, rows: &mut Vec<IndexRow>) -> Result<(), ReadError> {
     for_each_row(view, LEASES, |key, row| {
-        let lease = Lease::read(row).map_err(damaged("a lease"))?;
-        let id: [u8; 16] = key.try_into().map_err(|_| damaged("leases")(Damaged("job ID")))?;
+        let lease = Lease::decode(row).map_err(damaged_error("a lease"))?;
+        let id: [u8; 16] =
+            key.try_into().map_err(|_| damaged_error("leases")(DamagedRow("job ID")))?;
         if let Some((_, until)) = lease.holder {
-            let key = timer(until, TimerKind::LeaseEnd, JobId::from_bytes(id));
+            let key = timer_key(until, TimerKind::LeaseEnd, JobId::from_bytes(id));
             rows.push((TIMERS, key.into(), [].into()));
         }
         Ok(())
     })?;
     for_each_row(view, IDEMPOTENCY, |key, row| {
-        let entry = read_idempotency(row).map_err(damaged("an idempotency key"))?;
-        rows.push((EXPIRY, keys::expiry(entry.expires, key).into(), [].into()));
+        let entry = decode_idempotency(row).map_err(damaged_error("an idempotency key"))?;
+        rows.push((EXPIRY, keys::expiry_key(entry.expires, key).into(), [].into()));
         Ok(())
     })
 }
 
-/// How many rows each index should have.
+/// How many rows each index should have, by table ID.
 #[derive(Default)]
-struct Expected(HashMap<u8, u64>);
+struct ExpectedRows(HashMap<u8, u64>);
 
-impl Expected {
-    /// Looks for one index row.
-    fn look(
+impl ExpectedRows {
+    /// Checks that one index row is there.
+    fn check_row(
         &mut self,
         view: &View,
         report: &mut CheckReport,
         (table, key, value): &IndexRow,
     ) -> Result<(), ReadError> {
         *self.0.entry(table.0).or_default() += 1;
-        match view.get(*table, key).map_err(unavailable)? {
+        match view.get(*table, key).map_err(unavailable_error)? {
             Some(found) if found[..] == value[..] => report.index_entries += 1,
-            Some(_) => report.problem(index_name(*table), "an entry says something else"),
-            None => report.problem(index_name(*table), "an entry is missing"),
+            Some(_) => report.add_problem(index_name(*table), "an entry has another value"),
+            None => report.add_problem(index_name(*table), "an entry is missing"),
         }
         Ok(())
     }
@@ -176,7 +174,7 @@ fn index_name(table: TableId) -> String {
 fn check_cells(view: &View, report: &mut CheckReport) -> Result<(), ReadError> {
     for_each_row(view, CELLS, |key, bytes| {
         let Ok(id) = <[u8; 32]>::try_from(key) else {
-            report.problem("cells", "a key is no cell ID");
+            report.add_problem("cells", "a key is no cell ID");
             return Ok(());
         };
         let id = ValueId::from_bytes(id);
@@ -184,14 +182,14 @@ fn check_cells(view: &View, report: &mut CheckReport) -> Result<(), ReadError> {
         match decode_branch(&id, bytes) {
             Ok(cell) => check_held(view, &branches(&cell), &LocalCells::new(), &id, report),
             Err(error) => {
-                report.problem(id, error);
+                report.add_problem(id, error);
                 Ok(())
             }
         }
     })
 }
 
-/// Whether every one of these cells is held.
+/// Checks that every one of these cells is held.
 fn check_held(
     view: &View,
     cells: &[ValueId],
@@ -201,9 +199,9 @@ fn check_held(
 ) -> Result<(), ReadError> {
     for id in cells {
         let is_held = local.contains_key(id)
-            || view.get(CELLS, keys::cell(id)).map_err(unavailable)?.is_some();
+            || view.get(CELLS, keys::cell_key(id)).map_err(unavailable_error)?.is_some();
         if !is_held {
-            report.problem(what.to_string(), format!("refers to cell {id}, which is not held"));
+            report.add_problem(what.to_string(), format!("refers to cell {id}, which is not held"));
         }
     }
     Ok(())
@@ -212,7 +210,7 @@ fn check_held(
 fn check_jobs(
     view: &View,
     report: &mut CheckReport,
-    expected: &mut Expected,
+    expected: &mut ExpectedRows,
 ) -> Result<(), ReadError> {
     let mut orders = HashSet::new();
     for_each_row(view, JOBS, |key, bytes| {
@@ -220,24 +218,24 @@ fn check_jobs(
         let (id, row) = match job_row(key, bytes) {
             Ok(found) => found,
             Err(error) => {
-                report.problem("jobs", error);
+                report.add_problem("jobs", error);
                 return Ok(());
             }
         };
         if !orders.insert(row.order) {
-            report.problem(id, format!("place {} in the order is taken twice", row.order));
+            report.add_problem(id, format!("position {} in the order is used twice", row.order));
         }
         for index in index_rows(id, row.order, &row.summary) {
-            expected.look(view, report, &index)?;
+            expected.check_row(view, report, &index)?;
         }
         if let Err(error) = check_chain(view, id, &row, report) {
-            report.problem(id, error);
+            report.add_problem(id, error);
         }
         Ok(())
     })
 }
 
-/// Follows a whole chain: every ID recomputed, every rule applied, every cell looked for.
+/// Verifies a chain: every ID is recomputed, every rule applied, every cell looked up.
 fn check_chain(
     view: &View,
     id: JobId,
@@ -247,25 +245,25 @@ fn check_chain(
     let mut verifier = Verifier::default();
     let mut next = 0;
     let range = KeyRange::prefix(id.as_bytes());
-    for found in view.range(CHUNKS, &range, Direction::Forward).map_err(unavailable)? {
-        let (key, chunk) = found.map_err(unavailable)?;
-        let first =
-            Fields::new(key.get(16..).unwrap_or(&[])).number("chunk").map_err(damaged(id))?;
+    for found in view.range(CHUNKS, &range, Direction::Forward).map_err(unavailable_error)? {
+        let (key, chunk) = found.map_err(unavailable_error)?;
+        let first = FieldReader::new(key.get(16..).unwrap_or(&[]))
+            .number("chunk")
+            .map_err(damaged_error(id))?;
         if first != next {
-            report.problem(id, format!("record {next} should begin a chunk, found {first}"));
+            report.add_problem(id, format!("record {next} should begin a chunk, found {first}"));
             return Ok(());
         }
-        let chunk = read_chunk(&chunk).map_err(damaged(id))?;
+        let chunk = read_chunk(&chunk).map_err(damaged_error(id))?;
         next += chunk.0.len() as u64;
         check_records(view, id, chunk, &mut verifier, report)?;
     }
-    let open = row.open_records().map_err(damaged(id))?;
+    let open = row.open_records().map_err(damaged_error(id))?;
     check_records(view, id, open, &mut verifier, report)?;
-    let expected =
-        catena_job::verify::Expected { job: Some(id), head: Some(row.head), venue: None };
+    let expected = verify::Expected { job: Some(id), head: Some(row.head), venue: None };
     match verifier.finish(&expected) {
         Ok(job) => check_row(id, row, &job, report),
-        Err(fault) => report.problem(id, fault),
+        Err(fault) => report.add_problem(id, fault),
     }
     Ok(())
 }
@@ -282,39 +280,41 @@ fn check_records(
         check_held(view, &branches(&record.to_value()), &cells, &id, report)?;
         let entry = catena_job::history::Entry {
             id: record.id().to_string(),
-            record: fresh(&record, &cells),
+            record: decode_again(&record, &cells),
             is_signed: false,
         };
         if let Err(fault) = verifier.push(entry) {
-            report.problem(id, fault);
+            report.add_problem(id, fault);
         }
     }
     Ok(())
 }
 
-/// The record's map without anything remembered about its encoding. What the fold reads may stand in
-/// cells beside it and is read from these again.
-fn fresh(record: &Record, cells: &LocalCells) -> catena_value::Map {
+/// The record's map, decoded again so that no cached encoding is trusted. Members that the fold reads
+/// may be in separate cells and are read from those again.
+fn decode_again(record: &Record, cells: &LocalCells) -> catena_value::Map {
     let read = match decode(&catena_value::encode(&record.to_value())) {
-        Ok(catena_value::Value::Map(map)) => Record::from_stored(map, record.id(), &Beside(cells)),
+        Ok(catena_value::Value::Map(map)) => {
+            Record::from_stored(map, record.id(), &RecordCells(cells))
+        }
         _ => return record.fields().clone(),
     };
     read.map_or_else(|_| record.fields().clone(), |read| read.fields().clone())
 }
 
-/// Whether the row says what the chain says.
+/// Checks that the row agrees with the chain.
 fn check_row(id: JobId, row: &JobRow, job: &Job, report: &mut CheckReport) {
     if row.count != job.count() {
-        report.problem(id, format!("the row counts {} records of {}", row.count, job.count()));
+        report.add_problem(id, format!("the row counts {} records of {}", row.count, job.count()));
     }
-    if row.summary != Summary::of(job) {
-        report.problem(id, "the summary is not that of the chain");
+    if row.summary != Summary::from_job(job) {
+        report.add_problem(id, "the summary is not that of the chain");
     }
     if row.is_folded() {
         match row.job(id) {
             Ok((folded, _)) if folded.to_value() == job.to_value() => {}
-            Ok(_) => report.problem(id, "the fold in the row is not that of the chain"),
-            Err(error) => report.problem(id, error),
+            Ok(_) => report.add_problem(id, "the fold in the row is not that of the chain"),
+            Err(error) => report.add_problem(id, error),
         }
     }
 }
@@ -325,8 +325,8 @@ fn check_chunks(view: &View, report: &mut CheckReport) -> Result<(), ReadError> 
         let job: Option<[u8; 16]> = key.get(..16).and_then(|id| id.try_into().ok());
         if let Some(job) = job.filter(|job| Some(*job) != last) {
             last = Some(job);
-            if view.get(JOBS, &job).map_err(unavailable)?.is_none() {
-                report.problem(JobId::from_bytes(job), "has chunks but no row");
+            if view.get(JOBS, &job).map_err(unavailable_error)?.is_none() {
+                report.add_problem(JobId::from_bytes(job), "has chunks but no row");
             }
         }
         Ok(())
@@ -340,29 +340,29 @@ fn check_roots(view: &View, report: &mut CheckReport) -> Result<(), ReadError> {
         match decode(bytes) {
             Ok(value) => check_held(view, &branches(&value), &LocalCells::new(), &name, report),
             Err(error) => {
-                report.problem(name, error);
+                report.add_problem(name, error);
                 Ok(())
             }
         }
     })
 }
 
-/// Leases and idempotency keys, and what is indexed of them.
+/// Checks the index rows of leases and idempotency keys.
 fn check_keys(
     view: &View,
     report: &mut CheckReport,
-    expected: &mut Expected,
+    expected: &mut ExpectedRows,
 ) -> Result<(), ReadError> {
     let mut rows = Vec::new();
     lease_and_expiry_rows(view, &mut rows)?;
-    rows.iter().try_for_each(|row| expected.look(view, report, row))
+    rows.iter().try_for_each(|row| expected.check_row(view, report, row))
 }
 
-/// Whether indexes hold nothing but what was looked for.
+/// Checks that the indexes hold nothing else.
 fn check_indexes(
     view: &View,
     report: &mut CheckReport,
-    expected: &Expected,
+    expected: &ExpectedRows,
 ) -> Result<(), ReadError> {
     for table in INDEXES {
         let mut found = 0;
@@ -372,7 +372,10 @@ fn check_indexes(
         })?;
         let wanted = expected.0.get(&table.0).copied().unwrap_or(0);
         if found != wanted {
-            report.problem(index_name(table), format!("has {found} entries, should have {wanted}"));
+            report.add_problem(
+                index_name(table),
+                format!("has {found} entries, should have {wanted}"),
+            );
         }
     }
     Ok(())

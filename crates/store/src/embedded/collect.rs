@@ -1,75 +1,45 @@
-//! The collector: removes cells that nothing refers to any more.
+//! Garbage collection: removes cells that nothing refers to any more.
 //!
-//! It looks at the store as of one moment and marks every cell that can be reached from jobs,
-//! roots and messages. What is not marked it proposes, in small commits, to the committer, which
-//! removes a cell only if no commit since that moment has named it. So writers never wait for the
-//! collector, and a crash at any point leaves at worst some cells for the next time.
+//! The collector looks at the store as of one moment and marks every cell that is reachable from
+//! jobs, roots and messages. It proposes the unmarked ones, in small commits, to the committer, which
+//! removes a cell only if no commit since that moment has referred to it. So writers never wait for
+//! the collector, and a crash at any point leaves at worst some cells for the next collection.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use catena_value::{ValueId, branches, decode, decode_branch};
-use parking_lot::Mutex;
 
-use super::EmbeddedStore;
-use super::engine::unavailable;
-use super::read::damaged;
-use crate::bytes::Damaged;
+use super::driver::{for_each_row, unavailable_error};
+use super::in_use::InUseCells;
+use super::rows::damaged_error;
+use super::store::EmbeddedStore;
+use crate::bytes::DamagedRow;
 use crate::effects::CommitError;
-use crate::embedded::ledger::{Direction, KeyRange, TableId, Tx, View};
 use crate::keys::{self, CELLS, CHUNKS, JOBS, ROOTS};
 use crate::limits::COLLECT_BATCH;
 use crate::row::{JobRow, LocalCells, read_chunk, references};
 use crate::store::ReadError;
 use catena_job::{JobId, Record};
+use catena_ledger::{Tx, View};
 
-/// Cells that commits have named while a collection is under way.
-#[derive(Clone, Default)]
-pub(super) struct Named(Arc<Mutex<Option<HashSet<ValueId>>>>);
-
-impl Named {
-    pub(super) fn add(&self, id: &ValueId) {
-        if let Some(named) = self.0.lock().as_mut() {
-            named.insert(*id);
-        }
-    }
-
-    fn contains(&self, id: &ValueId) -> bool {
-        self.0.lock().as_ref().is_none_or(|named| named.contains(id))
-    }
-
-    /// Begins to listen; false when somebody else already does.
-    fn begin(&self) -> bool {
-        let mut named = self.0.lock();
-        let is_free = named.is_none();
-        if is_free {
-            *named = Some(HashSet::new());
-        }
-        is_free
-    }
-
-    fn end(&self) {
-        *self.0.lock() = None;
-    }
-}
-
-/// What a collection did.
+/// The result of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CollectReport {
     /// Cells that something refers to.
     pub reachable: u64,
     /// Cells that were removed.
     pub removed: u64,
-    /// Cells that looked unreferenced but were named meanwhile.
+    /// Cells that looked unreferenced but were referred to by a commit meanwhile.
     pub kept: u64,
 }
 
 /// Why a collection stopped. What it removed until then is removed.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
-    /// Another collection is under way.
-    #[error("a collection is under way already")]
-    UnderWay,
+    /// Another collection is running.
+    #[error("a collection is already running")]
+    AlreadyRunning,
     /// The store could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -81,22 +51,22 @@ pub enum CollectError {
 impl EmbeddedStore {
     /// Removes cells that nothing refers to.
     pub async fn collect(&self) -> Result<CollectReport, CollectError> {
-        if !self.named.begin() {
-            return Err(CollectError::UnderWay);
+        if !self.in_use.begin() {
+            return Err(CollectError::AlreadyRunning);
         }
         let collected = self.mark_and_sweep().await;
-        self.named.end();
+        self.in_use.end();
         collected
     }
 
     async fn mark_and_sweep(&self) -> Result<CollectReport, CollectError> {
-        let engine = Arc::clone(&self.engine);
+        let driver = Arc::clone(&self.driver);
         let propose = move || -> Result<(Vec<ValueId>, u64), ReadError> {
-            let view = engine.view();
+            let view = driver.view();
             let marked = mark(&view)?;
             Ok((unmarked(&view, &marked)?, marked.len() as u64))
         };
-        // It reads the whole store: not on a thread that serves others, where there are such.
+        // It reads the entire store, so it must not run on a thread of an async runtime.
         let (proposals, reachable) = match tokio::runtime::Handle::try_current() {
             Ok(runtime) => runtime.spawn_blocking(propose).await.unwrap_or_else(|error| {
                 Err(ReadError::Unavailable { reason: error.to_string() })
@@ -105,49 +75,58 @@ impl EmbeddedStore {
         };
         let mut report = CollectReport { reachable, ..Default::default() };
         for batch in proposals.chunks(COLLECT_BATCH) {
-            let (batch, named) = (batch.to_vec(), self.named.clone());
-            let removed = self.engine.submit(move |tx| remove(tx, &batch, &named)).await?;
-            report.removed += removed.0;
-            report.kept += removed.1;
+            let batch = batch.to_vec();
+            let in_use = self.in_use.clone();
+            let swept = self.driver.submit(move |tx| sweep(tx, &batch, &in_use)).await?;
+            report.removed += swept.removed;
+            report.kept += swept.kept;
         }
         Ok(report)
     }
 }
 
-/// Removes those that nobody has named; runs in the committer.
-fn remove(tx: &mut Tx<'_>, cells: &[ValueId], named: &Named) -> Result<(u64, u64), CommitError> {
-    let (mut removed, mut kept) = (0, 0);
+/// The number of cells that one commit of the collector removed and kept.
+struct Swept {
+    removed: u64,
+    kept: u64,
+}
+
+/// Removes the cells that no commit has referred to; runs in the committer.
+fn sweep(tx: &mut Tx<'_>, cells: &[ValueId], in_use: &InUseCells) -> Result<Swept, CommitError> {
+    let mut swept = Swept { removed: 0, kept: 0 };
     for id in cells {
-        if named.contains(id) {
-            kept += 1;
+        if in_use.contains(id) {
+            swept.kept += 1;
         } else {
             tx.delete(CELLS, *id.as_bytes());
-            removed += 1;
+            swept.removed += 1;
         }
     }
-    Ok((removed, kept))
+    Ok(swept)
 }
 
 /// Every shared cell that something refers to.
 pub(super) fn mark(view: &View) -> Result<HashSet<ValueId>, ReadError> {
     let mut marked = HashSet::new();
     for_each_row(view, JOBS, |key, row| {
-        let id: [u8; 16] = key.try_into().map_err(|_| damaged("jobs")(Damaged("job ID")))?;
+        let id: [u8; 16] =
+            key.try_into().map_err(|_| damaged_error("jobs")(DamagedRow("job ID")))?;
         let id = JobId::from_bytes(id);
-        let row = JobRow::read(row).map_err(damaged(id))?;
-        let (job, cells) = row.job(id).map_err(damaged(id))?;
+        let row = JobRow::read(row).map_err(damaged_error(id))?;
+        let (job, cells) = row.job(id).map_err(damaged_error(id))?;
         let parts = job.to_parts();
         let held = parts.held.and_then(|outcome| outcome.output);
         let values = parts.fields.iter().map(|(_, value)| value).chain(held.as_ref());
-        let refers: Vec<ValueId> = values.flat_map(references).collect();
-        mark_all(view, refers, &cells, &mut marked)?;
-        mark_records(view, row.open_records().map_err(damaged(id))?, &mut marked)
+        let referred: Vec<ValueId> = values.flat_map(references).collect();
+        mark_all(view, referred, &cells, &mut marked)?;
+        mark_records(view, row.open_records().map_err(damaged_error(id))?, &mut marked)
     })?;
     for_each_row(view, CHUNKS, |_, row| {
-        mark_records(view, read_chunk(row).map_err(damaged("a chunk"))?, &mut marked)
+        mark_records(view, read_chunk(row).map_err(damaged_error("a chunk"))?, &mut marked)
     })?;
     for_each_row(view, ROOTS, |_, row| {
-        let value = decode(row).map_err(|_| damaged("a root")(Damaged("value in its form")))?;
+        let value =
+            decode(row).map_err(|_| damaged_error("a root")(DamagedRow("value in its form")))?;
         mark_all(view, branches(&value), &LocalCells::new(), &mut marked)
     })?;
     Ok(marked)
@@ -158,12 +137,12 @@ fn mark_records(
     (records, cells): (Vec<Record>, LocalCells),
     marked: &mut HashSet<ValueId>,
 ) -> Result<(), ReadError> {
-    let refers = records.iter().flat_map(|record| branches(&record.to_value())).collect();
-    mark_all(view, refers, &cells, marked)
+    let referred = records.iter().flat_map(|record| branches(&record.to_value())).collect();
+    mark_all(view, referred, &cells, marked)
 }
 
-/// Marks these cells and everything below them. Cells in the job's own rows are walked through
-/// but not marked: they go when the job goes.
+/// Marks these cells and everything below them. Cells in the job's own rows are followed but not
+/// marked: they are removed with the job.
 fn mark_all(
     view: &View,
     mut waiting: Vec<ValueId>,
@@ -174,16 +153,16 @@ fn mark_all(
         if marked.contains(&id) {
             continue;
         }
-        let malformed = |_| damaged(id)(Damaged("cell in its form"));
+        let malformed_error = |_| damaged_error(id)(DamagedRow("cell in its form"));
         if let Some(bytes) = local.get(&id) {
-            waiting.extend(branches(&decode_branch(&id, bytes).map_err(malformed)?));
+            waiting.extend(branches(&decode_branch(&id, bytes).map_err(malformed_error)?));
             continue;
         }
-        let row = view.get(CELLS, keys::cell(&id)).map_err(unavailable)?;
-        // A dangling reference is for the check to report, not for the collector.
+        let row = view.get(CELLS, keys::cell_key(&id)).map_err(unavailable_error)?;
+        // A dangling reference is reported by the check, not by the collector.
         let Some(bytes) = row else { continue };
         marked.insert(id);
-        waiting.extend(branches(&decode_branch(&id, &bytes).map_err(malformed)?));
+        waiting.extend(branches(&decode_branch(&id, &bytes).map_err(malformed_error)?));
     }
     Ok(())
 }
@@ -191,7 +170,8 @@ fn mark_all(
 fn unmarked(view: &View, marked: &HashSet<ValueId>) -> Result<Vec<ValueId>, ReadError> {
     let mut found = Vec::new();
     for_each_row(view, CELLS, |key, _| {
-        let id: [u8; 32] = key.try_into().map_err(|_| damaged("cells")(Damaged("cell ID")))?;
+        let id: [u8; 32] =
+            key.try_into().map_err(|_| damaged_error("cells")(DamagedRow("cell ID")))?;
         let id = ValueId::from_bytes(id);
         if !marked.contains(&id) {
             found.push(id);
@@ -199,17 +179,4 @@ fn unmarked(view: &View, marked: &HashSet<ValueId>) -> Result<Vec<ValueId>, Read
         Ok(())
     })?;
     Ok(found)
-}
-
-pub(super) fn for_each_row(
-    view: &View,
-    table: TableId,
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), ReadError>,
-) -> Result<(), ReadError> {
-    let rows = view.range(table, &KeyRange::all(), Direction::Forward).map_err(unavailable)?;
-    for row in rows {
-        let (key, value) = row.map_err(unavailable)?;
-        visit(&key, &value)?;
-    }
-    Ok(())
 }

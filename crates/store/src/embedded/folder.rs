@@ -1,4 +1,4 @@
-//! A data folder: the store, and the files of large blobs beside it.
+//! A data folder: the store, and the files of large blobs next to it.
 //!
 //! ```text
 //! DATA/store/   the ledger: journal segments, index, format stamp, lock
@@ -8,25 +8,25 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::EmbeddedStore;
 use super::check::{CheckReport, Problem};
-use super::ledger::{BackupError, OpenError, RealDisk};
+use super::store::EmbeddedStore;
 use crate::blob::{
     Blobs, Digest, ListError, LocalBlobs, OpenError as BlobOpenError, Options,
     ReadError as BlobReadError, WriteError,
 };
 use crate::store::ReadError;
+use catena_ledger::{BackupError, OpenError, RealDisk};
 
 /// Why a folder could not be opened, copied or checked.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// The store in it.
+    /// The store could not be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// The blobs in it.
+    /// The blobs could not be opened.
     #[error(transparent)]
     Blobs(#[from] BlobOpenError),
-    /// The folder itself.
+    /// A file operation on the folder failed.
     #[error("could not use {folder}")]
     Io {
         /// The folder.
@@ -41,35 +41,35 @@ pub enum FolderError {
         /// The folder.
         folder: String,
     },
-    /// There is no store in it.
+    /// There is no store in the folder.
     #[error("there is no store in {folder}")]
     NoStore {
         /// The folder.
         folder: String,
     },
-    /// The copy of the store.
+    /// The store could not be copied.
     #[error(transparent)]
     Backup(#[from] BackupError),
-    /// Reading the store.
+    /// The store could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Reading a blob.
+    /// A blob could not be read.
     #[error(transparent)]
     ReadBlob(#[from] BlobReadError),
-    /// Writing a blob.
+    /// A blob could not be written.
     #[error(transparent)]
     WriteBlob(#[from] WriteError),
-    /// Listing blobs.
+    /// The blobs could not be listed.
     #[error(transparent)]
     ListBlobs(#[from] ListError),
 }
 
-/// What a copy holds.
+/// What a copy contains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CopyReport {
-    /// Rows of the store.
+    /// Number of rows of the store.
     pub rows: u64,
-    /// Large blobs.
+    /// Number of large blobs.
     pub blobs: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct CopyReport {
 pub struct DataFolder {
     /// The store.
     pub store: Arc<EmbeddedStore>,
-    /// All blobs.
+    /// All blobs, small and large.
     pub blobs: Blobs,
     content: LocalBlobs,
     path: PathBuf,
@@ -86,9 +86,9 @@ pub struct DataFolder {
 impl DataFolder {
     /// Opens a data folder, creating it if it is missing.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
-        let io = |source| FolderError::Io { folder: path.display().to_string(), source };
+        let io_error = |source| FolderError::Io { folder: path.display().to_string(), source };
         let store = Arc::new(EmbeddedStore::open(&path.join("store"))?);
-        let disk = RealDisk::new(path.join("blobs")).map_err(io)?;
+        let disk = RealDisk::new(path.join("blobs")).map_err(io_error)?;
         let content = LocalBlobs::open_folder(Arc::new(disk), Options::default())?;
         let blobs = Blobs::new(store.clone(), Arc::new(content.clone()));
         Ok(DataFolder { store, blobs, content, path: path.to_path_buf() })
@@ -96,13 +96,14 @@ impl DataFolder {
 
     /// Opens a data folder that must exist.
     pub fn open_existing(path: &Path) -> Result<Self, FolderError> {
-        match path.join("store").is_dir() {
-            true => Self::open(path),
-            false => Err(FolderError::NoStore { folder: path.display().to_string() }),
+        if path.join("store").is_dir() {
+            Self::open(path)
+        } else {
+            Err(FolderError::NoStore { folder: path.display().to_string() })
         }
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -125,25 +126,26 @@ impl DataFolder {
     pub fn backup(&self, destination: &Path) -> Result<CopyReport, FolderError> {
         check_empty(destination)?;
         let rows = self.store.backup(&destination.join("store"))?.rows;
-        let io = |source| FolderError::Io { folder: destination.display().to_string(), source };
-        let disk = RealDisk::new(destination.join("blobs")).map_err(io)?;
+        let io_error =
+            |source| FolderError::Io { folder: destination.display().to_string(), source };
+        let disk = RealDisk::new(destination.join("blobs")).map_err(io_error)?;
         let copy = LocalBlobs::open_folder(Arc::new(disk), Options::default())?;
         let mut blobs = 0;
         for digest in self.store.blobs_in_files()? {
             blobs += u64::from(copy_blob(&self.content, &copy, digest)?);
         }
-        for name in COMPANIONS {
-            copy_file(&self.path.join(name), &destination.join(name)).map_err(io)?;
+        for name in VENUE_FILES {
+            copy_file(&self.path.join(name), &destination.join(name)).map_err(io_error)?;
         }
         Ok(CopyReport { rows, blobs })
     }
 }
 
-/// Files of the venue's own that stand beside the store: without its key a copy would be another
-/// venue, which could not open what this one sealed.
-const COMPANIONS: [&str; 3] = ["venue.key", "revoked-tokens", "issued-tokens"];
+/// Files of the venue next to the store. Without the venue's key a copy would be another venue, which
+/// could not decrypt what this one sealed.
+const VENUE_FILES: [&str; 3] = ["venue.key", "revoked-tokens", "issued-tokens"];
 
-/// Copies a small file with its permissions, durably; one that is not there is left out.
+/// Copies a small file with its permissions, durably. A missing file is skipped.
 fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     match std::fs::copy(from, to) {
         Ok(_) => {
@@ -158,7 +160,7 @@ fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Copies a blob piece by piece; false when it went away meanwhile.
+/// Copies a blob piece by piece. Returns `false` if it was removed meanwhile.
 fn copy_blob(from: &LocalBlobs, to: &LocalBlobs, digest: Digest) -> Result<bool, FolderError> {
     let Some(mut source) = from.open(&digest)? else { return Ok(false) };
     let mut sink = to.begin();

@@ -1,4 +1,4 @@
-//! Reading: rows to what the store answers.
+//! Reading: from rows to the results of [`crate::Store`].
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -6,151 +6,78 @@ use std::sync::Arc;
 use catena_job::{JobId, Record, Status};
 use catena_value::{ValueId, decode, decode_message};
 
-use super::EmbeddedStore;
-use super::collect::for_each_row;
-use super::recent::Made;
-use super::tally::Tally;
+use super::counts::ListCount;
+use super::driver::for_each_row;
+use super::recent::DecodedJob;
+use super::rows::{
+    Lease, Sidecar, damaged_error, decode_blob, decode_idempotency, decode_job_message,
+    decode_timer,
+};
+use super::store::EmbeddedStore;
 use crate::blob::Digest;
-use crate::bytes::{Damaged, Fields, put_count, put_run, put_time};
-use crate::embedded::ledger::{Direction, KeyRange, Value as Row};
+use crate::bytes::{DamagedRow, FieldReader};
 use crate::keys::*;
-use crate::limits::{PAGE_LOOKED_AT_MAX, PAGE_ROWS_MAX};
+use crate::limits::{PAGE_ROWS_MAX, PAGE_SCANNED_MAX};
 use crate::row::{JobRow, LocalCells, read_chunk};
 use crate::store::{
     Claim, Filter, Idempotency, JobCells, JobPage, ListOrder, ListQuery, ListedJob, Message,
-    ReadError, RecordPage, Root, RootKey, RootSpace, StoredBlob, StoredJob, Timer, TimerKind,
+    ReadError, RecordPage, Root, RootKey, RootSpace, StoredBlob, StoredJob, Timer,
 };
-use crate::summary::{Summary, optional, put_optional, status_of};
-
-/// What stands beside a chain.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Beside {
-    pub(super) changes: u64,
-    pub(super) next_message: u64,
-    pub(super) queued: u32,
-    /// A multi-cell message.
-    pub(super) progress: Option<Vec<u8>>,
-}
-
-impl Beside {
-    pub(super) fn write(&self) -> Vec<u8> {
-        let mut row = Vec::new();
-        put_count(self.changes, &mut row);
-        put_count(self.next_message, &mut row);
-        put_count(u64::from(self.queued), &mut row);
-        put_optional(self.progress.as_deref(), &mut row, put_run);
-        row
-    }
-
-    pub(super) fn read(row: &[u8]) -> Result<Self, Damaged> {
-        let mut fields = Fields::new(row);
-        Ok(Beside {
-            changes: fields.count("changes")?,
-            next_message: fields.count("next message")?,
-            queued: u32::try_from(fields.count("queued")?).map_err(|_| Damaged("queued"))?,
-            progress: optional(&mut fields, |fields| Ok(fields.run("progress")?.to_vec()))?,
-        })
-    }
-}
-
-/// Who may run a job, or where it waits.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Lease {
-    pub(super) fence: u64,
-    /// The worker and the end of its lease.
-    pub(super) holder: Option<(String, i64)>,
-    /// The key of its place on a queue.
-    pub(super) place: Option<Vec<u8>>,
-}
-
-impl Lease {
-    pub(super) fn write(&self) -> Vec<u8> {
-        let mut row = Vec::new();
-        put_count(self.fence, &mut row);
-        put_optional(self.holder.as_ref(), &mut row, |(worker, until), row| {
-            put_run(worker.as_bytes(), row);
-            put_time(*until, row);
-        });
-        put_optional(self.place.as_deref(), &mut row, put_run);
-        row
-    }
-
-    pub(super) fn read(row: &[u8]) -> Result<Self, Damaged> {
-        let mut fields = Fields::new(row);
-        Ok(Lease {
-            fence: fields.count("fence")?,
-            holder: optional(&mut fields, |fields| {
-                Ok((fields.text("worker")?.to_owned(), fields.time("until")?))
-            })?,
-            place: optional(&mut fields, |fields| Ok(fields.run("place")?.to_vec()))?,
-        })
-    }
-}
-
-pub(super) fn read_idempotency(row: &[u8]) -> Result<Idempotency, Damaged> {
-    let mut fields = Fields::new(row);
-    let expires = fields.time("expiry")?;
-    let body_digest = fields.array("body digest")?;
-    let owner = fields.text("owner")?.to_owned();
-    let endpoint = fields.text("endpoint")?.to_owned();
-    let key = fields.text("key")?.to_owned();
-    let answer = decode_message(fields.rest()).map_err(|_| Damaged("answer in its form"))?;
-    Ok(Idempotency { owner, endpoint, key, body_digest, answer, expires })
-}
-
-/// A row that is damaged, with what it is the row of.
-pub(super) fn damaged(what: impl ToString) -> impl FnOnce(Damaged) -> ReadError {
-    move |error| ReadError::Damaged { what: what.to_string(), reason: error.to_string() }
-}
+use crate::summary::{Summary, status_from_byte};
+use catena_ledger::{Direction, KeyRange, Value as Row};
 
 impl EmbeddedStore {
     pub(super) fn read_row(&self, id: JobId) -> Result<Option<JobRow>, ReadError> {
-        match self.engine.get(JOBS, id.as_bytes())? {
-            Some(row) => JobRow::read(&row).map(Some).map_err(damaged(id)),
+        match self.driver.get(JOBS, id.as_bytes())? {
+            Some(row) => JobRow::read(&row).map(Some).map_err(damaged_error(id)),
             None => Ok(None),
         }
     }
 
     pub(super) fn read_job(&self, id: JobId) -> Result<Option<StoredJob>, ReadError> {
-        if let Some(ended) = self.recent.ended(id) {
+        if let Some(ended) = self.recent.get_ended(id) {
             return Ok(Some(ended));
         }
         let epoch = self.recent.epoch();
-        let Some(row) = self.engine.get(JOBS, id.as_bytes())? else { return Ok(None) };
-        let known = self.recent.made(id, &row);
+        let Some(row) = self.driver.get(JOBS, id.as_bytes())? else { return Ok(None) };
+        let known = self.recent.get_decoded(id, &row);
         let is_known = known.is_some();
-        let Made { job, cells, order } = match known {
+        let DecodedJob { job, cells, order } = match known {
             Some(made) => made,
-            None => self.make(id, &row)?,
+            None => self.decode_job(id, &row)?,
         };
-        let beside = match self.engine.get(BESIDE, id.as_bytes())? {
-            Some(row) => Beside::read(&row).map_err(damaged(id))?,
-            None => Beside::default(),
+        let sidecar = match self.driver.get(SIDECARS, id.as_bytes())? {
+            Some(row) => Sidecar::decode(&row).map_err(damaged_error(id))?,
+            None => Sidecar::default(),
         };
-        let progress = match &beside.progress {
+        let progress = match &sidecar.progress {
             Some(message) => Some(
                 decode_message(message)
-                    .map_err(|_| damaged(id)(Damaged("progress in its form")))?,
+                    .map_err(|_| damaged_error(id)(DamagedRow("progress in its form")))?,
             ),
             None => None,
         };
-        let lease = match !job.status().is_terminal() {
-            true => self.read_lease(id)?,
-            false => None,
+        let lease = if job.status().is_terminal() { None } else { self.read_lease(id)? };
+        let stored = StoredJob {
+            job,
+            order,
+            changes: sidecar.changes,
+            queue_depth: sidecar.queued,
+            progress,
+            lease,
+            cells,
         };
-        let (changes, queue_depth) = (beside.changes, beside.queued);
-        let stored = StoredJob { job, order, changes, queue_depth, progress, lease, cells };
-        if !is_known && self.recent.is_asked_again(id) {
-            self.recent.keep(id, row, &stored, epoch);
+        if !is_known && self.recent.note_request(id) {
+            self.recent.insert(id, row, &stored, epoch);
         }
         Ok(Some(stored))
     }
 
-    /// The job of a row.
-    fn make(&self, id: JobId, row: &Row) -> Result<Made, ReadError> {
-        let read = JobRow::read(row).map_err(damaged(id))?;
-        let (job, cells) = read.job(id).map_err(damaged(id))?;
-        Ok(Made { job: Arc::new(job), cells: self.job_cells(cells), order: read.order })
+    /// Decodes the job of a row.
+    fn decode_job(&self, id: JobId, row: &Row) -> Result<DecodedJob, ReadError> {
+        let read = JobRow::read(row).map_err(damaged_error(id))?;
+        let (job, cells) = read.job(id).map_err(damaged_error(id))?;
+        Ok(DecodedJob { job: Arc::new(job), cells: self.job_cells(cells), order: read.order })
     }
 
     fn job_cells(&self, local: LocalCells) -> JobCells {
@@ -158,8 +85,8 @@ impl EmbeddedStore {
     }
 
     fn read_lease(&self, id: JobId) -> Result<Option<Claim>, ReadError> {
-        let Some(row) = self.engine.get(LEASES, id.as_bytes())? else { return Ok(None) };
-        let lease = Lease::read(&row).map_err(damaged(id))?;
+        let Some(row) = self.driver.get(LEASES, id.as_bytes())? else { return Ok(None) };
+        let lease = Lease::decode(&row).map_err(damaged_error(id))?;
         let fence = lease.fence;
         Ok(lease.holder.map(|(worker, until)| Claim { job: id, fence, worker, until }))
     }
@@ -173,37 +100,38 @@ impl EmbeddedStore {
         let Some(row) = self.read_row(id)? else { return Ok(None) };
         let limit = limit.min(PAGE_ROWS_MAX) as u64;
         let until = from.saturating_add(limit).min(row.count);
-        let mut page = Page { from, until, records: Vec::new(), cells: LocalCells::new() };
+        let mut page =
+            RecordPageBuilder { from, until, records: Vec::new(), cells: LocalCells::new() };
         if from < row.first_open() {
             self.read_chunks(id, &mut page)?;
         }
         if until > row.first_open() {
-            let open = row.open_records().map_err(damaged(id))?;
-            page.take(row.first_open(), open);
+            let open = row.open_records().map_err(damaged_error(id))?;
+            page.add_records(row.first_open(), open);
         }
-        let Page { records, cells, .. } = page;
+        let RecordPageBuilder { records, cells, .. } = page;
         Ok(Some(RecordPage { records, total: row.count, cells: self.job_cells(cells) }))
     }
 
-    fn read_chunks(&self, id: JobId, page: &mut Page) -> Result<(), ReadError> {
-        // The chunk that holds `from` is the last one that begins at or before it.
+    fn read_chunks(&self, id: JobId, page: &mut RecordPageBuilder) -> Result<(), ReadError> {
+        // The chunk with record `from` is the last one that begins at or before it.
         let before = KeyRange {
-            lower: Bound::Included(chunk(id, 0).as_slice().into()),
-            upper: Bound::Included(chunk(id, page.from).as_slice().into()),
+            lower: Bound::Included(chunk_key(id, 0).as_slice().into()),
+            upper: Bound::Included(chunk_key(id, page.from).as_slice().into()),
         };
-        let first = self.engine.range(CHUNKS, &before, Direction::Backward, 1)?;
+        let first = self.driver.range(CHUNKS, &before, Direction::Backward, 1)?;
         let Some((mut key, _)) = first.into_iter().next() else { return Ok(()) };
         loop {
             let range = KeyRange {
                 lower: Bound::Included(key.clone()),
-                upper: Bound::Excluded(chunk(id, page.until).as_slice().into()),
+                upper: Bound::Excluded(chunk_key(id, page.until).as_slice().into()),
             };
-            let rows = self.engine.range(CHUNKS, &range, Direction::Forward, 64)?;
+            let rows = self.driver.range(CHUNKS, &range, Direction::Forward, 64)?;
             let is_last = rows.len() < 64;
             for (row_key, row) in rows {
-                let mut fields = Fields::new(row_key.get(16..).unwrap_or(&[]));
-                let first = fields.number("chunk").map_err(damaged(id))?;
-                page.take(first, read_chunk(&row).map_err(damaged(id))?);
+                let mut fields = FieldReader::new(row_key.get(16..).unwrap_or(&[]));
+                let first = fields.number("chunk").map_err(damaged_error(id))?;
+                page.add_records(first, read_chunk(&row).map_err(damaged_error(id))?);
                 key = row_key.iter().copied().chain([0]).collect();
             }
             if is_last {
@@ -216,7 +144,7 @@ impl EmbeddedStore {
         let owner = query.owner.as_str();
         let scope = match &query.filter {
             Filter::All => owner_scope(owner),
-            // Nearly all jobs are, so the owner's list is the list of those.
+            // Nearly all jobs end up COMPLETE, so the owner's list serves as the list of those.
             Filter::Status(Status::Complete) => owner_scope(owner),
             Filter::Status(status) => status_scope(owner, *status),
             Filter::Op(op) => op_scope(owner, op),
@@ -225,7 +153,7 @@ impl EmbeddedStore {
         let limit = query.limit.clamp(1, PAGE_ROWS_MAX);
         let mut page = JobPage { jobs: Vec::new(), next: None };
         let mut after = query.after;
-        let mut looked_at = 0;
+        let mut scanned = 0;
         while page.jobs.len() < limit {
             let range = list_range(scope, after, query.order);
             let direction = match query.order {
@@ -233,21 +161,22 @@ impl EmbeddedStore {
                 ListOrder::Newest => Direction::Backward,
             };
             let wanted = limit - page.jobs.len() + 1;
-            let rows = self.engine.range(LISTS, &range, direction, wanted)?;
-            let (is_last, found) = (rows.len() < wanted, rows.len());
+            let rows = self.driver.range(LISTS, &range, direction, wanted)?;
+            let found = rows.len();
+            let is_last = found < wanted;
             for (key, value) in rows {
                 if page.jobs.len() == limit {
                     page.next = after;
                     return Ok(page);
                 }
-                after = Some(order_of(&key));
-                page.jobs.extend(self.listed(&key, &value, query)?);
+                after = Some(order_from_key(&key));
+                page.jobs.extend(self.read_list_entry(&key, &value, query)?);
             }
-            looked_at += found;
+            scanned += found;
             if is_last {
                 return Ok(page);
             }
-            if looked_at >= PAGE_LOOKED_AT_MAX {
+            if scanned >= PAGE_SCANNED_MAX {
                 page.next = after;
                 return Ok(page);
             }
@@ -256,40 +185,42 @@ impl EmbeddedStore {
         Ok(page)
     }
 
-    /// How many lines a list has. Those that stay in a list for good are counted once.
+    /// How many entries a list has. Entries of lists that only grow are counted once.
     pub(super) fn read_count(&self, owner: &str, filter: &Filter) -> Result<u64, ReadError> {
         let scope = match filter {
             Filter::All => owner_scope(owner),
             Filter::Op(op) => op_scope(owner, op),
             Filter::Tag(tag) => tag_scope(owner, tag),
-            Filter::Status(_) => return self.count_lines(owner, filter, &mut Tally::default()),
+            Filter::Status(_) => {
+                return self.count_entries(owner, filter, &mut ListCount::default());
+            }
         };
-        let (mut tally, epoch) = self.tallies.get(scope);
-        let rows = self.count_lines(owner, filter, &mut tally)?;
-        self.tallies.keep(scope, tally, epoch);
+        let (mut count, epoch) = self.counts.get(scope);
+        let rows = self.count_entries(owner, filter, &mut count)?;
+        self.counts.insert(scope, count, epoch);
         Ok(rows)
     }
 
-    fn count_lines(
+    fn count_entries(
         &self,
         owner: &str,
         filter: &Filter,
-        tally: &mut Tally,
+        count: &mut ListCount,
     ) -> Result<u64, ReadError> {
         let mut query = ListQuery {
             owner: owner.to_owned(),
             filter: filter.clone(),
             order: ListOrder::Oldest,
-            after: tally.last,
+            after: count.last,
             limit: PAGE_ROWS_MAX,
         };
         loop {
             let page = self.read_list(&query)?;
-            tally.rows += page.jobs.len() as u64;
-            tally.last = page.jobs.last().map(|job| job.order).or(tally.last);
+            count.rows += page.jobs.len() as u64;
+            count.last = page.jobs.last().map(|job| job.order).or(count.last);
             match page.next {
                 Some(next) => query.after = Some(next),
-                None => return Ok(tally.rows),
+                None => return Ok(count.rows),
             }
         }
     }
@@ -301,26 +232,27 @@ impl EmbeddedStore {
     ) -> Result<Vec<(JobId, Summary)>, ReadError> {
         let lower = after.map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_bytes()[..].into()));
         let range = KeyRange { lower, upper: Bound::Unbounded };
-        let rows = self.engine.range(JOBS, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
+        let rows = self.driver.range(JOBS, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
         let mut jobs = Vec::with_capacity(rows.len());
         for (key, row) in &rows {
             let id = job_id(key)?;
-            jobs.push((id, JobRow::read(row).map_err(damaged(id))?.summary));
+            jobs.push((id, JobRow::read(row).map_err(damaged_error(id))?.summary));
         }
         Ok(jobs)
     }
 
-    /// One line of a list, if it is of what was asked for: from the row itself, or from the job
-    /// it names. Rows are found by a hash, so another owner's may lie between them.
-    fn listed(
+    /// One entry of a list, if it matches the query: from the row itself, or from the job that it
+    /// names. Rows are found by a hash, so rows of another owner may lie between them.
+    fn read_list_entry(
         &self,
         key: &[u8],
         value: &[u8],
         query: &ListQuery,
     ) -> Result<Option<ListedJob>, ReadError> {
-        let order = order_of(key);
+        let order = order_from_key(key);
         if value.len() > 16 {
-            let job = read_listed(value, order, &query.owner).map_err(damaged("a list"))?;
+            let job =
+                decode_list_entry(value, order, &query.owner).map_err(damaged_error("a list"))?;
             return Ok(job.filter(|job| match &query.filter {
                 Filter::Status(status) => job.status == *status,
                 _ => true,
@@ -345,16 +277,16 @@ impl EmbeddedStore {
     ) -> Result<Vec<JobId>, ReadError> {
         let lower = after.map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_bytes()[..].into()));
         let range = KeyRange { lower, upper: Bound::Unbounded };
-        let rows = self.engine.range(LIVE, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
+        let rows = self.driver.range(LIVE, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
         rows.iter().map(|(key, _)| job_id(key)).collect()
     }
 
     pub(super) fn read_due(&self, until: i64, limit: usize) -> Result<Vec<Timer>, ReadError> {
-        let upper = Bound::Excluded(time(until.saturating_add(1))[..].into());
+        let upper = Bound::Excluded(time_key(until.saturating_add(1))[..].into());
         let range = KeyRange { lower: Bound::Unbounded, upper };
         let rows =
-            self.engine.range(TIMERS, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
-        rows.iter().map(|(key, _)| read_timer(key).map_err(damaged("a timer"))).collect()
+            self.driver.range(TIMERS, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
+        rows.iter().map(|(key, _)| decode_timer(key).map_err(damaged_error("a timer"))).collect()
     }
 
     pub(super) fn read_executions(
@@ -365,12 +297,12 @@ impl EmbeddedStore {
     ) -> Result<Vec<JobId>, ReadError> {
         let range = KeyRange::prefix(&execution_scope(owner, key));
         let limit = limit.min(PAGE_ROWS_MAX);
-        let rows = self.engine.range(EXECUTIONS, &range, Direction::Backward, limit)?;
+        let rows = self.driver.range(EXECUTIONS, &range, Direction::Backward, limit)?;
         let mut found = Vec::new();
         for (_, value) in rows {
             let id = job_id(&value)?;
             let Some(row) = self.read_row(id)? else { continue };
-            // Another key with the same hash would be listed here too.
+            // Another key with the same hash would be found here too.
             if row.summary.owner == owner && row.summary.execution_key.as_deref() == Some(key) {
                 found.push(id);
             }
@@ -381,22 +313,25 @@ impl EmbeddedStore {
     pub(super) fn read_messages(&self, id: JobId, limit: usize) -> Result<Vec<Message>, ReadError> {
         let range = KeyRange::prefix(id.as_bytes());
         let limit = limit.min(PAGE_ROWS_MAX);
-        let rows = self.engine.range(MESSAGES, &range, Direction::Forward, limit)?;
-        rows.iter().map(|(key, row)| read_message(key, row).map_err(damaged(id))).collect()
+        let rows = self.driver.range(MESSAGES, &range, Direction::Forward, limit)?;
+        rows.iter()
+            .map(|(key, row)| decode_job_message(key, row).map_err(damaged_error(id)))
+            .collect()
     }
 
-    pub(super) fn read_remembered(
+    pub(super) fn read_idempotency_entry(
         &self,
         owner: &str,
         endpoint: &str,
         key: &str,
     ) -> Result<Option<Idempotency>, ReadError> {
-        let row = self.engine.get(IDEMPOTENCY, &idempotency(owner, endpoint, key))?;
-        row.map(|row| read_idempotency(&row).map_err(damaged("an idempotency key"))).transpose()
+        let row = self.driver.get(IDEMPOTENCY, &idempotency_key(owner, endpoint, key))?;
+        row.map(|row| decode_idempotency(&row).map_err(damaged_error("an idempotency key")))
+            .transpose()
     }
 
     pub(super) fn read_root(&self, key: &RootKey) -> Result<Option<Root>, ReadError> {
-        let Some(row) = self.engine.get(ROOTS, &root(key))? else { return Ok(None) };
+        let Some(row) = self.driver.get(ROOTS, &root_key(key))? else { return Ok(None) };
         let value = decode(&row).map_err(|error| ReadError::Damaged {
             what: key.to_string(),
             reason: error.to_string(),
@@ -421,7 +356,7 @@ impl EmbeddedStore {
         };
         let range = KeyRange { lower, upper };
         let rows =
-            self.engine.range(ROOTS, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
+            self.driver.range(ROOTS, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
         let name = |key: &[u8]| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
         Ok(rows.iter().map(|(key, _)| name(key)).collect())
     }
@@ -429,10 +364,11 @@ impl EmbeddedStore {
     /// The blobs whose content is in files, as of this moment.
     pub(super) fn blobs_in_files(&self) -> Result<Vec<Digest>, ReadError> {
         let mut found = Vec::new();
-        for_each_row(&self.engine.view(), BLOBS, |key, row| {
-            let (_, is_here) = blob_place(&mut Fields::new(row)).map_err(damaged("a blob"))?;
-            let digest = key.try_into().map_err(|_| damaged("blobs")(Damaged("digest")))?;
-            if !is_here {
+        for_each_row(&self.driver.view(), BLOBS, |key, row| {
+            let (_, content) = decode_blob(row).map_err(damaged_error("a blob"))?;
+            let digest =
+                key.try_into().map_err(|_| damaged_error("blobs")(DamagedRow("digest")))?;
+            if content.is_none() {
                 found.push(Digest::from_bytes(digest));
             }
             Ok(())
@@ -441,30 +377,23 @@ impl EmbeddedStore {
     }
 
     pub(super) fn read_blob(&self, digest: &[u8; 32]) -> Result<Option<StoredBlob>, ReadError> {
-        let Some(row) = self.engine.get(BLOBS, digest)? else { return Ok(None) };
-        let mut fields = Fields::new(&row);
-        let (len, is_here) = blob_place(&mut fields).map_err(damaged("a blob"))?;
-        Ok(Some(StoredBlob { len, content: is_here.then(|| fields.rest().into()) }))
+        let Some(row) = self.driver.get(BLOBS, digest)? else { return Ok(None) };
+        let (len, content) = decode_blob(&row).map_err(damaged_error("a blob"))?;
+        Ok(Some(StoredBlob { len, content: content.map(Into::into) }))
     }
 }
 
-/// The length of a blob, and whether its content follows.
-fn blob_place(fields: &mut Fields<'_>) -> Result<(u64, bool), Damaged> {
-    let len = fields.count("length")?;
-    Ok((len, fields.byte("place")? == 1))
-}
-
-/// Records gathered for a page.
-struct Page {
+/// A page of records while it is built.
+struct RecordPageBuilder {
     from: u64,
     until: u64,
     records: Vec<Record>,
     cells: LocalCells,
 }
 
-impl Page {
-    /// Takes what lies on the page of records that begin at `first`.
-    fn take(&mut self, first: u64, (records, cells): (Vec<Record>, LocalCells)) {
+impl RecordPageBuilder {
+    /// Adds those records that belong to the page. The first of `records` has the index `first`.
+    fn add_records(&mut self, first: u64, (records, cells): (Vec<Record>, LocalCells)) {
         let wanted = (first..).zip(records).filter(|(at, _)| (self.from..self.until).contains(at));
         self.records.extend(wanted.map(|(_, record)| record));
         self.cells.extend(cells);
@@ -474,18 +403,18 @@ impl Page {
 fn list_range(scope: [u8; 8], after: Option<u64>, order: ListOrder) -> KeyRange {
     let KeyRange { lower, upper } = KeyRange::prefix(&scope);
     let Some(after) = after else { return KeyRange { lower, upper } };
-    let place = ordered(scope, after).as_slice().into();
+    let key = list_key(scope, after).as_slice().into();
     match order {
-        ListOrder::Oldest => KeyRange { lower: Bound::Excluded(place), upper },
-        ListOrder::Newest => KeyRange { lower, upper: Bound::Excluded(place) },
+        ListOrder::Oldest => KeyRange { lower: Bound::Excluded(key), upper },
+        ListOrder::Newest => KeyRange { lower, upper: Bound::Excluded(key) },
     }
 }
 
-fn order_of(key: &[u8]) -> u64 {
+fn order_from_key(key: &[u8]) -> u64 {
     key.get(8..16).and_then(|order| order.try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
-/// Whether a row that was found by a hash is what was asked for.
+/// Whether a row that was found by a hash matches the query.
 fn matches(summary: &Summary, query: &ListQuery) -> bool {
     summary.owner == query.owner
         && match &query.filter {
@@ -496,35 +425,25 @@ fn matches(summary: &Summary, query: &ListQuery) -> bool {
         }
 }
 
-/// A line that holds all a list shows; nothing when it is another owner's.
-fn read_listed(value: &[u8], order: u64, owner: &str) -> Result<Option<ListedJob>, Damaged> {
-    let mut fields = Fields::new(value);
+/// Decodes an entry that holds everything a list shows. `None` if it belongs to another owner.
+fn decode_list_entry(
+    value: &[u8],
+    order: u64,
+    owner: &str,
+) -> Result<Option<ListedJob>, DamagedRow> {
+    let mut fields = FieldReader::new(value);
     let id = JobId::from_bytes(fields.array("job")?);
     if fields.array("owner")? != owner_check(owner) {
         return Ok(None);
     }
-    let status = status_of(fields.byte("status")?)?;
-    let (created, updated) = (fields.time("created")?, fields.time("updated")?);
+    let status = status_from_byte(fields.byte("status")?)?;
+    let created = fields.time("created")?;
+    let updated = fields.time("updated")?;
     let op = fields.text("op")?.to_owned();
     Ok(Some(ListedJob { id, order, status, op, created, updated }))
 }
 
 fn job_id(bytes: &[u8]) -> Result<JobId, ReadError> {
     let id = bytes.get(..16).and_then(|id| id.try_into().ok()).map(JobId::from_bytes);
-    id.ok_or_else(|| damaged("an index")(Damaged("job ID")))
-}
-
-pub(super) fn read_timer(key: &[u8]) -> Result<Timer, Damaged> {
-    let mut fields = Fields::new(key);
-    let at = i64::try_from(fields.number("time")?).map_err(|_| Damaged("time"))?;
-    let kind = TimerKind::from_byte(fields.byte("kind")?).ok_or(Damaged("kind"))?;
-    Ok(Timer { at, kind, job: JobId::from_bytes(fields.array("job")?) })
-}
-
-fn read_message(key: &[u8], row: &[u8]) -> Result<Message, Damaged> {
-    let number = Fields::new(key.get(16..).unwrap_or(&[])).number("number")?;
-    let mut fields = Fields::new(row);
-    let id = fields.text("message ID")?.to_owned();
-    let body = decode_message(fields.rest()).map_err(|_| Damaged("message in its form"))?;
-    Ok(Message { number, id, body })
+    id.ok_or_else(|| damaged_error("an index")(DamagedRow("job ID")))
 }

@@ -1,115 +1,111 @@
-//! Jobs that were read lately.
+//! A cache of jobs that were read recently.
 //!
-//! Reading a job means looking up its row, decoding it and following its records, and whoever waits
-//! for a job asks for the same one again and again.
+//! Reading a job means looking up its row, decoding it and folding its records, and a client that
+//! waits for a job requests the same one again and again.
 //!
-//! A job that has ended never changes again: its chain is final. It can be deleted, and what stands
-//! beside the chain can be touched by somebody who is late. So an ended job is given without any
-//! look at the store, and a commit that could do one of these two things takes it out before it is
-//! answered. Whoever read the job before such a commit and comes to keep it after is told apart by
-//! the epoch.
+//! The chain of a job that has ended never changes again. The job can be deleted, and a late commit
+//! can change its off-chain state. So an ended job is returned without a lookup in the store, and a
+//! commit that could do one of these two things removes it from the cache before it is acknowledged.
+//! The epoch keeps a reader that read the job before such a commit from inserting it afterwards.
 //!
-//! Of any other job only what was made of its row is kept, and given when the row has the same
-//! bytes.
+//! Of any other job only the decoded row is cached, and returned if the row has the same bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use catena_job::{Job, JobId};
 
-use crate::embedded::ledger::Value as Row;
-use crate::lately::Lately;
+use crate::cache::RecentCache;
+use crate::limits::{RECENT_JOBS_MAX, RECENT_ROW_BYTES_MAX};
 use crate::store::{JobCells, StoredJob};
+use catena_ledger::Value as Row;
 
-/// Jobs that are kept.
-const JOBS: usize = 8_192;
-
-/// Longest row whose job is kept: a place then holds 20 kB at most, and 2 kB as a rule.
-const ROW_BYTES_MAX: usize = 4_096;
-
-/// What is made of a row.
+/// The decoded form of a job's row.
 #[derive(Clone)]
-pub(super) struct Made {
+pub(super) struct DecodedJob {
     pub(super) job: Arc<Job>,
     pub(super) cells: JobCells,
     pub(super) order: u64,
 }
 
-/// What is kept of a job.
-enum Kept {
-    /// All of it: it has ended.
+/// The cached form of a job.
+enum CachedJob {
+    /// A job that has ended, with its off-chain state.
     Ended(StoredJob),
-    /// What was made of this row.
-    OfRow(Row, Made),
+    /// A job that has not ended: its row, and what was decoded from it.
+    Live(Row, DecodedJob),
 }
 
-pub(super) struct Recent {
-    jobs: Lately<Kept>,
-    /// The random parts of IDs that were asked for lately, in places by the same.
-    asked: Box<[AtomicU64]>,
+/// Jobs that were read recently.
+pub(super) struct RecentJobs {
+    jobs: RecentCache<CachedJob>,
+    /// The random parts of job IDs that were requested recently, indexed by themselves.
+    requested: Box<[AtomicU64]>,
     epoch: AtomicU64,
 }
 
-impl Default for Recent {
+impl Default for RecentJobs {
     fn default() -> Self {
-        Recent {
-            jobs: Lately::new(JOBS),
-            asked: (0..JOBS).map(|_| AtomicU64::new(0)).collect(),
+        RecentJobs {
+            jobs: RecentCache::new(RECENT_JOBS_MAX),
+            requested: (0..RECENT_JOBS_MAX).map(|_| AtomicU64::new(0)).collect(),
             epoch: AtomicU64::new(0),
         }
     }
 }
 
-impl Recent {
-    /// A job that has ended, if it is still here.
-    pub(super) fn ended(&self, id: JobId) -> Option<StoredJob> {
-        self.jobs.get(id, |kept| match kept {
-            Kept::Ended(job) => Some(job.clone()),
-            Kept::OfRow(..) => None,
+impl RecentJobs {
+    /// A job that has ended, if it is cached.
+    pub(super) fn get_ended(&self, id: JobId) -> Option<StoredJob> {
+        self.jobs.get(id, |cached| match cached {
+            CachedJob::Ended(job) => Some(job.clone()),
+            CachedJob::Live(..) => None,
         })
     }
 
-    /// What was made of this very row, if it is still here.
-    pub(super) fn made(&self, id: JobId, row: &Row) -> Option<Made> {
-        self.jobs.get(id, |kept| match kept {
-            Kept::OfRow(of, made) if of == row => Some(made.clone()),
+    /// The decoded form of exactly this row, if it is cached.
+    pub(super) fn get_decoded(&self, id: JobId, row: &Row) -> Option<DecodedJob> {
+        self.jobs.get(id, |cached| match cached {
+            CachedJob::Live(cached_row, decoded) if cached_row == row => Some(decoded.clone()),
             _ => None,
         })
     }
 
-    /// Whether a job was asked for before, not long ago. One that is read once, as the steps of an
-    /// orchestration are, would only drive out those that are read again and again.
-    pub(super) fn is_asked_again(&self, id: JobId) -> bool {
+    /// Records a request for a job. Returns whether it was requested recently before: a job that is
+    /// read once, as the steps of an orchestration are, would only evict jobs that are read again and
+    /// again.
+    pub(super) fn note_request(&self, id: JobId) -> bool {
         let [_, _, _, _, _, _, _, _, random @ ..] = *id.as_bytes();
         let random = u64::from_be_bytes(random);
-        let place = &self.asked[random as usize % JOBS];
-        place.swap(random, Ordering::Relaxed) == random
+        let slot = &self.requested[random as usize % RECENT_JOBS_MAX];
+        slot.swap(random, Ordering::Relaxed) == random
     }
 
-    /// Where the commits stand that could change an ended job: to be asked before it is read.
+    /// The number of commits so far that could have changed an ended job. Read it before reading the
+    /// job.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Keeps a job, in place of another if need be. `epoch` is from before it was read.
-    pub(super) fn keep(&self, id: JobId, row: Row, stored: &StoredJob, epoch: u64) {
-        if row.len() > ROW_BYTES_MAX {
+    /// Inserts a job, evicting another if necessary. `epoch` is the epoch before it was read.
+    pub(super) fn insert(&self, id: JobId, row: Row, stored: &StoredJob, epoch: u64) {
+        if row.len() > RECENT_ROW_BYTES_MAX {
             return;
         }
-        let kept = match stored.job.status().is_terminal() {
-            true => Kept::Ended(stored.clone()),
-            false => {
-                let (job, cells) = (Arc::clone(&stored.job), stored.cells.clone());
-                Kept::OfRow(row, Made { job, cells, order: stored.order })
-            }
+        let cached = if stored.job.status().is_terminal() {
+            CachedJob::Ended(stored.clone())
+        } else {
+            let job = Arc::clone(&stored.job);
+            let cells = stored.cells.clone();
+            CachedJob::Live(row, DecodedJob { job, cells, order: stored.order })
         };
-        self.jobs.put(id, kept, || self.epoch() == epoch);
+        self.jobs.insert_if(id, cached, || self.epoch() == epoch);
     }
 
-    /// Takes jobs out: a commit that concerns them can be read from now on.
-    pub(super) fn forget(&self, jobs: &[JobId]) {
-        // First the epoch, then the jobs: whoever keeps one in between holds the lock of its
-        // place, and has either seen the epoch or is found here.
+    /// Removes jobs from the cache: a commit that changed them has become visible.
+    pub(super) fn invalidate(&self, jobs: &[JobId]) {
+        // First the epoch, then the jobs: a reader that inserts one in between holds the lock of its
+        // set, and has either seen the new epoch or is found here.
         self.epoch.fetch_add(1, Ordering::SeqCst);
         jobs.iter().for_each(|id| self.jobs.remove(*id));
     }
@@ -128,7 +124,7 @@ mod tests {
         JobId::from_bytes(bytes)
     }
 
-    /// A job that lives, or one that was refused.
+    /// A job that has not ended, or one that was refused.
     fn stored(id: JobId, refusal: Option<&str>) -> StoredJob {
         let opening = NewJob {
             id,
@@ -153,46 +149,46 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_of_a_row_is_given_for_that_row_only() {
-        let recent = Recent::default();
+    fn a_decoded_row_is_returned_for_that_row_only() {
+        let recent = RecentJobs::default();
         let (job, row): (_, Row) = (id(1, 1), [1, 2, 3].into());
-        assert!(recent.made(job, &row).is_none());
-        recent.keep(job, row.clone(), &stored(job, None), 0);
-        assert_eq!(recent.made(job, &row).unwrap().order, 7);
-        assert!(recent.made(job, &[1, 2, 4].into()).is_none(), "the job has changed");
-        assert!(recent.made(id(1, 2), &row).is_none(), "another job, same set");
-        assert!(recent.ended(job).is_none(), "it lives");
-        recent.keep(job, row.clone(), &stored(job, Some("no")), 0);
-        assert_eq!(recent.ended(job).unwrap().order, 7);
-        assert!(recent.made(job, &row).is_none(), "it has one place");
+        assert!(recent.get_decoded(job, &row).is_none());
+        recent.insert(job, row.clone(), &stored(job, None), 0);
+        assert_eq!(recent.get_decoded(job, &row).unwrap().order, 7);
+        assert!(recent.get_decoded(job, &[1, 2, 4].into()).is_none(), "the job has changed");
+        assert!(recent.get_decoded(id(1, 2), &row).is_none(), "another job, same set");
+        assert!(recent.get_ended(job).is_none(), "it has not ended");
+        recent.insert(job, row.clone(), &stored(job, Some("no")), 0);
+        assert_eq!(recent.get_ended(job).unwrap().order, 7);
+        assert!(recent.get_decoded(job, &row).is_none(), "a job has one entry");
     }
 
     #[test]
-    fn a_job_that_was_deleted_is_not_given_and_not_kept_by_somebody_late() {
-        let recent = Recent::default();
+    fn a_deleted_job_is_not_returned_and_not_cached_by_a_late_reader() {
+        let recent = RecentJobs::default();
         let job = id(1, 1);
         let before = recent.epoch();
-        recent.keep(job, [1].into(), &stored(job, Some("no")), before);
-        recent.forget(&[job]);
-        assert!(recent.ended(job).is_none());
-        recent.keep(job, [1].into(), &stored(job, Some("no")), before);
-        assert!(recent.ended(job).is_none(), "it was read before it was deleted");
+        recent.insert(job, [1].into(), &stored(job, Some("no")), before);
+        recent.invalidate(&[job]);
+        assert!(recent.get_ended(job).is_none());
+        recent.insert(job, [1].into(), &stored(job, Some("no")), before);
+        assert!(recent.get_ended(job).is_none(), "it was read before it was deleted");
     }
 
     #[test]
-    fn a_job_is_worth_keeping_when_it_is_asked_for_again() {
-        let recent = Recent::default();
+    fn a_job_is_worth_caching_when_it_is_requested_again() {
+        let recent = RecentJobs::default();
         let (one, other) = (id(1, 1), id(2, 1));
-        assert!(!recent.is_asked_again(one));
-        assert!(!recent.is_asked_again(other));
-        assert!(recent.is_asked_again(one) && recent.is_asked_again(other));
+        assert!(!recent.note_request(one));
+        assert!(!recent.note_request(other));
+        assert!(recent.note_request(one) && recent.note_request(other));
     }
 
     #[test]
-    fn jobs_with_long_rows_are_not_kept() {
-        let recent = Recent::default();
-        let (job, row): (_, Row) = (id(1, 1), vec![0; ROW_BYTES_MAX + 1].into());
-        recent.keep(job, row, &stored(job, Some("no")), 0);
-        assert!(recent.ended(job).is_none());
+    fn jobs_with_long_rows_are_not_cached() {
+        let recent = RecentJobs::default();
+        let (job, row): (_, Row) = (id(1, 1), vec![0; RECENT_ROW_BYTES_MAX + 1].into());
+        recent.insert(job, row, &stored(job, Some("no")), 0);
+        assert!(recent.get_ended(job).is_none());
     }
 }

@@ -1,10 +1,10 @@
-//! The crash driver: what the engine does, on a disk that dies.
+//! The crash driver: the engine's workload on a disk that crashes.
 //!
-//! A world is one simulated disk that lives through many crashes. Between two of them a store runs
-//! on it and gets random effects of every kind, through the public trait. After each crash the
-//! store is opened on what survived: everything that was acknowledged must be there, what was in
-//! flight may be there or not but not in part, and the whole store must check: every chain, every
-//! index entry, every reference. Everything follows from the seed.
+//! A simulation is one simulated disk that goes through many crashes. Between two of them a store runs
+//! on it and receives random effects of every kind, through the public trait. After each crash the
+//! store is opened on what survived: everything that was acknowledged must be there, a commit in
+//! flight may be there or not but not in part, and the check of the entire store must succeed: every
+//! chain, every index entry, every reference. Everything follows from the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,52 +17,53 @@ use super::drive;
 use super::jobs::{Draft, echo, hello, job_id, opening};
 use crate::effects::{CommitError, Effect, Effects};
 use crate::embedded::EmbeddedStore;
-use crate::embedded::ledger::testing::rng::Rng;
-use crate::embedded::ledger::testing::sim_disk::{Crash, SimDisk};
-use crate::embedded::ledger::{Faults, Options};
 use crate::store::{Message, RootKey, RootSpace, Store};
+use catena_ledger::testing::rng::Rng;
+use catena_ledger::testing::sim_disk::{Crash, SimDisk};
+use catena_ledger::{Faults, Options};
 
-/// A disk dies at most this many operations after a store was opened on it.
-const LIFE_OPERATIONS_MAX: u64 = 120;
+/// A disk crashes at most this many operations after a store was opened on it.
+const OPERATIONS_PER_RUN: u64 = 120;
 
-/// Steps between two crashes, at most.
-const STEPS_MAX: u64 = 40;
+/// At most this many steps between two crashes.
+const STEPS_PER_RUN: u64 = 40;
 
-/// Jobs that are worked on at a time, so that they are met again.
+/// Jobs that are changed at a time: few, so that the same ones are changed often.
 const JOBS_AT_A_TIME: usize = 12;
 
-/// What a world lived through.
+/// The result of a simulation.
 #[derive(Debug, Clone, Default)]
-pub struct WorldReport {
-    /// Crashes.
+pub struct SimulationReport {
+    /// Number of crashes.
     pub crashes: u64,
     /// Commits that were acknowledged.
     pub acknowledged: u64,
     /// Commits that were refused because what they relied on had changed.
     pub refused: u64,
-    /// Jobs that the last check followed.
+    /// Number of jobs that the last check verified.
     pub jobs_checked: u64,
-    /// Records in them.
+    /// Number of records of those jobs.
     pub records_checked: u64,
-    /// Collections of unreferenced cells that ran to their end.
+    /// Completed collections of unreferenced cells.
     pub collections: u64,
-    /// What went wrong, if anything did; the world ends there.
+    /// The failure that ended the simulation, if there was one.
     pub failure: Option<String>,
 }
 
-/// Lives through so many crashes.
-pub fn run_world(seed: u64, crashes: u64, faults: Faults) -> WorldReport {
-    let mut world = World::new(seed, faults);
-    while world.report.crashes < crashes && world.report.failure.is_none() {
-        if let Err(failure) = world.live() {
-            let after = world.report.crashes;
-            world.report.failure = Some(format!("seed {seed}, after {after} crashes: {failure}"));
+/// Runs a simulation for a number of crashes.
+pub fn run_simulation(seed: u64, crashes: u64, faults: Faults) -> SimulationReport {
+    let mut simulation = Simulation::new(seed, faults);
+    while simulation.report.crashes < crashes && simulation.report.failure.is_none() {
+        if let Err(failure) = simulation.run_until_crash() {
+            let after = simulation.report.crashes;
+            simulation.report.failure =
+                Some(format!("seed {seed}, after {after} crashes: {failure}"));
         }
     }
-    world.report
+    simulation.report
 }
 
-/// What is known of one thing: what was acknowledged, and what may have happened since.
+/// What the oracle knows about a value: what was acknowledged, and what is in flight.
 #[derive(Debug, Clone)]
 struct Known<T> {
     acknowledged: Option<T>,
@@ -76,8 +77,8 @@ impl<T> Default for Known<T> {
 }
 
 impl<T: PartialEq + Clone> Known<T> {
-    /// Takes what was found after a crash, if it is one of the things that may be.
-    fn settle(&mut self, found: Option<T>) -> bool {
+    /// Records what was found after a crash. Returns whether it was acknowledged or in flight.
+    fn accept_found(&mut self, found: Option<T>) -> bool {
         let is_known = found == self.acknowledged || self.in_flight.contains(&found);
         self.in_flight.clear();
         self.acknowledged = found;
@@ -85,7 +86,7 @@ impl<T: PartialEq + Clone> Known<T> {
     }
 }
 
-struct World {
+struct Simulation {
     rng: Rng,
     disk: SimDisk,
     faults: Faults,
@@ -95,14 +96,14 @@ struct World {
     messages: BTreeMap<JobId, Known<BTreeSet<String>>>,
     next_message: u64,
     root: Known<ValueId>,
-    report: WorldReport,
+    report: SimulationReport,
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64, faults: Faults) -> Self {
         let mut rng = Rng::new(seed);
         let disk = SimDisk::new(rng.number());
-        World {
+        Simulation {
             rng,
             disk,
             faults,
@@ -112,17 +113,17 @@ impl World {
             messages: BTreeMap::new(),
             next_message: 0,
             root: Known::default(),
-            report: WorldReport::default(),
+            report: SimulationReport::default(),
         }
     }
 
-    /// One life: open, compare, check, work, die.
-    fn live(&mut self) -> Result<(), String> {
+    /// One run: open, compare, check, work, crash.
+    fn run_until_crash(&mut self) -> Result<(), String> {
         let store = self.reopen()?;
         self.compare(&store)?;
-        self.disk.die_after(1 + self.rng.below(LIFE_OPERATIONS_MAX));
-        for _ in 0..self.rng.below(STEPS_MAX) {
-            if self.disk.is_dead() {
+        self.disk.crash_after(1 + self.rng.below(OPERATIONS_PER_RUN));
+        for _ in 0..self.rng.below(STEPS_PER_RUN) {
+            if self.disk.has_crashed() {
                 break;
             }
             self.step(&store)?;
@@ -140,7 +141,7 @@ impl World {
         EmbeddedStore::open_manual(disk, options).map_err(|error| format!("open: {error}"))
     }
 
-    /// Compares what is stored with what was acknowledged, and checks the whole store.
+    /// Compares what is stored with what was acknowledged, and checks the entire store.
     fn compare(&mut self, store: &EmbeddedStore) -> Result<(), String> {
         let report = store.check().map_err(|error| format!("check: {error}"))?;
         if let Some(problem) = report.problems.first() {
@@ -150,7 +151,7 @@ impl World {
         self.report.records_checked = report.records;
         for (id, known) in &mut self.jobs {
             let found = read(store.job(*id))?.map(|stored| stored.job.head());
-            if !known.settle(found) {
+            if !known.accept_found(found) {
                 return Err(format!("job {id} is not as it was acknowledged"));
             }
         }
@@ -160,14 +161,15 @@ impl World {
         for (id, known) in &mut self.messages {
             let waiting = read(store.messages(*id, 1_000))?;
             let found: BTreeSet<String> = waiting.into_iter().map(|message| message.id).collect();
-            if !known.settle(Some(found).filter(|found| !found.is_empty())) {
+            if !known.accept_found(Some(found).filter(|found| !found.is_empty())) {
                 return Err(format!("messages of job {id} are not as they were acknowledged"));
             }
         }
         let found = read(store.root(&workspace()))?.map(|root| root.id);
-        match self.root.settle(found) {
-            true => Ok(()),
-            false => Err("the workspace is not as it was acknowledged".to_owned()),
+        if self.root.accept_found(found) {
+            Ok(())
+        } else {
+            Err("the workspace is not as it was acknowledged".to_owned())
         }
     }
 
@@ -187,7 +189,7 @@ impl World {
         }
     }
 
-    /// Several jobs in one batch: some begin and end at once, some stay.
+    /// Creates several jobs in one batch: some begin and end at once, some stay open.
     fn make_jobs(&mut self, store: &EmbeddedStore) -> Result<(), String> {
         let mut answers = Vec::new();
         for _ in 0..1 + self.rng.below(3) {
@@ -210,7 +212,7 @@ impl World {
         }
         for (id, head, answer) in answers {
             let Some(outcome) = drive(store, answer) else { continue };
-            if self.is_acknowledged(outcome)? {
+            if self.record_outcome(outcome)? {
                 self.acknowledge(id, Some(head));
             }
         }
@@ -221,7 +223,7 @@ impl World {
     fn change_job(&mut self, store: &EmbeddedStore) -> Result<(), String> {
         let Some(id) = self.any_open() else { return Ok(()) };
         let Some(stored) = read(store.job(id))? else { return Ok(()) };
-        let mut draft = Draft::of(stored.job);
+        let mut draft = Draft::from_job(stored.job);
         for _ in 0..8 {
             let event = self.event(draft.job.status());
             draft.change(event);
@@ -244,7 +246,7 @@ impl World {
         let Some(outcome) = drive(store, store.commit(Effects::one(draft.effect()))) else {
             return Ok(());
         };
-        if self.is_acknowledged(outcome)? {
+        if self.record_outcome(outcome)? {
             self.acknowledge(id, Some(head));
             if ends {
                 self.messages.remove(&id);
@@ -278,9 +280,9 @@ impl World {
         after.insert(name.clone());
         known.in_flight.push(Some(after.clone()));
         let message = Message { number: 0, id: name, body: hello() };
-        let effects = Effects::one(Effect::Send { job: id, message });
+        let effects = Effects::one(Effect::SendMessage { job: id, message });
         let Some(outcome) = drive(store, store.commit(effects)) else { return Ok(()) };
-        if self.is_acknowledged(outcome)? {
+        if self.record_outcome(outcome)? {
             self.messages.insert(id, Known { acknowledged: Some(after), in_flight: Vec::new() });
         }
         Ok(())
@@ -303,9 +305,9 @@ impl World {
         let value = Value::from(changed.map_err(|error| format!("workspace: {error}"))?);
         let id = value.id();
         self.root.in_flight.push(Some(id));
-        let effect = Effect::Root { key: workspace(), expected, value: Some(value) };
+        let effect = Effect::SetRoot { key: workspace(), expected, value: Some(value) };
         let Some(outcome) = drive(store, store.commit(Effects::one(effect))) else { return Ok(()) };
-        if self.is_acknowledged(outcome)? {
+        if self.record_outcome(outcome)? {
             self.root = Known { acknowledged: Some(id), in_flight: Vec::new() };
         }
         Ok(())
@@ -323,7 +325,7 @@ impl World {
         }
         let effects = Effects::one(Effect::Delete { job: id });
         let Some(outcome) = drive(store, store.commit(effects)) else { return Ok(()) };
-        if self.is_acknowledged(outcome)? {
+        if self.record_outcome(outcome)? {
             self.acknowledge(id, None);
             self.messages.remove(&id);
             self.open.retain(|open| *open != id);
@@ -331,7 +333,7 @@ impl World {
         Ok(())
     }
 
-    /// Collects unreferenced cells; nothing that is acknowledged may change by it.
+    /// Collects unreferenced cells. It must not change anything that was acknowledged.
     fn collect(&mut self, store: &EmbeddedStore) -> Result<(), String> {
         let collected = drive(store, Box::pin(store.collect()));
         if let Some(Ok(_)) = collected {
@@ -342,9 +344,9 @@ impl World {
 
     fn offer_and_claim(&mut self, store: &EmbeddedStore) -> Result<(), String> {
         let Some(job) = self.any_open() else { return Ok(()) };
-        let offer = Effect::Offer { job, queue: "q".into(), priority: 1, ready_at: 0 };
+        let offer = Effect::Enqueue { job, queue: "q".into(), priority: 1, ready_at: 0 };
         let Some(outcome) = drive(store, store.commit(Effects::one(offer))) else { return Ok(()) };
-        if self.is_acknowledged(outcome)? {
+        if self.record_outcome(outcome)? {
             let claim = drive(store, store.claim("q", "worker", 5, 100));
             if let Some(Ok(None)) = claim {
                 return Err(format!("job {job} was offered but cannot be claimed"));
@@ -354,10 +356,7 @@ impl World {
     }
 
     fn any_open(&mut self) -> Option<JobId> {
-        match self.open.is_empty() {
-            true => None,
-            false => Some(self.rng.pick(&self.open)),
-        }
+        if self.open.is_empty() { None } else { Some(self.rng.pick(&self.open)) }
     }
 
     fn acknowledge(&mut self, id: JobId, head: Option<RecordId>) {
@@ -372,7 +371,8 @@ impl World {
         (0..items).map(item).collect::<Map>().into()
     }
 
-    fn is_acknowledged<T>(&mut self, outcome: Result<T, CommitError>) -> Result<bool, String> {
+    /// Counts the outcome of a commit. Returns whether it was acknowledged.
+    fn record_outcome<T>(&mut self, outcome: Result<T, CommitError>) -> Result<bool, String> {
         match outcome {
             Ok(_) => {
                 self.report.acknowledged += 1;
@@ -388,7 +388,7 @@ impl World {
                 self.report.refused += 1;
                 Ok(false)
             }
-            Err(_) if self.disk.is_dead() => Ok(false),
+            Err(_) if self.disk.has_crashed() => Ok(false),
             Err(other) => Err(format!("unexpected refusal: {other}")),
         }
     }
@@ -398,7 +398,7 @@ fn workspace() -> RootKey {
     RootKey { space: RootSpace::Workspace, owner: "did:a".into(), name: "w".into() }
 }
 
-/// The answer of a read, which never has to wait here.
+/// The result of a read, which never has to wait here.
 fn read<T>(
     mut answer: impl Future<Output = Result<T, crate::store::ReadError>> + Unpin,
 ) -> Result<T, String> {
@@ -409,7 +409,7 @@ fn read<T>(
     }
 }
 
-/// Limits so small that a short life meets all of them.
+/// Limits so small that a short run reaches all of them.
 fn small_options(faults: Faults) -> Options {
     Options {
         queue_entries_max: 256,

@@ -16,7 +16,7 @@ pub fn job_id(number: u64) -> JobId {
     JobId::new(1_769_683_717_706 + number, random)
 }
 
-/// What an echo job is opened with.
+/// The parameters of a new echo job.
 pub fn opening(id: JobId, owner: &str, input: Value) -> NewJob {
     NewJob {
         id,
@@ -38,11 +38,11 @@ pub fn hello() -> Value {
 /// A chain under construction: the job, and the records that are not stored yet.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// The job as it will be.
+    /// The job after the records.
     pub job: Job,
     /// The head that is stored.
     pub after: Option<RecordId>,
-    /// What is to be stored.
+    /// The records that are not stored yet.
     pub records: Vec<Record>,
 }
 
@@ -55,14 +55,14 @@ impl Draft {
         Draft { job, after: None, records: vec![first] }
     }
 
-    /// Goes on with a job that is stored.
-    pub fn of(job: impl Into<Arc<Job>>) -> Self {
+    /// Continues a stored job.
+    pub fn from_job(job: impl Into<Arc<Job>>) -> Self {
         let job = Arc::unwrap_or_clone(job.into());
         let after = Some(job.head());
         Draft { job, after, records: Vec::new() }
     }
 
-    /// Appends a change, if it is allowed.
+    /// Appends a change. Returns whether it is allowed.
     pub fn change(&mut self, event: Event) -> bool {
         let now = self.job.updated() + 1;
         match self.job.append(Change::new(event, now)) {

@@ -1,6 +1,6 @@
-//! A store without threads: what is handed in is committed before the call returns.
+//! A store without threads: what is submitted is committed before the call returns.
 //!
-//! Time stands still while it works, so a test with a paused clock sees no waiting for a disk.
+//! It never waits for another thread, so a test with a paused clock does not see time pass.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::summary::Summary;
 pub struct SteppedStore(pub EmbeddedStore);
 
 impl SteppedStore {
-    fn step<T, E>(&self, answer: Answer<'static, T, E>) -> Answer<'static, T, E> {
+    fn step<T, E>(&self, answer: StoreFuture<'static, T, E>) -> StoreFuture<'static, T, E> {
         while self.0.step_commit() {}
         answer
     }
 }
 
 impl Store for SteppedStore {
-    fn commit(&self, effects: Effects) -> Answer<'static, Receipt, CommitError> {
+    fn commit(&self, effects: Effects) -> StoreFuture<'static, Receipt, CommitError> {
         self.step(self.0.commit(effects))
     }
 
@@ -33,11 +33,11 @@ impl Store for SteppedStore {
         worker: &str,
         now: i64,
         until: i64,
-    ) -> Answer<'static, Option<Claim>, CommitError> {
+    ) -> StoreFuture<'static, Option<Claim>, CommitError> {
         self.step(self.0.claim(queue, worker, now, until))
     }
 
-    fn job(&self, id: JobId) -> Answer<'_, Option<StoredJob>, ReadError> {
+    fn job(&self, id: JobId) -> StoreFuture<'_, Option<StoredJob>, ReadError> {
         self.0.job(id)
     }
 
@@ -46,15 +46,15 @@ impl Store for SteppedStore {
         id: JobId,
         from: u64,
         limit: usize,
-    ) -> Answer<'_, Option<RecordPage>, ReadError> {
+    ) -> StoreFuture<'_, Option<RecordPage>, ReadError> {
         self.0.records(id, from, limit)
     }
 
-    fn list(&self, query: &ListQuery) -> Answer<'_, JobPage, ReadError> {
+    fn list(&self, query: &ListQuery) -> StoreFuture<'_, JobPage, ReadError> {
         self.0.list(query)
     }
 
-    fn count(&self, owner: &str, filter: &Filter) -> Answer<'_, u64, ReadError> {
+    fn count(&self, owner: &str, filter: &Filter) -> StoreFuture<'_, u64, ReadError> {
         self.0.count(owner, filter)
     }
 
@@ -62,15 +62,15 @@ impl Store for SteppedStore {
         &self,
         after: Option<JobId>,
         limit: usize,
-    ) -> Answer<'_, Vec<(JobId, Summary)>, ReadError> {
+    ) -> StoreFuture<'_, Vec<(JobId, Summary)>, ReadError> {
         self.0.all(after, limit)
     }
 
-    fn live(&self, after: Option<JobId>, limit: usize) -> Answer<'_, Vec<JobId>, ReadError> {
+    fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<JobId>, ReadError> {
         self.0.live(after, limit)
     }
 
-    fn due(&self, until: i64, limit: usize) -> Answer<'_, Vec<Timer>, ReadError> {
+    fn due(&self, until: i64, limit: usize) -> StoreFuture<'_, Vec<Timer>, ReadError> {
         self.0.due(until, limit)
     }
 
@@ -79,24 +79,24 @@ impl Store for SteppedStore {
         owner: &str,
         key: &str,
         limit: usize,
-    ) -> Answer<'_, Vec<JobId>, ReadError> {
+    ) -> StoreFuture<'_, Vec<JobId>, ReadError> {
         self.0.executions(owner, key, limit)
     }
 
-    fn messages(&self, id: JobId, limit: usize) -> Answer<'_, Vec<Message>, ReadError> {
+    fn messages(&self, id: JobId, limit: usize) -> StoreFuture<'_, Vec<Message>, ReadError> {
         self.0.messages(id, limit)
     }
 
-    fn remembered(
+    fn find_idempotency(
         &self,
         owner: &str,
         endpoint: &str,
         key: &str,
-    ) -> Answer<'_, Option<Idempotency>, ReadError> {
-        self.0.remembered(owner, endpoint, key)
+    ) -> StoreFuture<'_, Option<Idempotency>, ReadError> {
+        self.0.find_idempotency(owner, endpoint, key)
     }
 
-    fn root(&self, key: &RootKey) -> Answer<'_, Option<Root>, ReadError> {
+    fn root(&self, key: &RootKey) -> StoreFuture<'_, Option<Root>, ReadError> {
         self.0.root(key)
     }
 
@@ -106,15 +106,15 @@ impl Store for SteppedStore {
         owner: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Answer<'_, Vec<String>, ReadError> {
+    ) -> StoreFuture<'_, Vec<String>, ReadError> {
         self.0.roots(space, owner, after, limit)
     }
 
-    fn blob(&self, digest: &[u8; 32]) -> Answer<'_, Option<StoredBlob>, ReadError> {
+    fn blob(&self, digest: &[u8; 32]) -> StoreFuture<'_, Option<StoredBlob>, ReadError> {
         self.0.blob(digest)
     }
 
-    fn collect(&self) -> Answer<'_, u64, ReadError> {
+    fn collect(&self) -> StoreFuture<'_, u64, ReadError> {
         Box::pin(std::future::ready(Ok(0)))
     }
 

@@ -1,12 +1,11 @@
-//! Names: which blobs the folder shows, and whether it would still show them after a power loss.
+//! Names: which blobs the folder shows, and whether they are durable.
 //!
-//! One change at a time: a rename or a removal and the sync of the folder that follows it happen under one lock. So who
-//! holds the lock and finds nothing unsynced may trust every name it sees, and a blob that is already here can be
-//! acknowledged without another sync.
+//! One change at a time: a rename or a removal and the sync of the folder that follows it happen under one lock. So a
+//! thread that holds the lock and finds everything synced may trust every name it sees, and a blob that is already stored
+//! can be acknowledged without another sync.
 //!
 //! A failed sync of the folder is final. The system may have dropped what it could not write, and a later sync that
-//! succeeds says nothing about it; so the folder takes no further change, and only opening it again finds out what is
-//! there. Reading goes on.
+//! succeeds does not prove otherwise; so the folder accepts no further change until it is opened again. Reading goes on.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,47 +13,47 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::super::digest::Digest;
-use super::super::error::{RemoveError, WriteError};
-use super::find;
-use crate::embedded::ledger::disk::Disk;
+use super::find_file;
+use crate::blob::digest::Digest;
+use crate::blob::error::{RemoveError, WriteError};
+use catena_ledger::disk::Disk;
 
 /// The names in one folder.
 #[derive(Debug)]
 pub(super) struct Names {
     disk: Arc<dyn Disk>,
-    changes: Mutex<Changes>,
-    /// Names that may be visible and are not durable yet. Apart from `changes`, so that readers never wait for a sync.
+    state: Mutex<SyncState>,
+    /// Names that may be visible and are not durable yet. Separate from `state`, so that readers never wait for a sync.
     uncertain: Mutex<HashSet<Digest>>,
 }
 
-/// How the folder on the disk stands to what we see of it.
+/// Whether the names in the folder are durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Changes {
+enum SyncState {
     Synced,
     Unsynced,
     Stopped,
 }
 
-/// Why the folder could not be brought to rest.
+/// Why the names could not be made durable.
 #[derive(Debug)]
-enum Unsettled {
+enum SyncNamesError {
     Stopped,
     Sync(io::Error),
 }
 
-/// What became of a temporary file.
+/// The result of publishing a temporary file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Published {
-    /// It carries the digest now.
+    /// The file has been renamed to the digest.
     Renamed,
-    /// The blob was here already, and the temporary file is not needed.
-    AlreadyHere,
+    /// The blob was stored already, and the temporary file is not needed.
+    AlreadyStored,
 }
 
 impl Names {
     pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, changes: Mutex::new(Changes::Synced), uncertain: Mutex::default() }
+        Self { disk, state: Mutex::new(SyncState::Synced), uncertain: Mutex::default() }
     }
 
     /// Whether a name that was seen is durable.
@@ -62,92 +61,92 @@ impl Names {
         !self.uncertain.lock().contains(&digest)
     }
 
-    /// Whether a blob of this length is here, durably.
-    pub(super) fn holds(&self, digest: Digest, len: u64) -> Result<bool, WriteError> {
-        self.holds_now(&mut self.changes.lock(), digest, len)
+    /// Whether a blob of this length is stored durably.
+    pub(super) fn contains(&self, digest: Digest, len: u64) -> Result<bool, WriteError> {
+        self.contains_locked(&mut self.state.lock(), digest, len)
     }
 
-    fn holds_now(
+    fn contains_locked(
         &self,
-        changes: &mut Changes,
+        state: &mut SyncState,
         digest: Digest,
         len: u64,
     ) -> Result<bool, WriteError> {
-        self.settle(changes).map_err(|unsettled| self.write_error(unsettled))?;
+        self.sync_names(state).map_err(|error| self.write_error(error))?;
         let path = || format!("{}/{}", self.disk.describe(), digest.to_hex());
-        let found = find(self.disk.as_ref(), digest)
+        let found = find_file(self.disk.as_ref(), digest)
             .map_err(|source| WriteError::io("open", path(), source))?;
         let Some(file) = found else { return Ok(false) };
-        // A file of another length is damaged, and the copy at hand is not: it may take its place.
-        Ok(file.len().map_err(|source| WriteError::io("measure", path(), source))? == len)
+        // A file of another length is damaged, and the new copy is not: it may replace the file.
+        Ok(file.size().map_err(|source| WriteError::io("measure", path(), source))? == len)
     }
 
-    /// Gives a synced temporary file its name for good, unless the blob is here already.
+    /// Renames a synced temporary file durably, unless the blob is stored already.
     pub(super) fn publish(
         &self,
         temporary: &str,
         digest: Digest,
         len: u64,
     ) -> Result<Published, WriteError> {
-        let mut changes = self.changes.lock();
-        if self.holds_now(&mut changes, digest, len)? {
-            return Ok(Published::AlreadyHere);
+        let mut state = self.state.lock();
+        if self.contains_locked(&mut state, digest, len)? {
+            return Ok(Published::AlreadyStored);
         }
-        // Both before the rename: whatever it answers, the name may be there from here on.
+        // Both before the rename: even if it fails, the name may be visible from here on.
         self.uncertain.lock().insert(digest);
-        *changes = Changes::Unsynced;
+        *state = SyncState::Unsynced;
         let path = || format!("{}/{}", self.disk.describe(), digest.to_hex());
         let renamed = self.disk.rename(temporary, &digest.to_hex());
         renamed.map_err(|source| WriteError::io("rename a file to", path(), source))?;
-        self.settle(&mut changes).map_err(|unsettled| self.write_error(unsettled))?;
+        self.sync_names(&mut state).map_err(|error| self.write_error(error))?;
         Ok(Published::Renamed)
     }
 
-    /// Removes a blob for good.
+    /// Removes a blob durably.
     pub(super) fn remove(&self, digest: Digest) -> Result<(), RemoveError> {
-        let mut changes = self.changes.lock();
-        if *changes == Changes::Stopped {
-            return Err(self.remove_error(digest, Unsettled::Stopped));
+        let mut state = self.state.lock();
+        if *state == SyncState::Stopped {
+            return Err(self.remove_error(digest, SyncNamesError::Stopped));
         }
-        let before = std::mem::replace(&mut *changes, Changes::Unsynced);
+        let before = std::mem::replace(&mut *state, SyncState::Unsynced);
         match self.disk.remove(&digest.to_hex()) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => *changes = before,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => *state = before,
             Err(source) => {
                 return Err(RemoveError::Io { digest, folder: self.disk.describe(), source });
             }
         }
-        self.settle(&mut changes).map_err(|unsettled| self.remove_error(digest, unsettled))
+        self.sync_names(&mut state).map_err(|error| self.remove_error(digest, error))
     }
 
-    /// Makes every name durable that is not yet.
-    fn settle(&self, changes: &mut Changes) -> Result<(), Unsettled> {
-        match *changes {
-            Changes::Synced => return Ok(()),
-            Changes::Stopped => return Err(Unsettled::Stopped),
-            Changes::Unsynced => {}
+    /// Makes every name durable that is not durable yet.
+    fn sync_names(&self, state: &mut SyncState) -> Result<(), SyncNamesError> {
+        match *state {
+            SyncState::Synced => return Ok(()),
+            SyncState::Stopped => return Err(SyncNamesError::Stopped),
+            SyncState::Unsynced => {}
         }
         if let Err(error) = self.disk.sync_dir() {
-            *changes = Changes::Stopped;
-            return Err(Unsettled::Sync(error));
+            *state = SyncState::Stopped;
+            return Err(SyncNamesError::Sync(error));
         }
-        *changes = Changes::Synced;
+        *state = SyncState::Synced;
         self.uncertain.lock().clear();
         Ok(())
     }
 
-    fn write_error(&self, unsettled: Unsettled) -> WriteError {
-        match unsettled {
-            Unsettled::Stopped => WriteError::Stopped { folder: self.disk.describe() },
-            Unsettled::Sync(source) => WriteError::Sync { path: self.disk.describe(), source },
+    fn write_error(&self, error: SyncNamesError) -> WriteError {
+        match error {
+            SyncNamesError::Stopped => WriteError::Stopped { folder: self.disk.describe() },
+            SyncNamesError::Sync(source) => WriteError::Sync { path: self.disk.describe(), source },
         }
     }
 
-    fn remove_error(&self, digest: Digest, unsettled: Unsettled) -> RemoveError {
+    fn remove_error(&self, digest: Digest, error: SyncNamesError) -> RemoveError {
         let folder = self.disk.describe();
-        match unsettled {
-            Unsettled::Stopped => RemoveError::Stopped { folder },
-            Unsettled::Sync(source) => RemoveError::Sync { digest, folder, source },
+        match error {
+            SyncNamesError::Stopped => RemoveError::Stopped { folder },
+            SyncNamesError::Sync(source) => RemoveError::Sync { digest, folder, source },
         }
     }
 }

@@ -1,18 +1,18 @@
 //! Reading a blob from a folder.
 //!
 //! A reader holds its file open, so a removal does not disturb it. Reading from start to end verifies; reading ranges
-//! does not, unless [`BlobReader::verify`] went before.
+//! does not, unless [`BlobReader::verify`] succeeded before.
 
 use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::digest::{Digest, Hasher};
-use super::super::error::ReadError;
-use super::super::limits::CHUNK_BYTES;
-use super::super::progress::{Next, Progress};
-use crate::embedded::ledger::disk::DiskFile;
+use crate::blob::digest::{Digest, Hasher};
+use crate::blob::error::ReadError;
+use crate::blob::progress::{Next, Progress};
+use crate::limits::CHUNK_BYTES;
+use catena_ledger::disk::DiskFile;
 
 /// A blob being read.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl BlobReader {
         digest: Digest,
         file: Arc<dyn DiskFile>,
     ) -> Result<Self, ReadError> {
-        let len = match file.len() {
+        let len = match file.size() {
             Ok(len) => len,
             Err(source) => return Err(ReadError::Io { action: "measure", digest, folder, source }),
         };
@@ -45,7 +45,7 @@ impl BlobReader {
         })
     }
 
-    /// The name.
+    /// The blob's digest.
     pub fn digest(&self) -> Digest {
         self.digest
     }
@@ -60,24 +60,24 @@ impl BlobReader {
         self.len == 0
     }
 
-    /// Whether this reader has seen the whole content and found it right.
+    /// Whether this reader has read the entire content and it matches the digest.
     pub fn is_verified(&self) -> bool {
         self.verified || self.progress.is_verified()
     }
 
-    /// The next piece of the content from its start, or `None` at the end. The end is only given when the content is
-    /// right; if it is not, the last piece is withheld and an error comes in its place, now and at every later call.
+    /// The next piece of the content from its start, or `None` at the end. If the content does not match the digest, the
+    /// last piece is withheld and an error returned instead, now and at every later call.
     pub fn next_chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
         let Next::Chunk { offset, len } = self.progress.next()? else { return Ok(None) };
         let mut chunk = vec![0; len];
         self.fill(offset, &mut chunk)?;
-        self.progress.admit(&chunk)?;
+        self.progress.add_chunk(&chunk)?;
         Ok(Some(chunk.into()))
     }
 
-    /// Fills `buffer` from `offset` and says how much of it, which is less only at the end of the blob.
+    /// Fills `buffer` from `offset` and returns the number of bytes, which is less only at the end of the blob.
     ///
-    /// NOT verified: unless [`BlobReader::is_verified`], the bytes may be damaged ones.
+    /// NOT verified: unless [`BlobReader::is_verified`], the bytes may be damaged.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, ReadError> {
         let left = self.len.saturating_sub(offset);
         let len = left.min(buffer.len() as u64) as usize;
@@ -88,7 +88,7 @@ impl BlobReader {
         Ok(len)
     }
 
-    /// Reads the whole content and compares. Does not move [`BlobReader::next_chunk`].
+    /// Reads the entire content and compares it with the digest. Does not affect [`BlobReader::next_chunk`].
     pub fn verify(&mut self) -> Result<(), ReadError> {
         let mut hasher = Hasher::default();
         let mut buffer = vec![0; CHUNK_BYTES];

@@ -1,28 +1,28 @@
-//! The folder as a [`BlobStore`]: the same operations, on the threads that may block.
+//! The folder as a [`BlobStore`]: the same operations, on threads that may block.
 //!
-//! Whatever touches the disk runs in `spawn_blocking` (gathering up to a chunk in memory does not), and owns what it works on while it does. So a future that is
-//! dropped takes its writer or reader along: the work ends on its own, the writer's temporary file goes, and the next
-//! call finds nothing and says so. Needs a tokio runtime around it.
+//! Every disk access runs in `spawn_blocking` (gathering up to a chunk in memory does not), and owns its writer or reader
+//! while it does. So dropping a future drops its writer or reader, too: the work ends by itself, the writer's temporary
+//! file is removed, and the next call returns an error. Needs a tokio runtime.
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use super::super::digest::Digest;
-use super::super::error::{ListError, ReadError, RemoveError, WriteError};
-use super::super::limits::RANGE_BYTES_MAX;
-use super::super::store::{
-    Answer, BlobEntry, BlobListing, BlobSink, BlobSource, BlobStore, Finished,
-};
 use super::{BlobReader, BlobWriter, Listing, LocalBlobs};
+use crate::blob::digest::Digest;
+use crate::blob::error::{ListError, ReadError, RemoveError, WriteError};
+use crate::blob::store::{
+    BlobEntry, BlobFuture, BlobListing, BlobSink, BlobSource, BlobStore, Finished,
+};
+use crate::limits::RANGE_BYTES_MAX;
 
 impl BlobStore for LocalBlobs {
-    fn begin(&self) -> Answer<'_, Box<dyn BlobSink>, WriteError> {
+    fn begin(&self) -> BlobFuture<'_, Box<dyn BlobSink>, WriteError> {
         let sink: Box<dyn BlobSink> = Box::new(LocalSink { writer: Some(self.begin()) });
         Box::pin(std::future::ready(Ok(sink)))
     }
 
-    fn open(&self, digest: Digest) -> Answer<'_, Option<Box<dyn BlobSource>>, ReadError> {
+    fn open(&self, digest: Digest) -> BlobFuture<'_, Option<Box<dyn BlobSource>>, ReadError> {
         let blobs = self.clone();
         Box::pin(async move {
             let opened = spawn_blocking(move || blobs.open(&digest)).await;
@@ -31,19 +31,19 @@ impl BlobStore for LocalBlobs {
         })
     }
 
-    fn contains(&self, digest: Digest) -> Answer<'_, bool, ReadError> {
+    fn contains(&self, digest: Digest) -> BlobFuture<'_, bool, ReadError> {
         let blobs = self.clone();
         let work = spawn_blocking(move || blobs.contains(&digest));
         Box::pin(async move { work.await.map_err(|_| ReadError::Interrupted { digest })? })
     }
 
-    fn remove(&self, digest: Digest) -> Answer<'_, (), RemoveError> {
+    fn remove(&self, digest: Digest) -> BlobFuture<'_, (), RemoveError> {
         let blobs = self.clone();
         let work = spawn_blocking(move || blobs.remove(&digest));
         Box::pin(async move { work.await.map_err(|_| RemoveError::Interrupted { digest })? })
     }
 
-    fn list(&self) -> Answer<'_, Box<dyn BlobListing>, ListError> {
+    fn list(&self) -> BlobFuture<'_, Box<dyn BlobListing>, ListError> {
         let blobs = self.clone();
         Box::pin(async move {
             let listing = spawn_blocking(move || blobs.list())
@@ -53,7 +53,7 @@ impl BlobStore for LocalBlobs {
         })
     }
 
-    fn verify(&self, digest: Digest) -> Answer<'_, Option<u64>, ReadError> {
+    fn verify(&self, digest: Digest) -> BlobFuture<'_, Option<u64>, ReadError> {
         let blobs = self.clone();
         let work = spawn_blocking(move || blobs.verify(&digest));
         Box::pin(async move { work.await.map_err(|_| ReadError::Interrupted { digest })? })
@@ -66,7 +66,7 @@ struct LocalSink {
 }
 
 impl BlobSink for LocalSink {
-    fn write(&mut self, data: Bytes) -> Answer<'_, (), WriteError> {
+    fn write(&mut self, data: Bytes) -> BlobFuture<'_, (), WriteError> {
         Box::pin(async move {
             let mut writer = self.writer.take().ok_or(WriteError::Abandoned)?;
             if writer.has_room(data.len()) {
@@ -82,7 +82,7 @@ impl BlobSink for LocalSink {
     fn finish(
         mut self: Box<Self>,
         expected: Option<Digest>,
-    ) -> Answer<'static, Finished, WriteError> {
+    ) -> BlobFuture<'static, Finished, WriteError> {
         let writer = self.writer.take();
         Box::pin(async move {
             let writer = writer.ok_or(WriteError::Abandoned)?;
@@ -98,7 +98,7 @@ impl BlobSink for LocalSink {
 
 impl Drop for LocalSink {
     fn drop(&mut self) {
-        // Removing a large file takes time that an asynchronous thread does not have.
+        // Removing a large file takes too long for an asynchronous thread.
         if let Some(writer) = self.writer.take_if(|writer| writer.has_file())
             && let Ok(runtime) = Handle::try_current()
         {
@@ -119,8 +119,8 @@ impl LocalSource {
         Self { digest: reader.digest(), len: reader.len(), reader: Some(reader) }
     }
 
-    /// Lends the reader to a blocking thread and takes it back.
-    async fn lend<T: Send + 'static>(
+    /// Runs work with the reader on a blocking thread.
+    async fn with_reader<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut BlobReader) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
@@ -143,16 +143,16 @@ impl BlobSource for LocalSource {
         self.len
     }
 
-    fn next_chunk(&mut self) -> Answer<'_, Option<Bytes>, ReadError> {
-        Box::pin(self.lend(BlobReader::next_chunk))
+    fn next_chunk(&mut self) -> BlobFuture<'_, Option<Bytes>, ReadError> {
+        Box::pin(self.with_reader(BlobReader::next_chunk))
     }
 
-    fn read_range(&mut self, offset: u64, len: usize) -> Answer<'_, Bytes, ReadError> {
-        Box::pin(self.lend(move |reader| read_range(reader, offset, len)))
+    fn read_range(&mut self, offset: u64, len: usize) -> BlobFuture<'_, Bytes, ReadError> {
+        Box::pin(self.with_reader(move |reader| read_range(reader, offset, len)))
     }
 
-    fn verify(&mut self) -> Answer<'_, (), ReadError> {
-        Box::pin(self.lend(BlobReader::verify))
+    fn verify(&mut self) -> BlobFuture<'_, (), ReadError> {
+        Box::pin(self.with_reader(BlobReader::verify))
     }
 }
 
@@ -176,7 +176,7 @@ struct LocalListing {
 }
 
 impl BlobListing for LocalListing {
-    fn next_page(&mut self) -> Answer<'_, Vec<BlobEntry>, ListError> {
+    fn next_page(&mut self) -> BlobFuture<'_, Vec<BlobEntry>, ListError> {
         Box::pin(async move {
             let mut listing = self.listing.take().ok_or(ListError::Interrupted)?;
             let work = spawn_blocking(move || (listing.next_page(), listing));

@@ -1,65 +1,65 @@
 //! Writing a blob into a folder.
 //!
-//! Content is gathered in memory up to one chunk and hashed on its way. What stays small never becomes a file. The rest
-//! goes to a temporary file that belongs to its writer and goes with it: after an error, after a drop, and after finding
-//! that the blob is here already.
+//! Content is gathered in memory up to one chunk and hashed on its way. Small content never becomes a file. The rest goes
+//! to a temporary file that belongs to its writer and is removed with it: after an error, after a drop, and if the blob is
+//! stored already.
 
 use std::sync::Arc;
 
-use super::super::digest::{Digest, Hasher};
-use super::super::error::WriteError;
-use super::super::limits::{CHUNK_BYTES, INLINE_BYTES_MAX};
-use super::super::store::Finished;
-use super::Shared;
+use super::LocalShared;
 use super::names::Published;
-use crate::embedded::ledger::disk::DiskFile;
+use crate::blob::digest::{Digest, Hasher};
+use crate::blob::error::WriteError;
+use crate::blob::store::Finished;
+use crate::limits::{CHUNK_BYTES, INLINE_BYTES_MAX};
+use catena_ledger::disk::DiskFile;
 
 /// A blob being written. Dropping it unfinished removes its temporary file.
 #[derive(Debug)]
 pub struct BlobWriter {
-    shared: Arc<Shared>,
+    shared: Arc<LocalShared>,
     hasher: Hasher,
     len: u64,
     buffer: Vec<u8>,
-    temporary: Option<Temporary>,
-    state: State,
+    temporary: Option<TemporaryFile>,
+    state: WriterState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WriterState {
     Open,
     Abandoned,
 }
 
 impl BlobWriter {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<LocalShared>) -> Self {
         Self {
             shared,
             hasher: Hasher::default(),
             len: 0,
             buffer: Vec::new(),
             temporary: None,
-            state: State::Open,
+            state: WriterState::Open,
         }
     }
 
-    /// Takes the next piece of content. After an error the temporary file is gone and the writer takes no more.
+    /// Appends the next piece of content. After an error the temporary file is removed and the writer accepts no more.
     pub fn write(&mut self, data: &[u8]) -> Result<(), WriteError> {
-        if self.state == State::Abandoned {
+        if self.state == WriterState::Abandoned {
             return Err(WriteError::Abandoned);
         }
-        let taken = self.take(data);
-        if taken.is_err() {
-            self.state = State::Abandoned;
+        let appended = self.append_content(data);
+        if appended.is_err() {
+            self.state = WriterState::Abandoned;
             self.buffer = Vec::new();
             self.temporary = None;
         }
-        taken
+        appended
     }
 
-    /// Ends the content, compares it with the expected name, and makes it durable unless it is small.
+    /// Ends the content, compares it with the expected digest, and makes it durable unless it is small.
     pub fn finish(mut self, expected: Option<Digest>) -> Result<Finished, WriteError> {
-        if self.state == State::Abandoned {
+        if self.state == WriterState::Abandoned {
             return Err(WriteError::Abandoned);
         }
         let digest = std::mem::take(&mut self.hasher).finish();
@@ -78,7 +78,7 @@ impl BlobWriter {
         self.temporary.is_some()
     }
 
-    /// Whether taking `len` more bytes can be done without the disk.
+    /// Whether `len` more bytes can be appended without the disk.
     pub(super) fn has_room(&self, len: usize) -> bool {
         self.buffer.len() + len <= CHUNK_BYTES
     }
@@ -88,7 +88,7 @@ impl BlobWriter {
         self.len <= INLINE_BYTES_MAX as u64
     }
 
-    fn take(&mut self, data: &[u8]) -> Result<(), WriteError> {
+    fn append_content(&mut self, data: &[u8]) -> Result<(), WriteError> {
         let bytes_max = self.shared.options.blob_bytes_max;
         let len = self.len.saturating_add(data.len() as u64);
         if len > bytes_max {
@@ -120,20 +120,20 @@ impl BlobWriter {
     fn append(&mut self, data: &[u8]) -> Result<(), WriteError> {
         let temporary = match self.temporary.take() {
             Some(temporary) => temporary,
-            None => Temporary::create(self.shared.clone())?,
+            None => TemporaryFile::create(self.shared.clone())?,
         };
         self.temporary.insert(temporary).append(data)
     }
 
     fn store(&mut self, digest: Digest) -> Result<(), WriteError> {
-        // Asked before the sync as well as after it: a blob that is here already need not be synced a second time.
-        if self.shared.names.holds(digest, self.len)? {
+        // Checked before the sync as well as after it: a blob that is stored already need not be synced again.
+        if self.shared.names.contains(digest, self.len)? {
             return Ok(());
         }
         self.flush()?;
         match self.temporary.take() {
             Some(temporary) => temporary.publish(digest, self.len),
-            // Longer than inline content and yet without a file: cannot be, since `flush` has just made one.
+            // Cannot happen: the content is longer than inline content, and `flush` has just created a file.
             None => Err(WriteError::Abandoned),
         }
     }
@@ -141,25 +141,26 @@ impl BlobWriter {
 
 /// A file under a temporary name, removed when dropped.
 #[derive(Debug)]
-struct Temporary {
-    shared: Arc<Shared>,
+struct TemporaryFile {
+    shared: Arc<LocalShared>,
     name: String,
     file: Arc<dyn DiskFile>,
     written: u64,
-    fate: Fate,
+    on_drop: OnDrop,
 }
 
+/// What happens to a temporary file when it is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Removed,
-    Kept,
+enum OnDrop {
+    Remove,
+    Keep,
 }
 
-impl Temporary {
-    fn create(shared: Arc<Shared>) -> Result<Self, WriteError> {
+impl TemporaryFile {
+    fn create(shared: Arc<LocalShared>) -> Result<Self, WriteError> {
         let name = shared.temporary_name();
         match shared.disk.create(&name) {
-            Ok(file) => Ok(Self { shared, name, file, written: 0, fate: Fate::Removed }),
+            Ok(file) => Ok(Self { shared, name, file, written: 0, on_drop: OnDrop::Remove }),
             Err(source) => Err(WriteError::io("create", shared.path(&name), source)),
         }
     }
@@ -173,20 +174,20 @@ impl Temporary {
         Ok(())
     }
 
-    /// Syncs the content, then gives it its name. After a failed sync the file is not renamed, nor synced again.
+    /// Syncs the content, then renames the file. After a failed sync the file is neither renamed nor synced again.
     fn publish(mut self, digest: Digest, len: u64) -> Result<(), WriteError> {
         let path = || self.shared.path(&self.name);
         self.file.sync_all().map_err(|source| WriteError::Sync { path: path(), source })?;
         if self.shared.names.publish(&self.name, digest, len)? == Published::Renamed {
-            self.fate = Fate::Kept;
+            self.on_drop = OnDrop::Keep;
         }
         Ok(())
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        if self.fate == Fate::Removed {
+        if self.on_drop == OnDrop::Remove {
             // What cannot be removed now is removed when the folder is opened next.
             let _ = self.shared.disk.remove(&self.name);
         }

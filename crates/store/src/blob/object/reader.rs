@@ -1,8 +1,8 @@
 //! Reading a blob from an object store.
 //!
-//! A source holds on to the object it found: every request says which version it means, where the store tells versions
-//! apart, so content that was verified is the content that ranges come from. Unlike a file, an object that is removed
-//! while it is read is gone, and reading it ends in an error.
+//! A source refers to the object it found: every request names the version, if the store has versions, so ranges come from
+//! the content that was verified. Unlike a file, an object that is removed while it is read is gone, and reading it ends
+//! with an error.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use futures_util::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
 
-use super::super::digest::Digest;
-use super::super::error::ReadError;
-use super::super::limits::RANGE_BYTES_MAX;
-use super::super::progress::{Next, Progress};
-use super::super::store::{Answer, BlobSource};
-use super::Shared;
+use super::ObjectShared;
+use crate::blob::digest::Digest;
+use crate::blob::error::ReadError;
+use crate::blob::progress::{Next, Progress};
+use crate::blob::store::{BlobFuture, BlobSource};
+use crate::limits::RANGE_BYTES_MAX;
 
 /// A blob in an object store, being read.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct ObjectSource {
     pieces: Option<Pieces>,
 }
 
-/// Which object, in which version.
+/// An object in one version.
 #[derive(Debug)]
 struct Object {
     store: Arc<dyn ObjectStore>,
@@ -50,8 +50,11 @@ impl Object {
 
     async fn read_range(&self, offset: u64, len: usize) -> Result<Bytes, ReadError> {
         if len > RANGE_BYTES_MAX {
-            let (digest, bytes_max) = (self.digest, RANGE_BYTES_MAX);
-            return Err(ReadError::RangeTooLarge { digest, asked: len, bytes_max });
+            return Err(ReadError::RangeTooLarge {
+                digest: self.digest,
+                asked: len,
+                bytes_max: RANGE_BYTES_MAX,
+            });
         }
         let end = self.len.min(offset.saturating_add(len as u64));
         if offset >= end {
@@ -66,7 +69,7 @@ impl Object {
     }
 }
 
-/// The content as it arrives, recut into chunks.
+/// The content as it arrives, split into chunks.
 struct Pieces {
     arriving: BoxStream<'static, Result<Bytes, Error>>,
     current: Bytes,
@@ -82,8 +85,8 @@ impl fmt::Debug for Pieces {
 }
 
 impl Pieces {
-    /// The next `len` bytes; fewer only when the content ends.
-    async fn take(&mut self, len: usize) -> Result<Bytes, Error> {
+    /// The next `len` bytes; fewer only at the end of the content.
+    async fn next_bytes(&mut self, len: usize) -> Result<Bytes, Error> {
         if self.current.len() >= len {
             return Ok(self.current.split_to(len));
         }
@@ -101,12 +104,15 @@ impl Pieces {
 }
 
 impl ObjectSource {
-    pub(super) async fn open(shared: &Shared, digest: Digest) -> Result<Option<Self>, ReadError> {
+    pub(super) async fn open(
+        shared: &ObjectShared,
+        digest: Digest,
+    ) -> Result<Option<Self>, ReadError> {
         let key = shared.key(digest);
         let found = shared.head(&key).await;
-        let failed =
+        let map_error =
             |source: Error| ReadError::Remote { action: "open", digest, source: source.into() };
-        let Some(meta) = found.map_err(failed)? else { return Ok(None) };
+        let Some(meta) = found.map_err(map_error)? else { return Ok(None) };
         let object = Object {
             store: shared.store.clone(),
             digest,
@@ -121,7 +127,7 @@ impl ObjectSource {
         Self { progress: Progress::new(object.digest, object.len), object, pieces: None }
     }
 
-    async fn chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
+    async fn read_chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
         let Next::Chunk { len, .. } = self.progress.next()? else { return Ok(None) };
         let pieces = match self.pieces.take() {
             Some(pieces) => pieces,
@@ -130,12 +136,12 @@ impl ObjectSource {
                 current: Bytes::new(),
             },
         };
-        let taken = self.pieces.insert(pieces).take(len).await;
+        let taken = self.pieces.insert(pieces).next_bytes(len).await;
         let chunk = taken.map_err(|error| self.object.error("read", error))?;
         if chunk.len() < len {
             return Err(ReadError::Short { digest: self.object.digest, len: self.object.len });
         }
-        self.progress.admit(&chunk)?;
+        self.progress.add_chunk(&chunk)?;
         Ok(Some(chunk))
     }
 }
@@ -149,20 +155,20 @@ impl BlobSource for ObjectSource {
         self.object.len
     }
 
-    fn next_chunk(&mut self) -> Answer<'_, Option<Bytes>, ReadError> {
-        Box::pin(self.chunk())
+    fn next_chunk(&mut self) -> BlobFuture<'_, Option<Bytes>, ReadError> {
+        Box::pin(self.read_chunk())
     }
 
-    fn read_range(&mut self, offset: u64, len: usize) -> Answer<'_, Bytes, ReadError> {
+    fn read_range(&mut self, offset: u64, len: usize) -> BlobFuture<'_, Bytes, ReadError> {
         let object = self.object.clone();
         Box::pin(async move { object.read_range(offset, len).await })
     }
 
-    fn verify(&mut self) -> Answer<'_, (), ReadError> {
+    fn verify(&mut self) -> BlobFuture<'_, (), ReadError> {
         let object = self.object.clone();
         Box::pin(async move {
             let mut again = Self::new(object);
-            while again.chunk().await?.is_some() {}
+            while again.read_chunk().await?.is_some() {}
             Ok(())
         })
     }

@@ -1,9 +1,9 @@
 //! Writing a blob into an object store.
 //!
 //! Parts of one size are uploaded one after the other, each while nothing else is buffered, so an upload holds at most one
-//! part. What is uploaded under a temporary key is taken away again by whoever stops: explicitly where a call can wait
-//! for it, in the background where a future or a sink was dropped. Hashing happens where the call runs: a caller that
-//! hands over more than a network frame at a time makes its thread wait for it.
+//! part. An object under a temporary key is deleted when its upload ends: explicitly if a call can wait for it, in the
+//! background if a future or a sink was dropped. Hashing happens on the caller's thread: a caller that writes more than a
+//! network frame at a time blocks its thread for it.
 
 use std::sync::Arc;
 
@@ -12,43 +12,43 @@ use object_store::path::Path;
 use object_store::{Error, MultipartUpload, ObjectStoreExt, PutPayload};
 use tokio::runtime::Handle;
 
-use super::super::digest::{Digest, Hasher};
-use super::super::error::WriteError;
-use super::super::limits::{INLINE_BYTES_MAX, PART_BYTES};
-use super::super::store::{Answer, BlobSink, Finished};
-use super::{Origin, Shared, remote_write};
+use super::{ObjectShared, Origin, remote_write_error};
+use crate::blob::digest::{Digest, Hasher};
+use crate::blob::error::WriteError;
+use crate::blob::store::{BlobFuture, BlobSink, Finished};
+use crate::limits::{INLINE_BYTES_MAX, PART_BYTES};
 
-/// A blob on its way into an object store.
+/// A blob being written to an object store.
 #[derive(Debug)]
 pub(super) struct ObjectSink {
-    shared: Arc<Shared>,
+    shared: Arc<ObjectShared>,
     hasher: Hasher,
     len: u64,
     part: Vec<u8>,
     upload: Option<Upload>,
-    state: State,
+    state: SinkState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SinkState {
     Open,
-    /// A write is under way, or was when its future was dropped, or has failed.
+    /// A write is running, or was running when its future was dropped, or has failed.
     Abandoned,
 }
 
 impl ObjectSink {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<ObjectShared>) -> Self {
         Self {
             shared,
             hasher: Hasher::default(),
             len: 0,
             part: Vec::new(),
             upload: None,
-            state: State::Open,
+            state: SinkState::Open,
         }
     }
 
-    async fn take(&mut self, mut data: Bytes) -> Result<(), WriteError> {
+    async fn append_content(&mut self, mut data: Bytes) -> Result<(), WriteError> {
         let bytes_max = self.shared.options.limits.blob_bytes_max;
         let len = self.len.saturating_add(data.len() as u64);
         if len > bytes_max {
@@ -57,7 +57,7 @@ impl ObjectSink {
         self.len = len;
         self.hasher.update(&data);
         while data.has_remaining() {
-            // A full part leaves only when more follows, so content of one part never becomes an upload.
+            // A full part is sent only if more follows, so content of one part never becomes an upload.
             if self.part.len() == PART_BYTES {
                 self.send_part().await?;
             }
@@ -107,26 +107,26 @@ impl ObjectSink {
 }
 
 impl BlobSink for ObjectSink {
-    fn write(&mut self, data: Bytes) -> Answer<'_, (), WriteError> {
+    fn write(&mut self, data: Bytes) -> BlobFuture<'_, (), WriteError> {
         Box::pin(async move {
-            if std::mem::replace(&mut self.state, State::Abandoned) == State::Abandoned {
+            if std::mem::replace(&mut self.state, SinkState::Abandoned) == SinkState::Abandoned {
                 return Err(WriteError::Abandoned);
             }
-            let taken = self.take(data).await;
-            match taken {
-                Ok(()) => self.state = State::Open,
+            let appended = self.append_content(data).await;
+            match appended {
+                Ok(()) => self.state = SinkState::Open,
                 Err(_) => self.discard().await,
             }
-            taken
+            appended
         })
     }
 
     fn finish(
         mut self: Box<Self>,
         expected: Option<Digest>,
-    ) -> Answer<'static, Finished, WriteError> {
+    ) -> BlobFuture<'static, Finished, WriteError> {
         Box::pin(async move {
-            if self.state == State::Abandoned {
+            if self.state == SinkState::Abandoned {
                 return Err(WriteError::Abandoned);
             }
             let finished = self.end(expected).await;
@@ -136,10 +136,10 @@ impl BlobSink for ObjectSink {
     }
 }
 
-/// An upload under a temporary key. Whatever becomes of it, the key does not stay.
+/// An upload under a temporary key, which is deleted in any case.
 #[derive(Debug)]
 struct Upload {
-    shared: Arc<Shared>,
+    shared: Arc<ObjectShared>,
     key: Path,
     stage: Stage,
 }
@@ -153,11 +153,11 @@ enum Stage {
 }
 
 impl Upload {
-    async fn begin(shared: Arc<Shared>) -> Result<Self, WriteError> {
+    async fn begin(shared: Arc<ObjectShared>) -> Result<Self, WriteError> {
         let key = shared.upload_key();
         match shared.store.put_multipart(&key).await {
             Ok(parts) => Ok(Self { shared, key, stage: Stage::Uploading(parts) }),
-            Err(error) => Err(remote_write("begin an upload to", &key, error)),
+            Err(error) => Err(remote_write_error("begin an upload to", &key, error)),
         }
     }
 
@@ -166,7 +166,7 @@ impl Upload {
         parts
             .put_part(part.into())
             .await
-            .map_err(|error| remote_write("upload a part to", &self.key, error))
+            .map_err(|error| remote_write_error("upload a part to", &self.key, error))
     }
 
     async fn complete(&mut self) -> Result<(), WriteError> {
@@ -177,17 +177,17 @@ impl Upload {
         let completed = parts.complete().await;
         completed
             .map(drop)
-            .map_err(|error| remote_write("complete the upload to", &self.key, error))
+            .map_err(|error| remote_write_error("complete the upload to", &self.key, error))
     }
 
-    /// Takes the upload back. What cannot be taken back now, [`super::ObjectBlobs::remove_stale_uploads`] finds later.
+    /// Discards the upload. If that fails, [`super::ObjectBlobs::remove_stale_uploads`] removes it later.
     async fn discard(mut self) {
         let stage = std::mem::replace(&mut self.stage, Stage::Discarded);
-        let _ = take_back(self.shared.clone(), self.key.clone(), stage).await;
+        let _ = discard_stage(self.shared.clone(), self.key.clone(), stage).await;
     }
 }
 
-async fn take_back(shared: Arc<Shared>, key: Path, stage: Stage) -> Result<(), Error> {
+async fn discard_stage(shared: Arc<ObjectShared>, key: Path, stage: Stage) -> Result<(), Error> {
     match stage {
         Stage::Uploading(mut parts) => parts.abort().await,
         Stage::Completed => shared.delete(&key).await,
@@ -201,7 +201,7 @@ impl Drop for Upload {
         if !matches!(stage, Stage::Discarded)
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(take_back(self.shared.clone(), self.key.clone(), stage));
+            runtime.spawn(discard_stage(self.shared.clone(), self.key.clone(), stage));
         }
     }
 }

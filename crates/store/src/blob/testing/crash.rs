@@ -1,39 +1,39 @@
-//! The crash driver: blobs on a simulated disk that dies again and again, and an oracle that knows what was promised.
+//! The crash driver: blobs on a simulated disk that crashes again and again, and an oracle of what was acknowledged.
 //!
-//! A world is one disk and a handful of contents. A life opens the folder, checks everything, and then puts, removes,
-//! abandons and reads at random until the disk dies or refuses; then the power goes or the process is killed, and the
-//! next life begins on what is left. The oracle holds the store to this: an acknowledged blob is there and verifies; an
-//! acknowledged removal stays; what was seen once counts as acknowledged; everything else is whole or absent; and no
-//! temporary file survives an opening. All chance comes from the seed.
+//! A simulation is one disk and a handful of contents. A run opens the folder, checks everything, and then puts, removes,
+//! abandons and reads at random until the disk crashes or refuses; then the power is lost or the process is killed, and
+//! the next run begins on what is left. The oracle checks this: an acknowledged blob is there and verifies; an
+//! acknowledged removal stays; what was read once counts as acknowledged; everything else is complete or absent; and no
+//! temporary file survives an opening. All randomness comes from the seed.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use super::super::conformance::content;
-use super::super::{
+use super::forgetful::{ForgetfulDisk, Skip};
+use crate::blob::conformance::content;
+use crate::blob::{
     BlobWriter, Digest, Finished, INLINE_BYTES_MAX, LocalBlobs, Options, ReadError, WriteError,
 };
-use super::forgetful::{ForgetfulDisk, Skip};
-use crate::embedded::ledger::disk::{Disk, TEMPORARY_SUFFIX};
-use crate::embedded::ledger::testing::rng::Rng;
-use crate::embedded::ledger::testing::sim_disk::{Crash, SimDisk, SimOp};
+use catena_ledger::disk::{Disk, TEMPORARY_SUFFIX};
+use catena_ledger::testing::rng::Rng;
+use catena_ledger::testing::sim_disk::{Crash, SimDisk, SimOp};
 
-/// Different contents in one world: few, so that they meet themselves often.
+/// Different contents in one simulation: few, so that the same ones are used often.
 const CONTENTS: u64 = 8;
 /// The longest content beyond the inline ones: a few chunks.
-const EXTRA_BYTES_MAX: u64 = 150_000;
-/// Disk operations in a life at most, one drawn per life: many short lives, because what an opening has missed is only
-/// noticed when the power goes before the next sync.
-const LIFE_OPERATIONS_MAX: [u64; 3] = [6, 6, 60];
-/// Steps in a life at most; it ends by itself then, and the power goes between two operations.
-const LIFE_STEPS_MAX: u64 = 60;
-/// Unfinished writers at one time at most.
-const HELD_WRITERS_MAX: usize = 3;
+const EXTRA_BYTES: u64 = 150_000;
+/// At most this many disk operations in a run, one drawn per run: many short runs, because a mistake of opening is only
+/// noticed if the power is lost before the next sync.
+const OPERATIONS_PER_RUN: [u64; 3] = [6, 6, 60];
+/// At most this many steps in a run; the crash then happens between two operations.
+const STEPS_PER_RUN: u64 = 60;
+/// At most this many unfinished writers at a time.
+const HELD_WRITERS: usize = 3;
 
-/// What one world went through.
+/// The result of a simulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct Report {
+pub struct SimulationReport {
     pub crashes: u64,
     pub crashes_while_opening: u64,
     pub puts: u64,
@@ -46,9 +46,9 @@ pub struct Report {
     pub fingerprint: u32,
 }
 
-impl Report {
-    /// Adds what another world went through.
-    pub fn add(&mut self, other: &Report) {
+impl SimulationReport {
+    /// Adds the result of another simulation.
+    pub fn add(&mut self, other: &SimulationReport) {
         self.crashes += other.crashes;
         self.crashes_while_opening += other.crashes_while_opening;
         self.puts += other.puts;
@@ -62,7 +62,7 @@ impl Report {
     }
 }
 
-/// A promise that was not kept.
+/// A guarantee that was violated.
 #[derive(Debug, thiserror::Error)]
 #[error("seed {seed}, after {crashes} crashes: {what}")]
 pub struct Violation {
@@ -71,7 +71,7 @@ pub struct Violation {
     what: String,
 }
 
-/// What the oracle knows of a content.
+/// What the oracle knows about a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Absent,
@@ -86,36 +86,36 @@ struct Content {
     known: Known,
 }
 
-/// Whether an error of the store has a reason the driver gave it.
+/// Whether the driver has injected failures, which explain errors of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weather {
-    Calm,
-    Rough,
+enum DiskCondition {
+    Healthy,
+    Failing,
 }
 
 #[derive(Debug)]
-struct World {
+struct Simulation {
     rng: Rng,
     disk: SimDisk,
     contents: Vec<Content>,
     held: Vec<BlobWriter>,
-    weather: Weather,
-    report: Report,
+    condition: DiskCondition,
+    report: SimulationReport,
 }
 
-/// Lets one world live through a number of crashes.
-pub fn run_world(seed: u64, crashes: u64, skip: Skip) -> Result<Report, Violation> {
-    let mut world = World::new(seed);
-    while world.report.crashes < crashes {
-        let lived = world.live(skip);
-        lived.map_err(|what| Violation { seed, crashes: world.report.crashes, what })?;
-        world.crash();
+/// Runs a simulation for a number of crashes.
+pub fn run_simulation(seed: u64, crashes: u64, skip: Skip) -> Result<SimulationReport, Violation> {
+    let mut simulation = Simulation::new(seed);
+    while simulation.report.crashes < crashes {
+        let ran = simulation.run_until_crash(skip);
+        ran.map_err(|what| Violation { seed, crashes: simulation.report.crashes, what })?;
+        simulation.crash();
     }
-    world.report.fingerprint = world.disk.fingerprint();
-    Ok(world.report)
+    simulation.report.fingerprint = simulation.disk.fingerprint();
+    Ok(simulation.report)
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let contents = (0..CONTENTS).map(|_| Content::new(&mut rng)).collect();
@@ -125,31 +125,31 @@ impl World {
             disk,
             contents,
             held: Vec::new(),
-            weather: Weather::Calm,
-            report: Report::default(),
+            condition: DiskCondition::Healthy,
+            report: SimulationReport::default(),
         }
     }
 
-    fn live(&mut self, skip: Skip) -> Result<(), String> {
+    fn run_until_crash(&mut self, skip: Skip) -> Result<(), String> {
         if self.rng.chance(20) {
-            self.disk.die_after(1 + self.rng.below(4));
+            self.disk.crash_after(1 + self.rng.below(4));
         }
         let disk = Arc::new(ForgetfulDisk::new(self.disk.clone(), skip));
         let blobs = match LocalBlobs::open_folder(disk, Options::default()) {
             Ok(blobs) => blobs,
-            Err(_) if self.disk.is_dead() => {
+            Err(_) if self.disk.has_crashed() => {
                 self.report.crashes_while_opening += 1;
                 return Ok(());
             }
             Err(error) => return Err(format!("could not open: {error}")),
         };
-        self.disk.live_on();
+        self.disk.cancel_crash();
         self.check_everything(&blobs)?;
-        let operations_max = self.rng.pick(&LIFE_OPERATIONS_MAX);
-        self.disk.die_after(1 + self.rng.below(operations_max));
-        for _ in 0..LIFE_STEPS_MAX {
+        let operations_max = self.rng.pick(&OPERATIONS_PER_RUN);
+        self.disk.crash_after(1 + self.rng.below(operations_max));
+        for _ in 0..STEPS_PER_RUN {
             self.step(&blobs)?;
-            if self.disk.is_dead() {
+            if self.disk.has_crashed() {
                 break;
             }
             self.check_temporary_files()?;
@@ -160,9 +160,9 @@ impl World {
     fn crash(&mut self) {
         let crash = if self.rng.chance(70) { Crash::PowerLoss } else { Crash::ProcessKill };
         self.disk = self.disk.crash(crash, self.rng.number());
-        // Their disk is dead, so dropping them changes nothing.
+        // Their disk has crashed, so dropping them changes nothing.
         self.held.clear();
-        self.weather = Weather::Calm;
+        self.condition = DiskCondition::Healthy;
         self.report.crashes += 1;
     }
 
@@ -173,17 +173,17 @@ impl World {
             40..60 => self.remove(blobs, which),
             60..70 => self.hold_a_writer(blobs, which),
             70..75 => self.put_under_a_wrong_name(blobs, which),
-            75..92 => self.look(blobs, which),
+            75..92 => self.read_one(blobs, which),
             _ => {
-                self.disturb();
+                self.inject_failure();
                 Ok(())
             }
         }
     }
 
-    /// An error must have a reason: a dead disk, or trouble that the driver made.
-    fn excuse(&mut self, error: &dyn std::error::Error, what: &str) -> Result<(), String> {
-        if self.disk.is_dead() || self.weather == Weather::Rough {
+    /// Accepts an error only if it has a cause: a crashed disk, or a failure that the driver injected.
+    fn accept_error(&mut self, error: &dyn std::error::Error, what: &str) -> Result<(), String> {
+        if self.disk.has_crashed() || self.condition == DiskCondition::Failing {
             self.report.refused += 1;
             return Ok(());
         }
@@ -191,7 +191,8 @@ impl World {
     }
 
     fn put(&mut self, blobs: &LocalBlobs, which: usize) -> Result<(), String> {
-        let (digest, len) = (self.contents[which].digest, self.contents[which].bytes.len() as u64);
+        let digest = self.contents[which].digest;
+        let len = self.contents[which].bytes.len() as u64;
         let before = self.contents[which].known;
         match self.write_and_finish(blobs, which, Some(digest)) {
             Ok(finished) if finished == (Finished::Stored { digest, len }) => {
@@ -206,7 +207,7 @@ impl World {
                 if before == Known::Absent {
                     self.contents[which].known = Known::Unknown;
                 }
-                self.excuse(&error, "put")
+                self.accept_error(&error, "put")
             }
         }
     }
@@ -226,16 +227,16 @@ impl World {
     }
 
     fn put_under_a_wrong_name(&mut self, blobs: &LocalBlobs, which: usize) -> Result<(), String> {
-        match self.write_and_finish(blobs, which, Some(Digest::of(b"another content"))) {
+        match self.write_and_finish(blobs, which, Some(Digest::from_content(b"another content"))) {
             Ok(finished) => Err(format!("a wrong name was accepted: {finished:?}")),
             Err(WriteError::Mismatch { .. }) => Ok(()),
-            Err(error) => self.excuse(&error, "put"),
+            Err(error) => self.accept_error(&error, "put"),
         }
     }
 
-    /// A writer that stays open while other things happen, and is never finished.
+    /// Opens a writer that stays open during other steps, and is never finished.
     fn hold_a_writer(&mut self, blobs: &LocalBlobs, which: usize) -> Result<(), String> {
-        if self.held.len() >= HELD_WRITERS_MAX {
+        if self.held.len() >= HELD_WRITERS {
             let oldest = self.held.remove(0);
             drop(oldest);
         }
@@ -244,7 +245,7 @@ impl World {
         let mut writer = blobs.begin();
         let written = writer.write(&bytes[..part]);
         self.held.push(writer);
-        written.or_else(|error| self.excuse(&error, "write"))
+        written.or_else(|error| self.accept_error(&error, "write"))
     }
 
     fn remove(&mut self, blobs: &LocalBlobs, which: usize) -> Result<(), String> {
@@ -258,13 +259,13 @@ impl World {
                 if self.contents[which].known == Known::Here {
                     self.contents[which].known = Known::Unknown;
                 }
-                self.excuse(&error, "remove")
+                self.accept_error(&error, "remove")
             }
         }
     }
 
-    /// Reads as a user would. What was seen must stay, so from here on it counts as acknowledged.
-    fn look(&mut self, blobs: &LocalBlobs, which: usize) -> Result<(), String> {
+    /// Reads a blob as a client does. What was read must stay, so from here on it counts as acknowledged.
+    fn read_one(&mut self, blobs: &LocalBlobs, which: usize) -> Result<(), String> {
         let content = &self.contents[which];
         let seen = read(blobs, content)?;
         match (content.known, seen) {
@@ -282,14 +283,12 @@ impl World {
         }
     }
 
-    fn disturb(&mut self) {
-        self.weather = Weather::Rough;
+    fn inject_failure(&mut self) {
+        self.condition = DiskCondition::Failing;
         let operation = self.rng.pick(&[SimOp::Write, SimOp::Sync, SimOp::Names, SimOp::SyncDir]);
         let kind = self.rng.pick(&[ErrorKind::Other, ErrorKind::StorageFull]);
         match self.rng.below(3) {
-            0 => self
-                .disk
-                .limit_space(Some(self.disk.used_bytes() + self.rng.below(EXTRA_BYTES_MAX))),
+            0 => self.disk.limit_space(Some(self.disk.used_bytes() + self.rng.below(EXTRA_BYTES))),
             1 => self.disk.limit_space(None),
             _ => self.disk.fail(operation, "", self.rng.below(3), kind),
         }
@@ -322,11 +321,11 @@ impl World {
         }
     }
 
-    /// In calm weather there is no temporary file without a writer.
+    /// Checks that a healthy disk has no temporary file without a writer.
     fn check_temporary_files(&self) -> Result<(), String> {
         let names = self.disk.list().map_err(|error| error.to_string())?;
         let temporary = names.iter().filter(|name| name.ends_with(TEMPORARY_SUFFIX)).count();
-        if self.weather == Weather::Calm && temporary > self.held.len() {
+        if self.condition == DiskCondition::Healthy && temporary > self.held.len() {
             return Err(format!("{temporary} temporary files of {} writers", self.held.len()));
         }
         Ok(())
@@ -335,18 +334,20 @@ impl World {
 
 impl Content {
     fn new(rng: &mut Rng) -> Self {
-        let len = INLINE_BYTES_MAX + 1 + rng.below(EXTRA_BYTES_MAX) as usize;
+        let len = INLINE_BYTES_MAX + 1 + rng.below(EXTRA_BYTES) as usize;
         let bytes = content(rng.number(), len);
-        Self { digest: Digest::of(&bytes), bytes, known: Known::Absent }
+        Self { digest: Digest::from_content(&bytes), bytes, known: Known::Absent }
     }
 }
 
-/// Reads a blob to its end and compares it byte by byte; says whether it is here.
+/// Reads a blob to its end and compares it byte by byte. Returns whether it is stored.
 fn read(blobs: &LocalBlobs, content: &Content) -> Result<bool, String> {
-    let failed = |error: ReadError| format!("reading failed: {error}");
-    let Some(mut reader) = blobs.open(&content.digest).map_err(failed)? else { return Ok(false) };
+    let map_error = |error: ReadError| format!("reading failed: {error}");
+    let Some(mut reader) = blobs.open(&content.digest).map_err(map_error)? else {
+        return Ok(false);
+    };
     let mut offset = 0;
-    while let Some(chunk) = reader.next_chunk().map_err(failed)? {
+    while let Some(chunk) = reader.next_chunk().map_err(map_error)? {
         if content.bytes.get(offset..offset + chunk.len()) != Some(&chunk[..]) {
             return Err(format!("{} has other bytes at {offset}", content.digest));
         }

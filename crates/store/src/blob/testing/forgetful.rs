@@ -1,26 +1,26 @@
-//! A disk that says it has synced and has not. With it the crash driver shows that it would notice.
+//! A disk that skips syncs. It shows that the crash driver notices a missing sync.
 
 use std::io::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::embedded::ledger::Uncached;
-use crate::embedded::ledger::disk::{Disk, DiskFile, LockAttempt};
+use catena_ledger::Uncached;
+use catena_ledger::disk::{Disk, DiskFile, LockAttempt};
 
-/// Which sync is only claimed.
+/// Which syncs are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skip {
-    /// None: the disk is honest.
+    /// None: the disk syncs.
     Nothing,
-    /// Those of files.
+    /// The syncs of files.
     FileSyncs,
-    /// Those of the folder.
+    /// The syncs of the folder.
     FolderSyncs,
-    /// The first one of the folder, which belongs to opening it.
+    /// The first sync of the folder, which belongs to opening it.
     FirstFolderSync,
 }
 
-/// A disk with a skipped sync.
+/// A disk with skipped syncs.
 #[derive(Debug)]
 pub struct ForgetfulDisk<D> {
     disk: D,
@@ -48,7 +48,7 @@ impl<D: Disk> Disk for ForgetfulDisk<D> {
         self.disk.create(name).map(|file| self.file(file))
     }
 
-    /// Blobs are not written so, and what skips syncs has none to offer.
+    /// `None`: blobs are not written past the cache.
     fn open_uncached(&self, _name: &str) -> Option<Box<dyn Uncached>> {
         None
     }
@@ -109,7 +109,7 @@ impl DiskFile for ForgetfulFile {
         Ok(())
     }
 
-    fn len(&self) -> Result<u64> {
-        self.file.len()
+    fn size(&self) -> Result<u64> {
+        self.file.size()
     }
 }

@@ -1,4 +1,4 @@
-//! Facts about blobs in a folder: what happens on the disk, and when it fails.
+//! Blobs in a folder: the operations on the disk, and its failures.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use crate::blob::conformance::content;
 use crate::blob::{
     Digest, Finished, INLINE_BYTES_MAX, LocalBlobs, OpenError, Options, RemoveError, WriteError,
 };
-use crate::embedded::ledger::disk::{Disk, RealDisk};
-use crate::embedded::ledger::testing::scratch::Scratch;
-use crate::embedded::ledger::testing::sim_disk::{Crash, SimDisk, SimOp};
+use catena_ledger::disk::{Disk, RealDisk};
+use catena_ledger::testing::scratch::Scratch;
+use catena_ledger::testing::sim_disk::{Crash, SimDisk, SimOp};
 
 fn open(disk: &SimDisk) -> LocalBlobs {
     LocalBlobs::open_folder(Arc::new(disk.clone()), Options::default()).expect("open")
@@ -142,7 +142,7 @@ fn after_a_failed_sync_of_the_folder_nothing_changes_until_it_is_opened_again() 
 fn a_blob_whose_name_is_not_durable_is_not_shown() {
     let disk = SimDisk::new(1);
     let blobs = open(&disk);
-    let digest = Digest::of(&content(1, 100_000));
+    let digest = Digest::from_content(&content(1, 100_000));
     disk.fail(SimOp::SyncDir, "", 0, ErrorKind::Other);
     put(&blobs, &content(1, 100_000)).expect_err("the folder was not synced");
     assert_eq!(names(&disk), [digest.to_hex()], "the name is there");
@@ -260,7 +260,7 @@ proptest! {
             writer.write(piece).expect("write");
             rest = after;
         }
-        let finished = writer.finish(Some(Digest::of(&whole))).expect("finish");
+        let finished = writer.finish(Some(Digest::from_content(&whole))).expect("finish");
         prop_assert_eq!(finished.len(), whole.len() as u64);
         if let Finished::Inline { bytes, .. } = &finished {
             prop_assert!(whole.len() <= INLINE_BYTES_MAX && bytes[..] == whole[..]);

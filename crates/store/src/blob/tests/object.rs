@@ -1,4 +1,4 @@
-//! Facts about blobs in an object store: stores that cannot do everything, uploads that fail or stay behind.
+//! Blobs in an object store: stores with missing features, uploads that fail or are left over.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,15 +18,15 @@ use parking_lot::Mutex;
 use tokio::runtime::Builder;
 
 use crate::blob::conformance::content;
-use crate::blob::limits::PART_BYTES;
 use crate::blob::{
     BlobStore, Digest, Finished, ObjectBlobs, ObjectOptions, Options, ReadError, WriteError,
 };
+use crate::limits::PART_BYTES;
 
-/// A boxed future as the trait of object stores wants it.
+/// A boxed future as the trait of object stores requires it.
 type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// An object store that refuses conditions, keeps a log, and fails where it is told to.
+/// An object store that does not support conditions, keeps a log, and fails on request.
 #[derive(Debug, Clone)]
 struct Plain {
     inner: Arc<InMemory>,
@@ -42,7 +42,7 @@ impl Plain {
     fn note(&self, event: &str) -> Result<()> {
         self.log.lock().push(event.to_owned());
         if self.failing.is_some_and(|failing| event.starts_with(failing)) {
-            return Err(Error::Generic { store: "plain", source: "told to fail".into() });
+            return Err(Error::Generic { store: "plain", source: "injected failure".into() });
         }
         Ok(())
     }

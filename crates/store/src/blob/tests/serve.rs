@@ -1,4 +1,4 @@
-//! Facts about the folder behind the asynchronous trait: futures that are dropped half way.
+//! The folder behind the asynchronous trait: futures that are dropped before they complete.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,8 +11,8 @@ use tokio::task::spawn_blocking;
 
 use crate::blob::conformance::content;
 use crate::blob::{BlobStore, LocalBlobs, Options, ReadError, WriteError};
-use crate::embedded::ledger::disk::Disk;
-use crate::embedded::ledger::testing::sim_disk::SimDisk;
+use catena_ledger::disk::Disk;
+use catena_ledger::testing::sim_disk::SimDisk;
 
 /// Begins a future and drops it while its work waits. The one blocking thread is kept busy for that long.
 async fn begin_and_drop<T>(mut future: impl Future<Output = T> + Unpin) {
@@ -68,7 +68,7 @@ fn a_finish_that_was_dropped_leaves_the_blob_whole_or_absent() {
         let mut sink = store.begin().await.expect("begin");
         sink.write(content(1, 100_000).into()).await.expect("write");
         begin_and_drop(sink.finish(None)).await;
-        let digest = crate::blob::Digest::of(&content(1, 100_000));
+        let digest = crate::blob::Digest::from_content(&content(1, 100_000));
         assert!(matches!(store.verify(digest).await, Ok(None | Some(100_000))));
     });
 }

@@ -1,0 +1,71 @@
+//! The read interface of a ledger: the same whether threads run it or a simulation steps it.
+
+use std::sync::Arc;
+
+use crate::backup::{self, BackupReport};
+use crate::counters::CounterSnapshot;
+use crate::disk::Disk;
+use crate::error::{BackupError, ReadError};
+use crate::open::OpenReport;
+use crate::shared::{Health, RowPage, Shared};
+use crate::types::{Direction, KeyRange, TableId, Value};
+use crate::view::View;
+
+/// A read handle of an open ledger. Reading never waits for a writer.
+#[derive(Debug, Clone)]
+pub struct Reads {
+    pub(crate) shared: Arc<Shared>,
+    report: OpenReport,
+}
+
+impl Reads {
+    pub(crate) fn new(shared: Arc<Shared>, report: OpenReport) -> Self {
+        Self { shared, report }
+    }
+
+    /// The report of opening the ledger.
+    pub fn report(&self) -> &OpenReport {
+        &self.report
+    }
+
+    /// A row, as of the last durable batch.
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Value>, ReadError> {
+        self.shared.get(None, table, key)
+    }
+
+    /// At most `limit` rows of a range, all as of one moment.
+    pub fn range(
+        &self,
+        table: TableId,
+        range: &KeyRange,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<RowPage, ReadError> {
+        self.shared.range(None, table, range, direction, limit)
+    }
+
+    /// A view of all rows as of this moment, for long scans.
+    pub fn view(&self) -> View {
+        self.shared.view()
+    }
+
+    /// The sequence of the last durable batch.
+    pub fn sequence(&self) -> u64 {
+        self.shared.overlay.read().sequence
+    }
+
+    /// Whether writes are accepted.
+    pub fn health(&self) -> Health {
+        self.shared.health()
+    }
+
+    /// The current values of the counters.
+    pub fn counters(&self) -> CounterSnapshot {
+        self.shared.counters.snapshot()
+    }
+
+    /// Copies the ledger, as of this moment and while it runs, to an empty disk.
+    pub fn backup_to(&self, destination: Arc<dyn Disk>) -> Result<BackupReport, BackupError> {
+        backup::copy(&self.shared.view(), &self.shared.options, destination)
+    }
+}

@@ -1,0 +1,525 @@
+//! Effects inside the committer: what they rely on is checked, then their rows are written.
+//!
+//! Commits run one at a time and in order, so what is read here is current. It must be fast: every
+//! writer waits behind it.
+
+use std::sync::Arc;
+
+use catena_job::{JobId, RecordId};
+use catena_value::{Encoded, ValueId};
+
+use super::prepare::{PreparedAppend, PreparedBegin, PreparedEffect, PreparedRoot};
+use crate::bytes::DamagedRow;
+use crate::effects::{CommitError, Receipt};
+use crate::embedded::in_use::InUseCells;
+use crate::embedded::rows::{Lease, Sidecar, decode_idempotency, encode_blob};
+use crate::embedded::sequence::CommitSequence;
+use crate::keys::{self, *};
+use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX};
+use crate::row::{JobRow, LocalCells, reachable};
+use crate::store::{Claim, Idempotency, Message, RootKey, TimerKind};
+use catena_ledger::{Direction, KeyRange, ReadError as LedgerReadError, TableId, Tx};
+
+type ApplyResult<T> = Result<T, CommitError>;
+
+impl From<LedgerReadError> for CommitError {
+    fn from(error: LedgerReadError) -> Self {
+        CommitError::Damaged { reason: error.to_string() }
+    }
+}
+
+impl From<DamagedRow> for CommitError {
+    fn from(error: DamagedRow) -> Self {
+        CommitError::Damaged { reason: error.to_string() }
+    }
+}
+
+/// Applies effects. The parts of new jobs stay in `effects`, so that the caller's thread frees them.
+pub(super) fn apply(
+    tx: &mut Tx<'_>,
+    effects: &mut [PreparedEffect],
+    in_use: &InUseCells,
+    sequence: &CommitSequence,
+) -> ApplyResult<Receipt> {
+    let mut receipt = Receipt::default();
+    for effect in effects {
+        if let PreparedEffect::Begin(begin) = effect {
+            receipt.orders.push(begin_job(tx, begin, in_use, sequence)?);
+            continue;
+        }
+        match std::mem::replace(effect, PreparedEffect::Applied) {
+            PreparedEffect::Begin(_) | PreparedEffect::Applied => {}
+            PreparedEffect::Append(append) => {
+                append_records(tx, *append, in_use, sequence, &mut receipt)?;
+            }
+            PreparedEffect::Delete { job } => delete_job(tx, job)?,
+            PreparedEffect::SetProgress { job, progress } => change_sidecar(tx, job, |sidecar| {
+                sidecar.progress = Some(progress);
+            })?,
+            PreparedEffect::Touch { job } => change_sidecar(tx, job, |_| {})?,
+            PreparedEffect::SendMessage { job, message, row } => {
+                receipt.queue_depths.push(send_message(tx, job, &message, row)?);
+            }
+            PreparedEffect::CheckMessageCount { job, count } => {
+                check_message_count(tx, job, count)?;
+            }
+            PreparedEffect::TakeMessage { job, number } => take_message(tx, job, number)?,
+            PreparedEffect::Enqueue { job, queue, priority, ready_at } => {
+                enqueue(tx, job, queue, priority, ready_at)?;
+            }
+            PreparedEffect::Dequeue { job } => dequeue(tx, job)?,
+            PreparedEffect::RenewLease { job, fence, until } => renew_lease(tx, job, fence, until)?,
+            PreparedEffect::SetRoot { key, expected, value } => {
+                set_root(tx, key, expected, value, in_use)?;
+            }
+            PreparedEffect::StoreIdempotency { entry, row } => store_idempotency(tx, &entry, row)?,
+            PreparedEffect::ExpireIdempotency { before, limit } => {
+                receipt.expired += expire_idempotency(tx, before, limit)?;
+            }
+            PreparedEffect::StoreBlob { digest, len, content } => {
+                tx.put(BLOBS, digest, encode_blob(len, content.as_deref()));
+            }
+            PreparedEffect::DeleteBlob { digest } => tx.delete(BLOBS, digest),
+        }
+    }
+    Ok(receipt)
+}
+
+/// Stores cells that are not held yet.
+pub(super) fn put_cells(
+    tx: &mut Tx<'_>,
+    cells: &[Encoded],
+    in_use: &InUseCells,
+) -> ApplyResult<()> {
+    for cell in cells {
+        in_use.add(&cell.id);
+        let is_held = tx.get(CELLS, keys::cell_key(&cell.id))?.is_some();
+        if is_held {
+            continue;
+        }
+        // Its bytes were sent ahead and did not arrive.
+        if cell.bytes.is_empty() {
+            return Err(CommitError::MissingCell { id: cell.id });
+        }
+        tx.put(CELLS, *cell.id.as_bytes(), cell.bytes.as_slice());
+    }
+    Ok(())
+}
+
+fn job_row(tx: &Tx<'_>, job: JobId) -> ApplyResult<Option<JobRow>> {
+    match tx.get(JOBS, job.as_bytes())? {
+        Some(row) => Ok(Some(JobRow::read(&row)?)),
+        None => Ok(None),
+    }
+}
+
+/// A new job whose records fit its row.
+fn begin_job(
+    tx: &mut Tx<'_>,
+    begin: &mut PreparedBegin,
+    in_use: &InUseCells,
+    sequence: &CommitSequence,
+) -> ApplyResult<u64> {
+    check_append(tx, begin.job, begin.fence, None, None)?;
+    put_cells(tx, &begin.shared, in_use)?;
+    check_needed(tx, None, begin.job, &begin.needed, in_use)?;
+    let order = sequence.next_position(tx)?;
+    match Arc::get_mut(&mut begin.row) {
+        Some(row) => JobRow::set_order(row, order),
+        None => return Err(DamagedRow("row of its own").into()),
+    }
+    tx.put(JOBS, *begin.job.as_bytes(), Arc::clone(&begin.row));
+    begin.facts.visit_rows(order, |table, key, value| match table {
+        // Only users read lists; no commit does.
+        LISTS => tx.put_unread(table, key, value),
+        _ => tx.put(table, key, value),
+    });
+    Ok(order)
+}
+
+/// Checks what an append relies on: the fence of its lease, and the head it continues.
+fn check_append(
+    tx: &Tx<'_>,
+    job: JobId,
+    fence: Option<u64>,
+    after: Option<RecordId>,
+    row: Option<&JobRow>,
+) -> ApplyResult<()> {
+    if let Some(fence) = fence {
+        check_fence(tx, job, fence)?;
+    }
+    let found = match row {
+        Some(row) => Some(row.head),
+        None => job_row(tx, job)?.map(|row| row.head),
+    };
+    if found == after {
+        Ok(())
+    } else {
+        Err(CommitError::HeadMoved { job, expected: after, found })
+    }
+}
+
+/// The row of a job that has not ended.
+fn live_row(tx: &Tx<'_>, job: JobId) -> ApplyResult<JobRow> {
+    let row = job_row(tx, job)?.ok_or(CommitError::NoSuchJob { job })?;
+    if row.summary.is_live() { Ok(row) } else { Err(CommitError::Ended { job }) }
+}
+
+fn append_records(
+    tx: &mut Tx<'_>,
+    mut append: PreparedAppend,
+    in_use: &InUseCells,
+    sequence: &CommitSequence,
+    receipt: &mut Receipt,
+) -> ApplyResult<()> {
+    let id = append.job.id();
+    let held = job_row(tx, id)?;
+    check_append(tx, id, append.fence, append.after, held.as_ref())?;
+    put_cells(tx, &append.packed.shared, in_use)?;
+    let carried = check_needed(tx, held.as_ref(), id, &append.packed.needed, in_use)?;
+    append.packed.entries.append_cells(&carried);
+    let row = match held {
+        Some(row) => row,
+        None => {
+            let order = sequence.next_position(tx)?;
+            receipt.orders.push(order);
+            JobRow::new(order, append.summary.clone(), append.job.head())
+        }
+    };
+    continue_chain(tx, row, append)
+}
+
+fn continue_chain(tx: &mut Tx<'_>, mut row: JobRow, append: PreparedAppend) -> ApplyResult<()> {
+    let PreparedAppend { job, summary, facts, packed, .. } = append;
+    let id = job.id();
+    let old = match row.count {
+        0 => Vec::new(),
+        _ => index_rows(id, row.order, &row.summary),
+    };
+    if let Some(sealed) = row.append(&job, summary, &packed.entries)? {
+        tx.put(CHUNKS, chunk_key(id, sealed.first), sealed.bytes);
+    }
+    tx.put(JOBS, *id.as_bytes(), row.write());
+    put_index(tx, old, facts.rows(row.order));
+    if row.summary.is_live() { Ok(()) } else { end_job(tx, id) }
+}
+
+/// Checks that cells are held which records refer to without containing them. Returns those from the
+/// job's own rows: they are appended with the records, so that each row and chunk can be read without
+/// the others.
+fn check_needed(
+    tx: &Tx<'_>,
+    row: Option<&JobRow>,
+    job: JobId,
+    needed: &[ValueId],
+    in_use: &InUseCells,
+) -> ApplyResult<LocalCells> {
+    if needed.is_empty() {
+        return Ok(LocalCells::new());
+    }
+    let local = match row {
+        Some(row) => row.job(job)?.1,
+        None => LocalCells::new(),
+    };
+    for id in needed.iter().filter(|id| !local.contains_key(id)) {
+        check_held(tx, id, in_use)?;
+    }
+    Ok(reachable(needed.to_vec(), &local)?)
+}
+
+/// Checks that a shared cell is held, and records its use: the collector leaves it alone from now on.
+fn check_held(tx: &Tx<'_>, id: &ValueId, in_use: &InUseCells) -> ApplyResult<()> {
+    in_use.add(id);
+    match tx.get(CELLS, keys::cell_key(id))? {
+        Some(_) => Ok(()),
+        None => Err(CommitError::MissingCell { id: *id }),
+    }
+}
+
+/// Writes the changed rows of the indexes.
+fn put_index(tx: &mut Tx<'_>, old: Vec<IndexRow>, new: Vec<IndexRow>) {
+    for (table, key, _) in &old {
+        if !new.iter().any(|(other, kept, _)| other == table && kept == key) {
+            tx.delete(*table, key.clone());
+        }
+    }
+    for row in new {
+        if !old.contains(&row) {
+            tx.put(row.0, row.1, row.2);
+        }
+    }
+}
+
+/// Removes what a job loses when it ends: its lease, its entry on a queue, its messages.
+fn end_job(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
+    end_lease(tx, job)?;
+    let Some(mut sidecar) = read_sidecar(tx, job)? else { return Ok(()) };
+    if sidecar.next_message > 0 {
+        delete_range(tx, MESSAGES, job)?;
+        delete_range(tx, MESSAGE_IDS, job)?;
+    }
+    sidecar.queued = 0;
+    sidecar.changes += 1;
+    tx.put(SIDECARS, *job.as_bytes(), sidecar.encode());
+    Ok(())
+}
+
+/// Removes every row of a table that begins with the job's ID.
+fn delete_range(tx: &mut Tx<'_>, table: TableId, job: JobId) -> ApplyResult<()> {
+    let range = KeyRange::prefix(job.as_bytes());
+    loop {
+        let rows = tx.range(table, &range, Direction::Forward, 256)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        for (key, _) in rows {
+            tx.delete(table, key);
+        }
+    }
+}
+
+fn delete_job(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
+    let row = job_row(tx, job)?.ok_or(CommitError::NoSuchJob { job })?;
+    for (table, key, _) in index_rows(job, row.order, &row.summary) {
+        tx.delete(table, key);
+    }
+    end_lease(tx, job)?;
+    for table in [CHUNKS, MESSAGES, MESSAGE_IDS] {
+        delete_range(tx, table, job)?;
+    }
+    tx.delete(SIDECARS, *job.as_bytes());
+    tx.delete(JOBS, *job.as_bytes());
+    Ok(())
+}
+
+fn read_sidecar(tx: &Tx<'_>, job: JobId) -> ApplyResult<Option<Sidecar>> {
+    match tx.get(SIDECARS, job.as_bytes())? {
+        Some(row) => Ok(Some(Sidecar::decode(&row)?)),
+        None => Ok(None),
+    }
+}
+
+fn change_sidecar(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    change: impl FnOnce(&mut Sidecar),
+) -> ApplyResult<()> {
+    if tx.get(JOBS, job.as_bytes())?.is_none() {
+        return Err(CommitError::NoSuchJob { job });
+    }
+    let mut sidecar = read_sidecar(tx, job)?.unwrap_or_default();
+    change(&mut sidecar);
+    sidecar.changes += 1;
+    tx.put(SIDECARS, *job.as_bytes(), sidecar.encode());
+    Ok(())
+}
+
+fn send_message(tx: &mut Tx<'_>, job: JobId, message: &Message, row: Vec<u8>) -> ApplyResult<u32> {
+    live_row(tx, job)?;
+    let sidecar = read_sidecar(tx, job)?.unwrap_or_default();
+    let id_key = message_id_key(job, &message.id);
+    if tx.get(MESSAGE_IDS, &id_key)?.is_some() {
+        return Err(CommitError::DuplicateMessage {
+            job,
+            message: message.id.clone(),
+            queue_depth: sidecar.queued,
+        });
+    }
+    if sidecar.queued >= MESSAGES_MAX {
+        return Err(CommitError::MessagesFull { job, waiting: sidecar.queued });
+    }
+    let number = sidecar.next_message;
+    change_sidecar(tx, job, |sidecar| {
+        sidecar.next_message += 1;
+        sidecar.queued += 1;
+    })?;
+    tx.put(MESSAGES, keys::message_key(job, number), row);
+    tx.put(MESSAGE_IDS, id_key, Vec::new());
+    Ok(sidecar.queued + 1)
+}
+
+fn check_message_count(tx: &Tx<'_>, job: JobId, count: u32) -> ApplyResult<()> {
+    let waiting = read_sidecar(tx, job)?.map_or(0, |sidecar| sidecar.queued);
+    if waiting == count { Ok(()) } else { Err(CommitError::QueueMoved { job, waiting }) }
+}
+
+fn take_message(tx: &mut Tx<'_>, job: JobId, number: u64) -> ApplyResult<()> {
+    let range = KeyRange::prefix(job.as_bytes());
+    let first = tx.range(MESSAGES, &range, Direction::Forward, 1)?;
+    let key = keys::message_key(job, number);
+    if first.first().is_none_or(|(first, _)| first[..] != key[..]) {
+        return Err(CommitError::NotNext { job, number });
+    }
+    tx.delete(MESSAGES, key);
+    change_sidecar(tx, job, |sidecar| sidecar.queued = sidecar.queued.saturating_sub(1))
+}
+
+fn read_lease(tx: &Tx<'_>, job: JobId) -> ApplyResult<Option<Lease>> {
+    match tx.get(LEASES, job.as_bytes())? {
+        Some(row) => Ok(Some(Lease::decode(&row)?)),
+        None => Ok(None),
+    }
+}
+
+fn check_fence(tx: &Tx<'_>, job: JobId, fence: u64) -> ApplyResult<Lease> {
+    let lease = read_lease(tx, job)?;
+    let found = lease.as_ref().and_then(|lease| lease.holder.as_ref().map(|_| lease.fence));
+    match lease {
+        Some(lease) if found == Some(fence) => Ok(lease),
+        _ => Err(CommitError::Fenced { job, fence, found }),
+    }
+}
+
+/// Takes a job off its queue or from its worker. The fence stays, so that late results are recognised.
+fn release(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<Option<Lease>> {
+    let Some(mut lease) = read_lease(tx, job)? else { return Ok(None) };
+    if let Some((_, until)) = lease.holder.take() {
+        tx.delete(TIMERS, timer_key(until, TimerKind::LeaseEnd, job));
+    }
+    if let Some(queue_key) = lease.queue_key.take() {
+        tx.delete(QUEUE, queue_key);
+    }
+    Ok(Some(lease))
+}
+
+fn end_lease(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
+    if release(tx, job)?.is_some() {
+        tx.delete(LEASES, *job.as_bytes());
+    }
+    Ok(())
+}
+
+fn enqueue(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    queue: String,
+    priority: u8,
+    ready_at: i64,
+) -> ApplyResult<()> {
+    let row = live_row(tx, job)?;
+    let mut lease = release(tx, job)?.unwrap_or_default();
+    let key = queue_key(&queue, priority, ready_at, row.order).to_vec();
+    let mut value = job.as_bytes().to_vec();
+    value.extend_from_slice(queue.as_bytes());
+    tx.put(QUEUE, key.as_slice(), value);
+    lease.queue_key = Some(key);
+    tx.put(LEASES, *job.as_bytes(), lease.encode());
+    Ok(())
+}
+
+fn dequeue(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
+    if let Some(lease) = release(tx, job)? {
+        tx.put(LEASES, *job.as_bytes(), lease.encode());
+    }
+    Ok(())
+}
+
+fn renew_lease(tx: &mut Tx<'_>, job: JobId, fence: u64, until: i64) -> ApplyResult<()> {
+    let mut lease = check_fence(tx, job, fence)?;
+    if let Some((_, end)) = &mut lease.holder {
+        tx.delete(TIMERS, timer_key(*end, TimerKind::LeaseEnd, job));
+        *end = until;
+        tx.put(TIMERS, timer_key(until, TimerKind::LeaseEnd, job), Vec::new());
+    }
+    tx.put(LEASES, *job.as_bytes(), lease.encode());
+    Ok(())
+}
+
+/// Leases the first job that is ready on a queue to a worker.
+pub(super) fn claim(
+    tx: &mut Tx<'_>,
+    queue: &str,
+    worker: &str,
+    now: i64,
+    until: i64,
+) -> ApplyResult<Option<Claim>> {
+    let scope = queue_scope(queue);
+    // One lookup per priority that is in use: within one, the earliest ready job comes first.
+    let mut from = scope.to_vec();
+    loop {
+        let upper = KeyRange::prefix(&scope).upper;
+        let range = KeyRange { lower: std::ops::Bound::Included(from.as_slice().into()), upper };
+        let rows = tx.range(QUEUE, &range, Direction::Forward, 1)?;
+        let Some((key, value)) = rows.into_iter().next() else { return Ok(None) };
+        let is_ready = key.len() == 25 && key[9..17] <= time_key(now)[..];
+        if is_ready && value.get(16..) == Some(queue.as_bytes()) {
+            let id: [u8; 16] = value[..16].try_into().map_err(|_| DamagedRow("queued job"))?;
+            return lease_job(tx, JobId::from_bytes(id), worker, until).map(Some);
+        }
+        if key.len() != 25 || key[8] == u8::MAX {
+            return Ok(None);
+        }
+        from = scope.to_vec();
+        from.push(key[8] + 1);
+    }
+}
+
+fn lease_job(tx: &mut Tx<'_>, job: JobId, worker: &str, until: i64) -> ApplyResult<Claim> {
+    let mut lease = release(tx, job)?.unwrap_or_default();
+    lease.fence += 1;
+    lease.holder = Some((worker.to_owned(), until));
+    tx.put(LEASES, *job.as_bytes(), lease.encode());
+    tx.put(TIMERS, timer_key(until, TimerKind::LeaseEnd, job), Vec::new());
+    Ok(Claim { job, fence: lease.fence, worker: worker.to_owned(), until })
+}
+
+fn set_root(
+    tx: &mut Tx<'_>,
+    key: RootKey,
+    expected: Option<ValueId>,
+    value: Option<PreparedRoot>,
+    in_use: &InUseCells,
+) -> ApplyResult<()> {
+    let row = keys::root_key(&key);
+    let found = tx.get(ROOTS, &row)?.map(|held| ValueId::of_encoding(&held));
+    if found != expected {
+        return Err(CommitError::RootMoved { key, expected, found });
+    }
+    match value {
+        Some(root) => {
+            put_cells(tx, &root.cells, in_use)?;
+            root.needed.iter().try_for_each(|id| check_held(tx, id, in_use))?;
+            tx.put(ROOTS, row, root.encoding);
+        }
+        None => tx.delete(ROOTS, row),
+    }
+    Ok(())
+}
+
+fn store_idempotency(tx: &mut Tx<'_>, entry: &Idempotency, row: Vec<u8>) -> ApplyResult<()> {
+    let key = keys::idempotency_key(&entry.owner, &entry.endpoint, &entry.key);
+    if let Some(held) = tx.get(IDEMPOTENCY, &key)? {
+        return Err(CommitError::KeyTaken(Box::new(decode_idempotency(&held)?)));
+    }
+    let held = change_key_count(tx, &key, 1)?;
+    if held >= IDEMPOTENCY_KEYS_MAX {
+        return Err(CommitError::KeysFull { held });
+    }
+    tx.put(EXPIRY, keys::expiry_key(entry.expires, &key), Vec::new());
+    tx.put(IDEMPOTENCY, key, row);
+    Ok(())
+}
+
+/// Changes the number of keys that an owner holds. Returns the previous number.
+fn change_key_count(tx: &mut Tx<'_>, key: &[u8], change: i64) -> ApplyResult<u64> {
+    let mut name = b"keys ".to_vec();
+    name.extend_from_slice(&key[..8]);
+    let held = match tx.get(META, &name)? {
+        Some(row) => u64::from_be_bytes(row[..].try_into().map_err(|_| DamagedRow("key count"))?),
+        None => 0,
+    };
+    tx.put(META, name, held.saturating_add_signed(change).to_be_bytes());
+    Ok(held)
+}
+
+fn expire_idempotency(tx: &mut Tx<'_>, before: i64, limit: usize) -> ApplyResult<u64> {
+    let range = KeyRange::between(Vec::new(), time_key(before).to_vec());
+    let rows = tx.range(EXPIRY, &range, Direction::Forward, limit)?;
+    for (key, _) in &rows {
+        let idempotency = key.get(8..).ok_or(DamagedRow("expiry"))?;
+        change_key_count(tx, idempotency, -1)?;
+        tx.delete(IDEMPOTENCY, idempotency);
+        tx.delete(EXPIRY, key.clone());
+    }
+    Ok(rows.len() as u64)
+}

@@ -1,0 +1,229 @@
+//! The embedded store: how it is opened, and its implementation of [`Store`].
+
+use std::future::ready;
+use std::path::Path;
+use std::sync::Arc;
+
+use catena_job::JobId;
+use catena_ledger::{
+    BackupError, BackupReport, CounterSnapshot, Health, Ledger, OpenError, OpenReport, Options,
+    RealDisk,
+};
+#[cfg(feature = "testing")]
+use catena_ledger::{Disk, ManualLedger};
+use catena_value::CellSource;
+
+use super::cells::StoreCells;
+use super::collect::CollectError;
+use super::counts::ListCounts;
+use super::driver::LedgerDriver;
+use super::in_use::InUseCells;
+use super::recent::RecentJobs;
+use super::sequence::CommitSequence;
+use crate::effects::{CommitError, Effects, Receipt};
+use crate::keys::TABLES;
+use crate::store::{
+    Claim, Filter, Idempotency, JobPage, ListQuery, Message, ReadError, RecordPage, Root, RootKey,
+    RootSpace, Store, StoreFuture, StoredBlob, StoredJob, Timer,
+};
+use crate::summary::Summary;
+
+/// A store in one folder.
+pub struct EmbeddedStore {
+    pub(super) driver: Arc<LedgerDriver>,
+    pub(super) cells: Arc<StoreCells>,
+    pub(super) in_use: InUseCells,
+    pub(super) sequence: CommitSequence,
+    pub(super) counts: ListCounts,
+    pub(super) recent: Arc<RecentJobs>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a folder, creating it if it is missing.
+    pub fn open(folder: &Path) -> Result<Self, OpenError> {
+        let ledger = Ledger::open(folder, Options::new(TABLES))?;
+        Ok(Self::from_driver(LedgerDriver::threaded(ledger)))
+    }
+
+    fn from_driver(driver: LedgerDriver) -> Self {
+        let driver = Arc::new(driver);
+        let cells = Arc::new(StoreCells::new(Arc::clone(&driver)));
+        EmbeddedStore {
+            driver,
+            cells,
+            in_use: InUseCells::default(),
+            sequence: CommitSequence::default(),
+            counts: ListCounts::default(),
+            recent: Arc::default(),
+        }
+    }
+
+    /// The report of opening the store.
+    pub fn report(&self) -> &OpenReport {
+        self.driver.reads().report()
+    }
+
+    /// Commits, syncs, entries, bytes, batch sizes and sync times since it was opened.
+    pub fn counters(&self) -> CounterSnapshot {
+        self.driver.reads().counters()
+    }
+
+    /// Whether it accepts writes.
+    pub fn health(&self) -> Health {
+        self.driver.reads().health()
+    }
+
+    /// Copies the store, as of this moment and while it runs, into an empty folder.
+    pub fn backup(&self, destination: &Path) -> Result<BackupReport, BackupError> {
+        let io_error =
+            |source| BackupError::Io { folder: destination.display().to_string(), source };
+        let disk = RealDisk::new(destination).map_err(io_error)?;
+        self.driver.reads().backup_to(Arc::new(disk))
+    }
+
+    /// Completes everything that was submitted, flushes and closes. Reading still works.
+    pub fn close(&self) -> Result<(), CommitError> {
+        self.driver.close()
+    }
+}
+
+/// What only tests, simulations and benchmarks need.
+#[cfg(feature = "testing")]
+impl EmbeddedStore {
+    /// Opens the store on any disk, with any limits for the ledger below.
+    pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
+        Ok(Self::from_driver(LedgerDriver::threaded(Ledger::open_on(disk, options)?)))
+    }
+
+    /// Opens the store without threads: the caller runs it with [`Self::step_commit`] and
+    /// [`Self::step_flush`], so that a simulation can be repeated.
+    pub fn open_manual(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
+        Ok(Self::from_driver(LedgerDriver::manual(ManualLedger::open(disk, options, None)?)))
+    }
+
+    /// The ledger's default limits for this store's tables.
+    pub fn options() -> Options {
+        Options::new(TABLES)
+    }
+
+    /// Commits one batch of what was submitted, on a store without threads. Returns whether
+    /// something was completed.
+    pub fn step_commit(&self) -> bool {
+        self.driver.step_commit()
+    }
+
+    /// Flushes the overlay of a store without threads. Returns whether the flush succeeded.
+    pub fn step_flush(&self) -> bool {
+        self.driver.step_flush()
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn commit(&self, effects: Effects) -> StoreFuture<'static, Receipt, CommitError> {
+        self.submit_commit(effects)
+    }
+
+    fn claim(
+        &self,
+        queue: &str,
+        worker: &str,
+        now: i64,
+        until: i64,
+    ) -> StoreFuture<'static, Option<Claim>, CommitError> {
+        self.submit_claim(queue, worker, now, until)
+    }
+
+    fn job(&self, id: JobId) -> StoreFuture<'_, Option<StoredJob>, ReadError> {
+        Box::pin(ready(self.read_job(id)))
+    }
+
+    fn records(
+        &self,
+        id: JobId,
+        from: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Option<RecordPage>, ReadError> {
+        Box::pin(ready(self.read_records(id, from, limit)))
+    }
+
+    fn list(&self, query: &ListQuery) -> StoreFuture<'_, JobPage, ReadError> {
+        Box::pin(ready(self.read_list(query)))
+    }
+
+    fn count(&self, owner: &str, filter: &Filter) -> StoreFuture<'_, u64, ReadError> {
+        Box::pin(ready(self.read_count(owner, filter)))
+    }
+
+    fn all(
+        &self,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<(JobId, Summary)>, ReadError> {
+        Box::pin(ready(self.read_all(after, limit)))
+    }
+
+    fn collect(&self) -> StoreFuture<'_, u64, ReadError> {
+        Box::pin(async {
+            match EmbeddedStore::collect(self).await {
+                Ok(report) => Ok(report.removed),
+                Err(CollectError::AlreadyRunning) => Ok(0),
+                Err(CollectError::Read(error)) => Err(error),
+                Err(CollectError::Commit(error)) => {
+                    Err(ReadError::Unavailable { reason: error.to_string() })
+                }
+            }
+        })
+    }
+
+    fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<JobId>, ReadError> {
+        Box::pin(ready(self.read_live(after, limit)))
+    }
+
+    fn due(&self, until: i64, limit: usize) -> StoreFuture<'_, Vec<Timer>, ReadError> {
+        Box::pin(ready(self.read_due(until, limit)))
+    }
+
+    fn executions(
+        &self,
+        owner: &str,
+        key: &str,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<JobId>, ReadError> {
+        Box::pin(ready(self.read_executions(owner, key, limit)))
+    }
+
+    fn messages(&self, id: JobId, limit: usize) -> StoreFuture<'_, Vec<Message>, ReadError> {
+        Box::pin(ready(self.read_messages(id, limit)))
+    }
+
+    fn find_idempotency(
+        &self,
+        owner: &str,
+        endpoint: &str,
+        key: &str,
+    ) -> StoreFuture<'_, Option<Idempotency>, ReadError> {
+        Box::pin(ready(self.read_idempotency_entry(owner, endpoint, key)))
+    }
+
+    fn root(&self, key: &RootKey) -> StoreFuture<'_, Option<Root>, ReadError> {
+        Box::pin(ready(self.read_root(key)))
+    }
+
+    fn roots(
+        &self,
+        space: RootSpace,
+        owner: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<String>, ReadError> {
+        Box::pin(ready(self.read_roots(space, owner, after, limit)))
+    }
+
+    fn blob(&self, digest: &[u8; 32]) -> StoreFuture<'_, Option<StoredBlob>, ReadError> {
+        Box::pin(ready(self.read_blob(digest)))
+    }
+
+    fn cells(&self) -> Arc<dyn CellSource + Send + Sync> {
+        self.cells.clone()
+    }
+}
