@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use catena_store::blob::testing::crash::{Report, run_world};
+use catena_store::blob::testing::crash::{SimulationReport, run_simulation};
 use catena_store::blob::testing::forgetful::Skip;
 
 use crate::Fault;
@@ -27,10 +27,10 @@ const CRASHES_PER_WORLD: u64 = 10;
 pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     let started = Instant::now();
     let skip = if args.without_sync { Skip::FolderSyncs } else { Skip::Nothing };
-    let mut report = Report::default();
+    let mut report = SimulationReport::default();
     let mut violations = Vec::new();
     for world in 0..args.crashes.div_ceil(CRASHES_PER_WORLD) {
-        match run_world(args.seed + world, CRASHES_PER_WORLD, skip) {
+        match run_simulation(args.seed + world, CRASHES_PER_WORLD, skip) {
             Ok(lived) => report.add(&lived),
             Err(violation) => violations.push(violation),
         }

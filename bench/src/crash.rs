@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use catena_store::testing::Faults;
-use catena_store::testing::crash::run_world;
+use catena_store::testing::crash::run_simulation;
 
 use crate::Fault;
 
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
         if crashes >= args.crashes {
             break;
         }
-        let report = run_world(seed, args.per_world, faults);
+        let report = run_simulation(seed, args.per_world, faults);
         crashes += report.crashes.max(1);
         acknowledged += report.acknowledged;
         collections += report.collections;

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use catena_store::embedded::OpenError;
 use catena_store::embedded::admin::request_backup;
-use catena_store::embedded::ledger::OpenError;
 use catena_store::embedded::{CheckReport, CopyReport, DataFolder, FolderError};
 use catena_value::{Map, Value, Vector, json};
 

@@ -86,7 +86,7 @@ impl Background {
     }
 
     async fn withdraw(&self, job: JobId) -> Result<(), StoreError> {
-        match self.jobs.store.commit(Effects::one(Effect::Withdraw { job })).await {
+        match self.jobs.store.commit(Effects::one(Effect::Dequeue { job })).await {
             Ok(_) | Err(CommitError::NoSuchJob { .. } | CommitError::Ended { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }

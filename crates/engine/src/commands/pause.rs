@@ -110,7 +110,7 @@ impl Commands {
             draft.save_progress();
         }
         if from == Status::Pending {
-            draft.add(Effect::Withdraw { job: id });
+            draft.add(Effect::Dequeue { job: id });
         }
         Ok(Some(draft))
     }

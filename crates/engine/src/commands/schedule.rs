@@ -85,16 +85,16 @@ impl Entry {
         let mut effects = before.map_or_else(Vec::new, Entry::remove);
         let value = self.to_value();
         for key in [self.key(), self.due_key()] {
-            let is_replaced = effects
-                .iter()
-                .any(|effect| matches!(effect, Effect::Root { key: other, .. } if *other == key));
+            let is_replaced = effects.iter().any(
+                |effect| matches!(effect, Effect::SetRoot { key: other, .. } if *other == key),
+            );
             if is_replaced {
                 effects.retain(
-                    |effect| !matches!(effect, Effect::Root { key: other, .. } if *other == key),
+                    |effect| !matches!(effect, Effect::SetRoot { key: other, .. } if *other == key),
                 );
             }
             let expected = before.filter(|_| is_replaced).map(|before| before.to_value().id());
-            effects.push(Effect::Root { key, expected, value: Some(value.clone()) });
+            effects.push(Effect::SetRoot { key, expected, value: Some(value.clone()) });
         }
         effects
     }
@@ -102,7 +102,7 @@ impl Entry {
     /// Returns the effects that remove it.
     fn remove(&self) -> Vec<Effect> {
         let expected = Some(self.to_value().id());
-        let gone = |key| Effect::Root { key, expected, value: None };
+        let gone = |key| Effect::SetRoot { key, expected, value: None };
         vec![gone(self.key()), gone(self.due_key())]
     }
 }

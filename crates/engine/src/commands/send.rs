@@ -61,7 +61,7 @@ impl Commands {
         let message_id = self.message_id(&message)?;
         let body = self.jobs.seal_message(id, caller, message)?;
         let message = Message { number: 0, id: message_id.clone(), body };
-        let mut effects = vec![Effect::Send { job: id, message }];
+        let mut effects = vec![Effect::SendMessage { job: id, message }];
         if let Some(key) = &key {
             let answer: Map = [("message", Value::from(message_id.as_str()))].into_iter().collect();
             effects.push(key.remember(answer.into()));

@@ -134,7 +134,7 @@ impl Execution {
         }
         draft.set_fence(guard.handle.fence);
         draft.append(change).map_err(append_error)?;
-        draft.add(Effect::Take { job: id, number: message.number });
+        draft.add(Effect::TakeMessage { job: id, number: message.number });
         let input = self.jobs.input_of(&current).await?;
         let Some(committed) = unless_overtaken(self.jobs.commit(draft).await)? else {
             return Ok(None);

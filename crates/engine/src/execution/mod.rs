@@ -148,7 +148,7 @@ impl Execution {
 
 /// Returns the effect that queues a job. `ready_at` is Unix time in ms.
 pub(crate) fn offer(job: JobId, ready_at: i64) -> Effect {
-    Effect::Offer { job, queue: QUEUE.to_owned(), priority: PRIORITY, ready_at }
+    Effect::Enqueue { job, queue: QUEUE.to_owned(), priority: PRIORITY, ready_at }
 }
 
 impl Execution {
@@ -156,7 +156,7 @@ impl Execution {
     /// belongs to another process by now is left to the fence: its outcome will be refused.
     pub(crate) async fn set_lease_end(&self, until: i64) {
         for (job, fence) in self.registry.leased() {
-            let effect = Effect::Renew { job, fence, until };
+            let effect = Effect::RenewLease { job, fence, until };
             drop(self.jobs.store.commit(Effects::one(effect)).await);
         }
     }

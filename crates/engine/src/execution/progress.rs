@@ -84,7 +84,7 @@ impl<'a> ProgressReporter<'a> {
         if self.stored.is_none_or(|stored| now >= stored + STORE_INTERVAL) {
             self.stored = Some(now);
             if let Some(progress) = self.progress.take_unsaved(&*runtime.env) {
-                let effect = Effect::Progress { job: self.job, progress };
+                let effect = Effect::SetProgress { job: self.job, progress };
                 let committed = self.execution.jobs.store.commit(Effects::one(effect));
                 // If this report is lost, the next one is stored.
                 runtime.spawn(async move { drop(committed.await) });
@@ -120,7 +120,7 @@ impl Execution {
     pub(crate) async fn store_progress(&self) {
         let stored = self.registry.all().into_iter().filter_map(|(job, handle)| {
             let progress = handle.progress.take_unsaved(&*self.runtime.env)?;
-            Some(self.jobs.store.commit(Effects::one(Effect::Progress { job, progress })))
+            Some(self.jobs.store.commit(Effects::one(Effect::SetProgress { job, progress })))
         });
         // Progress that cannot be stored does not delay a shutdown.
         drop(futures_util::future::join_all(stored.collect::<Vec<_>>()).await);

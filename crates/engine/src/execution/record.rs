@@ -86,7 +86,7 @@ pub(super) fn record_outcome(
         draft.save_progress();
         change.extra.push(("deadline", deadline(now, interactive)));
         if fence.is_some() {
-            draft.add(Effect::Withdraw { job: current.job.id() });
+            draft.add(Effect::Dequeue { job: current.job.id() });
         }
     }
     match draft.append(change) {
@@ -238,7 +238,7 @@ mod tests {
         let draft = record_outcome(&current, TurnOutcome::NeedsInput(ask()), context).unwrap();
         let (effects, view) = draft.unwrap().into_parts();
         assert_eq!(view.job.field("deadline").and_then(Value::as_i64), Some(NOW + 60_000));
-        assert!(effects.iter().any(|effect| matches!(effect, Effect::Withdraw { .. })));
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Dequeue { .. })));
         let fences = effects.iter().filter_map(|effect| match effect {
             Effect::Append { fence, .. } => Some(*fence),
             _ => None,

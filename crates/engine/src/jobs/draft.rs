@@ -198,7 +198,7 @@ impl Draft {
     /// Makes the known progress durable together with the records.
     pub(crate) fn save_progress(&mut self) {
         if let Some(progress) = self.progress.clone() {
-            self.more.push(Effect::Progress { job: self.job.id(), progress });
+            self.more.push(Effect::SetProgress { job: self.job.id(), progress });
         }
     }
 
@@ -234,7 +234,7 @@ impl Draft {
         let mut effects = Vec::with_capacity(2 + self.more.len());
         let is_ending = self.job.status().is_terminal() && self.after.is_some();
         if is_ending {
-            effects.push(Effect::Waiting { job: id, count: self.queue_depth });
+            effects.push(Effect::CheckMessageCount { job: id, count: self.queue_depth });
         }
         let job = Arc::new(self.job);
         if !self.records.is_empty() {

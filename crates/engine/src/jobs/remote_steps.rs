@@ -132,7 +132,7 @@ impl RemoteSnapshot {
 
     /// Returns the effect that stores it in place of the `expected` value.
     pub(crate) fn store(&self, parent: JobId, step: u32, expected: Option<ValueId>) -> Effect {
-        Effect::Root { key: snapshot_key(parent, step), expected, value: Some(self.to_value()) }
+        Effect::SetRoot { key: snapshot_key(parent, step), expected, value: Some(self.to_value()) }
     }
 }
 
@@ -188,7 +188,7 @@ impl Jobs {
             match self.remote_snapshot(job.id(), step).await {
                 Ok(Some((known, _))) if !known.state.status.is_terminal() => {
                     let (key, value) = (pending_cancel_key(job.id(), step), Some(known.to_value()));
-                    effects.push(Effect::Root { key, expected: None, value });
+                    effects.push(Effect::SetRoot { key, expected: None, value });
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -223,7 +223,7 @@ impl Jobs {
     pub(crate) async fn clear_pending_cancel(&self, parent: JobId, step: u32) {
         let key = pending_cancel_key(parent, step);
         let Ok(Some(root)) = self.store.root(&key).await else { return };
-        let effect = Effect::Root { key, expected: Some(root.id), value: None };
+        let effect = Effect::SetRoot { key, expected: Some(root.id), value: None };
         if let Err(error) = self.store.commit(Effects::one(effect)).await {
             tracing::warn!(job = %parent, step, %error, "a remote step will be cancelled again after a restart");
         }
@@ -299,7 +299,7 @@ impl Jobs {
         if expected.is_none() && value.is_none() {
             return Ok(());
         }
-        let effects = vec![Effect::Touch { job: parent }, Effect::Root { key, expected, value }];
+        let effects = vec![Effect::Touch { job: parent }, Effect::SetRoot { key, expected, value }];
         self.store.commit(Effects(effects)).await?;
         Ok(())
     }
@@ -317,7 +317,7 @@ impl Jobs {
                 let (space, owner) = (RootSpace::Venue, SNAPSHOTS.to_owned());
                 let key = RootKey { space, owner, name: name.clone() };
                 if let Some(root) = self.store.root(&key).await? {
-                    effects.push(Effect::Root { key, expected: Some(root.id), value: None });
+                    effects.push(Effect::SetRoot { key, expected: Some(root.id), value: None });
                 }
             }
             match own.last() {

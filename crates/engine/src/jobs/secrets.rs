@@ -219,7 +219,7 @@ impl Jobs {
             return Ok(None);
         }
         let value = Some(sealed.into_iter().collect::<Map>().into());
-        Ok(Some(Effect::Root { key: secrets_key(job), expected: None, value }))
+        Ok(Some(Effect::SetRoot { key: secrets_key(job), expected: None, value }))
     }
 
     /// Returns the effect that adds a sealed secret to those of a job.
@@ -237,7 +237,7 @@ impl Jobs {
         };
         let secrets = secrets.insert(name.into(), sealed.into(), &*self.store.cells());
         let secrets = secrets.map_err(|error| StoreError::Damaged(error.to_string()))?;
-        Ok(Effect::Root { key: secrets_key(job), expected, value: Some(secrets.into()) })
+        Ok(Effect::SetRoot { key: secrets_key(job), expected, value: Some(secrets.into()) })
     }
 
     /// Returns a secret of a job by its name.
@@ -277,10 +277,10 @@ impl Jobs {
         if draft.is_new() {
             // The job starts and ends in one commit: nothing needs to be stored.
             draft.remove_effects(
-                |effect| matches!(effect, Effect::Root { key: other, .. } if *other == key),
+                |effect| matches!(effect, Effect::SetRoot { key: other, .. } if *other == key),
             );
         } else if let Ok(Some(root)) = self.store.root(&key).await {
-            draft.add(Effect::Root { key, expected: Some(root.id), value: None });
+            draft.add(Effect::SetRoot { key, expected: Some(root.id), value: None });
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use catena_store::blob::{Digest, Download, KeepError, Upload};
+use catena_store::blob::{BlobError, Digest, Download, Upload};
 use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace, Store};
 use catena_value::{Map, NoCells, Value, ValueId, json};
 
@@ -158,7 +158,7 @@ impl Operations {
         let hex = hex_of(&metadata.id());
         let mut effects = Vec::new();
         let mut put = |key, value| {
-            effects.push(Effect::Root { key, expected: None, value: Some(value) });
+            effects.push(Effect::SetRoot { key, expected: None, value: Some(value) });
         };
         if self.store.root(&key(ALL, &hex)).await?.is_none() {
             let kept = [
@@ -412,7 +412,7 @@ impl ContentUpload {
         let finished = self.upload.finish(expected).await;
         let (found, _) = finished.map_err(|error| match (error, &self.declared) {
             (
-                KeepError::Write(catena_store::blob::WriteError::Mismatch { found, .. }),
+                BlobError::Write(catena_store::blob::WriteError::Mismatch { found, .. }),
                 Some(declared),
             ) => AssetError::WrongContent {
                 declared: declared.to_lowercase(),
@@ -422,7 +422,7 @@ impl ContentUpload {
         })?;
         let sha256 = hex_digest(&found);
         if self.declared.is_none() {
-            let effect = Effect::Root {
+            let effect = Effect::SetRoot {
                 key: key(CONTENT, &self.hex),
                 expected: None,
                 value: Some(sha256.as_str().into()),
@@ -461,6 +461,6 @@ fn content_member(metadata: &Value, name: &str) -> Option<String> {
     text_member(&content, name)
 }
 
-fn blob_error(error: KeepError) -> AssetError {
+fn blob_error(error: BlobError) -> AssetError {
     StoreError::Damaged(error.to_string()).into()
 }

@@ -634,10 +634,10 @@ impl OrchestrationState {
         change.extra.push(("received", public));
         let mut draft = current.draft();
         draft.append(change).map_err(append_error)?;
-        draft.add(Effect::Take { job: parent, number: message.number });
+        draft.add(Effect::TakeMessage { job: parent, number: message.number });
         let body = reseal_message(jobs, parent, child, message.body)?;
         let message = catena_store::Message { number: 0, id: message.id, body };
-        draft.add(Effect::Send { job: child, message });
+        draft.add(Effect::SendMessage { job: child, message });
         self.phases[step as usize] = StepPhase::Running(child);
         Ok(Some((draft, child)))
     }

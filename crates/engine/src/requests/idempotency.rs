@@ -51,7 +51,7 @@ impl ClaimedKey {
     /// Returns the effect that stores the response under the key.
     pub(crate) fn remember(&self, answer: Value) -> Effect {
         let (owner, endpoint, key) = &self.scope;
-        Effect::Remember(Idempotency {
+        Effect::StoreIdempotency(Idempotency {
             owner: owner.clone(),
             endpoint: (*endpoint).to_owned(),
             key: key.clone(),
@@ -111,7 +111,7 @@ impl IdempotencyKeys {
             body_digest: key.body_digest,
             expires: self.runtime.now().saturating_add(lifetime),
         };
-        let stored = self.store.remembered(&caller.did, key.endpoint, &key.key).await;
+        let stored = self.store.find_idempotency(&caller.did, key.endpoint, &key.key).await;
         match stored.map_err(StoreError::from)? {
             None => Ok(KeyLookup::First(claimed)),
             Some(stored) if stored.expires <= self.runtime.now() => {
@@ -129,7 +129,8 @@ impl IdempotencyKeys {
     pub(crate) async fn remove_expired(&self) -> Result<u64, StoreError> {
         let mut removed = 0;
         loop {
-            let effect = Effect::Expire { before: self.runtime.now() + 1, limit: EXPIRE_BATCH };
+            let effect =
+                Effect::ExpireIdempotency { before: self.runtime.now() + 1, limit: EXPIRE_BATCH };
             let receipt = self.store.commit(Effects::one(effect)).await?;
             removed += receipt.expired;
             if receipt.expired < EXPIRE_BATCH as u64 {

@@ -111,7 +111,7 @@ impl World {
         let store =
             SteppedStore(EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap());
         runtime().block_on(async {
-            let mut draft = Draft::of(store.job(job).await.unwrap().unwrap().job);
+            let mut draft = Draft::from_job(store.job(job).await.unwrap().unwrap().job);
             assert!(draft.change(event), "the change is not allowed");
             store.commit(Effects::one(draft.effect())).await.unwrap();
         });

@@ -5,7 +5,7 @@ use axum::response::Response;
 use catena_engine::QueueDepths;
 use catena_engine::background::SkippedJob;
 use catena_engine::views::Health;
-use catena_store::embedded::ledger::CounterSnapshot;
+use catena_store::embedded::CounterSnapshot;
 use catena_value::Value;
 
 use crate::grid::health::{recovery_members, store_status};

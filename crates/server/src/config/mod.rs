@@ -416,18 +416,5 @@ impl Config {
     }
 }
 
-/// The former name of [`SettingInfo`], until the command line uses the new one.
-pub type About = SettingInfo;
-
-/// The former name of [`ResolvedSetting`], until the command line uses the new one.
-pub type Shown = ResolvedSetting;
-
-impl Config {
-    /// The former name of [`Config::resolved`], until the command line uses the new one.
-    pub fn shown(&self) -> Vec<ResolvedSetting> {
-        self.resolved()
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -249,7 +249,7 @@ fn stream(content: Content) -> Body {
         let chunk: Option<Bytes> = download.next_chunk().await.inspect_err(|error| {
             tracing::error!(%error, "the content of an asset could not be read");
         })?;
-        Ok::<_, catena_store::blob::KeepError>(chunk.map(|chunk| (chunk, download)))
+        Ok::<_, catena_store::blob::BlobError>(chunk.map(|chunk| (chunk, download)))
     });
     Body::from_stream(chunks)
 }

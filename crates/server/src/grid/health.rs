@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use catena_engine::background::RecoverySummary;
-use catena_store::embedded::ledger::Health;
+use catena_store::embedded::Health;
 use catena_value::Value;
 
 use crate::http::error::ApiResult;

@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::http::HeaderValue;
 use catena_engine::requests::JobView;
 use catena_job::Job;
-use catena_store::Lately;
+use catena_store::RecentCache;
 
 use crate::http::error::ApiResult;
 use crate::limits::{CACHED_RESPONSE_BYTES_MAX, CACHED_RESPONSES_MAX};
@@ -24,11 +24,11 @@ pub(crate) struct RenderedJob {
 }
 
 /// Rendered jobs by ID.
-pub(crate) struct ResponseCache(Lately<(Arc<Job>, RenderedJob)>);
+pub(crate) struct ResponseCache(RecentCache<(Arc<Job>, RenderedJob)>);
 
 impl Default for ResponseCache {
     fn default() -> Self {
-        ResponseCache(Lately::new(CACHED_RESPONSES_MAX))
+        ResponseCache(RecentCache::new(CACHED_RESPONSES_MAX))
     }
 }
 
@@ -57,7 +57,7 @@ impl ResponseCache {
         }
         let rendered = render(view, to_json)?;
         if rendered.body.len() <= CACHED_RESPONSE_BYTES_MAX {
-            self.0.put(id, (Arc::clone(&view.job), rendered.clone()), || true);
+            self.0.insert_if(id, (Arc::clone(&view.job), rendered.clone()), || true);
         }
         Ok(rendered)
     }

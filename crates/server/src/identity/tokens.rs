@@ -140,9 +140,6 @@ pub fn revoke(data: &Path, id: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The former name of [`RevokedTokens`], until the command line uses the new one.
-pub type Revoked = RevokedTokens;
-
 #[cfg(test)]
 mod tests {
     use super::*;

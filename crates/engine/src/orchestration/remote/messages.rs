@@ -197,7 +197,7 @@ impl OrchestrationDriver {
         let current = self.current();
         let mut draft = current.draft();
         draft.append(change).map_err(append_error)?;
-        draft.add(Effect::Take { job: self.run.job.id(), number: message.number });
+        draft.add(Effect::TakeMessage { job: self.run.job.id(), number: message.number });
         draft.set_fence(self.run.guard.handle.fence);
         let committed = unless_overtaken(orchestration.jobs.commit(draft).await)?;
         let Some(committed) = committed else { return Ok(false) };
