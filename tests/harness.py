@@ -17,12 +17,16 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 TIMEOUT_S = 30
 READY = "the venue is ready"
+ENDED = {"COMPLETE", "FAILED", "CANCELLED", "REJECTED", "TIMEOUT"}
 
 
 def environment(name: str, requirements: pathlib.Path) -> pathlib.Path:
@@ -79,11 +83,12 @@ class Venue:
 
 
 @contextlib.contextmanager
-def venue(binary: pathlib.Path, *flags: str) -> Iterator[Venue]:
-    """A venue on a free port with an empty folder, stopped afterwards."""
+def venue(binary: pathlib.Path, *flags: str, data: pathlib.Path | None = None) -> Iterator[Venue]:
+    """A venue on a free port with an empty folder or the given one, stopped afterwards."""
     with tempfile.TemporaryDirectory(prefix="catena-venue-") as folder:
+        data = data or pathlib.Path(folder) / "data"
         command = [str(binary.resolve()), "serve", "--listen", "127.0.0.1:0", "--data"]
-        command += [os.path.join(folder, "data"), "--log-format", "json", *flags]
+        command += [str(data), "--log-format", "json", *flags]
         process = subprocess.Popen(
             command,
             cwd=folder,
@@ -94,7 +99,7 @@ def venue(binary: pathlib.Path, *flags: str) -> Iterator[Venue]:
             text=True,
         )
         try:
-            yield Venue(process, os.path.join(folder, "data"))
+            yield Venue(process, str(data))
         finally:
             process.terminate()
             try:
@@ -102,6 +107,50 @@ def venue(binary: pathlib.Path, *flags: str) -> Iterator[Venue]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+class Api:
+    """The grid API of a venue, as far as the checks need it. Every refusal is an error."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+                return json.loads(response.read() or b"null")
+        except urllib.error.HTTPError as error:
+            text = error.read().decode(errors="replace")
+            raise AssertionError(f"{method} {path} is {error.code}: {text}") from None
+
+    def get(self, path: str) -> Any:
+        return self.request("GET", path)
+
+    def post(self, path: str, body: Any) -> Any:
+        return self.request("POST", path, body)
+
+    def put(self, path: str) -> Any:
+        return self.request("PUT", path, {})
+
+    def invoke(self, operation: str, given: Any) -> Any:
+        return self.post("/api/v1/invoke", {"operation": operation, "input": given})
+
+    def run(self, operation: str, given: Any) -> Any:
+        return self.post("/api/v1/run", {"operation": operation, "input": given})
+
+    def register(self, metadata: Any) -> str:
+        return str(self.post("/api/v1/assets", metadata))
+
+    def wait(self, job: str) -> Any:
+        """The job once it has ended, or as it is after a while."""
+        end = time.monotonic() + TIMEOUT_S
+        while True:
+            state = self.get(f"/api/v1/jobs/{job}")
+            if state["status"] in ENDED or time.monotonic() > end:
+                return state
+            time.sleep(0.05)
 
 
 class Steps:
