@@ -331,7 +331,7 @@ async fn texts_may_be_longer_than_one_cell() {
     let request = site.request("PUT", &format!("/api/v1/jobs/{id}/cancel"));
     let reply = site.ask(request.json(&json!({"reason": long}))).await;
     let error = reply.expect_error(400, "bad_request");
-    assert_eq!(error["error"], "a reason has at most 4096 bytes");
+    assert_eq!(error["error"], "a reason must have at most 4096 bytes");
 }
 
 #[tokio::test]
