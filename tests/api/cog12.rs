@@ -232,7 +232,7 @@ async fn what_is_absent_fails_the_step_and_what_is_null_is_null() {
         let first = echo(json!(["const", {"none": null, "list": [1]}]));
         let job = run(&site, json!([first, echo(path)]), json!({}), json!({})).await;
         let expected =
-            format!("step 1 cannot begin: the output of step 0 has nothing at `{named}`");
+            format!("step 1 cannot start: the output of step 0 has nothing at `{named}`");
         assert_eq!((&job["status"], &job["error"]), (&json!("FAILED"), &json!(expected)));
         assert_eq!(of_steps(&job, "status"), ["COMPLETE", "SKIPPED"]);
     }
