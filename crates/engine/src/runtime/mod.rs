@@ -83,7 +83,7 @@ impl Runtime {
         self.stopping.send_replace(true);
     }
 
-    /// Returns once the process has begun to stop.
+    /// Returns once the process has started to stop.
     pub(crate) async fn stopping(&self) {
         let mut stopping = self.stopping.subscribe();
         let _ = stopping.wait_for(|stopping| *stopping).await;
