@@ -273,7 +273,7 @@ fn every_problem_of_a_definition_is_reported() {
     let venue = venue();
     let metadata = br#"{"operation":{"adapter":"orchestrator","steps":[{"op":"test:echo","input":5}],"result":[3]}}"#;
     let ran = venue.catena_with(&["ops", "add", "-"], &[], metadata);
-    let expected = "error: the metadata is not acceptable:\n  \
+    let expected = "error: the metadata is invalid:\n  \
         /operation/steps/0/input: is not a source (write a literal as [\"const\", 5])\n  \
         /operation/result/0: the result refers to step 3, which does not exist\n";
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));

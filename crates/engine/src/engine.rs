@@ -73,7 +73,7 @@ struct Components {
     background: Arc<Background>,
 }
 
-/// What the engine counts since it started.
+/// Counters of the engine: totals since it started, and current numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Jobs created.
@@ -191,7 +191,7 @@ impl Engine {
         !self.0.runtime.is_stopping()
     }
 
-    /// Returns once the engine has begun to shut down: streams end then.
+    /// Returns once the engine has started to shut down. Streams must end then.
     pub async fn stopping(&self) {
         self.0.runtime.stopping().await;
     }
@@ -436,8 +436,8 @@ impl Engine {
         self.0.commands.cancel(caller, job, reason).await
     }
 
-    /// Deletes a job and its sub-jobs. A job that has not ended is cancelled first. What it produced
-    /// is kept.
+    /// Deletes a job and its sub-jobs. A job that has not ended is cancelled first. Assets that it
+    /// produced are kept.
     pub async fn delete(&self, caller: &Caller, job: JobId) -> Result<(), ControlError> {
         self.0.commands.delete(caller, job).await
     }

@@ -1,30 +1,30 @@
-//! Why the engine did not do what it was asked. One enum per kind of request; the server turns
-//! each variant into one answer.
+//! Why the engine refused a request or could not complete it: one enum per kind of request. The
+//! server maps each variant to one response.
 
 use std::time::Duration;
 
 use catena_job::{JobId, Status};
 use catena_store::{CommitError, ReadError};
 
-/// The store could not do its part.
+/// A failure of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// It has too much to do. Nothing happened.
+    /// The store is overloaded. Nothing was changed.
     #[error("the venue is busy")]
     Busy,
-    /// The disk is full. Nothing happened.
+    /// The disk is full. Nothing was changed.
     #[error("the venue's disk is full")]
     Full,
-    /// It takes no more writes, or the venue is shutting down.
+    /// The store accepts no more writes, or the venue is shutting down.
     #[error("the venue is stopping: {0}")]
     Stopped(String),
-    /// What is stored cannot be read.
-    #[error("what is stored is damaged: {0}")]
+    /// Stored data cannot be read.
+    #[error("stored data is damaged: {0}")]
     Damaged(String),
-    /// Many changed the same thing at once, again and again. Nothing happened.
-    #[error("too many changes at once")]
+    /// Concurrent requests changed the same data on every attempt. Nothing was changed.
+    #[error("too many concurrent changes")]
     Contended,
-    /// One commit cannot hold it.
+    /// The change does not fit into one commit. Nothing was changed.
     #[error("too large to store: {0}")]
     TooLarge(String),
 }
@@ -55,106 +55,106 @@ impl From<ReadError> for StoreError {
     }
 }
 
-/// A reference that leads to no operation or asset.
+/// Why a reference does not resolve to an operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// Nothing is there.
+    /// The reference names nothing.
     #[error("there is no operation {reference}")]
     Unknown {
-        /// What was asked for.
+        /// The reference, as the caller wrote it.
         reference: String,
-        /// What was perhaps meant.
+        /// The registered names that are most similar to it.
         nearest: Vec<String>,
     },
-    /// It is an asset, but not an operation.
+    /// The reference names an asset that is not an operation.
     #[error("asset {reference} is not an operation")]
     NotAnOperation {
-        /// What was asked for.
+        /// The reference, as the caller wrote it.
         reference: String,
     },
-    /// It is an operation that this venue cannot run.
-    #[error("operation {reference} cannot run here: {reason}")]
+    /// The reference names an operation that this venue cannot run.
+    #[error("operation {reference} cannot run on this venue: {reason}")]
     Unusable {
-        /// What was asked for.
+        /// The reference, as the caller wrote it.
         reference: String,
-        /// Why.
+        /// Why it cannot run.
         reason: String,
     },
-    /// Not a reference in any form.
-    #[error("{reference} is not a reference: {reason}")]
+    /// The text has none of the forms of a reference.
+    #[error("{reference} is not a valid operation reference: {reason}")]
     Malformed {
-        /// What was asked for.
+        /// The reference, as the caller wrote it.
         reference: String,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
-    /// The store could not do its part.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Why a request with an idempotency key was not carried out.
+/// Why a request with an idempotency key was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdempotencyError {
     /// The key was used for another request.
     #[error("the idempotency key was used with another body")]
     Reused,
-    /// A request with this key is being worked on.
-    #[error("a request with this idempotency key is being worked on")]
+    /// An earlier request with this key has not been answered yet.
+    #[error("a request with this idempotency key is in progress")]
     InFlight,
-    /// The caller has too many keys.
-    #[error("too many idempotency keys are held for you")]
+    /// The caller has as many keys as it may have.
+    #[error("too many idempotency keys are stored for this caller")]
     TooMany,
 }
 
-/// Why no job was made.
+/// Why no job was created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvokeError {
-    /// The reference leads nowhere.
+    /// The reference does not resolve to an operation.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// The request itself is wrong.
+    /// The request is invalid, for this reason.
     #[error("{0}")]
     Invalid(String),
-    /// The caller has as many live jobs as it may.
-    #[error("{live} of your jobs have not ended; there is no room for more")]
+    /// The caller has as many live jobs as it may have.
+    #[error("{live} of your jobs have not ended, which is the maximum")]
     TooManyJobs {
-        /// How many.
+        /// The number of the caller's jobs that have not ended.
         live: usize,
     },
-    /// The caller asks too often.
+    /// The caller exceeded its request rate.
     #[error("too many requests")]
     RateLimited(RateLimited),
-    /// The idempotency key does not serve.
+    /// The idempotency key was refused.
     #[error(transparent)]
     Key(#[from] IdempotencyError),
-    /// The caller may not do this.
+    /// The caller may not do this, for this reason.
     #[error("{0}")]
     Forbidden(String),
     /// The venue is shutting down.
     #[error("the venue is shutting down")]
     ShuttingDown,
-    /// The store could not do its part.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A rate was passed.
+/// A caller exceeded its request rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimited {
-    /// When the next request may come.
+    /// The time until the next request is admitted.
     pub after: Duration,
-    /// How many may come at once.
+    /// The number of requests that are admitted at once.
     pub burst: u32,
 }
 
-/// Why an operation that was to be run at once gave no output.
+/// Why [`crate::Engine::run`] returned no output.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RunError {
     /// Nothing was run.
     #[error(transparent)]
     Invoke(#[from] InvokeError),
-    /// The job ended otherwise than with a result, or has not ended.
+    /// The job ended without an output, or has not ended yet.
     #[error("{}", .0.error)]
     Ended(Box<NoOutput>),
 }
@@ -164,23 +164,23 @@ pub enum RunError {
 pub struct NoOutput {
     /// The job, if one was recorded.
     pub job: Option<JobId>,
-    /// Where it stands.
+    /// The status of the job or of the unrecorded run.
     pub status: Status,
-    /// What it says.
+    /// The error text.
     pub error: String,
-    /// A word for the failure, when the adapter gave one.
+    /// The failure code, if the adapter returned one.
     pub code: Option<String>,
-    /// Whether an earlier request with the same key made the job.
+    /// True if an earlier request with the same idempotency key created the job.
     pub is_replay: bool,
 }
 
 /// Why a job could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// There is none, or the caller may not know of it.
+    /// The job does not exist, or the caller may not see it.
     #[error("there is no job {0}")]
     NotFound(JobId),
-    /// The store could not do its part.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -188,142 +188,144 @@ pub enum JobError {
 /// Why a job was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// There is none, or the caller may not know of it.
+    /// The job does not exist, or the caller may not see it.
     #[error("there is no job {0}")]
     NotFound(JobId),
-    /// It stands where this cannot be done.
-    #[error("job {job} is {status}; it cannot {action} now")]
+    /// The job's status does not allow the action.
+    #[error("job {job} is {status} and cannot {action}")]
     Conflict {
         /// The job.
         job: JobId,
-        /// Where it stands.
+        /// Its current status.
         status: Status,
-        /// What was asked.
+        /// The action, as it continues "the job cannot": for example `be paused`.
         action: &'static str,
     },
-    /// It is a step of another job.
+    /// The job is a step of another job and cannot be changed on its own.
     #[error("job {job} is a step of job {root}")]
     SubJob {
         /// The job.
         job: JobId,
-        /// The job that began it all.
+        /// The root of the tree that the job belongs to.
         root: JobId,
     },
-    /// It is not recorded, so this cannot be done with it.
-    #[error("job {job} is private; it cannot {action}")]
+    /// The job is private, and the action needs a recorded job.
+    #[error("job {job} is private and cannot {action}")]
     Private {
         /// The job.
         job: JobId,
-        /// What was asked.
+        /// The action, as it continues "the job cannot": for example `be paused`.
         action: &'static str,
     },
-    /// Its history has no room for this.
+    /// The job's chain has as many records as it may have.
     #[error("the history of job {0} is full")]
     HistoryFull(JobId),
-    /// The request itself is wrong.
+    /// The request is invalid, for this reason.
     #[error("{0}")]
     Invalid(String),
-    /// The store could not do its part.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Why a message was not taken.
+/// Why a message was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// There is no such job, or the caller may not know of it.
+    /// The job does not exist, or the caller may not see it.
     #[error("there is no job {0}")]
     NotFound(JobId),
-    /// It has ended.
+    /// The job has ended.
     #[error("job {job} has ended as {status}")]
     Ended {
         /// The job.
         job: JobId,
-        /// How it ended.
+        /// The status it ended with.
         status: Status,
     },
-    /// It is not recorded, so nothing can wait for it.
-    #[error("job {0} is private; it takes no messages")]
+    /// The job is private: it has no message queue.
+    #[error("job {0} is private and accepts no messages")]
     Private(JobId),
     /// The message is too large.
-    #[error("the message has {bytes} bytes; the most is {max}")]
+    #[error("the message has {bytes} bytes; the maximum is {max}")]
     TooLarge {
-        /// How many it has.
+        /// The size of the message as JSON.
         bytes: usize,
-        /// How many it may have.
+        /// The maximum size of a message as JSON.
         max: usize,
     },
-    /// The queue is full.
-    #[error("{waiting} messages wait for job {job}; there is no room for more")]
+    /// The message queue of the job is full.
+    #[error("{waiting} messages are queued for job {job}, which is the maximum")]
     QueueFull {
         /// The job.
         job: JobId,
-        /// How many wait.
+        /// The number of queued messages.
         waiting: u32,
     },
-    /// It has credentials, and the step that waits for them is on another venue.
-    #[error("credentials are not sent to other venues; {asking} at {venue} waits for them")]
+    /// The message has credentials, and the step that waits for them is on another venue.
+    #[error(
+        "credentials are not sent to other venues: send them to job {asking} at {venue}, which waits for them"
+    )]
     CredentialsStay {
-        /// The job.
+        /// The job that the message was sent to.
         job: JobId,
-        /// The job on the other venue.
+        /// The job on the other venue that waits for the credentials.
         asking: JobId,
         /// That venue's DID.
         venue: String,
     },
-    /// The sender asks too often.
+    /// The caller exceeded its request rate.
     #[error("too many requests")]
     RateLimited(RateLimited),
-    /// The idempotency key does not serve.
+    /// The idempotency key was refused.
     #[error(transparent)]
     Key(#[from] IdempotencyError),
-    /// The request itself is wrong.
+    /// The request is invalid, for this reason.
     #[error("{0}")]
     Invalid(String),
-    /// The store could not do its part.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Why an asset was not taken, or not given.
+/// Why an asset was not registered or not returned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssetError {
-    /// There is none.
+    /// The asset does not exist.
     #[error("there is no asset {0}")]
     NotFound(String),
-    /// The asset is there, but its content is not.
-    #[error("asset {0} has no content here")]
+    /// The asset exists, but this venue does not have its content.
+    #[error("this venue does not have the content of asset {0}")]
     NoContent(String),
-    /// Not a reference in any form.
+    /// The text has none of the forms of a reference, for this reason.
     #[error("{0}")]
     Malformed(String),
-    /// The metadata is not acceptable; every problem with its place as a JSON pointer.
-    #[error("the metadata is not acceptable: {}", first(.0))]
+    /// The metadata is invalid. Each problem has its location as a JSON pointer and a description.
+    #[error("the metadata is invalid: {}", first_problem(.0))]
     Invalid(Vec<(String, String)>),
-    /// The content is not what the metadata says.
-    #[error("the content has SHA-256 {found}, the metadata says {declared}")]
+    /// The content does not have the digest that the metadata declares.
+    #[error("the content has the SHA-256 {found}, but the metadata declares {declared}")]
     WrongContent {
-        /// What the metadata says.
+        /// The declared SHA-256 in hex.
         declared: String,
-        /// What was sent.
+        /// The SHA-256 of the uploaded content in hex.
         found: String,
     },
     /// The content is too large.
     #[error("the content has more than {max} bytes")]
     TooLarge {
-        /// The most.
+        /// The maximum size in bytes.
         max: u64,
     },
-    /// The caller may not do this.
+    /// The caller may not do this, for this reason.
     #[error("{0}")]
     Forbidden(String),
-    /// The caller asks too often.
+    /// The caller exceeded its request rate.
     #[error("too many requests")]
     RateLimited(RateLimited),
-    /// The idempotency key does not serve.
+    /// The idempotency key was refused.
     #[error(transparent)]
     Key(#[from] IdempotencyError),
-    /// The store could not do its part.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -331,7 +333,7 @@ pub enum AssetError {
 /// Why a job was not run again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RerunError {
-    /// The job cannot be seen, or its status does not allow a rerun.
+    /// The caller may not see the job, or its status does not allow a rerun.
     #[error(transparent)]
     Control(#[from] ControlError),
     /// The new job was not created.
@@ -365,12 +367,13 @@ impl From<ControlError> for StoreError {
     }
 }
 
-fn first(problems: &[(String, String)]) -> String {
+/// Describes the first of some problems and counts the others.
+fn first_problem(problems: &[(String, String)]) -> String {
     match problems {
         [] => "unknown".to_owned(),
-        [(place, problem)] => format!("{problem} at {place:?}"),
-        [(place, problem), rest @ ..] => {
-            format!("{problem} at {place:?}, and {} more", rest.len())
+        [(location, problem)] => format!("{problem} at {location:?}"),
+        [(location, problem), rest @ ..] => {
+            format!("{problem} at {location:?}, and {} more", rest.len())
         }
     }
 }

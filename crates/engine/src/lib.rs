@@ -1,8 +1,8 @@
 //! Runs jobs: time, concurrency, recovery.
 //!
 //! A request becomes a decision about one job, and the decision becomes effects that are committed
-//! together. Two decisions about the same job at the same time are kept apart by its head: the
-//! store refuses the second, which reads the job again and decides again. Nothing here holds a lock
+//! together. Each commit names the head of the job that was decided on, so that of two concurrent
+//! decisions the store refuses the second, which reads the job again and decides again. Nothing here holds a lock
 //! on a job, so what is true of one process is true of many.
 //!
 //! Folders, in reading order. Each may use those before it, never those after it (`tests/tidy.rs`
@@ -10,7 +10,7 @@
 //!
 //! 1. [`error`] and [`limits`]: what can go wrong, and every bound.
 //! 2. [`runtime`]: time, randomness, tasks, counters.
-//! 3. [`requests`]: what can be asked, by whom, and how much of it.
+//! 3. [`requests`]: the requests, the callers that make them, and their quotas.
 //! 4. [`operations`]: adapters, operations, assets, and what adapters receive.
 //! 5. `jobs`: jobs as they are stored, and the one way to change them.
 //! 6. `execution`: what runs in this process, and how it is controlled.

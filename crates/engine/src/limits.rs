@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-/// What an operator may set. The defaults are documented in `docs/reference/limits.md`.
+/// The limits that an operator may set. `docs/reference/limits.md` documents the defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
-    /// How long an operation may run: long enough for real work, short enough that a forgotten
-    /// one is noticed.
+    /// How long an operation may run unless it declares a limit: long enough for real work, short
+    /// enough that an operation that hangs is noticed.
     pub execution: Duration,
-    /// How long a job may wait for somebody.
+    /// How long a job may wait for input, authorisation or a resume.
     pub interactive: Duration,
-    /// How long an invocation waits for an operation that may be quick.
+    /// How long an invocation waits for the job's end by default: a quick operation is answered with
+    /// its result.
     pub grace: Duration,
     /// Bytes of one message as JSON.
     pub message_bytes_max: usize,
@@ -18,24 +19,24 @@ pub struct Limits {
     pub live_jobs_per_caller_max: usize,
     /// Jobs that run in this process at a time; others wait in the queue.
     pub running_max: usize,
-    /// Requests that create something, per caller and second; none when there is no limit.
+    /// The rate of requests that create something, per caller. `None` if it is unlimited.
     pub rate: Option<Rate>,
-    /// Tries of a job that recovery may begin, the first included.
+    /// Attempts that a job may use, including the first, before recovery fails it.
     pub attempts_max: u32,
     /// How long an idempotency key is remembered.
     pub idempotency: Duration,
-    /// Age at which jobs that have ended are deleted; none keeps them.
+    /// The age at which jobs that have ended are deleted. `None` if they are kept.
     pub retention: Option<Duration>,
     /// Bytes of one asset's content.
     pub content_bytes_max: u64,
 }
 
-/// A bound on how often something happens.
+/// A bound on the frequency of requests: a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// How often, per second, over time.
+    /// Requests per second in the long run.
     pub per_second: f64,
-    /// How often at once.
+    /// Requests that are admitted at once.
     pub burst: u32,
 }
 
@@ -57,10 +58,10 @@ impl Default for Limits {
     }
 }
 
-/// Longest time that a request may wait for a job. A client that wants more asks again.
+/// Longest time that a request may wait for a job. A client that wants to wait longer repeats it.
 pub const WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// Longest `timeoutMs` that a request may ask for.
+/// Longest `timeoutMs` of a request.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Tags of one job: enough to group by, few enough to index.
@@ -78,22 +79,22 @@ pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 /// Bytes of a message ID that a client may give.
 pub const MESSAGE_ID_BYTES_MAX: usize = 255;
 
-/// Bytes of a reason given with a cancel.
+/// Bytes of the reason of a cancellation.
 pub const REASON_BYTES_MAX: usize = 4_096;
 
-/// Bytes of an asset's metadata. It is held in memory when it is used.
+/// Bytes of an asset's metadata, which is held in memory while it is used.
 pub const METADATA_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of a job's JSON. What is larger is read record by record or as an asset.
+/// Bytes of a job's JSON. A larger job is read record by record, or its output as an asset.
 pub const JOB_JSON_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Jobs or assets on one page.
 pub const PAGE_MAX: usize = 1_000;
 
-/// How often the same change is tried when others change the job at the same time.
+/// Attempts to commit a change of a job that other requests change concurrently.
 pub const CONTENTION_TRIES_MAX: usize = 64;
 
-/// Longest error text in a record; what is longer is cut.
+/// Bytes of an error text in a record. A longer text is truncated.
 pub const ERROR_BYTES_MAX: usize = 16 * 1024;
 
 /// Callers whose request rates are remembered. If there are more, full buckets are dropped, which
@@ -108,6 +109,28 @@ pub const BACKOFF_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Schema violations that an error text lists.
 pub const VIOLATIONS_MAX: usize = 5;
+
+/// Bytes of the description of one schema violation, which may quote a large value.
+pub const VIOLATION_BYTES_MAX: usize = 2_000;
+
+/// Applications of schemas to parts of a value in one check, and entries that are compared. A check
+/// that would take more is refused before it starts, because it cannot be interrupted.
+pub const SCHEMA_CHECK_STEPS_MAX: u64 = 2_000_000;
+
+/// Depth of a schema check: schemas within schemas, including references. It bounds the stack.
+pub const SCHEMA_CHECK_DEPTH_MAX: usize = 512;
+
+/// Steps of a schema check that lists several violations. A longer check stops at the first
+/// violation, because each violation that is found uses memory, even if it is not listed.
+pub const SCHEMA_LIST_VIOLATIONS_STEPS_MAX: u64 = 100_000;
+
+/// Depth in a value at which secrets are located. A part at this depth that may contain secrets is
+/// treated as a secret itself, which bounds the locations of a recursive schema.
+pub const SECRET_DEPTH_MAX: usize = 16;
+
+/// Schemas that are visited to locate the secrets of a schema: combinations of references can reach
+/// a small schema in a very large number of ways.
+pub const SECRET_SEARCH_SCHEMAS_MAX: usize = 10_000;
 
 /// Definitions of callers that are cached, compiled.
 pub const CACHED_DEFINITIONS_MAX: usize = 1_024;

@@ -1,4 +1,4 @@
-//! The life of a job: begin, end, pause, resume, cancel, time out, delete.
+//! The lifecycle of a job: start, end, pause, resume, cancel, timeout, delete.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 mod support;
@@ -13,14 +13,14 @@ use catena_store::ListOrder;
 use support::*;
 
 #[test]
-fn an_instant_operation_is_complete_when_it_is_answered() {
-    World::new().live(async |engine| {
+fn an_inline_operation_is_complete_in_the_response() {
+    TestVenue::new().run_process(async |engine| {
         let view = invoke(&engine, "t:echo", r#"{"a":[1,2.5,null]}"#).await;
         assert_eq!(view.status(), Status::Complete);
         assert_eq!(member(&view, "output"), r#"{"a":[1,2.5,null]}"#);
         let id = view.job.id();
-        assert_eq!(story(&engine, id).await, ["PENDING", "STARTED", "COMPLETE"]);
-        verified(&engine, id).await;
+        assert_eq!(record_kinds(&engine, id).await, ["PENDING", "STARTED", "COMPLETE"]);
+        verify_chain(&engine, id).await;
         let failed = invoke(&engine, "t:error", "{}").await;
         assert_eq!(member(&failed, "error"), r#""it went wrong""#);
         assert_eq!(member(&failed, "errorCode"), r#""asked_for""#);
@@ -28,14 +28,14 @@ fn an_instant_operation_is_complete_when_it_is_answered() {
 }
 
 #[test]
-fn input_that_violates_the_schema_makes_a_rejected_job() {
-    World::new().live(async |engine| {
+fn an_input_that_violates_the_schema_creates_a_rejected_job() {
+    TestVenue::new().run_process(async |engine| {
         let view = invoke(&engine, "t:strict", r#"{"n":"x"}"#).await;
         assert_eq!(view.status(), Status::Rejected);
         assert!(member(&view, "error").contains("/n"), "{}", member(&view, "error"));
-        assert_eq!(story(&engine, view.job.id()).await, ["REJECTED"]);
-        verified(&engine, view.job.id()).await;
-        // An output that breaks the operation's promise fails the job.
+        assert_eq!(record_kinds(&engine, view.job.id()).await, ["REJECTED"]);
+        verify_chain(&engine, view.job.id()).await;
+        // An output that violates the operation's output schema fails the job.
         let view = invoke(&engine, "t:strict", r#"{"n":1}"#).await;
         assert_eq!(view.status(), Status::Failed);
         assert_eq!(member(&view, "errorCode"), r#""invalid_output""#);
@@ -43,8 +43,8 @@ fn input_that_violates_the_schema_makes_a_rejected_job() {
 }
 
 #[test]
-fn an_unknown_operation_makes_no_job_and_names_what_is_near() {
-    World::new().live(async |engine| {
+fn an_unknown_operation_creates_no_job_and_suggests_similar_names() {
+    TestVenue::new().run_process(async |engine| {
         let error = engine.invoke(request("t:ecko", "{}")).await.unwrap_err();
         let InvokeError::Resolve(catena_engine::error::ResolveError::Unknown { nearest, .. }) =
             error
@@ -57,13 +57,13 @@ fn an_unknown_operation_makes_no_job_and_names_what_is_near() {
 }
 
 #[test]
-fn a_quick_operation_ends_within_the_grace_and_a_slow_one_is_answered_started() {
-    World::new().live(async |engine| {
+fn a_quick_operation_is_answered_complete_and_a_slow_one_started() {
+    TestVenue::new().run_process(async |engine| {
         let quick = invoke(&engine, "t:wait", r#"{"ms":5}"#).await;
         assert_eq!(quick.status(), Status::Complete);
         let slow = invoke(&engine, "t:wait", r#"{"ms":500}"#).await;
         assert_eq!(slow.status(), Status::Started);
-        assert_eq!(ended(&engine, slow.job.id()).await.status(), Status::Complete);
+        assert_eq!(wait_for_end(&engine, slow.job.id()).await.status(), Status::Complete);
         let mut waited = request("t:wait", r#"{"ms":500}"#);
         waited.wait = Some(Duration::from_secs(1));
         assert_eq!(engine.invoke(waited).await.unwrap().view.status(), Status::Complete);
@@ -71,64 +71,64 @@ fn a_quick_operation_ends_within_the_grace_and_a_slow_one_is_answered_started() 
 }
 
 #[test]
-fn a_paused_job_stands_still_and_goes_on_where_it_stopped() {
-    let world = World::new();
-    world.live(async |engine| {
+fn a_paused_job_does_not_run_and_continues_where_it_stopped() {
+    let venue = TestVenue::new();
+    venue.run_process(async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        sleep(400).await;
         assert_eq!(engine.pause(&alice(), id).await.unwrap().status(), Status::Paused);
         tokio::time::sleep(Duration::from_secs(3600)).await;
         assert_eq!(engine.job(&alice(), id).await.unwrap().status(), Status::Paused);
         let again = engine.pause(&alice(), id).await.unwrap_err();
         assert!(matches!(again, ControlError::Conflict { status: Status::Paused, .. }));
-        let begun = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         assert_eq!(engine.resume(&alice(), id).await.unwrap().status(), Status::Started);
-        ended(&engine, id).await;
-        let took = begun.elapsed();
+        wait_for_end(&engine, id).await;
+        let took = started.elapsed();
         assert!((500..700).contains(&took.as_millis()), "{took:?}");
         assert_eq!(
-            story(&engine, id).await,
+            record_kinds(&engine, id).await,
             ["PENDING", "STARTED", "PAUSED", "STARTED", "COMPLETE"]
         );
-        verified(&engine, id).await;
+        verify_chain(&engine, id).await;
         let late = engine.resume(&alice(), id).await.unwrap_err();
         assert!(matches!(late, ControlError::Conflict { status: Status::Complete, .. }));
     });
 }
 
 #[test]
-fn an_outcome_that_arrives_during_a_pause_is_held_and_never_shown() {
-    let world = World::new();
-    let id = world.live(async |engine| {
+fn an_outcome_that_arrives_during_a_pause_is_held_and_not_visible() {
+    let venue = TestVenue::new();
+    let id = venue.run_process(async |engine| {
         let id = invoke(&engine, "t:effect", r#"{"ms":100}"#).await.job.id();
         engine.pause(&alice(), id).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
         let view = engine.job(&alice(), id).await.unwrap();
         assert_eq!(view.status(), Status::Paused);
         assert!(view.job.field("output").is_none());
-        assert_eq!(story(&engine, id).await, ["PENDING", "STARTED", "PAUSED", "(held)"]);
+        assert_eq!(record_kinds(&engine, id).await, ["PENDING", "STARTED", "PAUSED", "(held)"]);
         id
     });
-    // It is durable: the next life resumes with it, without doing the work again.
-    world.live(async |engine| {
+    // It is durable: the next process resumes with it and does not repeat the work.
+    venue.run_process(async |engine| {
         let view = engine.resume(&alice(), id).await.unwrap();
         assert_eq!((view.status(), member(&view, "output")), (Status::Complete, "1".into()));
-        verified(&engine, id).await;
+        verify_chain(&engine, id).await;
     });
-    assert_eq!(world.effects(), 1);
+    assert_eq!(venue.effects(), 1);
 }
 
 #[test]
-fn a_cancelled_job_ends_at_once_and_stays_as_it_is() {
-    let world = World::new();
-    world.live(async |engine| {
+fn a_cancelled_job_ends_at_once_and_does_not_change_again() {
+    let venue = TestVenue::new();
+    venue.run_process(async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":100}"#).await.job.id();
         engine.cancel(&alice(), id, Some("no need".into())).await.unwrap();
         let view = engine.job(&alice(), id).await.unwrap();
         assert_eq!(member(&view, "error"), r#""Job cancelled: no need""#);
         assert_eq!(member(&view, "by"), r#""did:key:alice""#);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(story(&engine, id).await, ["PENDING", "STARTED", "CANCELLED"]);
+        assert_eq!(record_kinds(&engine, id).await, ["PENDING", "STARTED", "CANCELLED"]);
         let again = engine.cancel(&alice(), id, None).await.unwrap();
         assert_eq!(again.job.head(), view.job.head(), "a second cancel changes nothing");
         assert_eq!(engine.counters().running, 0);
@@ -137,74 +137,75 @@ fn a_cancelled_job_ends_at_once_and_stays_as_it_is() {
 
 #[test]
 fn a_late_result_of_a_cancelled_job_is_dropped() {
-    let world = World::new();
-    world.live(async |engine| {
+    let venue = TestVenue::new();
+    venue.run_process(async |engine| {
         let id = invoke(&engine, "t:effect", r#"{"ms":100}"#).await.job.id();
         engine.pause(&alice(), id).await.unwrap();
         engine.cancel(&alice(), id, None).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(story(&engine, id).await, ["PENDING", "STARTED", "PAUSED", "CANCELLED"]);
-        verified(&engine, id).await;
+        assert_eq!(record_kinds(&engine, id).await, ["PENDING", "STARTED", "PAUSED", "CANCELLED"]);
+        verify_chain(&engine, id).await;
     });
 }
 
 #[test]
 fn an_operation_that_runs_too_long_times_out_but_not_while_it_is_paused() {
-    let world = World::new();
-    world.live(async |engine| {
-        let mut asked = request("t:wait", r#"{"ms":60000}"#);
-        asked.timeout = Some(Duration::from_millis(300));
-        let id = engine.invoke(asked).await.unwrap().view.job.id();
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let venue = TestVenue::new();
+    venue.run_process(async |engine| {
+        let mut invocation = request("t:wait", r#"{"ms":60000}"#);
+        invocation.timeout = Some(Duration::from_millis(300));
+        let id = engine.invoke(invocation).await.unwrap().view.job.id();
+        sleep(100).await;
         engine.pause(&alice(), id).await.unwrap();
         tokio::time::sleep(Duration::from_secs(60)).await;
         engine.resume(&alice(), id).await.unwrap();
-        let begun = tokio::time::Instant::now();
-        let view = ended(&engine, id).await;
+        let started = tokio::time::Instant::now();
+        let view = wait_for_end(&engine, id).await;
         assert_eq!(view.status(), Status::Timeout);
-        assert!((150..250).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+        assert!((150..250).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
         assert!(member(&view, "error").contains("limit"));
-        verified(&engine, id).await;
+        verify_chain(&engine, id).await;
     });
 }
 
 #[test]
-fn a_job_that_waits_for_somebody_times_out_after_the_interactive_limit() {
-    let world = World::new();
-    world.live(async |engine| {
+fn a_job_that_waits_for_input_times_out_after_the_interactive_limit() {
+    let venue = TestVenue::new();
+    venue.run_process(async |engine| {
         let id = invoke(&engine, "t:chat", "{}").await.job.id();
         tokio::time::sleep(Duration::from_secs(6 * 24 * 3600)).await;
         assert_eq!(engine.job(&alice(), id).await.unwrap().status(), Status::InputRequired);
         tokio::time::sleep(Duration::from_secs(25 * 3600)).await;
         let view = engine.job(&alice(), id).await.unwrap();
         assert_eq!(view.status(), Status::Timeout);
-        verified(&engine, id).await;
+        verify_chain(&engine, id).await;
     });
 }
 
 #[test]
-fn a_failure_that_may_pass_is_tried_again_and_each_try_is_noted() {
-    let world = World::new();
-    world.live(async |engine| {
-        let begun = tokio::time::Instant::now();
+fn a_transient_failure_is_retried_and_each_attempt_is_recorded() {
+    let venue = TestVenue::new();
+    venue.run_process(async |engine| {
+        let started = tokio::time::Instant::now();
         let id = invoke(&engine, "t:flaky", r#"{"fails":2}"#).await.job.id();
-        let view = ended(&engine, id).await;
+        let view = wait_for_end(&engine, id).await;
         assert_eq!((view.status(), member(&view, "output")), (Status::Complete, "3".into()));
-        assert_eq!(begun.elapsed().as_millis() / 10, 30, "100 ms and 200 ms of backoff");
-        let told = story(&engine, id).await;
-        assert_eq!(told, ["PENDING", "STARTED", "(attempt)", "(attempt)", "COMPLETE"]);
-        verified(&engine, id).await;
+        assert_eq!(started.elapsed().as_millis() / 10, 30, "100 ms and 200 ms of backoff");
+        let kinds = record_kinds(&engine, id).await;
+        assert_eq!(kinds, ["PENDING", "STARTED", "(attempt)", "(attempt)", "COMPLETE"]);
+        verify_chain(&engine, id).await;
         let id = invoke(&engine, "t:flaky", r#"{"fails":9}"#).await.job.id();
-        let view = ended(&engine, id).await;
-        assert_eq!((view.status(), member(&view, "error")), (Status::Failed, r#""try 3""#.into()));
+        let view = wait_for_end(&engine, id).await;
+        assert_eq!(view.status(), Status::Failed);
+        assert_eq!(member(&view, "error"), r#""attempt 3 failed""#);
     });
 }
 
 #[test]
-fn an_adapter_that_breaks_fails_its_job_and_nothing_else() {
-    World::new().live(async |engine| {
+fn an_adapter_that_panics_fails_its_job_and_nothing_else() {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:broken", "{}").await.job.id();
-        let view = ended(&engine, id).await;
+        let view = wait_for_end(&engine, id).await;
         assert_eq!(member(&view, "errorCode"), r#""adapter_broken""#);
         assert_eq!(invoke(&engine, "t:echo", "1").await.status(), Status::Complete);
     });
@@ -212,19 +213,19 @@ fn an_adapter_that_breaks_fails_its_job_and_nothing_else() {
 
 #[test]
 fn a_job_that_pauses_itself_is_completed_by_a_resume() {
-    World::new().live(async |engine| {
+    TestVenue::new().run_process(async |engine| {
         let view = invoke(&engine, "t:pause", r#"{"x":1}"#).await;
         assert_eq!(view.status(), Status::Paused);
         let id = view.job.id();
         engine.resume(&alice(), id).await.unwrap();
-        assert_eq!(member(&ended(&engine, id).await, "output"), r#"{"x":1}"#);
-        verified(&engine, id).await;
+        assert_eq!(member(&wait_for_end(&engine, id).await, "output"), r#"{"x":1}"#);
+        verify_chain(&engine, id).await;
     });
 }
 
 #[test]
-fn somebody_elses_job_is_as_if_absent() {
-    World::new().live(async |engine| {
+fn the_job_of_another_caller_is_not_found() {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
         assert_eq!(engine.job(&bob(), id).await.unwrap_err(), JobError::NotFound(id));
         let not_found = ControlError::NotFound(id);
@@ -235,13 +236,17 @@ fn somebody_elses_job_is_as_if_absent() {
         assert!(engine.history(&bob(), id, 0, 1).await.is_err());
         assert!(engine.follow(Reader::Caller(&bob()), id, None).await.is_err());
         assert!(engine.send(&bob(), id, value("1"), None).await.is_err());
-        assert_eq!(ended(&engine, id).await.status(), Status::Complete, "nothing was disturbed");
+        assert_eq!(
+            wait_for_end(&engine, id).await.status(),
+            Status::Complete,
+            "nothing was disturbed"
+        );
     });
 }
 
 #[test]
 fn a_deleted_job_is_gone_and_one_that_runs_is_cancelled_first() {
-    World::new().live(async |engine| {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
         let mut follow = engine.follow(Reader::Bearer, id, None).await.unwrap();
         engine.delete(&alice(), id).await.unwrap();
@@ -255,8 +260,8 @@ fn a_deleted_job_is_gone_and_one_that_runs_is_cancelled_first() {
 }
 
 #[test]
-fn a_follower_sees_every_record_once_and_in_order() {
-    World::new().live(async |engine| {
+fn a_follower_receives_every_record_once_and_in_order() {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
         let mut from_now = engine.follow(Reader::Caller(&alice()), id, None).await.unwrap();
         let mut from_first = engine.follow(Reader::Caller(&alice()), id, Some(0)).await.unwrap();
@@ -280,59 +285,58 @@ fn a_follower_sees_every_record_once_and_in_order() {
 }
 
 #[test]
-fn progress_is_told_to_followers_kept_and_folded_into_the_end() {
-    World::new().live(async |engine| {
+fn progress_is_reported_to_followers_and_stored_in_the_last_record() {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         let mut follow = engine.follow(Reader::Bearer, id, None).await.unwrap();
         let mut reports = 0;
-        while let Some(happening) = follow.next().await.unwrap() {
-            reports += u32::from(matches!(happening, JobEvent::Progress(_)));
+        while let Some(event) = follow.next().await.unwrap() {
+            reports += u32::from(matches!(event, JobEvent::Progress(_)));
         }
         assert!((5..=10).contains(&reports), "{reports}");
         let view = engine.job(&alice(), id).await.unwrap();
         assert!(member(&view, "progress").contains(r#""processedItems":10"#));
-        assert_eq!(story(&engine, id).await, ["PENDING", "STARTED", "COMPLETE"]);
+        assert_eq!(record_kinds(&engine, id).await, ["PENDING", "STARTED", "COMPLETE"]);
     });
 }
 
 #[test]
 fn a_private_job_leaves_no_trace() {
-    World::new().live(async |engine| {
-        let mut asked = request("t:wait", r#"{"ms":500}"#);
-        asked.recording = Recording::Private;
-        let id = engine.invoke(asked.clone()).await.unwrap().view.job.id();
+    TestVenue::new().run_process(async |engine| {
+        let mut invocation = request("t:wait", r#"{"ms":500}"#);
+        invocation.recording = Recording::Private;
+        let id = engine.invoke(invocation.clone()).await.unwrap().view.job.id();
         assert_eq!(engine.job(&alice(), id).await.unwrap().status(), Status::Started);
         assert!(matches!(engine.pause(&alice(), id).await, Err(ControlError::Private { .. })));
         let view = engine.cancel(&alice(), id, None).await.unwrap();
         assert_eq!(view.status(), Status::Cancelled);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(engine.job(&alice(), id).await.is_err());
-        asked.wait = Some(Duration::from_secs(1));
-        let view = engine.invoke(asked).await.unwrap().view;
+        invocation.wait = Some(Duration::from_secs(1));
+        let view = engine.invoke(invocation).await.unwrap().view;
         assert_eq!(view.status(), Status::Complete);
         assert!(engine.job(&alice(), view.job.id()).await.is_err());
-        let instant = Recording::Private;
-        let mut asked = request("t:echo", "1");
-        asked.recording = instant;
-        let view = engine.invoke(asked).await.unwrap().view;
+        let mut invocation = request("t:echo", "1");
+        invocation.recording = Recording::Private;
+        let view = engine.invoke(invocation).await.unwrap().view;
         assert_eq!(view.status(), Status::Complete);
         assert!(engine.job(&alice(), view.job.id()).await.is_err());
     });
 }
 
 #[test]
-fn a_request_with_the_same_key_is_the_same_request() {
-    let world = World::new();
+fn a_repeated_request_with_the_same_key_returns_the_same_job() {
+    let venue = TestVenue::new();
     let keyed = |input: &str, digest: u8| {
-        let mut asked = request("t:echo", input);
-        asked.idempotency = Some(IdempotencyKey {
+        let mut invocation = request("t:echo", input);
+        invocation.idempotency = Some(IdempotencyKey {
             endpoint: "invoke",
             key: "k1".into(),
             body_digest: [digest; 32],
         });
-        asked
+        invocation
     };
-    let id = world.live(async |engine| {
+    let id = venue.run_process(async |engine| {
         let first = engine.invoke(keyed("1", 1)).await.unwrap();
         let second = engine.invoke(keyed("1", 1)).await.unwrap();
         assert_eq!((first.is_replay, second.is_replay), (false, true));
@@ -341,7 +345,7 @@ fn a_request_with_the_same_key_is_the_same_request() {
         assert_eq!(other, InvokeError::Key(IdempotencyError::Reused));
         first.view.job.id()
     });
-    world.live(async |engine| {
+    venue.run_process(async |engine| {
         let third = engine.invoke(keyed("1", 1)).await.unwrap();
         assert_eq!((third.is_replay, third.view.job.id()), (true, id));
         tokio::time::sleep(Duration::from_secs(25 * 3600)).await;
@@ -352,22 +356,22 @@ fn a_request_with_the_same_key_is_the_same_request() {
 
 #[test]
 fn live_jobs_and_rates_are_bounded_per_caller() {
-    let mut world = World::new();
-    world.limits.live_jobs_per_caller_max = 2;
-    world.live(async |engine| {
+    let mut venue = TestVenue::new();
+    venue.limits.live_jobs_per_caller_max = 2;
+    venue.run_process(async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
         invoke(&engine, "t:wait", r#"{"ms":1000}"#).await;
         let error = engine.invoke(request("t:wait", r#"{"ms":1}"#)).await.unwrap_err();
         assert_eq!(error, InvokeError::TooManyJobs { live: 2 });
         let mut of_bob = request("t:wait", r#"{"ms":1}"#);
         of_bob.caller = bob();
-        assert!(engine.invoke(of_bob).await.is_ok(), "others are not concerned");
+        assert!(engine.invoke(of_bob).await.is_ok(), "other callers are not affected");
         engine.cancel(&alice(), id, None).await.unwrap();
         assert!(engine.invoke(request("t:wait", r#"{"ms":1}"#)).await.is_ok());
     });
-    let mut world = World::new();
-    world.limits.rate = Some(catena_engine::limits::Rate { per_second: 1.0, burst: 2 });
-    world.live(async |engine| {
+    let mut venue = TestVenue::new();
+    venue.limits.rate = Some(catena_engine::limits::Rate { per_second: 1.0, burst: 2 });
+    venue.run_process(async |engine| {
         invoke(&engine, "t:echo", "1").await;
         invoke(&engine, "t:echo", "1").await;
         let before = engine.counters().invoked;
@@ -380,10 +384,10 @@ fn live_jobs_and_rates_are_bounded_per_caller() {
 }
 
 #[test]
-fn jobs_without_a_place_wait_in_the_queue_and_all_end() {
-    let mut world = World::new();
-    world.limits.running_max = 2;
-    world.live(async |engine| {
+fn jobs_without_a_slot_wait_in_the_queue_and_all_end() {
+    let mut venue = TestVenue::new();
+    venue.limits.running_max = 2;
+    venue.run_process(async |engine| {
         let mut jobs = Vec::new();
         for _ in 0..6 {
             jobs.push(invoke(&engine, "t:wait", r#"{"ms":500}"#).await.job.id());
@@ -391,23 +395,23 @@ fn jobs_without_a_place_wait_in_the_queue_and_all_end() {
         assert_eq!(engine.job(&alice(), jobs[5]).await.unwrap().status(), Status::Pending);
         engine.pause(&alice(), jobs[5]).await.unwrap();
         for id in &jobs[..5] {
-            assert_eq!(ended(&engine, *id).await.status(), Status::Complete);
-            verified(&engine, *id).await;
+            assert_eq!(wait_for_end(&engine, *id).await.status(), Status::Complete);
+            verify_chain(&engine, *id).await;
         }
-        assert_eq!(story(&engine, jobs[5]).await, ["PENDING", "PAUSED"]);
+        assert_eq!(record_kinds(&engine, jobs[5]).await, ["PENDING", "PAUSED"]);
         engine.resume(&alice(), jobs[5]).await.unwrap();
-        assert_eq!(ended(&engine, jobs[5]).await.status(), Status::Complete);
-        verified(&engine, jobs[5]).await;
+        assert_eq!(wait_for_end(&engine, jobs[5]).await.status(), Status::Complete);
+        verify_chain(&engine, jobs[5]).await;
     });
 }
 
 #[test]
 fn jobs_are_listed_by_page_tag_status_and_operation() {
-    World::new().live(async |engine| {
+    TestVenue::new().run_process(async |engine| {
         for n in 0..5 {
-            let mut asked = request("t:echo", &n.to_string());
-            asked.tags = vec![if n % 2 == 0 { "even" } else { "odd" }.to_owned()];
-            engine.invoke(asked).await.unwrap();
+            let mut invocation = request("t:echo", &n.to_string());
+            invocation.tags = vec![if n % 2 == 0 { "even" } else { "odd" }.to_owned()];
+            engine.invoke(invocation).await.unwrap();
         }
         invoke(&engine, "t:error", "{}").await;
         let query = |tag: Option<&str>, status, op: Option<&str>, offset, limit| ListJobs {
@@ -437,10 +441,10 @@ fn jobs_are_listed_by_page_tag_status_and_operation() {
 }
 
 #[test]
-fn old_jobs_are_deleted_when_the_operator_says_so() {
-    let mut world = World::new();
-    world.limits.retention = Some(Duration::from_secs(3600));
-    world.live(async |engine| {
+fn old_jobs_are_deleted_if_the_operator_set_a_retention() {
+    let mut venue = TestVenue::new();
+    venue.limits.retention = Some(Duration::from_secs(3600));
+    venue.run_process(async |engine| {
         let old = invoke(&engine, "t:echo", "1").await.job.id();
         let live = invoke(&engine, "t:chat", "{}").await.job.id();
         tokio::time::sleep(Duration::from_secs(3000)).await;

@@ -11,25 +11,25 @@ use catena_engine::requests::MessageReceipt;
 use catena_job::{JobId, Status};
 use support::*;
 
-async fn say(engine: &Engine, id: JobId, message: &str) -> MessageReceipt {
+async fn send(engine: &Engine, id: JobId, message: &str) -> MessageReceipt {
     engine.send(&alice(), id, value(message), None).await.unwrap()
 }
 
 #[test]
-fn each_message_is_a_turn_and_the_record_that_takes_it_names_it() {
-    World::new().live(async |engine| {
+fn each_message_is_a_turn_and_the_record_that_consumes_it_contains_it() {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:chat", "{}").await.job.id();
-        let sent = say(&engine, id, r#"{"content":"hello","messageId":"m1","role":"user"}"#).await;
+        let sent = send(&engine, id, r#"{"content":"hello","messageId":"m1","role":"user"}"#).await;
         assert_eq!((sent.message_id.as_str(), sent.is_duplicate), ("m1", false));
         assert_eq!((sent.status, sent.queue_depth), (Status::InputRequired, 1));
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        sleep(1).await;
         let view = engine.job(&alice(), id).await.unwrap();
         assert_eq!(
             (view.status(), member(&view, "output")),
             (Status::InputRequired, r#""hello""#.into())
         );
-        say(&engine, id, r#"{"content":"done"}"#).await;
-        assert_eq!(member(&ended(&engine, id).await, "output"), r#""bye""#);
+        send(&engine, id, r#"{"content":"done"}"#).await;
+        assert_eq!(member(&wait_for_end(&engine, id).await, "output"), r#""bye""#);
         let expected = [
             "PENDING",
             "STARTED",
@@ -39,27 +39,27 @@ fn each_message_is_a_turn_and_the_record_that_takes_it_names_it() {
             "STARTED",
             "COMPLETE",
         ];
-        assert_eq!(story(&engine, id).await, expected);
+        assert_eq!(record_kinds(&engine, id).await, expected);
         let page = engine.history(&alice(), id, 3, 1).await.unwrap();
         let trigger = page.records[0].field("trigger").unwrap().clone();
         assert_eq!(trigger, value(r#"{"messageId":"m1","role":"user","from":"did:key:alice"}"#));
         let received = page.records[0].field("received").unwrap().clone();
         assert_eq!(received, value(r#"{"content":"hello","messageId":"m1","role":"user"}"#));
-        verified(&engine, id).await;
+        verify_chain(&engine, id).await;
     });
 }
 
 #[test]
-fn messages_wait_while_a_turn_runs_and_are_taken_in_order() {
-    World::new().live(async |engine| {
+fn messages_wait_while_a_turn_runs_and_are_consumed_in_order() {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:chat", r#"{"ms":100}"#).await.job.id();
         for n in 1..=5 {
-            say(&engine, id, &format!(r#"{{"content":"{n}","messageId":"m{n}"}}"#)).await;
+            send(&engine, id, &format!(r#"{{"content":"{n}","messageId":"m{n}"}}"#)).await;
         }
-        let again = say(&engine, id, r#"{"content":"3","messageId":"m3"}"#).await;
+        let again = send(&engine, id, r#"{"content":"3","messageId":"m3"}"#).await;
         assert!(again.is_duplicate);
-        say(&engine, id, r#"{"content":"done"}"#).await;
-        ended(&engine, id).await;
+        send(&engine, id, r#"{"content":"done"}"#).await;
+        wait_for_end(&engine, id).await;
         let page = engine.history(&alice(), id, 0, 100).await.unwrap();
         let answers: Vec<String> = page
             .records
@@ -68,20 +68,20 @@ fn messages_wait_while_a_turn_runs_and_are_taken_in_order() {
             .filter_map(|record| Some(record.field("output")?.as_str()?.to_owned()))
             .collect();
         assert_eq!(answers, ["1", "2", "3", "4", "5"]);
-        verified(&engine, id).await;
+        verify_chain(&engine, id).await;
     });
 }
 
 #[test]
 fn messages_to_a_paused_job_wait_until_it_is_resumed() {
-    let world = World::new();
-    world.live(async |engine| {
+    let venue = TestVenue::new();
+    venue.run_process(async |engine| {
         let id = invoke(&engine, "t:chat", "{}").await.job.id();
         engine.pause(&alice(), id).await.unwrap();
-        let sent = say(&engine, id, r#"{"content":"hello"}"#).await;
+        let sent = send(&engine, id, r#"{"content":"hello"}"#).await;
         assert_eq!((sent.status, sent.queue_depth), (Status::Paused, 1));
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(world.effects(), 0);
+        assert_eq!(venue.effects(), 0);
         engine.resume(&alice(), id).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
         let view = engine.job(&alice(), id).await.unwrap();
@@ -89,42 +89,42 @@ fn messages_to_a_paused_job_wait_until_it_is_resumed() {
             (view.status(), member(&view, "output")),
             (Status::InputRequired, r#""hello""#.into())
         );
-        verified(&engine, id).await;
+        verify_chain(&engine, id).await;
     });
 }
 
 #[test]
-fn messages_left_at_the_end_are_counted_and_a_job_that_ended_takes_none() {
-    World::new().live(async |engine| {
+fn messages_left_at_the_end_are_counted_and_a_job_that_ended_accepts_none() {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
         for _ in 0..3 {
-            say(&engine, id, r#""anybody there?""#).await;
+            send(&engine, id, r#""are you ready?""#).await;
         }
-        let view = ended(&engine, id).await;
+        let view = wait_for_end(&engine, id).await;
         assert_eq!(member(&view, "discarded"), "3");
         assert_eq!(view.queue_depth, 0);
         let error = engine.send(&alice(), id, value("1"), None).await.unwrap_err();
         assert_eq!(error, SendError::Ended { job: id, status: Status::Complete });
         let cancelled = invoke(&engine, "t:chat", "{}").await.job.id();
         engine.pause(&alice(), cancelled).await.unwrap();
-        say(&engine, cancelled, "1").await;
+        send(&engine, cancelled, "1").await;
         let view = engine.cancel(&alice(), cancelled, None).await.unwrap();
         assert_eq!(member(&view, "discarded"), "1");
-        verified(&engine, cancelled).await;
+        verify_chain(&engine, cancelled).await;
     });
 }
 
 #[test]
 fn a_message_that_is_too_large_and_a_queue_that_is_full_are_refused() {
-    let mut world = World::new();
-    world.limits.message_bytes_max = 100;
-    world.live(async |engine| {
+    let mut venue = TestVenue::new();
+    venue.limits.message_bytes_max = 100;
+    venue.run_process(async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":100000}"#).await.job.id();
         let large = value(&format!("\"{}\"", "x".repeat(200)));
         let error = engine.send(&alice(), id, large, None).await.unwrap_err();
         assert_eq!(error, SendError::TooLarge { bytes: 202, max: 100 });
         for _ in 0..1000 {
-            say(&engine, id, "1").await;
+            send(&engine, id, "1").await;
         }
         let error = engine.send(&alice(), id, value("1"), None).await.unwrap_err();
         assert_eq!(error, SendError::QueueFull { job: id, waiting: 1000 });
@@ -133,38 +133,38 @@ fn a_message_that_is_too_large_and_a_queue_that_is_full_are_refused() {
 
 #[test]
 fn credentials_reach_the_adapter_and_never_the_chain() {
-    let world = World::new();
-    let id = world.live(async |engine| {
+    let venue = TestVenue::new();
+    let id = venue.run_process(async |engine| {
         let id = invoke(&engine, "t:auth", "{}").await.job.id();
         assert_eq!(engine.job(&alice(), id).await.unwrap().status(), Status::AuthRequired);
-        // Queued and not taken when the venue stops.
+        // The message is queued but not consumed when the venue stops.
         engine.pause(&alice(), id).await.unwrap();
         let message = r#"{"type":"auth/complete","credentials":"very secret words"}"#;
-        say(&engine, id, message).await;
+        send(&engine, id, message).await;
         id
     });
-    assert!(!world.disk_contains("very secret words"));
-    world.live(async |engine| {
+    assert!(!venue.disk_contains("very secret words"));
+    venue.run_process(async |engine| {
         engine.resume(&alice(), id).await.unwrap();
-        let view = ended(&engine, id).await;
+        let view = wait_for_end(&engine, id).await;
         assert_eq!((view.status(), member(&view, "output")), (Status::Complete, "17".into()));
         assert_eq!(
             member(&view, "received"),
             r#"{"type":"auth/complete","credentials":{"redacted":true}}"#
         );
         assert_eq!(member(&view, "redacted"), r#"["/received/credentials"]"#);
-        verified(&engine, id).await;
+        verify_chain(&engine, id).await;
     });
-    assert!(!world.disk_contains("very secret words"));
+    assert!(!venue.disk_contains("very secret words"));
 }
 
 #[test]
 fn credentials_may_be_longer_than_one_cell() {
-    World::new().live(async |engine| {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:auth", "{}").await.job.id();
         let long = "x".repeat(10_000);
-        say(&engine, id, &format!(r#"{{"type":"auth/complete","credentials":"{long}"}}"#)).await;
-        let view = ended(&engine, id).await;
+        send(&engine, id, &format!(r#"{{"type":"auth/complete","credentials":"{long}"}}"#)).await;
+        let view = wait_for_end(&engine, id).await;
         assert_eq!((view.status(), member(&view, "output")), (Status::Complete, "10000".into()));
     });
 }

@@ -1,4 +1,4 @@
-//! Progress of running jobs: what is shown, what is kept, and when.
+//! Progress of running jobs: what is visible, what is stored, and when.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 mod support;
@@ -10,25 +10,22 @@ use catena_job::progress::{ProgressView, Stage};
 use catena_job::{JobId, Status};
 use support::*;
 
-async fn shown(engine: &Engine, id: JobId) -> ProgressView {
-    let outline = engine.summary(&alice(), id).await.unwrap();
-    ProgressView::new(outline.view.progress.as_ref(), outline.steps, Stage::Running)
-}
-
-async fn sleep(ms: u64) {
-    tokio::time::sleep(Duration::from_millis(ms)).await;
+/// Returns the progress that a client sees.
+async fn visible_progress(engine: &Engine, id: JobId) -> ProgressView {
+    let summary = engine.summary(&alice(), id).await.unwrap();
+    ProgressView::new(summary.view.progress.as_ref(), summary.steps, Stage::Running)
 }
 
 #[test]
-fn what_was_reported_last_is_shown_at_once_and_never_goes_back() {
-    World::new().live(async |engine| {
+fn the_last_report_is_visible_at_once_and_the_percentage_never_decreases() {
+    TestVenue::new().run_process(async |engine| {
         let reports = r#"{"ms":100,"reports":[
             {"processedItems":5,"totalItems":10},{"processedItems":3,"totalItems":10},
             {"processedItems":6,"totalItems":20},{"processedItems":15,"totalItems":20}]}"#;
         let id = invoke(&engine, "t:reports", reports).await.job.id();
         let mut seen = Vec::new();
         for _ in 0..4 {
-            let now = shown(&engine, id).await;
+            let now = visible_progress(&engine, id).await;
             seen.push((now.percent, now.processed_items, now.total_items));
             sleep(100).await;
         }
@@ -37,46 +34,46 @@ fn what_was_reported_last_is_shown_at_once_and_never_goes_back() {
 }
 
 #[test]
-fn reports_make_no_records() {
-    World::new().live(async |engine| {
+fn reports_create_no_records() {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
-        ended(&engine, id).await;
-        assert_eq!(story(&engine, id).await, ["PENDING", "STARTED", "COMPLETE"]);
+        wait_for_end(&engine, id).await;
+        assert_eq!(record_kinds(&engine, id).await, ["PENDING", "STARTED", "COMPLETE"]);
     });
 }
 
 #[test]
-fn a_pause_keeps_the_last_value_over_a_restart() {
-    let world = World::new();
-    let id = world.live(async |engine| {
+fn the_last_value_before_a_pause_survives_a_restart() {
+    let venue = TestVenue::new();
+    let id = venue.run_process(async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         sleep(1000).await;
         let paused = engine.pause(&alice(), id).await.unwrap();
-        let told = ProgressView::new(paused.progress.as_ref(), None, Stage::Waiting);
-        assert_eq!(told.processed_items, 3, "the answer has it, too");
+        let progress = ProgressView::new(paused.progress.as_ref(), None, Stage::Waiting);
+        assert_eq!(progress.processed_items, 3, "the response contains it");
         id
     });
-    world.live(async |engine| {
-        let now = shown(&engine, id).await;
+    venue.run_process(async |engine| {
+        let now = visible_progress(&engine, id).await;
         assert_eq!((now.percent, now.processed_items), (30, 3));
         engine.resume(&alice(), id).await.unwrap();
-        // A new try begins from the beginning, and the old value stands until it reports.
-        assert_eq!(shown(&engine, id).await.processed_items, 3);
+        // A new attempt starts over; the old value is visible until it reports.
+        assert_eq!(visible_progress(&engine, id).await.processed_items, 3);
         sleep(400).await;
-        assert_eq!(shown(&engine, id).await.processed_items, 1);
+        assert_eq!(visible_progress(&engine, id).await.processed_items, 1);
     });
 }
 
 #[test]
 fn a_pause_does_not_count_for_the_rate() {
-    World::new().live(async |engine| {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":500}"#).await.job.id();
         sleep(1100).await;
         engine.pause(&alice(), id).await.unwrap();
         sleep(60_000).await;
         engine.resume(&alice(), id).await.unwrap();
         sleep(1000).await;
-        let now = shown(&engine, id).await;
+        let now = visible_progress(&engine, id).await;
         assert_eq!(now.processed_items, 4);
         let rate = now.rate_per_second.unwrap();
         assert!((1.5..=2.5).contains(&rate), "{rate}");
@@ -85,30 +82,30 @@ fn a_pause_does_not_count_for_the_rate() {
 }
 
 #[test]
-fn a_shutdown_keeps_the_last_value_over_a_restart() {
-    let world = World::new();
-    let id = world.live(async |engine| {
+fn the_last_value_before_a_shutdown_survives_a_restart() {
+    let venue = TestVenue::new();
+    let id = venue.run_process(async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         sleep(1000).await;
         engine.shutdown(Duration::ZERO).await;
         id
     });
-    world.live(async |engine| {
-        let outline = engine.summary(&alice(), id).await.unwrap();
-        let kept = ProgressView::new(outline.view.progress.as_ref(), None, Stage::Waiting);
-        assert_eq!((kept.percent, kept.processed_items), (30, 3));
+    venue.run_process(async |engine| {
+        let summary = engine.summary(&alice(), id).await.unwrap();
+        let stored = ProgressView::new(summary.view.progress.as_ref(), None, Stage::Waiting);
+        assert_eq!((stored.percent, stored.processed_items), (30, 3));
     });
 }
 
 #[test]
-fn a_cancel_folds_the_last_value_into_the_end() {
-    World::new().live(async |engine| {
+fn the_record_of_a_cancel_contains_the_last_value() {
+    TestVenue::new().run_process(async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         sleep(1000).await;
         let view = engine.cancel(&alice(), id, None).await.unwrap();
         let last = value(&member(&view, "progress"));
         assert_eq!(last, value(r#"{"processedItems":3,"totalItems":10}"#));
         assert_eq!(view.status(), Status::Cancelled);
-        verified(&engine, id).await;
+        verify_chain(&engine, id).await;
     });
 }

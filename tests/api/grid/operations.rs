@@ -116,7 +116,7 @@ fn endless() -> Json {
 #[tokio::test]
 async fn a_schema_that_takes_for_ever_is_not_applied() {
     let site = Site::start().await;
-    let expected = "checking it takes more than 2000000 steps";
+    let expected = "checking it against the schema takes more than 2000000 steps";
     let input = json!({"schema": endless(), "value": "x"});
     let job = site.invoke("schema:validate", input).await;
     assert_eq!(job["output"]["errors"], json!([{"path": "", "message": expected}]), "{job}");

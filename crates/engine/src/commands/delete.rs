@@ -17,8 +17,8 @@ use crate::requests::Caller;
 const DELETE_BATCH: usize = 256;
 
 impl Commands {
-    /// Deletes a job and its sub-jobs. A job that has not ended is cancelled first. What it produced
-    /// is kept.
+    /// Deletes a job and its sub-jobs. A job that has not ended is cancelled first. Assets that it
+    /// produced are kept.
     pub(crate) async fn delete(
         self: &Arc<Self>,
         caller: &Caller,

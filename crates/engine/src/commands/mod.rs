@@ -1,7 +1,7 @@
 //! The requests that create or change jobs: one file per command.
 //!
 //! A command checks the request, decides on the current job, commits and returns the job as a view.
-//! A change that has begun is finished even if the client disconnects.
+//! A change that has started is finished even if the client disconnects.
 
 mod cancel;
 mod delete;

@@ -45,7 +45,7 @@ impl Commands {
         id: JobId,
         may: &(impl Fn(Status) -> bool + Sync),
     ) -> Result<JobView, ControlError> {
-        self.execution.check_recorded(id, "pause")?;
+        self.execution.check_recorded(id, "be paused")?;
         // The run is signalled first: it must have no effect once the record says PAUSED.
         let handle = self.execution.registry.get(id);
         if let Some(handle) = &handle {
@@ -88,7 +88,7 @@ impl Commands {
         let from = current.job.status();
         check_control(caller, current)?;
         if !may(from) {
-            return Err(ControlError::Conflict { job: id, status: from, action: "pause" });
+            return Err(ControlError::Conflict { job: id, status: from, action: "be paused" });
         }
         let now = self.runtime.now();
         let turn = if from == Status::Started { TurnPosition::Open } else { TurnPosition::Ended };

@@ -20,12 +20,12 @@ impl Commands {
         from: Option<u32>,
         key: Option<IdempotencyKey>,
     ) -> Result<Invoked, RerunError> {
-        self.execution.check_recorded(id, "be run again")?;
+        self.execution.check_recorded(id, "be rerun")?;
         let current = self.jobs.current(id).await?.ok_or(ControlError::NotFound(id))?;
         check_control(caller, &current)?;
         let status = current.job.status();
         if !status.is_terminal() {
-            let action = "be run again";
+            let action = "be rerun";
             return Err(ControlError::Conflict { job: id, status, action }.into());
         }
         if let Some(parent) = current.job.parent() {

@@ -94,13 +94,14 @@ impl Commands {
         caller: &Caller,
         id: JobId,
     ) -> Result<JobView, ControlError> {
-        self.execution.check_recorded(id, "resume")?;
+        self.execution.check_recorded(id, "be resumed")?;
         for _ in 0..CONTENTION_TRIES_MAX {
             let current = self.jobs.current(id).await?.ok_or(ControlError::NotFound(id))?;
             check_control(caller, &current)?;
             let status = current.job.status();
             if status != Status::Paused {
-                return Err(ControlError::Conflict { job: id, status, action: "resume" });
+                let action = "be resumed";
+                return Err(ControlError::Conflict { job: id, status, action });
             }
             if let Some(view) = self.try_resume(caller, &current).await? {
                 self.signal_children(&view.job, Signal::Go).await;
@@ -117,7 +118,7 @@ impl Commands {
         current: &Current,
     ) -> Result<Option<JobView>, ControlError> {
         let id = current.job.id();
-        // Claimed before the commit, so that whoever stops the job next finds whom to signal.
+        // Claimed before the commit, so that a request that stops the job next finds a run to signal.
         let registry = &self.execution.registry;
         let guard = registry.claim_when_idle(id, None, &self.runtime.env).await;
         let operation = match self.operations.operation_of(&current.job).await {

@@ -260,7 +260,7 @@ impl Commands {
             let Some(entry) = self.entry(&key).await? else { continue };
             match self.invoke_scheduled(&entry).await {
                 Ok(job) => {
-                    tracing::info!(%job, handle = entry.scheduled.handle, "invoked a scheduled operation")
+                    tracing::info!(%job, handle = entry.scheduled.handle, "invoked a scheduled operation");
                 }
                 Err(
                     error @ (InvokeError::Store(_)

@@ -1,7 +1,7 @@
 //! Runs the next turn of a job that waits for a message.
 //!
 //! A message is consumed when the job waits for one: the record that makes the job STARTED again
-//! names it and what it said, and the message leaves the queue in the same commit.
+//! contains the message, which leaves the queue in the same commit.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Execution {
     async fn consume_messages(self: &Arc<Self>, id: JobId, slot: Option<OwnedSemaphorePermit>) {
         let mut slot = slot;
         loop {
-            // Whoever has claimed the job checks for messages before and after releasing it.
+            // The holder of the claim checks for messages before and after releasing it.
             let Some(guard) = self.registry.try_claim_idle(id) else {
                 return self.jobs.notify_driver(id);
             };

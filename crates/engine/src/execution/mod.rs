@@ -2,7 +2,7 @@
 //!
 //! A job that runs here has a [`RunHandle`] in the [`RunRegistry`] from before the commit that
 //! makes it STARTED until after the commit that makes it wait or end, so that a pause or a cancel
-//! always finds whom to signal. Orchestrations rank above this folder; a run whose operation is a
+//! always finds a run to signal. Orchestrations rank above this folder; a run whose operation is a
 //! plan is handed to them through [`PlanRunner`].
 
 mod end;

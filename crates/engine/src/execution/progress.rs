@@ -31,6 +31,7 @@ pub(super) struct ProgressReporter<'a> {
     announced: Option<Duration>,
     /// Monotonic time at which progress was last stored.
     stored: Option<Duration>,
+    /// Completes when the scheduled announcement is due. `None` if none is scheduled.
     due: Option<Task>,
 }
 
@@ -42,8 +43,15 @@ impl<'a> ProgressReporter<'a> {
         progress: &'a ProgressMeter,
     ) -> ProgressReporter<'a> {
         progress.start(attempt, execution.runtime.env.monotonic());
-        let (announced, stored, due) = (None, None, None);
-        ProgressReporter { execution, job, attempt, progress, announced, stored, due }
+        ProgressReporter {
+            execution,
+            job,
+            attempt,
+            progress,
+            announced: None,
+            stored: None,
+            due: None,
+        }
     }
 
     /// Returns once [`ProgressReporter::advance`] has something to do.

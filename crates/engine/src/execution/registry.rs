@@ -12,9 +12,10 @@ use tokio::sync::watch;
 use crate::operations::{ProgressMeter, RunControl, Signal};
 use crate::runtime::Env;
 
+/// Shards of the table, so that runs of different jobs rarely contend.
 const SHARDS: usize = 32;
 
-/// How long to wait for an idle claim to be released. It takes about this long.
+/// How often to check whether an idle claim was released, which takes about this long.
 const IDLE_POLL: Duration = Duration::from_millis(1);
 
 type Shard = Mutex<HashMap<JobId, Arc<RunHandle>>>;

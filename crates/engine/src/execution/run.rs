@@ -297,7 +297,8 @@ async fn store_outcome(
     }
 }
 
-/// Returns the output of a turn of which nothing is recorded. Fails if the turn waits for somebody.
+/// Returns the output of a turn of which nothing is recorded. Fails if the turn waits for a message
+/// or a resume.
 pub(crate) fn require_output(turn: Turn) -> Result<Value, Failure> {
     match turn {
         Turn::Complete(output) => Ok(output),

@@ -269,9 +269,9 @@ pub(crate) fn truncate_text(text: &str) -> String {
 }
 
 impl Jobs {
-    /// Returns what the first record of a new job says, and the secrets that it must not say: the
-    /// values that the operation marks, those that were secret where the input comes from, and
-    /// delegations.
+    /// Returns the content of the first record of a new job, and the secrets that it must not
+    /// contain: the values that the operation marks as secret, those in `passed_on`, which were
+    /// secret in the parent's input, and delegations.
     pub(crate) fn new_job(
         &self,
         id: JobId,

@@ -1,6 +1,6 @@
 //! Messages as they are queued and recorded.
 //!
-//! A queued message is `{from, message, sealed?}`: the sender's DID, what was said without
+//! A queued message is `{from, message, sealed?}`: the sender's DID, the message without its
 //! credentials, and the sealed credentials. Credentials are never stored in plaintext, neither in
 //! the queue nor in the chain.
 

@@ -90,11 +90,11 @@ impl QueueStats {
             }
         }
         depths.by_op.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        let oldest = state.jobs.iter().min_by_key(|(job, place)| (place.since, **job));
-        depths.oldest = oldest.map(|(job, place)| OldestQueued {
+        let oldest = state.jobs.iter().min_by_key(|(job, queued)| (queued.since, **job));
+        depths.oldest = oldest.map(|(job, queued)| OldestQueued {
             job: *job,
-            op: place.op.to_string(),
-            since: place.since,
+            op: queued.op.to_string(),
+            since: queued.since,
         });
         depths
     }
@@ -102,14 +102,14 @@ impl QueueStats {
 
 impl State {
     fn remove(&mut self, job: JobId) {
-        let Some(place) = self.jobs.remove(&job) else { return };
-        let Some(counts) = self.depths.get_mut(&place.op) else { return };
-        if let Some(count) = counts.get_mut(&place.priority) {
+        let Some(queued) = self.jobs.remove(&job) else { return };
+        let Some(counts) = self.depths.get_mut(&queued.op) else { return };
+        if let Some(count) = counts.get_mut(&queued.priority) {
             *count = count.saturating_sub(1);
         }
         counts.retain(|_, count| *count > 0);
         if counts.is_empty() {
-            self.depths.remove(&place.op);
+            self.depths.remove(&queued.op);
         }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     use catena_job::NewJob;
 
     fn job(number: u8, op: &str) -> Job {
-        let opening = NewJob {
+        let new_job = NewJob {
             id: JobId::from_bytes([number; 16]),
             venue: "did:key:venue".into(),
             op: op.into(),
@@ -130,7 +130,7 @@ mod tests {
             parent: None,
             extra: Vec::new(),
         };
-        Job::create(opening, 1, None).unwrap().0
+        Job::create(new_job, 1, None).unwrap().0
     }
 
     #[test]

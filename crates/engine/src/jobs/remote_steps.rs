@@ -9,7 +9,8 @@
 //! it; and, if the parent ends first, that the job is still to be cancelled, so that a crash does
 //! not leave it running.
 
-// The names of the stored roots (`elsewhere`, `unwanted`, `-held`) are part of the data format.
+// The names of the stored roots (`SNAPSHOTS`, `PENDING_CANCELS` and `PAUSED_SUFFIX` below) are part of
+// the data format and must not change.
 
 use catena_job::chain::StepState;
 use catena_job::{Job, JobId, RecordId, Status};
@@ -76,13 +77,18 @@ impl RemoteSnapshot {
     /// Creates a snapshot from what the parent's chain says.
     pub(crate) fn from_chain(step: &StepState, location: &str) -> RemoteSnapshot {
         let start = &step.start;
-        let (status, record) = (Status::Started, start.record);
         RemoteSnapshot {
             job: start.job,
             venue: start.venue.clone().unwrap_or_default(),
             location: location.to_owned(),
             requester: Requester::Anonymous,
-            state: RemoteJob { status, record, output: None, error: None, message: None },
+            state: RemoteJob {
+                status: Status::Started,
+                record: start.record,
+                output: None,
+                error: None,
+                message: None,
+            },
             at: step.started_at,
         }
     }
@@ -136,7 +142,7 @@ impl RemoteSnapshot {
     }
 }
 
-/// That this venue paused a job on another venue.
+/// How far this venue has paused a job on another venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PausedHere {
     /// The pause was requested; whether it took effect is not known.
@@ -187,7 +193,8 @@ impl Jobs {
         for (step, _) in open_remote_steps(job) {
             match self.remote_snapshot(job.id(), step).await {
                 Ok(Some((known, _))) if !known.state.status.is_terminal() => {
-                    let (key, value) = (pending_cancel_key(job.id(), step), Some(known.to_value()));
+                    let key = pending_cancel_key(job.id(), step);
+                    let value = Some(known.to_value());
                     effects.push(Effect::SetRoot { key, expected: None, value });
                 }
                 Ok(_) => {}
@@ -229,7 +236,7 @@ impl Jobs {
         }
     }
 
-    /// Returns what is stored of a remote step, and the Value ID to replace it by.
+    /// Returns what is stored of a remote step, and its Value ID, which a replacement must name.
     pub(crate) async fn remote_snapshot(
         &self,
         parent: JobId,
@@ -275,7 +282,7 @@ impl Jobs {
         }
     }
 
-    /// Returns whether this venue paused the job of a remote step.
+    /// Returns how far this venue has paused the job of a remote step. `None` if it has not.
     pub(crate) async fn paused_here(
         &self,
         parent: JobId,
@@ -285,7 +292,7 @@ impl Jobs {
         Ok(root.map(|root| PausedHere::from_value(&root.value)))
     }
 
-    /// Records whether this venue paused the job of a remote step. Callers hold the step's pause
+    /// Records how far this venue has paused the job of a remote step. Callers hold the step's pause
     /// lock, so there are no concurrent changes.
     pub(crate) async fn set_paused_here(
         &self,
@@ -314,8 +321,8 @@ impl Jobs {
             let own: Vec<String> =
                 names.iter().filter(|name| name.starts_with(&prefix)).cloned().collect();
             for name in &own {
-                let (space, owner) = (RootSpace::Venue, SNAPSHOTS.to_owned());
-                let key = RootKey { space, owner, name: name.clone() };
+                let owner = SNAPSHOTS.to_owned();
+                let key = RootKey { space: RootSpace::Venue, owner, name: name.clone() };
                 if let Some(root) = self.store.root(&key).await? {
                     effects.push(Effect::SetRoot { key, expected: Some(root.id), value: None });
                 }

@@ -91,7 +91,8 @@ impl Jobs {
         if child.job.status() != Status::Complete {
             return Ok(None);
         }
-        let (record, output) = (child.job.head(), child.member("output")?.unwrap_or_default());
+        let record = child.job.head();
+        let output = child.member("output")?.unwrap_or_default();
         Ok(Some(ReusedStep { step, job, record, output, remote: None }))
     }
 

@@ -27,7 +27,7 @@ pub(super) const COMPLETE_INPUT: &str = "input";
 /// The name under which delegations are stored.
 const DELEGATIONS: &str = "ucans";
 
-/// The member of a first record that says that the request carried delegations.
+/// The member of a first record that is present if the request carried delegations.
 pub(crate) const DELEGATED: &str = "delegated";
 
 /// Returns what a record contains in place of a secret.

@@ -161,12 +161,12 @@ impl Operations {
             effects.push(Effect::SetRoot { key, expected: None, value: Some(value) });
         };
         if self.store.root(&key(ALL, &hex)).await?.is_none() {
-            let kept = [
+            let stored = [
                 ("text", Value::from(text)),
                 ("owner", owner.into()),
                 ("created", self.runtime.now().into()),
             ];
-            put(key(ALL, &hex), kept.into_iter().collect::<Map>().into());
+            put(key(ALL, &hex), stored.into_iter().collect::<Map>().into());
             put(key(AssetKind::from_metadata(metadata).list(), &hex), true.into());
         }
         let own = key(&owner_list(owner), &hex);
@@ -178,9 +178,9 @@ impl Operations {
 
     /// Parses metadata, or returns all of its problems.
     fn parse_metadata(&self, text: &str) -> Result<Value, Vec<(String, String)>> {
-        let wrong = |place: &str, problem: String| vec![(place.to_owned(), problem)];
+        let wrong = |location: &str, problem: String| vec![(location.to_owned(), problem)];
         if text.len() > METADATA_BYTES_MAX {
-            let problem = format!("metadata has at most {METADATA_BYTES_MAX} bytes");
+            let problem = format!("metadata must have at most {METADATA_BYTES_MAX} bytes");
             return Err(wrong("", problem));
         }
         let metadata = json::read(text.as_bytes())
@@ -221,8 +221,8 @@ impl Operations {
             effects.extend(self.asset_effects(&owner, &metadata, &text).await?);
             if let (Some(content), Some(declared)) = (content, content_member(&metadata, "sha256"))
             {
-                let kept = self.store_content(content, &declared).await;
-                kept.map_err(|error| StartError::Definition(error.to_string()))?;
+                let stored = self.store_content(content, &declared).await;
+                stored.map_err(|error| StartError::Definition(error.to_string()))?;
             }
         }
         if !effects.is_empty() {
@@ -300,7 +300,8 @@ impl Operations {
             (false, Some(kind)) => kind.list(),
             (false, None) => ALL,
         };
-        let (mut page, mut total) = (Vec::new(), 0u64);
+        let mut page = Vec::new();
+        let mut total = 0u64;
         let mut after: Option<String> = None;
         let end = query.offset.saturating_add(query.limit.min(PAGE_MAX) as u64);
         loop {
@@ -333,8 +334,12 @@ impl Operations {
         let Some(text) = self.asset_text(hex).await? else { return Ok(None) };
         let metadata = json::read(text.as_bytes()).unwrap_or_default();
         let text = |name: &str| text_member(&metadata, name);
-        let (name, kind, description) = (text("name"), text("type"), text("description"));
-        Ok(Some(ListedAsset { id: metadata.id(), name, kind, description }))
+        Ok(Some(ListedAsset {
+            id: metadata.id(),
+            name: text("name"),
+            kind: text("type"),
+            description: text("description"),
+        }))
     }
 
     /// Returns the number of assets.

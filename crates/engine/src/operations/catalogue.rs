@@ -136,13 +136,13 @@ impl Catalogue {
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (at, letter) in a.chars().take(256).enumerate() {
+    for (at, character) in a.chars().take(256).enumerate() {
         let mut corner = row[0];
         row[0] = at + 1;
-        for (place, other) in b.iter().enumerate() {
-            let change = corner + usize::from(letter != *other);
-            corner = row[place + 1];
-            row[place + 1] = change.min(row[place] + 1).min(corner + 1);
+        for (column, other) in b.iter().enumerate() {
+            let change = corner + usize::from(character != *other);
+            corner = row[column + 1];
+            row[column + 1] = change.min(row[column] + 1).min(corner + 1);
         }
     }
     row[b.len()]
@@ -164,7 +164,7 @@ pub(super) enum Form {
 /// Parses a reference, for the venue and the caller with these DIDs.
 pub(super) fn parse_reference(reference: &str, venue: &str, caller: &str) -> Result<Form, String> {
     if reference.is_empty() || reference.len() > REFERENCE_BYTES_MAX {
-        return Err(format!("a reference has 1 to {REFERENCE_BYTES_MAX} bytes"));
+        return Err(format!("a reference must have 1 to {REFERENCE_BYTES_MAX} bytes"));
     }
     if reference.starts_with("did:") {
         for own in [venue, caller] {
@@ -264,7 +264,7 @@ impl Operations {
             Form::Name(name) => self.by_name(&name, reference),
             Form::OtherVenue(_) => Err(ResolveError::Unusable {
                 reference: named(),
-                reason: "it belongs to another venue; run it there with `grid:run`".to_owned(),
+                reason: "it belongs to another venue; use `grid:run` to run it there".to_owned(),
             }),
         }
     }
@@ -312,7 +312,7 @@ impl Operations {
         self.catalogue.read(metadata).map_err(|problems| {
             let reasons: Vec<String> = problems
                 .into_iter()
-                .map(|(place, problem)| format!("{place}: {problem}"))
+                .map(|(location, problem)| format!("{location}: {problem}"))
                 .collect();
             ResolveError::Unusable { reference, reason: reasons.join("; ") }
         })

@@ -37,7 +37,8 @@ impl Identity {
 
     /// Issues a short-lived token for one venue.
     pub fn token(&self, audience: &str) -> String {
-        let (did, now) = (self.key.did(), self.env.now() / 1_000);
+        let did = self.key.did();
+        let now = self.env.now() / 1_000;
         let claims = [
             ("iss", Value::from(did.as_str())),
             ("sub", did.as_str().into()),
@@ -75,12 +76,12 @@ pub struct RemoteCall {
     pub identity: Identity,
     /// Pausing and sleeping.
     pub control: RunControl,
-    /// Sleeping that ignores pauses, for what must be finished once the request was sent: whoever
-    /// cancels the step meanwhile must learn which job to cancel.
+    /// Sleeping that ignores pauses, for what must be finished once the request was sent: if the
+    /// step is cancelled meanwhile, the reply names the job to cancel.
     pub unpaused: RunControl,
 }
 
-/// The identity that requested a job on another venue, and that asks about it. This venue's own
+/// The identity that requested a job on another venue and makes requests about it. This venue's own
 /// rights are never used for a job that was requested without delegations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requester {
@@ -116,7 +117,7 @@ pub struct RemoteJob {
     pub output: Option<Value>,
     /// Its error text.
     pub error: Option<String>,
-    /// Its message to people.
+    /// Its message to the people that it waits for.
     pub message: Option<String>,
 }
 
@@ -129,7 +130,7 @@ pub enum PauseChange {
     Resume,
 }
 
-/// A job on another venue, and the identity that asks about it.
+/// A job on another venue, and the identity that makes requests about it.
 #[derive(Debug, Clone)]
 pub struct RemoteJobRef {
     /// The venue, as the definition names it.
@@ -138,9 +139,9 @@ pub struct RemoteJobRef {
     pub did: String,
     /// The job's ID there.
     pub job: JobId,
-    /// The identity that asks.
+    /// The identity that makes the requests.
     pub requester: Requester,
-    /// Issues this venue's tokens, if this venue asks.
+    /// Issues this venue's tokens, for [`Requester::Venue`].
     pub identity: Identity,
     /// Pausing and sleeping.
     pub control: RunControl,

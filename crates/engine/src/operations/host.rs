@@ -1,4 +1,4 @@
-//! What an adapter may ask of the venue that runs it.
+//! The venue as its adapters see it.
 //!
 //! Adapters receive a [`Host`] instead of the engine, so that this folder does not depend on the
 //! folders above it, and an adapter can be tested with a host of its own.
@@ -18,7 +18,7 @@ use crate::runtime::Env;
 /// The reply of a [`Host`].
 pub type HostReply<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'static>>;
 
-/// What an adapter may ask of the venue that runs it. Every request carries the caller on whose
+/// The venue that runs an adapter, as the adapter may use it. Every request carries the caller on whose
 /// authority it is made.
 pub trait Host: Send + Sync + 'static {
     /// Returns the environment: time, randomness and tasks.

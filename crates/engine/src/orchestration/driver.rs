@@ -195,7 +195,7 @@ impl Orchestration {
     }
 }
 
-/// Returns what a remote step has to be told, by the status of its parent.
+/// Returns whether a remote step has to be paused or resumed, by the status of its parent.
 fn pause_change_for(parent: &Job) -> PauseChange {
     match parent.status() {
         Status::Paused => PauseChange::Pause,

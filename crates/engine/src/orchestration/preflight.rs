@@ -272,7 +272,7 @@ mod tests {
     #[derive(Default)]
     struct Names {
         meanings: HashMap<String, Arc<Operation>>,
-        asked: AtomicUsize,
+        lookups: AtomicUsize,
     }
 
     impl Names {
@@ -284,7 +284,7 @@ mod tests {
 
     impl Resolver for &Names {
         async fn resolve(&self, reference: &str) -> Result<Arc<Operation>, ResolveError> {
-            self.asked.fetch_add(1, Ordering::Relaxed);
+            self.lookups.fetch_add(1, Ordering::Relaxed);
             let unknown = || ResolveError::Unknown { reference: reference.into(), nearest: vec![] };
             self.meanings.get(reference).cloned().ok_or_else(unknown)
         }
@@ -305,8 +305,8 @@ mod tests {
         operation(r#"{"operation":{"adapter":"leaf:nothing"}}"#)
     }
 
-    /// An orchestration of these steps.
-    fn of_steps(steps: &[&str]) -> Arc<Operation> {
+    /// An orchestration whose steps have these operations.
+    fn orchestration(steps: &[&str]) -> Arc<Operation> {
         let step = |op: &&str| format!(r#"{{"op":"{op}","input":["const",1]}}"#);
         let steps: Vec<String> = steps.iter().map(step).collect();
         operation(&format!(
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn an_orchestration_nested_in_itself_is_refused_by_name() {
-        let outer = of_steps(&["leaf", "o/again"]);
+        let outer = orchestration(&["leaf", "o/again"]);
         let names = Names::default().name("leaf", leaf()).name("o/again", Arc::clone(&outer));
         let expected = format!(
             "invalid orchestration: /operation/steps/1/op: orchestration {} is nested in itself",
@@ -334,7 +334,8 @@ mod tests {
         );
         assert_eq!(refused(&names, &outer), expected);
         // Through any number of definitions.
-        let (one, two) = (of_steps(&["o/two"]), of_steps(&["leaf", "o/one"]));
+        let one = orchestration(&["o/two"]);
+        let two = orchestration(&["leaf", "o/one"]);
         let names = Names::default()
             .name("leaf", leaf())
             .name("o/one", Arc::clone(&one))
@@ -345,27 +346,28 @@ mod tests {
             "{problems}"
         );
         // Also below a definition that is not part of the cycle.
-        let problems = refused(&names, &of_steps(&["leaf", "leaf", "o/one"]));
+        let problems = refused(&names, &orchestration(&["leaf", "leaf", "o/one"]));
         assert!(problems.contains("/operation/steps/2/op: "), "{problems}");
         assert!(problems.contains("nested in itself"), "{problems}");
     }
 
     #[test]
     fn the_same_definition_in_many_places_is_no_cycle() {
-        let inner = of_steps(&["leaf"]);
-        let middle = of_steps(&["o/inner", "o/inner"]);
+        let inner = orchestration(&["leaf"]);
+        let middle = orchestration(&["o/inner", "o/inner"]);
         let names =
             Names::default().name("leaf", leaf()).name("o/inner", inner).name("o/middle", middle);
-        let outer = of_steps(&["o/inner", "o/middle", "o/inner", "o/middle"]);
+        let outer = orchestration(&["o/inner", "o/middle", "o/inner", "o/middle"]);
         assert_eq!(check(&names, &outer).unwrap().len(), 4);
-        assert_eq!(names.asked.load(Ordering::Relaxed), 3, "each name is looked up once");
+        assert_eq!(names.lookups.load(Ordering::Relaxed), 3, "each name is looked up once");
     }
 
     #[test]
     fn eight_levels_are_enough_and_nine_are_too_many() {
         let mut names = Names::default().name("o/0", leaf());
         for depth in 1..=9 {
-            names = names.name(&format!("o/{depth}"), of_steps(&[&format!("o/{}", depth - 1)]));
+            names =
+                names.name(&format!("o/{depth}"), orchestration(&[&format!("o/{}", depth - 1)]));
         }
         assert!(check(&names, &names.meanings["o/8"]).is_ok());
         // Enclosing orchestrations on other venues count too.
@@ -394,10 +396,10 @@ mod tests {
             let mut steps = vec!["leaf"; 1_000];
             // Each is a different definition.
             steps[n] = "other";
-            names = names.name(name, of_steps(&steps));
+            names = names.name(name, orchestration(&steps));
         }
         let steps: Vec<&str> = wide.iter().map(String::as_str).collect();
-        let problems = check(&names, &of_steps(&steps)).err().unwrap_or_default();
+        let problems = check(&names, &orchestration(&steps)).err().unwrap_or_default();
         assert!(problems.contains("more than 100000 steps in total"), "{problems}");
     }
 }

@@ -47,9 +47,10 @@ pub(super) trait StepHost {
     /// Returns a new job ID.
     fn new_id(&self) -> JobId;
 
+    /// Returns the operator's limits.
     fn limits(&self) -> &Limits;
 
-    /// Returns what the first record of a sub-job says, and the secrets that it must not say.
+    /// Returns the content of the first record of a sub-job, and the secrets that it must not contain.
     fn new_job(
         &self,
         id: JobId,
@@ -268,7 +269,7 @@ impl OrchestrationState {
         )
     }
 
-    /// Reads what the parent's chain and its sub-jobs say.
+    /// Reads the state of the steps from the parent's chain and the sub-jobs.
     pub(super) async fn catch_up(
         &mut self,
         orchestration: &Orchestration,
@@ -308,7 +309,7 @@ impl OrchestrationState {
         self.ready.retain(|step| self.phases[*step as usize] == StepPhase::Waiting);
     }
 
-    /// Applies the current state of a sub-job. `is_recorded` says that the parent's chain contains its
+    /// Applies the current state of a sub-job. `is_recorded` is true if the parent's chain contains its
     /// end.
     pub(super) fn update(&mut self, step: u32, view: &JobView, is_recorded: bool) {
         let index = step as usize;

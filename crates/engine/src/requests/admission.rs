@@ -104,14 +104,14 @@ mod tests {
     #[tokio::test]
     async fn a_rate_lets_through_its_burst_and_then_its_rate() {
         let admission = admission();
-        let caller: Arc<str> = "somebody".into();
+        let caller: Arc<str> = "did:key:alice".into();
         let rate = Rate { per_second: 2.0, burst: 3 };
         let at = |ms: u64| admission.spend(&caller, rate, Duration::from_millis(ms));
         assert!(at(0).is_ok() && at(0).is_ok() && at(0).is_ok());
         assert_eq!(at(0), Err(RateLimited { after: Duration::from_millis(500), burst: 3 }));
         assert!(at(500).is_ok());
         assert!(at(600).is_err());
-        let other: Arc<str> = "somebody else".into();
+        let other: Arc<str> = "did:key:bob".into();
         assert!(admission.spend(&other, rate, Duration::ZERO).is_ok());
     }
 

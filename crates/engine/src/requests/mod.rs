@@ -1,4 +1,4 @@
-//! What can be asked of the engine, who asks, and how much they may ask for.
+//! The requests that the engine accepts, the callers that make them, and their quotas.
 
 mod admission;
 mod caller;

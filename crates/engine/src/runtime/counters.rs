@@ -20,7 +20,7 @@ impl EventCounters {
         if is_new {
             self.invoked.fetch_add(1, Ordering::Relaxed);
         }
-        let place = match ended {
+        let index = match ended {
             Some(Status::Complete) => 0,
             Some(Status::Failed) => 1,
             Some(Status::Cancelled) => 2,
@@ -28,7 +28,7 @@ impl EventCounters {
             Some(Status::Timeout) => 4,
             _ => return,
         };
-        self.ended[place].fetch_add(1, Ordering::Relaxed);
+        self.ended[index].fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -63,14 +63,17 @@ impl RandomBuffer {
 /// The production environment, with tokio's timers and tasks.
 #[derive(Debug)]
 pub struct SystemEnv {
-    begun: tokio::time::Instant,
+    started: tokio::time::Instant,
     runtime: tokio::runtime::Handle,
 }
 
 impl SystemEnv {
     /// Creates the environment of the tokio runtime it is called in.
     pub fn new() -> Self {
-        SystemEnv { begun: tokio::time::Instant::now(), runtime: tokio::runtime::Handle::current() }
+        SystemEnv {
+            started: tokio::time::Instant::now(),
+            runtime: tokio::runtime::Handle::current(),
+        }
     }
 }
 
@@ -88,7 +91,7 @@ impl Env for SystemEnv {
     }
 
     fn monotonic(&self) -> Duration {
-        self.begun.elapsed()
+        self.started.elapsed()
     }
 
     fn random(&self, bytes: &mut [u8]) {
@@ -109,7 +112,7 @@ impl Env for SystemEnv {
 #[cfg(feature = "testing")]
 #[derive(Debug)]
 pub struct PausedEnv {
-    begun: tokio::time::Instant,
+    started: tokio::time::Instant,
     counter: std::sync::atomic::AtomicU64,
 }
 
@@ -128,7 +131,7 @@ impl PausedEnv {
     pub fn for_process(process: u32) -> Self {
         let counter = (u64::from(process) << 32) + 1;
         PausedEnv {
-            begun: tokio::time::Instant::now(),
+            started: tokio::time::Instant::now(),
             counter: std::sync::atomic::AtomicU64::new(counter),
         }
     }
@@ -144,11 +147,11 @@ impl Default for PausedEnv {
 #[cfg(feature = "testing")]
 impl Env for PausedEnv {
     fn now(&self) -> i64 {
-        Self::BEGINNING + i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX)
+        Self::BEGINNING + i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
     fn monotonic(&self) -> Duration {
-        self.begun.elapsed()
+        self.started.elapsed()
     }
 
     fn random(&self, bytes: &mut [u8]) {
@@ -174,13 +177,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn random_bytes_are_given_once() {
+    fn random_bytes_are_returned_once() {
         let mut buffer = RandomBuffer { bytes: [0; 512], used: 512 };
         let mut seen = std::collections::HashSet::new();
         for _ in 0..1_000 {
             let mut bytes = [0; 10];
             buffer.fill(&mut bytes);
-            assert!(seen.insert(bytes), "{bytes:?} was given twice");
+            assert!(seen.insert(bytes), "{bytes:?} was returned twice");
             assert!(buffer.bytes[..buffer.used].iter().all(|byte| *byte == 0));
         }
         let mut long = [0; 2_000];

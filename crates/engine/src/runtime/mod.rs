@@ -1,7 +1,7 @@
 //! What every other folder builds on: the environment, the operator's limits, counters, and the
 //! state of the process.
 //!
-//! [`Runtime`] is the lowest component of the engine. It knows nothing of jobs, operations or
+//! `Runtime` is the lowest component of the engine. It knows nothing of jobs, operations or
 //! requests, and it is the only way to the clock, to randomness and to tasks.
 
 pub(crate) mod counters;
@@ -83,7 +83,7 @@ impl Runtime {
         self.stopping.send_replace(true);
     }
 
-    /// Returns once the process has begun to stop.
+    /// Returns once the process has started to stop.
     pub(crate) async fn stopping(&self) {
         let mut stopping = self.stopping.subscribe();
         let _ = stopping.wait_for(|stopping| *stopping).await;

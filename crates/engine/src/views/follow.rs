@@ -160,7 +160,7 @@ impl Follow {
             match &mut self.job {
                 Some(job) => job.follow(&record).map_err(damaged)?,
                 None => {
-                    self.job = Some(Box::new(Job::from_first_record(&record).map_err(damaged)?))
+                    self.job = Some(Box::new(Job::from_first_record(&record).map_err(damaged)?));
                 }
             }
             if self.job.as_ref().is_some_and(|job| job.count() > self.first) {

@@ -1,7 +1,7 @@
 //! Lists of jobs.
 //!
-//! A list of the store has one filter. If a query combines filters, or asks for a canvas status
-//! that stands for several statuses, one or more lists are scanned in parallel and jobs that do not
+//! A list of the store has one filter. If a query combines filters, or has a canvas status that
+//! corresponds to several statuses, one or more lists are scanned in parallel and jobs that do not
 //! match are skipped.
 
 use std::collections::VecDeque;

@@ -9,7 +9,7 @@ use catena_value::Value;
 
 use crate::error::{JobError, ResolveError, StoreError};
 use crate::jobs::check_visible;
-use crate::limits::{SUMMARY_ERROR_BYTES_MAX as ERROR_BYTES_MAX, SUMMARY_ERRORS_MAX as ERRORS_MAX};
+use crate::limits::{SUMMARY_ERROR_BYTES_MAX, SUMMARY_ERRORS_MAX};
 use crate::requests::{Caller, JobView};
 use crate::views::Views;
 
@@ -99,7 +99,7 @@ impl Views {
         let started = records().find(|record| record.status() == Status::Started);
         let mut errors: Vec<AttemptFailure> = records().filter_map(attempt_failure).collect();
         errors.extend(final_failure(&view.job));
-        errors.drain(..errors.len().saturating_sub(ERRORS_MAX));
+        errors.drain(..errors.len().saturating_sub(SUMMARY_ERRORS_MAX));
         Ok(JobSummary {
             steps,
             started: started.map(Record::updated),
@@ -190,8 +190,8 @@ fn final_failure(job: &Job) -> Option<AttemptFailure> {
 }
 
 fn truncate(text: &str) -> String {
-    if text.len() <= ERROR_BYTES_MAX {
+    if text.len() <= SUMMARY_ERROR_BYTES_MAX {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(ERROR_BYTES_MAX)])
+    format!("{}…", &text[..text.floor_char_boundary(SUMMARY_ERROR_BYTES_MAX)])
 }

@@ -1,16 +1,17 @@
-//! The examples of COG-12, word for word, with what each must do. The files beside this one are
-//! copies from the specification; what the steps need and see is written here by hand.
+//! The examples of COG-12 with their expected behaviour. The JSON files next to this one are exact
+//! copies from the specification; the dependencies and inputs of the steps are written by hand.
 
 use super::support::harness::{Case, Step};
 use super::support::value;
 
-/// The four whole examples, and the four steps of "Parallel by Default".
+/// Returns the four complete examples, and the four steps of "Parallel by Default".
 pub(crate) fn all() -> Vec<Case> {
     vec![two_steps(), fan_out(), invoice(), federated(), parallel_by_default()]
 }
 
-fn step(ms: u64, needs: &[usize], sees: &str) -> Step {
-    Step { ms, needs: needs.to_vec(), sees: value(sees) }
+fn step(duration_ms: u64, dependencies: &[usize], input: &str) -> Step {
+    let dependencies = dependencies.to_vec();
+    Step { duration_ms, dependencies, expected_input: value(input) }
 }
 
 /// Simple Two-Step Pipeline: "Steps 0 and 1 have no mutual dependency — they run in parallel."

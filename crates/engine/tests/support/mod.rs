@@ -1,4 +1,4 @@
-//! A venue in memory, whose time stands still, with an adapter that does what tests ask for.
+//! A venue in memory with a paused clock, and an adapter whose operations behave as tests need.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
 pub mod harness;
@@ -26,62 +26,63 @@ use catena_store::testing::stepped::SteppedStore;
 use catena_store::testing::{Disk, RealDisk, SimDisk};
 use catena_store::{Effects, Store as _};
 use catena_value::{Map, NoCells, Value, json};
-use remote::{Elsewhere, Road};
-use script::{Script, stand_ins};
+use remote::{FakeFederation, FakeVenue};
+use script::{Script, fake_adapters};
 
-/// What survives a life of the venue.
-pub struct World {
+/// A venue under test: everything that outlives one process of it.
+pub struct TestVenue {
     pub disk: Arc<SimDisk>,
     pub folder: tempfile::TempDir,
     pub effects: Arc<AtomicU32>,
     pub limits: Limits,
     /// The seed of the venue's key.
     pub seed: u8,
-    /// An operation that the venue has not got.
-    pub without: Option<&'static str>,
-    /// What steps do that are run by stand-ins.
+    /// An operation of the test adapter that is not registered.
+    pub missing_operation: Option<&'static str>,
+    /// How the fake operations behave.
     pub script: Arc<Script>,
-    /// Another venue.
-    pub remote: Arc<Elsewhere>,
-    lives: AtomicU32,
+    /// The remote venue.
+    pub remote: Arc<FakeVenue>,
+    /// The number of processes so far.
+    processes: AtomicU32,
 }
 
-impl World {
+impl TestVenue {
     pub fn new() -> Self {
         let script = Arc::<Script>::default();
-        World {
-            remote: Elsewhere::new(&script),
+        TestVenue {
+            remote: FakeVenue::new(&script),
             script,
             disk: Arc::new(SimDisk::new(7)),
             folder: tempfile::tempdir().unwrap(),
             effects: Arc::default(),
             limits: Limits::default(),
             seed: 9,
-            without: None,
-            lives: AtomicU32::new(0),
+            missing_operation: None,
+            processes: AtomicU32::new(0),
         }
     }
 
-    /// One life of the venue; everything that still runs at its end is gone, as after `kill -9`.
-    pub fn live<T>(&self, story: impl AsyncFnOnce(Engine) -> T) -> T {
+    /// Runs one process of the venue and, once it has recovered, a scenario in it. Everything that
+    /// still runs at its end is lost, as after `kill -9`.
+    pub fn run_process<T>(&self, scenario: impl AsyncFnOnce(Engine) -> T) -> T {
         runtime().block_on(async {
             let engine = self.start().await;
             engine.recovered().await;
-            story(engine).await
+            scenario(engine).await
         })
     }
 
     async fn start(&self) -> Engine {
-        let disk = Arc::clone(&self.disk);
-        let store = EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap();
-        let store = Arc::new(SteppedStore(store));
+        let store = Arc::new(self.open_store());
         let files = RealDisk::new(self.folder.path()).unwrap();
         let files = LocalBlobs::open_folder(Arc::new(files), Options::default()).unwrap();
         let key = KeyPair::from_seed(&[self.seed; 32]);
+        let process = self.processes.fetch_add(1, Ordering::SeqCst);
         Engine::start(Setup {
             store: store.clone(),
             blobs: Blobs::new(store, Arc::new(files)),
-            env: Arc::new(PausedEnv::for_process(self.lives.fetch_add(1, Ordering::SeqCst))),
+            env: Arc::new(PausedEnv::for_process(process)),
             did: key.did(),
             key,
             limits: self.limits.clone(),
@@ -92,24 +93,29 @@ impl World {
         .unwrap()
     }
 
+    /// Opens the store on the simulated disk. Only one may be open at a time.
+    pub fn open_store(&self) -> SteppedStore {
+        let disk = Arc::clone(&self.disk);
+        SteppedStore(EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap())
+    }
+
     fn adapters(&self) -> Vec<Arc<dyn Adapter>> {
-        let mut adapters = stand_ins(&self.script);
-        adapters.push(Arc::new(Road(Arc::clone(&self.remote))));
+        let mut adapters = fake_adapters(&self.script);
+        adapters.push(Arc::new(FakeFederation(Arc::clone(&self.remote))));
         let effects = Arc::clone(&self.effects);
-        adapters.push(Arc::new(Scripted { effects, without: self.without }));
+        adapters.push(Arc::new(TestAdapter { effects, missing: self.missing_operation }));
         adapters
     }
 
-    /// The same, with a story that begins before recovery is done.
-    pub fn live_at_once<T>(&self, story: impl AsyncFnOnce(Engine) -> T) -> T {
-        runtime().block_on(async { story(self.start().await).await })
+    /// Like [`TestVenue::run_process`], but the scenario starts before recovery is done.
+    pub fn run_process_during_recovery<T>(&self, scenario: impl AsyncFnOnce(Engine) -> T) -> T {
+        runtime().block_on(async { scenario(self.start().await).await })
     }
 
-    /// Appends to the chain of a job between two lives, as a venue leaves it that was killed just then.
+    /// Appends to the chain of a job between two processes, as if the venue had been killed right
+    /// after this event.
     pub fn append(&self, job: JobId, event: Event) {
-        let disk = Arc::clone(&self.disk);
-        let store =
-            SteppedStore(EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap());
+        let store = self.open_store();
         runtime().block_on(async {
             let mut draft = Draft::from_job(store.job(job).await.unwrap().unwrap().job);
             assert!(draft.change(event), "the change is not allowed");
@@ -117,7 +123,7 @@ impl World {
         });
     }
 
-    /// Whether these words stand anywhere on the disk.
+    /// Returns true if any file on the disk contains these words.
     pub fn disk_contains(&self, words: &str) -> bool {
         let names = self.disk.list().unwrap();
         assert!(!names.is_empty());
@@ -128,7 +134,7 @@ impl World {
         names.iter().any(contains)
     }
 
-    /// How often something happened outside.
+    /// Returns how often an operation had an effect outside the venue.
     pub fn effects(&self) -> u32 {
         self.effects.load(Ordering::SeqCst)
     }
@@ -150,25 +156,25 @@ pub fn value(text: &str) -> Value {
     json::read(text.as_bytes()).unwrap()
 }
 
-/// A request of Alice's.
+/// Returns a request of Alice's.
 pub fn request(operation: &str, input: &str) -> Invoke {
     Invoke::new(alice(), operation, value(input))
 }
 
-/// Invokes, and gives the job as it was answered.
+/// Invokes an operation for Alice and returns the job as of the response.
 pub async fn invoke(engine: &Engine, operation: &str, input: &str) -> JobView {
     engine.invoke(request(operation, input)).await.unwrap().view
 }
 
-/// The job after its end.
-pub async fn ended(engine: &Engine, id: JobId) -> JobView {
+/// Waits for the end of a job and returns it.
+pub async fn wait_for_end(engine: &Engine, id: JobId) -> JobView {
     let view = engine.wait(&alice(), id, Duration::from_secs(100)).await.unwrap();
     assert!(view.status().is_terminal(), "job is still {}", view.status());
     view
 }
 
-/// The job when it stands somewhere.
-pub async fn role(engine: &Engine, id: JobId, status: Status) -> JobView {
+/// Waits until a job has a status and returns it.
+pub async fn wait_for_status(engine: &Engine, id: JobId, status: Status) -> JobView {
     let mut follow = engine.follow(catena_engine::views::Reader::Bearer, id, None).await.unwrap();
     loop {
         let view = engine.job(&alice(), id).await.unwrap();
@@ -179,28 +185,33 @@ pub async fn role(engine: &Engine, id: JobId, status: Status) -> JobView {
     }
 }
 
-/// A member of a job as JSON.
+/// Sleeps for a time in ms.
+pub async fn sleep(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+/// Returns a member of a job as JSON.
 pub fn member(view: &JobView, name: &str) -> String {
     let value = view.job.field(name).unwrap_or_else(|| panic!("no `{name}`"));
     json::to_string(&value.fully_loaded(view.cells()).unwrap()).unwrap()
 }
 
-/// The statuses of a job's records, a note's kind in place of a status that did not change.
-pub async fn story(engine: &Engine, id: JobId) -> Vec<String> {
+/// Returns one entry per record of a job: its status or, for a note, the note's kind in parentheses.
+pub async fn record_kinds(engine: &Engine, id: JobId) -> Vec<String> {
     let page = engine.history(&alice(), id, 0, 1000).await.unwrap();
-    let word = |record: &catena_job::Record| match record.note() {
+    let kind = |record: &catena_job::Record| match record.note() {
         Some(note) => format!("({})", note.kind().as_str()),
         None => record.status().to_string(),
     };
-    page.records.iter().map(word).collect()
+    page.records.iter().map(kind).collect()
 }
 
-/// Checks a job's chain as anybody could.
-pub async fn verified(engine: &Engine, id: JobId) {
+/// Verifies a job's chain from its public JSON.
+pub async fn verify_chain(engine: &Engine, id: JobId) {
     let page = engine.history(&alice(), id, 0, 1000).await.unwrap();
     let entry = |record: &catena_job::Record| -> Value {
-        let whole = record.to_value().fully_loaded(&page.cells).unwrap();
-        [("id", Value::from(record.id())), ("record", whole)].into_iter().collect::<Map>().into()
+        let loaded = record.to_value().fully_loaded(&page.cells).unwrap();
+        [("id", Value::from(record.id())), ("record", loaded)].into_iter().collect::<Map>().into()
     };
     let records: catena_value::Vector = page.records.iter().map(entry).collect();
     let total = i64::try_from(page.total).unwrap();
@@ -211,12 +222,16 @@ pub async fn verified(engine: &Engine, id: JobId) {
     assert!(report.is_ok(), "{report:?}");
 }
 
-/// Does what tests ask for. `effect` stands for something that cannot be taken back.
-pub struct Scripted {
+/// The adapter `t`, whose operations behave as tests need. Each run of `effect` has an effect outside
+/// the venue that cannot be undone.
+pub struct TestAdapter {
+    /// The number of effects so far.
     effects: Arc<AtomicU32>,
-    without: Option<&'static str>,
+    /// An operation that is not registered.
+    missing: Option<&'static str>,
 }
 
+/// The operations: name, execution mode, and further members of the `operation` object.
 const OPERATIONS: [(&str, ExecutionMode, &str); 15] = [
     ("breaks", ExecutionMode::Task, r#""pure":true"#),
     ("echo", ExecutionMode::Inline, r#""pure":true"#),
@@ -244,13 +259,13 @@ const OPERATIONS: [(&str, ExecutionMode, &str); 15] = [
     ),
 ];
 
-impl Adapter for Scripted {
+impl Adapter for TestAdapter {
     fn name(&self) -> &'static str {
         "t"
     }
 
     fn description(&self) -> &'static str {
-        "Does what tests ask for."
+        "Behaves as tests need."
     }
 
     fn operations(&self) -> Vec<Registration> {
@@ -261,8 +276,8 @@ impl Adapter for Scripted {
                 r#"{{"name":"{name}","operation":{{"adapter":"t:{name}",{more}}}}}"#
             )),
         };
-        let here = OPERATIONS.into_iter().filter(|(name, ..)| Some(*name) != self.without);
-        here.map(registration).collect()
+        let registered = OPERATIONS.into_iter().filter(|(name, ..)| Some(*name) != self.missing);
+        registered.map(registration).collect()
     }
 
     fn run_inline(&self, call: &Call) -> Result<Value, Failure> {
@@ -274,16 +289,17 @@ impl Adapter for Scripted {
 
     fn run(&self, call: Call) -> TurnFuture {
         let effects = Arc::clone(&self.effects);
-        Box::pin(async move { turn(call, &effects).await })
+        Box::pin(async move { run_turn(call, &effects).await })
     }
 }
 
+/// Returns an integer member of an input, or 0.
 fn number(input: &Value, name: &str) -> u64 {
     let number = input.as_map().and_then(|map| map.field(name)).and_then(Value::as_i64);
     number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
 }
 
-async fn turn(call: Call, effects: &AtomicU32) -> Turn {
+async fn run_turn(call: Call, effects: &AtomicU32) -> Turn {
     let ms = Duration::from_millis(number(&call.input, "ms"));
     match (call.operation.name(), &call.cause) {
         ("wait", _) => {
@@ -297,18 +313,18 @@ async fn turn(call: Call, effects: &AtomicU32) -> Turn {
         ("effect" | "careful", _) => {
             call.control.proceed().await;
             let count = effects.fetch_add(1, Ordering::SeqCst) + 1;
-            // Like a request that left: the answer comes whether the job is paused or not.
+            // Like a request that was sent: the response arrives even if the job is paused.
             tokio::time::sleep(ms).await;
             Turn::Complete(Value::from(i64::from(count)))
         }
         ("chat", Cause::Message(message)) => {
             call.control.sleep(ms).await;
-            let said = message.as_map().and_then(|map| map.field("content")).cloned();
-            match said.as_ref().and_then(Value::as_str) {
+            let content = message.as_map().and_then(|map| map.field("content")).cloned();
+            match content.as_ref().and_then(Value::as_str) {
                 Some("done") => Turn::Complete("bye".into()),
                 _ => {
                     effects.fetch_add(1, Ordering::SeqCst);
-                    Turn::NeedsInput(Ask { message: Some("more?".into()), output: said })
+                    Turn::NeedsInput(Ask { message: Some("more?".into()), output: content })
                 }
             }
         }
@@ -323,9 +339,11 @@ async fn turn(call: Call, effects: &AtomicU32) -> Turn {
         ("auth", _) => Turn::NeedsAuth(Ask::default()),
         ("flaky", _) => {
             effects.fetch_add(1, Ordering::SeqCst);
-            match u64::from(call.attempt) > number(&call.input, "fails") {
-                true => Turn::Complete(Value::from(i64::from(call.attempt))),
-                false => Turn::Failed(Failure::transient("shaky", format!("try {}", call.attempt))),
+            if u64::from(call.attempt) > number(&call.input, "fails") {
+                Turn::Complete(Value::from(i64::from(call.attempt)))
+            } else {
+                let error = format!("attempt {} failed", call.attempt);
+                Turn::Failed(Failure::transient("shaky", error))
             }
         }
         ("progress", _) => {

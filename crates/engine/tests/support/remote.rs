@@ -1,4 +1,5 @@
-//! Another venue, as far as the engine can see it. It lives on when the venue under test is killed.
+//! A fake remote venue behind the federation interface. It keeps running when the venue under test
+//! is killed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,326 +16,337 @@ use catena_value::Value;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::script::{Script, answer};
+use super::script::{Script, output_of};
 
-/// The other venue.
-pub struct Elsewhere {
+/// The fake remote venue.
+pub struct FakeVenue {
     script: Arc<Script>,
-    jobs: Mutex<BTreeMap<JobId, Arc<Guest>>>,
-    /// Every request to begin something, repeated ones included.
+    jobs: Mutex<BTreeMap<JobId, Arc<FakeJob>>>,
+    /// Every request to start a job, including repeated ones.
     pub calls: Mutex<Vec<RemoteCall>>,
-    /// How long an answer to such a request is under way.
+    /// The delay of the response to a start and to a message.
     pub latency: Mutex<Duration>,
-    /// Whether nothing is answered.
+    /// True if the venue answers no requests other than starts.
     pub is_down: AtomicBool,
-    /// Whether a job that is looked at has always just moved on.
-    pub is_restless: AtomicBool,
-    /// Requests other than those to begin something, in order, unanswered ones included.
-    pub asked: Mutex<Vec<String>>,
+    /// True if a polled job has changed on every poll.
+    pub changes_on_every_poll: AtomicBool,
+    /// The kinds of all requests other than starts, in order, including unanswered ones.
+    pub requests: Mutex<Vec<String>>,
 }
 
-/// How long a venue that is down is asked again and again.
-const PATIENCE_SECONDS: u32 = 300;
+/// For how many seconds a poll is retried, once per second, while the venue is down.
+const POLL_RETRY_SECONDS: u32 = 300;
 
-/// A job of the other venue.
-pub struct Guest {
+/// A job of the fake remote venue.
+pub struct FakeJob {
+    /// The idempotency key of the start.
     pub key: String,
     pub step: usize,
     operation: String,
     input: Value,
-    left: Mutex<Duration>,
-    /// What its records are made of.
-    story: Mutex<String>,
-    /// Who asked for it.
+    /// How much longer the job has to run.
+    time_left: Mutex<Duration>,
+    /// The text that the record IDs are derived from.
+    history: Mutex<String>,
+    /// The identity that started the job.
     pub requester: Requester,
-    /// The messages it has taken, by their IDs; repeated ones only once.
+    /// The accepted messages with their IDs, each once.
     pub messages: Mutex<Vec<(String, Value)>>,
     pub status: watch::Sender<Status>,
 }
 
-impl Guest {
+impl FakeJob {
     pub fn status(&self) -> Status {
         *self.status.borrow()
     }
 
-    /// The record that such a job has when it stands like this.
+    /// Returns the ID of the last record that the job has in this status.
     pub fn record(&self, status: Status) -> RecordId {
         let turns = self.messages.lock().len();
-        RecordId::new(Value::from(format!("{} {status} {turns}", self.story.lock())).id())
+        RecordId::new(Value::from(format!("{} {status} {turns}", self.history.lock())).id())
     }
 
-    /// As it is shown.
-    fn seen(&self) -> RemoteJob {
+    /// Returns the job as the venue reports it.
+    fn report(&self) -> RemoteJob {
         let status = self.status();
-        let last = self.messages.lock().last().map(|(_, message)| said(message));
+        let last = self.messages.lock().last().map(|(_, message)| content_of(message));
         let (output, message) = match status {
-            Status::Complete if self.chats() => (Some("bye".into()), None),
-            Status::Complete => (Some(answer(&self.operation, &self.input)), None),
+            Status::Complete if self.is_chat() => (Some("bye".into()), None),
+            Status::Complete => (Some(output_of(&self.operation, &self.input)), None),
             Status::InputRequired => (last.map(Value::from), Some("what?".to_owned())),
             Status::AuthRequired => (None, Some("who?".to_owned())),
             _ => (None, None),
         };
-        let is_bad = status.is_terminal() && status != Status::Complete;
-        let error = is_bad.then(|| "it broke".to_owned());
+        let has_failed = status.is_terminal() && status != Status::Complete;
+        let error = has_failed.then(|| "it broke".to_owned());
         RemoteJob { status, record: self.record(status), output, error, message }
     }
 
-    fn chats(&self) -> bool {
-        self.operation == "far:chat"
+    fn is_chat(&self) -> bool {
+        self.operation == "remote:chat"
     }
 
-    /// Takes a message, once.
-    fn take(&self, message: &Value) -> Delivery {
+    /// Accepts a message, unless its ID is known, or refuses it.
+    fn receive_message(&self, message: &Value) -> Delivery {
         let field = |name: &str| message.as_map().unwrap().field(name).cloned();
         let id = field("messageId").unwrap().as_str().unwrap().to_owned();
-        if self.messages.lock().iter().any(|(taken, _)| *taken == id) {
+        if self.messages.lock().iter().any(|(known, _)| *known == id) {
             return Delivery::Accepted;
         }
-        if self.status().is_terminal() || said(message) == "refuse me" {
-            return Delivery::Refused(Failure::new("remote_refused", "it was refused"));
+        let content = content_of(message);
+        if self.status().is_terminal() || content == "refuse me" {
+            return Delivery::Refused(Failure::new("remote_refused", "not now"));
         }
         self.messages.lock().push((id, message.clone()));
-        let next = if said(message) == "done" { Status::Complete } else { Status::InputRequired };
+        let next = if content == "done" { Status::Complete } else { Status::InputRequired };
         self.status.send_replace(next);
         Delivery::Accepted
     }
 
-    /// Gives it a history that it had not.
-    pub fn rewrite(&self, story: &str) {
-        *self.story.lock() = story.to_owned();
+    /// Replaces all records of the job by others.
+    pub fn rewrite_history(&self, history: &str) {
+        *self.history.lock() = history.to_owned();
     }
 
-    /// Works until the job stands elsewhere; time passes only while it is STARTED.
-    async fn work(&self, script: &Script) {
+    /// Runs the job until its status changes. Time passes for it only while it is STARTED.
+    async fn run_until_change(&self, script: &Script) {
         let mut status = self.status.subscribe();
         let now = *status.borrow_and_update();
-        let left = *self.left.lock();
-        let begun = tokio::time::Instant::now();
-        let _shift = (now == Status::Started).then_some(Shift { guest: self, begun });
+        let time_left = *self.time_left.lock();
+        let started = tokio::time::Instant::now();
+        let _timer = (now == Status::Started).then_some(WorkTimer { job: self, started });
         tokio::select! {
-            () = tokio::time::sleep(left), if now == Status::Started => self.end(script),
+            () = tokio::time::sleep(time_left), if now == Status::Started => self.finish(script),
             _ = status.changed() => {}
         }
     }
 
-    fn end(&self, script: &Script) {
-        let ends = match script.breaks(self.step) {
-            true => Status::Failed,
-            false => Status::Complete,
-        };
-        if ends == Status::Complete {
-            script.finished.lock().push(self.step);
+    fn finish(&self, script: &Script) {
+        if script.fails(self.step) {
+            self.status.send_replace(Status::Failed);
+            return;
         }
-        self.status.send_replace(ends);
+        script.finished.lock().push(self.step);
+        self.status.send_replace(Status::Complete);
     }
 }
 
-/// Some time during which a job was worked on, whoever looked at it.
-struct Shift<'a> {
-    guest: &'a Guest,
-    begun: tokio::time::Instant,
+/// Subtracts the time that a job ran from its time left, even if the poll that ran it is dropped.
+struct WorkTimer<'a> {
+    job: &'a FakeJob,
+    started: tokio::time::Instant,
 }
 
-impl Drop for Shift<'_> {
+impl Drop for WorkTimer<'_> {
     fn drop(&mut self) {
-        let mut left = self.guest.left.lock();
-        *left = left.saturating_sub(self.begun.elapsed());
+        let mut time_left = self.job.time_left.lock();
+        *time_left = time_left.saturating_sub(self.started.elapsed());
     }
 }
 
-impl Elsewhere {
-    pub fn new(script: &Arc<Script>) -> Arc<Elsewhere> {
+impl FakeVenue {
+    pub fn new(script: &Arc<Script>) -> Arc<FakeVenue> {
         let script = Arc::clone(script);
-        Arc::new(Elsewhere {
+        Arc::new(FakeVenue {
             script,
             jobs: Mutex::default(),
             calls: Mutex::default(),
             latency: Mutex::default(),
             is_down: AtomicBool::new(false),
-            is_restless: AtomicBool::new(false),
-            asked: Mutex::default(),
+            changes_on_every_poll: AtomicBool::new(false),
+            requests: Mutex::default(),
         })
     }
 
-    /// Makes the venue go down, or come back.
+    /// Makes the venue unreachable, or reachable again.
     pub fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::SeqCst);
     }
 
-    /// A request about a job, if the venue answers.
-    fn asked(&self, what: &str, job: JobId) -> Result<Arc<Guest>, Failure> {
-        self.asked.lock().push(what.to_owned());
+    /// Receives a request about a job and returns the job. Fails if the venue is down.
+    fn receive_request(&self, kind: &str, job: JobId) -> Result<Arc<FakeJob>, Failure> {
+        self.requests.lock().push(kind.to_owned());
         if self.is_down.load(Ordering::SeqCst) {
             return Err(Failure::transient("connection", "it cannot be reached"));
         }
         self.job(job).ok_or_else(|| Failure::new("remote_not_found", "there is no such job"))
     }
 
-    /// A job of this venue.
-    pub fn job(&self, id: JobId) -> Option<Arc<Guest>> {
+    /// Returns a job of this venue. `None` if it is not one.
+    pub fn job(&self, id: JobId) -> Option<Arc<FakeJob>> {
         self.jobs.lock().get(&id).cloned()
     }
 
-    /// The jobs of this venue.
-    pub fn jobs(&self) -> Vec<Arc<Guest>> {
+    /// Returns all jobs of this venue.
+    pub fn jobs(&self) -> Vec<Arc<FakeJob>> {
         self.jobs.lock().values().cloned().collect()
     }
 
-    /// The same key gives the same job.
-    fn take(&self, call: &RemoteCall) -> (JobId, Arc<Guest>) {
+    /// Returns the statuses of all jobs of this venue.
+    pub fn statuses(&self) -> Vec<Status> {
+        self.jobs().iter().map(|job| job.status()).collect()
+    }
+
+    /// Starts a job, or returns the one that an earlier call with the same key started.
+    fn start_once(&self, call: &RemoteCall) -> (JobId, Arc<FakeJob>) {
         let mut jobs = self.jobs.lock();
-        if let Some((id, guest)) = jobs.iter().find(|(_, guest)| guest.key == call.key) {
-            return (*id, Arc::clone(guest));
+        if let Some((id, job)) = jobs.iter().find(|(_, job)| job.key == call.key) {
+            return (*id, Arc::clone(job));
         }
         let step = call.key.rsplit('-').next().unwrap().parse().unwrap();
-        self.script.begun.lock().push((step, call.input.clone()));
-        let guest = Arc::new(Guest {
+        self.script.started.lock().push((step, call.input.clone()));
+        let job = Arc::new(FakeJob {
             key: call.key.clone(),
             step,
             operation: call.operation.clone(),
             input: call.input.clone(),
-            left: Mutex::new(self.script.time(step)),
-            story: Mutex::new(call.key.clone()),
+            time_left: Mutex::new(self.script.duration(step)),
+            history: Mutex::new(call.key.clone()),
             requester: requester(call),
             messages: Mutex::default(),
             status: watch::Sender::new(match call.operation.as_str() {
-                "far:chat" => Status::InputRequired,
-                "far:auth" => Status::AuthRequired,
-                "far:pause" => Status::Paused,
+                "remote:chat" => Status::InputRequired,
+                "remote:auth" => Status::AuthRequired,
+                "remote:pause" => Status::Paused,
                 _ => Status::Started,
             }),
         });
         let id = JobId::from_bytes([u8::try_from(jobs.len() + 1).unwrap(); 16]);
-        jobs.insert(id, Arc::clone(&guest));
-        (id, guest)
+        jobs.insert(id, Arc::clone(&job));
+        (id, job)
     }
 }
 
-/// The way to it.
-pub struct Road(pub Arc<Elsewhere>);
+/// Connects the venue under test to the fake remote venue.
+pub struct FakeFederation(pub Arc<FakeVenue>);
 
 fn requester(call: &RemoteCall) -> Requester {
     if call.delegations.is_empty() { Requester::Anonymous } else { Requester::Venue }
 }
 
-/// The content of a message.
-fn said(message: &Value) -> String {
+/// Returns the content of a message as text.
+fn content_of(message: &Value) -> String {
     let content = message.as_map().and_then(|map| map.field("content")).cloned();
     content.and_then(|content| Some(content.to_text()?.into_owned())).unwrap_or_default()
 }
 
-impl Road {
+impl FakeFederation {
+    /// Changes the status of a job, if `may` accepts the current one.
     fn change(
         &self,
-        what: &'static str,
+        kind: &'static str,
         job: JobId,
         may: fn(Status) -> bool,
         to: Status,
     ) -> RemoteReply<RemoteJob> {
-        let there = Arc::clone(&self.0);
+        let venue = Arc::clone(&self.0);
         Box::pin(async move {
-            let guest = there.asked(what, job)?;
-            if !may(guest.status()) {
-                return Err(Failure::new(REMOTE_CONFLICT, format!("it cannot {what}")));
+            let job = venue.receive_request(kind, job)?;
+            if !may(job.status()) {
+                return Err(Failure::new(REMOTE_CONFLICT, format!("it cannot {kind}")));
             }
-            guest.status.send_replace(to);
-            Ok(guest.seen())
+            job.status.send_replace(to);
+            Ok(job.report())
         })
     }
 }
 
-impl Federation for Road {
+impl Federation for FakeFederation {
     fn start_job(&self, call: RemoteCall) -> RemoteReply<RemoteStart> {
-        let there = Arc::clone(&self.0);
+        let venue = Arc::clone(&self.0);
         Box::pin(async move {
             call.control.proceed().await;
-            there.calls.lock().push(call.clone());
-            let (job, guest) = there.take(&call);
-            let latency = *there.latency.lock();
+            venue.calls.lock().push(call.clone());
+            let (id, job) = venue.start_once(&call);
+            let latency = *venue.latency.lock();
             tokio::time::sleep(latency).await;
-            let record = guest.record(Status::Pending);
-            let (requester, seen) = (requester(&call), guest.seen());
-            Ok(RemoteStart { job, record, venue: call.venue, requester, state: seen })
+            Ok(RemoteStart {
+                job: id,
+                record: job.record(Status::Pending),
+                requester: requester(&call),
+                venue: call.venue,
+                state: job.report(),
+            })
         })
     }
 
-    fn fetch_job(&self, visit: RemoteJobRef) -> RemoteReply<RemoteJob> {
-        let there = Arc::clone(&self.0);
-        Box::pin(async move { there.asked("see", visit.job).map(|guest| guest.seen()) })
+    fn fetch_job(&self, job: RemoteJobRef) -> RemoteReply<RemoteJob> {
+        let venue = Arc::clone(&self.0);
+        Box::pin(async move { venue.receive_request("fetch", job.job).map(|job| job.report()) })
     }
 
-    fn poll_job(&self, visit: RemoteJobRef, known: (Status, RecordId)) -> RemoteReply<RemoteJob> {
-        let there = Arc::clone(&self.0);
+    fn poll_job(&self, job: RemoteJobRef, known: (Status, RecordId)) -> RemoteReply<RemoteJob> {
+        let venue = Arc::clone(&self.0);
         Box::pin(async move {
             let mut tries = 0;
             loop {
-                match there.asked("look", visit.job) {
-                    Ok(guest) => {
-                        if guest.requester != visit.requester {
-                            return Err(Failure::new("remote_forbidden", "it is somebody else's"));
+                match venue.receive_request("poll", job.job) {
+                    Ok(found) => {
+                        if found.requester != job.requester {
+                            let text = "another identity started it";
+                            return Err(Failure::new("remote_forbidden", text));
                         }
-                        if there.is_restless.load(Ordering::SeqCst) {
-                            guest.rewrite(&there.asked.lock().len().to_string());
+                        if venue.changes_on_every_poll.load(Ordering::SeqCst) {
+                            found.rewrite_history(&venue.requests.lock().len().to_string());
                         }
-                        let seen = guest.seen();
+                        let state = found.report();
                         let waits =
-                            matches!(seen.status, Status::InputRequired | Status::AuthRequired);
-                        let is_news = waits && seen.record != known.1 || seen.status != known.0;
-                        if is_news || seen.status.is_terminal() {
-                            visit.control.proceed().await;
-                            return Ok(guest.seen());
+                            matches!(state.status, Status::InputRequired | Status::AuthRequired);
+                        let has_changed =
+                            waits && state.record != known.1 || state.status != known.0;
+                        if has_changed || state.status.is_terminal() {
+                            job.control.proceed().await;
+                            return Ok(found.report());
                         }
-                        guest.work(&there.script).await;
+                        found.run_until_change(&venue.script).await;
                     }
-                    Err(failure) if tries > PATIENCE_SECONDS => return Err(failure),
-                    Err(_) => visit.control.sleep(Duration::from_secs(1)).await,
+                    Err(failure) if tries > POLL_RETRY_SECONDS => return Err(failure),
+                    Err(_) => job.control.sleep(Duration::from_secs(1)).await,
                 }
                 tries += 1;
             }
         })
     }
 
-    fn send_message(&self, visit: RemoteJobRef, message: Value) -> RemoteReply<Delivery> {
-        let there = Arc::clone(&self.0);
+    fn send_message(&self, job: RemoteJobRef, message: Value) -> RemoteReply<Delivery> {
+        let venue = Arc::clone(&self.0);
         Box::pin(async move {
             loop {
-                visit.control.proceed().await;
-                match there.asked("send", visit.job) {
-                    Ok(guest) => {
-                        let delivery = guest.take(&message);
-                        let latency = *there.latency.lock();
+                job.control.proceed().await;
+                match venue.receive_request("send", job.job) {
+                    Ok(found) => {
+                        let delivery = found.receive_message(&message);
+                        let latency = *venue.latency.lock();
                         tokio::time::sleep(latency).await;
                         return Ok(delivery);
                     }
-                    Err(_) => visit.control.sleep(Duration::from_secs(1)).await,
+                    Err(_) => job.control.sleep(Duration::from_secs(1)).await,
                 }
             }
         })
     }
 
-    fn cancel_job(&self, visit: RemoteJobRef) -> RemoteReply<RemoteJob> {
-        self.change("cancel", visit.job, |from| !from.is_terminal(), Status::Cancelled)
+    fn cancel_job(&self, job: RemoteJobRef) -> RemoteReply<RemoteJob> {
+        self.change("cancel", job.job, |from| !from.is_terminal(), Status::Cancelled)
     }
 
-    fn set_paused(&self, visit: RemoteJobRef, hold: PauseChange) -> RemoteReply<RemoteJob> {
-        let job = visit.job;
+    fn set_paused(&self, job: RemoteJobRef, change: PauseChange) -> RemoteReply<RemoteJob> {
         let may_pause = |from: Status| !from.is_terminal() && from != Status::Paused;
-        match hold {
-            PauseChange::Pause => self.change("pause", job, may_pause, Status::Paused),
-            PauseChange::Resume => {
-                self.change("resume", job, |from| from == Status::Paused, Status::Started)
-            }
+        let may_resume = |from: Status| from == Status::Paused;
+        match change {
+            PauseChange::Pause => self.change("pause", job.job, may_pause, Status::Paused),
+            PauseChange::Resume => self.change("resume", job.job, may_resume, Status::Started),
         }
     }
 }
 
-impl Adapter for Road {
+impl Adapter for FakeFederation {
     fn name(&self) -> &'static str {
-        "road"
+        "fake-federation"
     }
 
     fn description(&self) -> &'static str {
-        "Leads to another venue."
+        "Connects to a fake remote venue."
     }
 
     fn operations(&self) -> Vec<Registration> {
@@ -342,7 +354,7 @@ impl Adapter for Road {
     }
 
     fn federation(&self) -> Option<Arc<dyn Federation>> {
-        Some(Arc::new(Road(Arc::clone(&self.0))))
+        Some(Arc::new(FakeFederation(Arc::clone(&self.0))))
     }
 
     fn run(&self, _call: Call) -> TurnFuture {

@@ -1,80 +1,77 @@
-//! What it costs to check a value against a schema.
+//! The cost of checking a value against a schema.
 //!
-//! A schema of a kilobyte can take for ever: thirty definitions, each of which asks for the next one
-//! twice. Whoever writes a schema need not be trusted, and nobody can stop a check that has begun,
-//! so it is walked through here first: every schema that would be applied to every part of the
-//! value is counted, and the walk ends at the bound.
+//! A schema of one kilobyte can take practically for ever to check: thirty definitions, each of
+//! which refers to the next one twice. Schemas come from callers that are not trusted, and a check
+//! that has started cannot be interrupted. The check is therefore simulated first: every schema
+//! that would be applied to every part of the value is counted, and the count stops at the limit.
 
 use serde_json::Value;
 
-use super::document::{Document, For};
+use super::document::{AppliesTo, Document};
+use crate::limits::{SCHEMA_CHECK_DEPTH_MAX, SCHEMA_CHECK_STEPS_MAX};
 
-/// Schemas that may be applied to parts of one value.
-pub(super) const STEPS_MAX: u64 = 2_000_000;
-
-/// How deep a check may go: schemas within schemas, references included.
-const DEPTH_MAX: usize = 512;
-
-/// The steps of a check; nothing when there are more than [`STEPS_MAX`].
-pub(super) fn steps(document: &Document, value: &Value) -> Option<u64> {
-    let mut walk = Walk { document, steps: 0 };
-    walk.apply(document.root(), value, &mut Vec::new(), 0).map(|()| walk.steps)
+/// Returns the number of steps of a check. `None` if it exceeds [`SCHEMA_CHECK_STEPS_MAX`] or
+/// [`SCHEMA_CHECK_DEPTH_MAX`].
+pub(super) fn count_steps(document: &Document, value: &Value) -> Option<u64> {
+    let mut counter = StepCounter { document, steps: 0 };
+    counter.apply(document.root(), value, &mut Vec::new(), 0).map(|()| counter.steps)
 }
 
-struct Walk<'a> {
+struct StepCounter<'a> {
     document: &'a Document,
     steps: u64,
 }
 
-impl<'a> Walk<'a> {
-    /// Applies a schema to a part. `same` are those that are for the same part and led here.
+impl<'a> StepCounter<'a> {
+    /// Counts the application of a schema to a part of the value. `path` contains the schemas that
+    /// are being applied to the same part and led here. `None` if a limit is exceeded.
     fn apply(
         &mut self,
         schema: &'a Value,
         part: &Value,
-        same: &mut Vec<&'a Value>,
+        path: &mut Vec<&'a Value>,
         depth: usize,
     ) -> Option<()> {
-        self.count(1 + listed(schema))?;
-        if depth == DEPTH_MAX {
+        self.count(1 + listed_entries(schema))?;
+        if depth == SCHEMA_CHECK_DEPTH_MAX {
             return None;
         }
-        // A definition that leads back to itself is noticed when it is checked, too.
-        if same.iter().any(|seen| std::ptr::eq(*seen, schema)) {
+        // The check itself also stops at a definition that leads back to itself.
+        if path.iter().any(|seen| std::ptr::eq(*seen, schema)) {
             return Some(());
         }
-        same.push(schema);
-        for _ in 0..rounds(schema) {
-            for (what, below) in self.document.below(schema) {
-                self.apply_below(what, below, part, same, depth + 1)?;
+        path.push(schema);
+        for _ in 0..passes(schema) {
+            for (target, subschema) in self.document.subschemas(schema) {
+                self.apply_subschema(target, subschema, part, path, depth + 1)?;
             }
         }
-        same.pop();
+        path.pop();
         Some(())
     }
 
-    fn apply_below(
+    fn apply_subschema(
         &mut self,
-        what: For<'_>,
+        target: AppliesTo<'_>,
         schema: &'a Value,
         part: &Value,
-        same: &mut Vec<&'a Value>,
+        path: &mut Vec<&'a Value>,
         depth: usize,
     ) -> Option<()> {
-        match (what, part) {
-            (For::Same, part) => self.apply(schema, part, same, depth),
-            (For::Member(name), Value::Object(members)) => match members.get(name) {
+        match (target, part) {
+            (AppliesTo::SameValue, part) => self.apply(schema, part, path, depth),
+            (AppliesTo::Member(name), Value::Object(members)) => match members.get(name) {
                 Some(member) => self.apply(schema, member, &mut Vec::new(), depth),
                 None => Some(()),
             },
-            (For::EachMember, Value::Object(members)) => members
+            (AppliesTo::EachMember, Value::Object(members)) => members
                 .values()
                 .try_for_each(|member| self.apply(schema, member, &mut Vec::new(), depth)),
-            (For::Item(at), Value::Array(items)) => match items.get(at) {
+            (AppliesTo::Item(index), Value::Array(items)) => match items.get(index) {
                 Some(item) => self.apply(schema, item, &mut Vec::new(), depth),
                 None => Some(()),
             },
-            (For::EachItem, Value::Array(items)) => {
+            (AppliesTo::EachItem, Value::Array(items)) => {
                 items.iter().try_for_each(|item| self.apply(schema, item, &mut Vec::new(), depth))
             }
             _ => Some(()),
@@ -83,21 +80,19 @@ impl<'a> Walk<'a> {
 
     fn count(&mut self, steps: u64) -> Option<()> {
         self.steps = self.steps.saturating_add(steps);
-        (self.steps <= STEPS_MAX).then_some(())
+        (self.steps <= SCHEMA_CHECK_STEPS_MAX).then_some(())
     }
 }
 
-/// Entries of lists that a part is compared with.
-fn listed(schema: &Value) -> u64 {
+/// Returns the number of list entries that a part is compared with.
+fn listed_entries(schema: &Value) -> u64 {
     let entries = |name: &str| schema.get(name).and_then(Value::as_array).map_or(0, Vec::len);
     (entries("enum") + entries("required")) as u64
 }
 
-/// What is left over by other keywords is only known after these were applied once more.
-fn rounds(schema: &Value) -> usize {
-    let looks_again = ["unevaluatedProperties", "unevaluatedItems"];
-    match looks_again.iter().any(|name| schema.get(name).is_some()) {
-        true => 2,
-        false => 1,
-    }
+/// Returns how often the subschemas of a schema are applied: the `unevaluated…` keywords concern what
+/// the other keywords leave, so these are applied once more.
+fn passes(schema: &Value) -> usize {
+    let repeating = ["unevaluatedProperties", "unevaluatedItems"];
+    if repeating.iter().any(|name| schema.get(name).is_some()) { 2 } else { 1 }
 }

@@ -1,146 +1,156 @@
-//! Where in a schema other schemas stand, and how a reference within it is followed.
+//! The structure of a schema: which keywords contain subschemas, and what a reference refers to.
 
 use serde_json::Value;
 
-/// Keywords whose schema is for the same value.
-const SAME: [&str; 4] = ["not", "if", "then", "else"];
+/// Keywords whose schema applies to the same value.
+const SAME_VALUE: [&str; 4] = ["not", "if", "then", "else"];
 
-/// Keywords with a list of schemas for the same value.
-const SAME_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// Keywords with a list of schemas that apply to the same value.
+const SAME_VALUE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
-/// Keywords whose schema is for every member of an object.
+/// Keywords whose schema applies to every member of an object.
 const EACH_MEMBER: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 
-/// Keywords whose schema is for every item of an array.
+/// Keywords whose schema applies to every item of an array.
 const EACH_ITEM: [&str; 4] = ["items", "additionalItems", "unevaluatedItems", "contains"];
 
 /// Keywords that refer to another schema.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// Where the schemas of schemas are published. They hold no secrets and cost little.
-const PUBLISHED: &str = "json-schema.org/";
+/// Part of the URLs of the published metaschemas. They mark nothing as secret and cost little.
+const METASCHEMAS: &str = "json-schema.org/";
 
-/// What a schema within a schema is for.
+/// The part of a value that a subschema applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum For<'a> {
+pub(super) enum AppliesTo<'a> {
     /// The value itself.
-    Same,
-    /// A member of it.
+    SameValue,
+    /// The member with this name.
     Member(&'a str),
-    /// Every member of it.
+    /// Every member.
     EachMember,
-    /// An item of it.
+    /// The item at this index.
     Item(usize),
-    /// Every item of it.
+    /// Every item.
     EachItem,
 }
 
-/// A schema with all that it refers to.
+/// A schema whose references can all be resolved.
 #[derive(Debug)]
 pub(super) struct Document {
     root: Value,
 }
 
 impl Document {
-    /// A document. What is wrong with it, when it has a reference that cannot be followed.
+    /// Creates a document. Fails if it has a reference that cannot be resolved.
     pub(super) fn new(root: Value) -> Result<Document, String> {
         let document = Document { root };
-        match document.lost(&document.root) {
-            Some(reference) => Err(format!("{reference} refers to nothing in the schema")),
+        match document.find_unresolved(&document.root) {
+            Some(reference) => Err(format!("`{reference}` refers to nothing in the schema")),
             None => Ok(document),
         }
     }
 
-    /// The schema itself.
+    /// Returns the schema itself.
     pub(super) fn root(&self) -> &Value {
         &self.root
     }
 
-    /// The schemas that stand in a schema or are referred to by it, with what each is for.
-    pub(super) fn below<'a>(&'a self, schema: &'a Value) -> Vec<(For<'a>, &'a Value)> {
+    /// Returns the schemas that a schema contains or refers to, each with what it applies to.
+    pub(super) fn subschemas<'a>(&'a self, schema: &'a Value) -> Vec<(AppliesTo<'a>, &'a Value)> {
         let mut found = Vec::new();
         let Some(keywords) = schema.as_object() else { return found };
         for (keyword, value) in keywords {
             let name = keyword.as_str();
             match (name, value) {
                 (_, Value::String(reference)) if REFERENCES.contains(&name) => {
-                    found.extend(self.followed(reference).map(|each| (For::Same, each)));
+                    found.extend(self.resolve(reference).map(|each| (AppliesTo::SameValue, each)));
                 }
-                (_, Value::Array(all)) if SAME_LISTS.contains(&name) => {
-                    found.extend(all.iter().map(|each| (For::Same, each)));
+                (_, Value::Array(all)) if SAME_VALUE_LISTS.contains(&name) => {
+                    found.extend(all.iter().map(|each| (AppliesTo::SameValue, each)));
                 }
                 ("dependentSchemas" | "dependencies", Value::Object(all)) => {
-                    found.extend(all.values().map(|each| (For::Same, each)));
+                    found.extend(all.values().map(|each| (AppliesTo::SameValue, each)));
                 }
                 ("properties", Value::Object(all)) => {
-                    found.extend(all.iter().map(|(name, each)| (For::Member(name), each)));
+                    found.extend(all.iter().map(|(name, each)| (AppliesTo::Member(name), each)));
                 }
                 ("patternProperties", Value::Object(all)) => {
-                    found.extend(all.values().map(|each| (For::EachMember, each)));
+                    found.extend(all.values().map(|each| (AppliesTo::EachMember, each)));
                 }
                 ("prefixItems" | "items", Value::Array(all)) => {
-                    found.extend(all.iter().enumerate().map(|(at, each)| (For::Item(at), each)));
+                    let items = all.iter().enumerate();
+                    found.extend(items.map(|(index, each)| (AppliesTo::Item(index), each)));
                 }
-                (_, each) if SAME.contains(&name) => found.push((For::Same, each)),
-                (_, each) if EACH_MEMBER.contains(&name) => found.push((For::EachMember, each)),
-                (_, each) if EACH_ITEM.contains(&name) => found.push((For::EachItem, each)),
+                (_, each) if SAME_VALUE.contains(&name) => {
+                    found.push((AppliesTo::SameValue, each));
+                }
+                (_, each) if EACH_MEMBER.contains(&name) => {
+                    found.push((AppliesTo::EachMember, each));
+                }
+                (_, each) if EACH_ITEM.contains(&name) => found.push((AppliesTo::EachItem, each)),
                 _ => {}
             }
         }
         found
     }
 
-    /// What a reference leads to: a pointer, an anchor, or something with an `$id`, and within it.
-    fn followed(&self, reference: &str) -> Option<&Value> {
+    /// Returns the schema that a reference names: by a pointer, an anchor or an `$id`, or within
+    /// the schema with that `$id`. `None` if there is none.
+    fn resolve(&self, reference: &str) -> Option<&Value> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let within = match base.is_empty() {
-            true => &self.root,
-            false => find(&self.root, &|schema| is(schema, "$id", |id| id.ends_with(base)))?,
+        let within = if base.is_empty() {
+            &self.root
+        } else {
+            find(&self.root, &|schema| has_text(schema, "$id", |id| id.ends_with(base)))?
         };
-        let fragment = decoded(fragment);
+        let fragment = percent_decode(fragment);
         if fragment.is_empty() || fragment.starts_with('/') {
             return within.pointer(&fragment);
         }
         find(within, &|schema| {
-            ["$anchor", "$dynamicAnchor"].iter().any(|name| is(schema, name, |at| at == fragment))
-                || is(schema, "$id", |id| id.strip_prefix('#') == Some(&fragment))
+            ["$anchor", "$dynamicAnchor"]
+                .iter()
+                .any(|name| has_text(schema, name, |anchor| anchor == fragment))
+                || has_text(schema, "$id", |id| id.strip_prefix('#') == Some(&fragment))
         })
     }
 
-    /// A reference that cannot be followed. Those to the published schemas of schemas can.
-    fn lost<'a>(&self, value: &'a Value) -> Option<&'a str> {
+    /// Returns the first reference in a value that cannot be resolved. References to the published
+    /// metaschemas always can.
+    fn find_unresolved<'a>(&self, value: &'a Value) -> Option<&'a str> {
         match value {
-            Value::Object(members) => members.iter().find_map(|(name, member)| {
-                match (REFERENCES.contains(&name.as_str()), member) {
-                    (true, Value::String(to)) => {
-                        let is_lost = !to.contains(PUBLISHED) && self.followed(to).is_none();
-                        is_lost.then_some(to.as_str())
-                    }
-                    _ => self.lost(member),
+            Value::Object(members) => members.iter().find_map(|(name, member)| match member {
+                Value::String(reference) if REFERENCES.contains(&name.as_str()) => {
+                    let is_resolved =
+                        reference.contains(METASCHEMAS) || self.resolve(reference).is_some();
+                    (!is_resolved).then_some(reference.as_str())
                 }
+                _ => self.find_unresolved(member),
             }),
-            Value::Array(items) => items.iter().find_map(|item| self.lost(item)),
+            Value::Array(items) => items.iter().find_map(|item| self.find_unresolved(item)),
             _ => None,
         }
     }
 }
 
-fn is(schema: &Value, name: &str, like: impl Fn(&str) -> bool) -> bool {
-    schema.get(name).and_then(Value::as_str).is_some_and(like)
+/// Returns true if a schema has a text under a keyword that a predicate accepts.
+fn has_text(schema: &Value, keyword: &str, is_match: impl Fn(&str) -> bool) -> bool {
+    schema.get(keyword).and_then(Value::as_str).is_some_and(is_match)
 }
 
-/// The first value in a document that is like this.
-fn find<'a>(value: &'a Value, like: &dyn Fn(&Value) -> bool) -> Option<&'a Value> {
+/// Returns the first value in a document that a predicate accepts.
+fn find<'a>(value: &'a Value, is_match: &dyn Fn(&Value) -> bool) -> Option<&'a Value> {
     match value {
-        value if like(value) => Some(value),
-        Value::Object(members) => members.values().find_map(|member| find(member, like)),
-        Value::Array(items) => items.iter().find_map(|item| find(item, like)),
+        value if is_match(value) => Some(value),
+        Value::Object(members) => members.values().find_map(|member| find(member, is_match)),
+        Value::Array(items) => items.iter().find_map(|item| find(item, is_match)),
         _ => None,
     }
 }
 
-/// A fragment of a URI without its percent-encoding.
-fn decoded(fragment: &str) -> String {
+/// Decodes the percent-encoding of a URI fragment.
+fn percent_decode(fragment: &str) -> String {
     let mut parts = fragment.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {

@@ -1,10 +1,10 @@
 //! JSON Schemas, compiled once.
 //!
-//! Schemas are read without a network: a reference that leads out of the schema is an error when
-//! it is compiled. Numbers are compared as doubles where they do not fit 64 bits.
+//! Schemas are compiled without network access: a reference to another document is an error.
+//! Numbers that do not fit 64 bits are compared as doubles.
 //!
-//! Modules: `document` (what stands where in a schema), `secret` (what it marks `writeOnly`), `cost`
-//! (what a check costs).
+//! Modules: `document` (subschemas and references), `secret` (what is marked `writeOnly`), `cost`
+//! (the cost of a check).
 
 mod cost;
 mod document;
@@ -12,21 +12,17 @@ mod secret;
 
 use catena_value::{NoCells, Value};
 
+use crate::limits::{
+    SCHEMA_CHECK_STEPS_MAX, SCHEMA_LIST_VIOLATIONS_STEPS_MAX, VIOLATION_BYTES_MAX,
+};
 use document::Document;
 pub use secret::{Place, Secret};
-
-/// Steps of a check whose violations are all told. Of a longer one only the first is: each that is
-/// found takes memory, however few are told.
-const TOLD_STEPS_MAX: u64 = 100_000;
-
-/// Bytes of what is told about one violation.
-const PROBLEM_BYTES_MAX: usize = 2_000;
 
 /// A schema that values can be checked against.
 pub struct Schema {
     compiled: jsonschema::Validator,
     document: Document,
-    secret: Vec<Secret>,
+    secrets: Vec<Secret>,
 }
 
 impl std::fmt::Debug for Schema {
@@ -35,78 +31,78 @@ impl std::fmt::Debug for Schema {
     }
 }
 
-/// How a value violates a schema.
+/// A violation of a schema by a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Where in the value, as a JSON pointer.
+    /// The location in the value, as a JSON pointer.
     pub place: String,
-    /// What is wrong.
+    /// A description of the violation.
     pub problem: String,
 }
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.place.is_empty() {
-            true => f.write_str(&self.problem),
-            false => write!(f, "{} at {}", self.problem, self.place),
+        if self.place.is_empty() {
+            f.write_str(&self.problem)
+        } else {
+            write!(f, "{} at {}", self.problem, self.place)
         }
     }
 }
 
 impl Schema {
-    /// Compiles a schema. What is wrong with it, if it is none.
+    /// Compiles a schema. Fails with the reason if it is not a valid schema.
     pub fn compile(schema: &Value) -> Result<Schema, String> {
         let as_json = to_serde(schema)?;
         let compiled = jsonschema::validator_for(&as_json).map_err(|error| error.to_string())?;
         let document = Document::new(as_json)?;
-        let secret = secret::secrets(&document)?;
-        Ok(Schema { compiled, document, secret })
+        let secrets = secret::find_secrets(&document)?;
+        Ok(Schema { compiled, document, secrets })
     }
 
-    /// Every violation, at most so many. The values of secret fields are not repeated.
+    /// Returns the violations of the schema by a value, at most `limit` of them. The descriptions do
+    /// not quote values if the schema has secrets.
     pub fn violations(&self, value: &Value, limit: usize) -> Vec<Violation> {
-        let whole = |problem: String| vec![Violation { place: String::new(), problem }];
+        let of_value = |problem: String| vec![Violation { place: String::new(), problem }];
         let value = match to_serde(value) {
             Ok(value) => value,
-            Err(problem) => return whole(problem),
+            Err(problem) => return of_value(problem),
         };
-        let Some(steps) = cost::steps(&self.document, &value) else {
-            return whole(format!("checking it takes more than {} steps", cost::STEPS_MAX));
+        let Some(steps) = cost::count_steps(&self.document, &value) else {
+            return of_value(format!(
+                "checking it against the schema takes more than {SCHEMA_CHECK_STEPS_MAX} steps"
+            ));
         };
         if self.compiled.is_valid(&value) {
             return Vec::new();
         }
-        match steps <= TOLD_STEPS_MAX {
-            true => {
-                let errors = self.compiled.iter_errors(&value).take(limit);
-                errors.map(|error| self.violation(&error)).collect()
-            }
-            false => {
-                self.compiled.validate(&value).err().iter().map(|e| self.violation(e)).collect()
-            }
+        if steps > SCHEMA_LIST_VIOLATIONS_STEPS_MAX {
+            let first = self.compiled.validate(&value).err();
+            return first.iter().map(|error| self.violation(error)).collect();
         }
+        let errors = self.compiled.iter_errors(&value).take(limit);
+        errors.map(|error| self.violation(&error)).collect()
     }
 
-    /// What is told about an error. It repeats nothing of a value that may have secrets in it.
+    /// Describes an error. The description quotes nothing of a value that may contain secrets.
     fn violation(&self, error: &jsonschema::ValidationError<'_>) -> Violation {
-        let mut problem = match self.secret.is_empty() {
-            true => error.to_string(),
-            false => error.masked().to_string(),
-        };
-        if problem.len() > PROBLEM_BYTES_MAX {
-            problem.truncate(problem.floor_char_boundary(PROBLEM_BYTES_MAX));
+        let mut problem =
+            if self.secrets.is_empty() { error.to_string() } else { error.masked().to_string() };
+        if problem.len() > VIOLATION_BYTES_MAX {
+            problem.truncate(problem.floor_char_boundary(VIOLATION_BYTES_MAX));
             problem.push('…');
         }
         Violation { place: error.instance_path().to_string(), problem }
     }
 
-    /// The places that are marked `writeOnly`.
+    /// Returns the paths that are marked `writeOnly`.
     pub fn secrets(&self) -> &[Secret] {
-        &self.secret
+        &self.secrets
     }
 }
 
-/// A value as `serde_json` has it. Integers that it cannot hold become doubles.
+/// Converts a value to `serde_json`. Integers that do not fit 64 bits become doubles. Fails if the
+/// value is not completely in memory or has no JSON form.
 pub fn to_serde(value: &Value) -> Result<serde_json::Value, String> {
     let load = |error: catena_value::LoadError| error.to_string();
     Ok(match value {
@@ -139,13 +135,13 @@ pub fn to_serde(value: &Value) -> Result<serde_json::Value, String> {
             for entry in map.iter(&NoCells) {
                 let (key, value) = entry.map_err(load)?;
                 let Some(key) = key.to_text() else {
-                    return Err("a member's name is not text".to_owned());
+                    return Err("a member name is not text".to_owned());
                 };
                 object.insert(key.into_owned(), to_serde(&value)?);
             }
             object.into()
         }
-        other => return Err(format!("{} is not JSON", other.kind())),
+        other => return Err(format!("{} is not a JSON type", other.kind())),
     })
 }
 
@@ -153,7 +149,7 @@ fn double(number: f64) -> serde_json::Value {
     serde_json::Number::from_f64(number).map_or(serde_json::Value::Null, Into::into)
 }
 
-/// And back.
+/// Converts from `serde_json` to a value.
 pub fn from_serde(value: &serde_json::Value) -> Value {
     match value {
         serde_json::Value::Null => Value::Nil,
@@ -190,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn violations_say_what_and_where() {
+    fn violations_name_the_problem_and_its_location() {
         let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
         assert!(problems(schema, r#"{"n":1,"more":true}"#).is_empty());
         assert_eq!(problems(schema, r#"{"n":"x"}"#), [r#""x" is not of type "integer" at /n"#]);
@@ -198,7 +194,7 @@ mod tests {
         assert_eq!(problems(schema, "[]"), [r#"[] is not of type "object""#]);
     }
 
-    /// The places that a schema marks, written as paths.
+    /// The secrets of a schema, as paths with `/` and `*`.
     fn secrets(schema: &str) -> Vec<String> {
         let schema = Schema::compile(&value(schema)).unwrap();
         let step = |place: &Place| match place {
@@ -231,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_wherever_a_schema_can_mark_it() {
+    fn a_secret_is_found_under_every_keyword_that_can_mark_it() {
         let secret = r#"{"writeOnly":true}"#;
         for (schema, expected) in [
             (secret.to_owned(), vec![""]),
@@ -253,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_have_a_secret_too_deep_to_tell_is_secret_as_a_whole() {
+    fn a_part_at_the_depth_limit_that_may_contain_secrets_is_a_secret() {
         let schema = r##"{"properties":{"next":{"$ref":"#"},"key":{"writeOnly":true}}}"##;
         let found = secrets(schema);
         assert!(found.contains(&"next/next/key".to_owned()), "{found:?}");
@@ -261,17 +257,23 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_would_take_too_long_is_not_begun() {
+    fn a_check_that_would_take_too_long_is_not_started() {
         let twice = |next: usize| format!(r##"{{"$ref":"#/$defs/d{next}"}}"##);
         let mut defs: Vec<_> =
             (0..40).map(|n| format!(r#""d{n}":{{"allOf":[{0},{0}]}}"#, twice(n + 1))).collect();
         defs.push(r#""d40":{"type":"integer"}"#.to_owned());
         let schema = format!(r##"{{"$defs":{{{}}},"$ref":"#/$defs/d0"}}"##, defs.join(","));
-        assert_eq!(problems(&schema, "1"), ["checking it takes more than 2000000 steps"]);
+        assert_eq!(
+            problems(&schema, "1"),
+            ["checking it against the schema takes more than 2000000 steps"]
+        );
         let chain: Vec<_> = (0..5_000).map(|n| format!(r#""d{n}":{}"#, twice(n + 1))).collect();
         let schema =
             format!(r##"{{"$defs":{{{},"d5000":true}},"$ref":"#/$defs/d0"}}"##, chain.join(","));
-        assert_eq!(problems(&schema, "1"), ["checking it takes more than 2000000 steps"]);
+        assert_eq!(
+            problems(&schema, "1"),
+            ["checking it against the schema takes more than 2000000 steps"]
+        );
     }
 
     #[test]
@@ -285,21 +287,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_about_a_violation_is_short() {
+    fn the_description_of_a_violation_is_truncated() {
         let long = format!(r#""{}""#, "x".repeat(100_000));
         let found = problems(r#"{"type":"integer"}"#, &long);
         assert!(found[0].len() < 2_010 && found[0].ends_with('…'), "{}", found[0].len());
     }
 
     #[test]
-    fn what_is_no_schema_is_refused() {
+    fn an_invalid_schema_is_refused() {
         assert!(Schema::compile(&value(r#"{"type":"objekt"}"#)).is_err());
         assert!(Schema::compile(&value(r#"{"$ref":"https://example.invalid/x"}"#)).is_err());
         assert!(Schema::compile(&value(r##"{"$ref":"#/$defs/none"}"##)).is_err());
     }
 
     #[test]
-    fn json_goes_there_and_back() {
+    fn json_survives_a_conversion_to_serde_and_back() {
         for text in ["null", "1", "1.5", "18446744073709551615", r#""é""#, r#"{"a":[1,{"b":{}}]}"#]
         {
             let before = value(text);

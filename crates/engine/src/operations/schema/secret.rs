@@ -1,42 +1,37 @@
-//! The places of secrets: fields that a schema marks `writeOnly`.
+//! The locations of secrets: fields that a schema marks `writeOnly`.
 
 use serde_json::Value;
 
-use super::document::{Document, For};
+use super::document::{AppliesTo, Document};
+use crate::limits::{SECRET_DEPTH_MAX, SECRET_SEARCH_SCHEMAS_MAX};
 
-/// How deep in a value secrets are told apart. What could have one deeper is secret as a whole.
-const DEPTH_MAX: usize = 16;
-
-/// Schemas that are looked at to find them.
-const LOOKS_MAX: usize = 10_000;
-
-/// One step on the way to a secret.
+/// One segment of the path to a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A member of an object, or an item of an array.
+    /// The member with this name, or the item at this index.
     At(String),
     /// Every member or item.
     Each,
 }
 
-/// The way to a secret. The empty way is the whole value.
+/// The path to a secret. The empty path is the value itself.
 pub type Secret = Vec<Place>;
 
-/// Every place that a schema marks secret. What is wrong with it, when they cannot be found.
-pub(super) fn secrets(document: &Document) -> Result<Vec<Secret>, String> {
-    let mut search = Search { document, looks: 0, at: Vec::new(), found: Vec::new() };
-    // Most schemas have none, which is soon seen.
-    if mentions(document.root()) {
-        search.look(document.root(), &mut Vec::new())?;
+/// Returns every path that a schema marks as secret. Fails if the schema is too large to search.
+pub(super) fn find_secrets(document: &Document) -> Result<Vec<Secret>, String> {
+    let mut search = Search { document, visited: 0, path: Vec::new(), found: Vec::new() };
+    // Most schemas mark nothing, which is cheap to see.
+    if contains_mark(document.root()) {
+        search.visit(document.root(), &mut Vec::new())?;
     }
     Ok(search.found)
 }
 
-/// Whether something in it might be a mark.
-fn mentions(value: &Value) -> bool {
+/// Returns true if any object in a value looks like a marked schema.
+fn contains_mark(value: &Value) -> bool {
     match value {
-        Value::Object(members) => is_marked(value) || members.values().any(mentions),
-        Value::Array(items) => items.iter().any(mentions),
+        Value::Object(members) => is_marked(value) || members.values().any(contains_mark),
+        Value::Array(items) => items.iter().any(contains_mark),
         _ => false,
     }
 }
@@ -47,47 +42,52 @@ fn is_marked(schema: &Value) -> bool {
 
 struct Search<'a> {
     document: &'a Document,
-    looks: usize,
-    at: Secret,
+    /// The number of schemas that were visited.
+    visited: usize,
+    /// The path of the part that the current schema applies to.
+    path: Secret,
     found: Vec<Secret>,
 }
 
 impl<'a> Search<'a> {
-    /// Looks at a schema. `same` are those that are for the same value and led here.
-    fn look(&mut self, schema: &'a Value, same: &mut Vec<&'a Value>) -> Result<(), String> {
+    /// Visits a schema and its subschemas. `applied` contains the schemas that apply to the same
+    /// part and led here.
+    fn visit(&mut self, schema: &'a Value, applied: &mut Vec<&'a Value>) -> Result<(), String> {
         self.count()?;
-        if is_marked(schema) || (self.at.len() == DEPTH_MAX && self.leads_to_one(schema)?) {
-            if !self.found.contains(&self.at) {
-                self.found.push(self.at.clone());
+        let is_deepest = self.path.len() == SECRET_DEPTH_MAX;
+        if is_marked(schema) || (is_deepest && self.reaches_mark(schema)?) {
+            if !self.found.contains(&self.path) {
+                self.found.push(self.path.clone());
             }
             return Ok(());
         }
-        if self.at.len() == DEPTH_MAX || same.iter().any(|seen| std::ptr::eq(*seen, schema)) {
+        if is_deepest || applied.iter().any(|seen| std::ptr::eq(*seen, schema)) {
             return Ok(());
         }
-        same.push(schema);
-        for (what, below) in self.document.below(schema) {
-            let place = match what {
-                For::Same => {
-                    self.look(below, same)?;
+        applied.push(schema);
+        for (target, subschema) in self.document.subschemas(schema) {
+            let place = match target {
+                AppliesTo::SameValue => {
+                    self.visit(subschema, applied)?;
                     continue;
                 }
-                For::Member(name) => Place::At(name.to_owned()),
-                For::Item(at) => Place::At(at.to_string()),
-                For::EachMember | For::EachItem => Place::Each,
+                AppliesTo::Member(name) => Place::At(name.to_owned()),
+                AppliesTo::Item(index) => Place::At(index.to_string()),
+                AppliesTo::EachMember | AppliesTo::EachItem => Place::Each,
             };
-            self.at.push(place);
-            let looked = self.look(below, &mut Vec::new());
-            self.at.pop();
-            looked?;
+            self.path.push(place);
+            let visited = self.visit(subschema, &mut Vec::new());
+            self.path.pop();
+            visited?;
         }
-        same.pop();
+        applied.pop();
         Ok(())
     }
 
-    /// Whether a mark can be reached from a schema.
-    fn leads_to_one(&mut self, schema: &'a Value) -> Result<bool, String> {
-        let (mut seen, mut next): (Vec<&Value>, _) = (Vec::new(), vec![schema]);
+    /// Returns true if a marked schema can be reached from a schema.
+    fn reaches_mark(&mut self, schema: &'a Value) -> Result<bool, String> {
+        let mut seen: Vec<&Value> = Vec::new();
+        let mut next = vec![schema];
         while let Some(schema) = next.pop() {
             self.count()?;
             if is_marked(schema) {
@@ -95,17 +95,19 @@ impl<'a> Search<'a> {
             }
             if !seen.iter().any(|other| std::ptr::eq(*other, schema)) {
                 seen.push(schema);
-                next.extend(self.document.below(schema).into_iter().map(|(_, below)| below));
+                let subschemas = self.document.subschemas(schema).into_iter();
+                next.extend(subschemas.map(|(_, subschema)| subschema));
             }
         }
         Ok(false)
     }
 
+    /// Counts a visited schema. Fails if there were too many.
     fn count(&mut self) -> Result<(), String> {
-        self.looks += 1;
-        match self.looks <= LOOKS_MAX {
-            true => Ok(()),
-            false => Err("it is too large to find what is `writeOnly` in it".to_owned()),
+        self.visited += 1;
+        if self.visited > SECRET_SEARCH_SCHEMAS_MAX {
+            return Err("the schema is too large to search for `writeOnly` fields".to_owned());
         }
+        Ok(())
     }
 }

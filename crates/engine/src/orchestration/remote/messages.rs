@@ -32,7 +32,7 @@ pub(in crate::orchestration) struct PendingDelivery {
     asked: RecordId,
     /// A change of the step during the delivery, which may be its reaction to this message.
     changed: Option<Box<RemoteJob>>,
-    /// The outcome.
+    /// The outcome, or a failure if the venue did not answer. `None` while the message is being sent.
     delivery: Option<Result<Delivery, Failure>>,
 }
 
@@ -121,8 +121,8 @@ impl OrchestrationDriver {
         let control = orchestration.control_of(&self.run.guard);
         let outgoing = (number, outgoing_message(&message)?);
         orchestration.deliver_remote(self.run.job.id(), step, outgoing, known, control);
-        let (changed, delivery) = (None, None);
-        self.delivery = Some(PendingDelivery { step, number, asked, changed, delivery });
+        let pending = PendingDelivery { step, number, asked, changed: None, delivery: None };
+        self.delivery = Some(pending);
         Ok(Some(Next::Listen))
     }
 
@@ -206,7 +206,7 @@ impl OrchestrationDriver {
     }
 }
 
-/// Returns a message as it is sent: what was said, under the ID it has here.
+/// Returns a message as it is sent: without credentials, under the ID it has here.
 fn outgoing_message(message: &Message) -> Result<Value, StoreError> {
     let (_, public) = message_record(message);
     let members: Map = public.as_map().cloned().unwrap_or_default();

@@ -379,7 +379,8 @@ impl RemoteStepTask {
     /// crash would leave it paused for ever.
     async fn pause(&self) -> Result<(), StoreError> {
         let jobs = &self.orchestration.jobs;
-        let (parent, step) = (self.parent, self.step);
+        let parent = self.parent;
+        let step = self.step;
         let paused = jobs.paused_here(parent, step).await?;
         if let Some(PausedHere::At(_)) = paused {
             return Ok(());
@@ -411,7 +412,8 @@ impl RemoteStepTask {
     /// Resumes the job if this venue paused it. Returns true if this has to be tried again.
     async fn resume(&self) -> Result<bool, StoreError> {
         let jobs = &self.orchestration.jobs;
-        let (parent, step) = (self.parent, self.step);
+        let parent = self.parent;
+        let step = self.step;
         let Some(paused) = jobs.paused_here(parent, step).await? else { return Ok(false) };
         let state = match self.federation.fetch_job(self.unpaused.clone()).await {
             Ok(state) => state,

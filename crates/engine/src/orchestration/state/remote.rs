@@ -142,7 +142,7 @@ impl OrchestrationState {
     }
 
     /// Marks a remote step as running because it accepted a message, unless its state has changed since
-    /// it asked.
+    /// the record `asked`, with which it asked for the message.
     pub(crate) fn mark_answered(&mut self, step: u32, asked: RecordId) {
         let Some((known, _)) = self.remote.get(&step) else { return };
         let phase = &mut self.phases[step as usize];

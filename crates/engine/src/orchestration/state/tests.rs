@@ -150,7 +150,7 @@ struct Scenario {
 
 impl Scenario {
     /// Starts a plan. `steps` names the operations: each takes the output of the one before it if
-    /// the name begins with `>`, else the constant 1.
+    /// the name starts with `>`, else the constant 1.
     fn new(slots: usize, steps: &[&str], policy: &str) -> Scenario {
         let entry = |(index, step): (usize, &&str)| match step.strip_prefix('>') {
             Some(op) => format!(r#"{{"op":"leaf:{op}","input":[{}]}}"#, index - 1),
@@ -196,8 +196,8 @@ impl Scenario {
         batch
     }
 
-    /// Ends the sub-job of a step and tells the state.
-    fn end(&mut self, step: u32, event: Event) {
+    /// Appends an event to the sub-job of a step and updates the state.
+    fn change_child(&mut self, step: u32, event: Event) {
         let StepPhase::Running(id) = self.state.phases[step as usize].clone() else {
             panic!("step {step} does not run: {:?}", self.state.phases[step as usize]);
         };
@@ -256,11 +256,11 @@ fn the_end_of_a_step_starts_what_depends_on_it_and_ends_the_job_with_the_last() 
     let mut scenario = Scenario::new(9, &["task", ">task", ">inline"], "");
     scenario.advance();
     assert!(!scenario.state.has_changes(), "nothing to decide before the first step ends");
-    scenario.end(0, finished());
+    scenario.change_child(0, finished());
     assert!(scenario.state.has_changes());
     scenario.advance();
     assert_eq!(scenario.phases(), "Crw");
-    scenario.end(1, finished());
+    scenario.change_child(1, finished());
     scenario.advance();
     assert_eq!(scenario.phases(), "CCC");
     assert_eq!(scenario.parent.status(), Status::Complete);
@@ -272,7 +272,7 @@ fn a_failed_step_fails_the_job_and_starts_nothing_more() {
     for (policy, cancels) in [("", true), (r#","onFailure":"leave""#, false)] {
         let mut scenario = Scenario::new(9, &["task", "task", ">task"], policy);
         scenario.advance();
-        scenario.end(0, Event::Erred { error: "no luck".into() });
+        scenario.change_child(0, Event::Erred { error: "no luck".into() });
         scenario.advance();
         assert_eq!(scenario.phases(), "Frw");
         assert_eq!(scenario.parent.status(), Status::Failed);
@@ -287,14 +287,14 @@ fn a_paused_job_starts_nothing_and_holds_its_result() {
     let mut scenario = Scenario::new(9, &["task", ">task"], "");
     scenario.advance();
     scenario.parent.append(Change::new(Event::Paused, 3)).unwrap();
-    scenario.end(0, finished());
+    scenario.change_child(0, finished());
     scenario.advance();
     assert_eq!(scenario.phases(), "Cw", "the end is recorded, the next step does not start");
     assert_eq!(scenario.parent.status(), Status::Paused);
     let mut scenario = Scenario::new(9, &["task"], "");
     scenario.advance();
     scenario.parent.append(Change::new(Event::Paused, 3)).unwrap();
-    scenario.end(0, finished());
+    scenario.change_child(0, finished());
     scenario.advance();
     assert_eq!(scenario.parent.status(), Status::Paused);
     assert_eq!(scenario.parent.held().map(|held| held.status), Some(Status::Complete));
@@ -305,7 +305,7 @@ fn a_step_that_asks_makes_the_job_ask_until_it_is_answered() {
     let ask = catena_job::state::Ask { message: Some("which?".into()), output: None };
     let mut scenario = Scenario::new(9, &["task", "task"], "");
     scenario.advance();
-    scenario.end(1, Event::AskedForInput(ask));
+    scenario.change_child(1, Event::AskedForInput(ask));
     scenario.advance();
     assert_eq!(scenario.phases(), "ra");
     assert_eq!(scenario.parent.status(), Status::InputRequired);
