@@ -134,7 +134,7 @@ fn by_error(facts: &Facts, error: &ReportedError) -> Found {
 /// Whether a path that a cell named lies in its own folders, by its text alone.
 fn is_own(path: &str) -> bool {
     let absolute =
-        if path.starts_with('/') { path.to_owned() } else { format!("/job/work/{path}") };
+        if path.starts_with('/') { path.to_owned() } else { format!("/job/files/{path}") };
     let mut parts: Vec<&str> = Vec::new();
     for part in absolute.split('/') {
         match part {

@@ -36,7 +36,7 @@ CELL_FD = 3
 SETUP_FD = 4
 CELL_NAME = "<cell>"
 JOB = "/job"
-WORK = "/job/work"
+WORK = "/job/files"
 
 CLONE_FLAGS = (
     0x00008000  # CLONE_PARENT: the worker is a child of the supervisor
@@ -201,7 +201,7 @@ def init(control_fd, cell_fd, stdout_fd, stderr_fd, go_read):
     cell_id = config["cell_id"]
     options = "mode=0755,size=%d,nr_inodes=%d" % (config["job_bytes"], config["job_inodes"])
     call("mount", b"job", JOB.encode(), b"tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.encode())
-    for name in ("work", "tmp", "shm"):
+    for name in ("files", "tmp", "shm"):
         os.mkdir(JOB + "/" + name, 0o700)
         if config["two_ids"]:
             os.chown(JOB + "/" + name, cell_id, cell_id)
@@ -235,13 +235,20 @@ def supervise(control, pid):
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.register(control.fileno(), select.POLLIN)
+    continue_again = []
     while True:
-        ready = dict(poller.poll())
+        ready = dict(poller.poll(continue_again[0] if continue_again else None))
         if control.fileno() in ready:
             data, fds = receive_with_fds(control, 1)
             if not data:
                 return 0  # The supervisor is gone: the kernel kills everything in this namespace.
             obey(control, data, fds)
+            # A process that was being forked when SIGSTOP came can stop after SIGCONT went by,
+            # because the kernel keeps the one for it and drops the other: send it again.
+            continue_again = [1, 5, 25, 125, 625] if data[:1] == b"C" else []
+        elif continue_again:
+            continue_again.pop(0)
+            obey(control, b"C", [])
         if pidfd in ready:
             break
     _, status = os.waitpid(pid, 0)
@@ -451,6 +458,9 @@ def install_filter():
 
 # Running.
 
+NO_RESULT = object()
+
+
 class ReportedError(Exception):
     """A failure that the runner itself found; carries a code for the report."""
 
@@ -472,7 +482,7 @@ def run(job):
     status = 0
     try:
         result = execute(job["source"], job["entrypoint"], job["parameters"])
-        result = encode_result(result, limits["result_bytes"])
+        result = None if result is NO_RESULT else encode_result(result, limits["result_bytes"])
     except SystemExit as exit_request:
         result, status = None, exit_status(exit_request)
         if status:
@@ -508,10 +518,10 @@ def execute(source, entrypoint, parameters):
     code = compile(source, CELL_NAME, "exec", dont_inherit=True)
     exec(code, main.__dict__)
     if entrypoint is None:
-        return None
+        return NO_RESULT
     function = main.__dict__.get(entrypoint["name"])
     if function is None and not entrypoint["required"]:
-        return None
+        return NO_RESULT
     if not callable(function):
         raise ReportedError("ENTRYPOINT_NOT_FOUND", "no function %r" % entrypoint["name"])
     return function(**parameters)

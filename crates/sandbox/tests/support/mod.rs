@@ -26,11 +26,15 @@ pub(crate) fn start(config: Config) -> Option<Sandbox> {
         Ok(sandbox) => Some(sandbox),
         Err(error) => {
             let tier = tier.map_or("any tier".to_owned(), |tier| tier.to_string());
-            // Past the test harness, which would hide it.
-            let _ = writeln!(std::io::stderr(), "SKIPPED ({tier}): {error}");
+            skip(&format!("{tier}: {error}"));
             None
         }
     }
+}
+
+/// Says why something was not tested, past the test harness, which would hide it.
+pub(crate) fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
 /// The strongest tier of this user.
