@@ -116,6 +116,8 @@ impl Cgroups {
     /// Makes a parent folder in every hierarchy that allows it.
     pub(crate) fn create(layout: &Layout, name: &str) -> Self {
         let mut reasons = Vec::new();
+        let own = [&layout.memory, &layout.pids, &layout.cpuacct, &layout.unified];
+        own.into_iter().flatten().for_each(|own| remove_stale(own));
         let mut make = |what: &str, own: &Option<PathBuf>| {
             let Some(own) = own else {
                 reasons.push(format!("{what}: no hierarchy"));
@@ -375,6 +377,23 @@ fn remove(folder: &Path) {
             }
             _ => return,
         }
+    }
+}
+
+/// Removes empty cgroups of supervisors that were killed. One with processes cannot be removed.
+fn remove_stale(own: &Path) {
+    let folders = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in folders(own) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix("catena-").and_then(|rest| rest.split('-').next());
+        let Some(pid) = pid.and_then(|pid| pid.parse::<u32>().ok()) else { continue };
+        if Path::new(&format!("/proc/{pid}")).exists() {
+            continue;
+        }
+        for inner in folders(&entry.path()).filter(|inner| inner.path().is_dir()) {
+            let _ = fs::remove_dir(inner.path());
+        }
+        let _ = fs::remove_dir(entry.path());
     }
 }
 
