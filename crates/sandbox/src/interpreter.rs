@@ -14,8 +14,7 @@ use serde_json::Value;
 use crate::launch::Entry;
 
 /// Where interpreters usually are, for callers that name none.
-pub const USUAL_PATHS: [&str; 3] =
-    ["/usr/bin/python3", "/usr/local/bin/python3", "/opt/homebrew/bin/python3"];
+pub const USUAL_PATHS: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
 
 /// The oldest version that the sandbox supports.
 const OLDEST: (u64, u64) = (3, 9);

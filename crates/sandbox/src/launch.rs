@@ -336,7 +336,7 @@ impl Child<'_> {
         let mut byte = 0u8;
         // SAFETY: writes five bytes of a local array and reads one byte into a local variable.
         let read = unsafe {
-            libc::write(self.ask, b"M\0\0\0\0".as_ptr().cast(), 5);
+            libc::write(self.ask, [b'M', 0, 0, 0, 0].as_ptr().cast(), 5);
             libc::read(self.go, (&raw mut byte).cast(), 1)
         };
         if read == 1 { Ok(()) } else { Err((b'u', libc::EPERM)) }
@@ -398,8 +398,8 @@ impl Prepared {
                 other => other,
             },
             Kind::File(mode) => make_file(&self.target, mode),
-            // SAFETY: both paths are C strings.
             Kind::Link => {
+                // SAFETY: both paths are C strings.
                 check(unsafe { libc::symlink(self.source.as_ptr(), self.target.as_ptr()) })
             }
             Kind::Bind => {

@@ -97,7 +97,9 @@ fn run_a_cell(tier: Tier, interpreter: &Interpreter) -> Result<String, String> {
         preload: Vec::new(),
     };
     let config = Config { pool: 1, tier: Some(tier), minimum: tier, ..Config::new(profile) };
-    let sandbox = Sandbox::start(config).map_err(|error| error.to_string())?;
+    let prefix = format!("{tier}: ");
+    let sandbox = Sandbox::start(config)
+        .map_err(|error| error.to_string().trim_start_matches(&prefix).to_owned())?;
     let control = Control::new().map_err(|error| error.to_string())?;
     let mut cell = Cell::new("print(6 * 7)");
     cell.limits.timeout_ms = Duration::from_secs(20).as_millis() as u64;

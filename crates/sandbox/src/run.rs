@@ -18,7 +18,7 @@ use crate::classify::classify;
 use crate::clock;
 use crate::control::{Control, Wanted};
 use crate::limits::{
-    KILL_MAX, OUTPUT_KILL_FACTOR, TICK, TRACEBACK_BYTES_MAX, VIOLATIONS_KILL,
+    JOB_FOLDER_BYTES, KILL_MAX, OUTPUT_KILL_FACTOR, TICK, TRACEBACK_BYTES_MAX, VIOLATIONS_KILL,
     VIOLATIONS_RECORDED_MAX,
 };
 use crate::outcome::{
@@ -46,6 +46,9 @@ pub(crate) fn run(worker: Worker, cell: &Cell, context: &Context<'_>) -> io::Res
     let memory = (limits.memory_mb << 20) + context.inputs_bytes;
     if let Some(group) = &worker.group {
         group.limit(memory, limits.max_processes)?;
+    }
+    if worker.group.as_ref().is_none_or(|group| group.memory_peak().is_none()) {
+        worker.limit_folder((limits.memory_mb << 20).min(JOB_FOLDER_BYTES))?;
     }
     worker.place_inputs(&cell.inputs, context.inputs_bytes)?;
     let cpu_before = worker.group.as_ref().and_then(crate::cgroup::Group::cpu_time);

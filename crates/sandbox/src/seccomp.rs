@@ -170,7 +170,7 @@ fn allowed() -> Vec<c_long> {
         SYS_timer_create SYS_timer_settime SYS_timer_gettime SYS_timer_getoverrun SYS_timer_delete
         SYS_getrandom
         SYS_recvfrom SYS_sendto SYS_recvmsg SYS_sendmsg SYS_recvmmsg SYS_sendmmsg SYS_shutdown
-        SYS_getsockopt SYS_setsockopt SYS_getsockname SYS_getpeername
+        SYS_getsockname SYS_getpeername
     });
     #[cfg(target_arch = "x86_64")]
     all.extend(numbers! {
@@ -230,11 +230,34 @@ fn by_argument() -> Vec<ByArgument> {
         // These put characters into a terminal's input or take a terminal over.
         .chain([TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCSETD].map(|request| (request, Action::Record)))
         .collect();
+    // A socket pair can say who made it, and take programs for packets: neither is needed.
+    let options = |number, names: &[i32]| ByArgument {
+        number,
+        index: 2,
+        mask: all,
+        listed: names.iter().map(|name| (*name as u32, Action::Allow)).collect(),
+        otherwise: Action::Refuse(libc::ENOPROTOOPT),
+    };
+    let set = [
+        libc::SO_REUSEADDR,
+        libc::SO_SNDBUF,
+        libc::SO_RCVBUF,
+        libc::SO_KEEPALIVE,
+        libc::SO_LINGER,
+        libc::SO_PASSCRED,
+        libc::SO_RCVTIMEO,
+        libc::SO_SNDTIMEO,
+    ];
+    let get =
+        [libc::SO_TYPE, libc::SO_ERROR, libc::SO_DOMAIN, libc::SO_PROTOCOL, libc::SO_ACCEPTCONN];
+    let get: Vec<i32> = set.into_iter().chain(get).collect();
     let file_kinds = [0, libc::S_IFREG, libc::S_IFIFO];
     let mut rules = vec![
         only(libc::SYS_clone, 0, CLONE_REFUSED, &[0]),
         only(libc::SYS_socketpair, 0, all, &[libc::AF_UNIX as u32]),
         only(libc::SYS_prlimit64, 0, all, &[0]),
+        options(libc::SYS_setsockopt, &set),
+        options(libc::SYS_getsockopt, &get),
         only(libc::SYS_personality, 0, all, &[u32::MAX]),
         only(libc::SYS_mknodat, 2, libc::S_IFMT, &file_kinds),
         only(
@@ -273,7 +296,7 @@ pub(crate) fn name(number: i32) -> String {
     macro_rules! named {
         ($($name:ident)*) => { [$((libc::$name, stringify!($name))),*] };
     }
-    let mut known = Vec::from(named! {
+    let known = named! {
         SYS_socket SYS_connect SYS_bind SYS_listen SYS_accept SYS_accept4 SYS_socketpair SYS_execve SYS_execveat
         SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot
         SYS_unshare SYS_setns SYS_clone SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register SYS_keyctl
@@ -288,12 +311,13 @@ pub(crate) fn name(number: i32) -> String {
         SYS_clock_settime SYS_settimeofday SYS_adjtimex SYS_clock_adjtime SYS_vhangup SYS_splice SYS_vmsplice
         SYS_tee SYS_process_madvise SYS_kcmp SYS_fsopen SYS_fsmount SYS_open_tree SYS_move_mount
         SYS_mount_setattr
-    });
+    };
     #[cfg(target_arch = "x86_64")]
-    known.extend(
-        named! { SYS_iopl SYS_ioperm SYS_modify_ldt SYS_kexec_file_load SYS_mknod SYS_ustat },
-    );
-    let found = known.into_iter().find(|(known, _)| *known == c_long::from(number));
+    let own = named! { SYS_iopl SYS_ioperm SYS_modify_ldt SYS_kexec_file_load SYS_mknod SYS_ustat };
+    #[cfg(target_arch = "aarch64")]
+    let own = named! { SYS_kexec_file_load };
+    let mut all = known.into_iter().chain(own);
+    let found = all.find(|(known, _)| *known == c_long::from(number));
     match found {
         Some((_, name)) => name.trim_start_matches("SYS_").to_owned(),
         None => format!("system call {number}"),

@@ -99,6 +99,11 @@ impl Worker {
         })
     }
 
+    /// Limits the job folder to this size. A cgroup does so by itself, because files are memory.
+    pub(crate) fn limit_folder(&self, bytes: u64) -> io::Result<()> {
+        self.order(format!("T{bytes}").as_bytes(), &[])
+    }
+
     /// Copies input files into the worker and makes them read-only.
     pub(crate) fn place_inputs(&self, inputs: &[Input], total: u64) -> io::Result<()> {
         if inputs.is_empty() {

@@ -45,7 +45,7 @@ pub struct Profile {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The isolation could not be set up.
-    #[error("cannot start the sandbox: {0}")]
+    #[error("{0}")]
     Isolation(String),
     /// The interpreter ended while it was starting.
     #[error("the interpreter did not start: {0}")]
@@ -54,7 +54,7 @@ pub enum StartError {
     #[error("a worker could not be set up: {0}")]
     Worker(String),
     /// The operating system refused something.
-    #[error("cannot start the sandbox: {0}")]
+    #[error("the system refused: {0}")]
     Os(#[from] io::Error),
 }
 

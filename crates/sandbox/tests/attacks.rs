@@ -3,6 +3,7 @@
 //! Every cell runs in the real sandbox, at the strongest tier that the user who runs the tests has.
 //! `as_a_plain_user` runs the same suite again without privileges.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
+#![allow(clippy::disallowed_methods, reason = "limits of time are real here")]
 
 mod support;
 
@@ -149,6 +150,15 @@ fn there_is_no_network() {
             ("import socket\ntry: socket.socket()\nexcept OSError: pass", FORBIDDEN_CALL),
             (
                 "import socket; a, b = socket.socketpair(); a.send(b'x'); assert b.recv(1) == b'x'",
+                "ok",
+            ),
+            // It gives away neither who made it nor a handle on them, and runs no programs.
+            (
+                "import socket\nfor s in socket.socketpair() + (socket.socket(fileno=os.dup(3)),):\n    \
+                 for option in (17, 77, 59):\n        try: print(s.getsockopt(1, option, 64)); sys.exit('known')\n        \
+                 except OSError as e: assert e.errno == 92, e\n    \
+                 for option in (26, 50, 76):\n        try: s.setsockopt(1, option, b'x' * 16); sys.exit('set')\n        \
+                 except OSError as e: assert e.errno == 92, e",
                 "ok",
             ),
             // A socket pair cannot be connected elsewhere.
@@ -347,6 +357,10 @@ fn memory_is_limited() {
 fn the_job_folder_is_limited() {
     let Some(sandbox) = sandbox() else { return };
     let disk = "RESOURCE_LIMIT DISK_LIMIT";
+    // Files are memory: with a cgroup the cell is killed, without one the folder is full.
+    let mut small = cell("for n in range(9): open(str(n), 'wb').write(bytes(16 << 20))");
+    small.limits.memory_mb = 64;
+    assert!(verdict(&run(&sandbox, &small)).starts_with("RESOURCE_LIMIT"));
     check(&sandbox, "f = open('x', 'wb'); f.truncate(1 << 40)", disk);
     let source = "f = open('x', 'wb')\nwhile True: f.write(bytes(1 << 20)); f.flush()";
     let outcome = run(&sandbox, &cell(source));
@@ -626,10 +640,7 @@ fn the_notifier_cannot_be_worn_out() {
 #[test]
 fn artifacts_are_regular_files_with_plain_names() {
     let Some(sandbox) = sandbox() else { return };
-    let collected = |source: &str| -> Outcome {
-        let outcome = check(&sandbox, source, "ok");
-        outcome
-    };
+    let collected = |source: &str| check(&sandbox, source, "ok");
     let reasons = |outcome: &Outcome| -> Vec<String> {
         outcome
             .refused

@@ -289,6 +289,11 @@ def obey(control, data, fds):
             os.kill(-1, signal.SIGSTOP)
         elif kind == b"C":
             os.kill(-1, signal.SIGCONT)
+        elif kind == b"T":
+            options = b"size=%d" % int(content)
+            flags = MS_REMOUNT | MS_NOSUID | MS_NODEV | MS_NOEXEC
+            call("mount", b"job", JOB.encode(), b"tmpfs", flags, options)
+            control.send(b"A")
         elif kind == b"M":
             mount_inputs(int(content))
             control.send(b"A")

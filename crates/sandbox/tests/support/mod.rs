@@ -8,9 +8,12 @@ use catena_sandbox::{
     Cell, Config, Control, Interpreter, Outcome, Profile, Sandbox, Tier, USUAL_PATHS, Verdict,
 };
 
-/// The interpreter for tests: one that every user can read.
+/// The interpreter for tests: the one that `CATENA_SANDBOX_PYTHON` names, else one that every user
+/// can read.
 pub(crate) fn interpreter() -> Interpreter {
-    let paths: Vec<PathBuf> = USUAL_PATHS.iter().map(PathBuf::from).collect();
+    let named = std::env::var_os("CATENA_SANDBOX_PYTHON").map(PathBuf::from);
+    let usual = USUAL_PATHS.iter().map(PathBuf::from);
+    let paths: Vec<PathBuf> = named.into_iter().chain(usual).collect();
     Interpreter::first_of(&paths).expect("the tests need Python 3.9 or newer")
 }
 
