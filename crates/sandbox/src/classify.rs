@@ -72,7 +72,9 @@ fn by_kernel(facts: &Facts) -> Option<Found> {
         )),
         Some(Exit::Code(_)) => None,
         None => {
-            Some((InternalError, "SANDBOX_FAILED", "the sandbox lost track of the cell".to_owned()))
+            let reason = facts.init_failure.as_deref().unwrap_or("its init process ended");
+            let text = format!("the sandbox lost track of the cell: {reason}");
+            Some((InternalError, "SANDBOX_FAILED", text))
         }
     }
 }

@@ -168,6 +168,13 @@ impl Interpreter {
             let is_link = |entry: &Entry| matches!(entry, Entry::Link(link, _) if link == path);
             self.bound.iter().any(|bound| bound.starts_with(path)) || root.iter().any(is_link)
         };
+        // An interpreter may lie below these; the links are then left out, and `TMPDIR` leads the way.
+        let links = [("/tmp", "/job/tmp"), ("/dev/shm", "/job/shm")];
+        let links: Vec<_> = links
+            .iter()
+            .filter(|(link, _)| !is_used(Path::new(link)))
+            .map(|(link, target)| Entry::Link(PathBuf::from(link), PathBuf::from(target)))
+            .collect();
         let shut = [
             "/boot", "/home", "/media", "/mnt", "/opt", "/proc", "/root", "/run", "/sbin", "/srv",
             "/sys", "/var",
@@ -197,8 +204,7 @@ impl Interpreter {
         }
         root.extend(DEVICES.iter().map(|device| Entry::Device(PathBuf::from(device))));
         root.push(Entry::Folder(PathBuf::from("/job"), 0o755));
-        root.push(Entry::Link(PathBuf::from("/tmp"), PathBuf::from("/job/tmp")));
-        root.push(Entry::Link(PathBuf::from("/dev/shm"), PathBuf::from("/job/shm")));
+        root.extend(links);
         root
     }
 }

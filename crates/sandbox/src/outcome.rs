@@ -90,6 +90,8 @@ impl Category {
 pub struct Facts {
     /// How the cell's first process ended; `None` if its init process could not say.
     pub exit: Option<Exit>,
+    /// What went wrong in the init process, if it said so.
+    pub init_failure: Option<String>,
     /// Why the supervisor killed the cell, if it did.
     pub stopped: Option<Stop>,
     /// Processes that the kernel killed for lack of memory.

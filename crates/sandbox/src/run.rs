@@ -419,6 +419,10 @@ impl Run<'_> {
                 });
                 Ok(true)
             }
+            Some((b'E', text)) => {
+                self.facts.init_failure = Some(String::from_utf8_lossy(text).into_owned());
+                Ok(false)
+            }
             Some(_) => Ok(false),
         }
     }

@@ -47,12 +47,15 @@ pub(crate) fn receive(socket: impl AsFd) -> io::Result<Message> {
     let mut space =
         [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut was_reset = false;
     let received = loop {
         let mut slices = [io::IoSliceMut::new(&mut data)];
         let flags = RecvFlags::CMSG_CLOEXEC;
         match rustix::net::recvmsg(&socket, &mut slices, &mut ancillary, flags) {
             Err(rustix::io::Errno::INTR) => {}
-            // A peer that died with unread data resets the connection.
+            // A peer that ended with unread messages resets the connection. The kernel says so once,
+            // before it hands out what the peer had sent.
+            Err(rustix::io::Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(rustix::io::Errno::CONNRESET) => return Ok(Message::default()),
             other => break other?,
         }
@@ -96,4 +99,30 @@ pub(crate) fn receive_within(socket: impl AsFd, timeout: Duration) -> io::Result
         return Err(io::ErrorKind::TimedOut.into());
     }
     receive(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::SocketType;
+
+    #[test]
+    fn the_last_word_of_a_peer_is_heard_though_it_did_not_listen() {
+        let (here, there) = crate::sys::socket_pair(SocketType::SEQPACKET).unwrap();
+        send(&there, b"last word", &[]).unwrap();
+        send(&here, b"unread", &[]).unwrap();
+        drop(there);
+        assert_eq!(receive(&here).unwrap().data, b"last word");
+        assert_eq!(receive(&here).unwrap().data, b"");
+    }
+
+    #[test]
+    fn descriptors_travel_with_a_message() {
+        let (here, there) = crate::sys::socket_pair(SocketType::SEQPACKET).unwrap();
+        send(&here, b"take this", &[here.as_fd(), there.as_fd()]).unwrap();
+        let message = receive_within(&there, Duration::from_secs(5)).unwrap();
+        assert_eq!((message.data.as_slice(), message.fds.len()), (b"take this".as_slice(), 2));
+        let waited = receive_within(&there, Duration::from_millis(1));
+        assert_eq!(waited.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
 }

@@ -60,7 +60,7 @@ fn files_of_the_host_cannot_be_read() {
             ("os.listdir('/var')", FORBIDDEN_ACCESS),
             ("open('/proc/self/mem', 'rb')", FORBIDDEN_ACCESS),
             ("open('/proc/self/environ').read()", FORBIDDEN_ACCESS),
-            ("open('/proc/1/root/etc/passwd')", FORBIDDEN_ACCESS),
+            ("os.listdir('/proc/1/root')", FORBIDDEN_ACCESS),
             ("open('/proc/self/fd/3', 'rb')", FORBIDDEN_ACCESS),
             ("os.readlink('/proc/self/exe')", FORBIDDEN_ACCESS),
             ("open('/proc/sysrq-trigger', 'w')", FORBIDDEN_ACCESS),
@@ -124,18 +124,9 @@ fn nothing_can_be_written_outside_the_job_folder() {
 #[test]
 fn there_is_no_network() {
     let Some(sandbox) = sandbox() else { return };
-    let families = [
-        "AF_INET",
-        "AF_INET6",
-        "AF_UNIX",
-        "AF_NETLINK",
-        "AF_PACKET",
-        "AF_VSOCK",
-        "AF_ALG",
-        "AF_BLUETOOTH",
-    ];
-    for family in families {
-        let source = format!("import socket; socket.socket(socket.{family})");
+    // Unix, IPv4, IPv6, netlink, packet, Bluetooth, key algorithms, vsock, express data path.
+    for family in [1, 2, 10, 16, 17, 31, 38, 40, 44] {
+        let source = format!("import socket; socket.socket({family}, socket.SOCK_DGRAM)");
         let outcome = check(&sandbox, &source, FORBIDDEN_CALL);
         assert_eq!(outcome.facts.violations[0].name, "socket");
     }

@@ -116,6 +116,7 @@ def zygote():
     tid_address = ctypes.c_void_p()
     libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(tid_address), 0, 0, 0)
     warm()
+    warm_errors()
     gc.collect()
     gc.freeze()
     send_with_fds(control, json.dumps({"ready": True, "python": sys.version.split()[0]}).encode())
@@ -561,17 +562,13 @@ def describe(exception, most):
     try:
         text = "".join(traceback.format_exception(type(exception), exception, frames))
     except BaseException:
-        text = "%s: (the traceback could not be formatted)\n" % type(exception).__name__
+        text = "%s: %s\n" % (type(exception).__name__, message_of(exception))
     try:
         if not isinstance(exception, ReportedError):
             sys.stderr.write(text)
     except BaseException:
         pass
     line, column = position(exception, user)
-    try:
-        message = str(exception)
-    except BaseException:
-        message = "(the message could not be formatted)"
     number = getattr(exception, "errno", None) if isinstance(exception, OSError) else None
     path = getattr(exception, "filename", None) if isinstance(exception, OSError) else None
     return {
@@ -580,13 +577,20 @@ def describe(exception, most):
         "code": exception.code if isinstance(exception, ReportedError) else None,
         "memory": isinstance(exception, MemoryError),
         "module": isinstance(exception, ModuleNotFoundError),
-        "message": message[:4000],
+        "message": message_of(exception)[:4000],
         "traceback": text[-most:],
         "line": line,
         "column": column,
         "errno": number if isinstance(number, int) else None,
         "path": os.fsdecode(path)[:4000] if isinstance(path, (str, bytes)) else None,
     }
+
+
+def message_of(exception):
+    try:
+        return str(exception)
+    except BaseException:
+        return "(the message could not be formatted)"
 
 
 def position(exception, user):
@@ -640,6 +644,19 @@ def warm():
         json.loads('{"a": [1, null, "b", 1.5]}')
     finally:
         sys.stdout = kept_stdout
+        sys.modules["__main__"] = kept_main
+
+
+def warm_errors():
+    """Formats a traceback once: newer versions import modules for it, which a cell may prevent."""
+    kept_stderr, sys.stderr = sys.stderr, io.StringIO()
+    kept_main = sys.modules.get("__main__")
+    try:
+        execute("def f():\n    return 1 / 0\nf()\n", None, {})
+    except ZeroDivisionError as error:
+        describe(error, 1000)
+    finally:
+        sys.stderr = kept_stderr
         sys.modules["__main__"] = kept_main
 
 
