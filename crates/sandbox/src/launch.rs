@@ -36,7 +36,7 @@ pub(crate) enum Entry {
 pub(crate) enum Identity {
     /// Two host user IDs that nobody else uses: 0 and 1000 inside. Needs privileges.
     Two(u32, u32),
-    /// The supervisor's own user and group, as 0 inside.
+    /// One user and group of the host, as 0 inside: those of the supervisor, unless it is root.
     Own(u32, u32),
 }
 
@@ -317,9 +317,15 @@ impl Child<'_> {
                 step(b'u', || unshare(libc::CLONE_NEWUSER))?;
                 self.ask_for_maps()?;
                 step(b'n', || unshare(OTHERS))?;
-                step(b'i', become_first)?;
+                step(b'i', || become_user(0, 0))?;
             }
-            Identity::Own(..) => {
+            Identity::Own(user, group) => {
+                // SAFETY: takes nothing and cannot fail.
+                if unsafe { libc::geteuid() } == 0 && user != 0 {
+                    step(b'i', || become_user(user, group))?;
+                    // SAFETY: takes numbers only.
+                    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+                }
                 step(b'u', || unshare(libc::CLONE_NEWUSER))?;
                 self.ask_for_maps()?;
                 step(b'n', || unshare(libc::CLONE_NEWNS | OTHERS))?;
@@ -489,16 +495,16 @@ fn set_read_only(path: &CStr, flags: u32) -> Result<(), i32> {
     } as c_int)
 }
 
-/// Becomes user and group 0 of the namespace. The wrappers of the C library would signal threads
-/// that this process does not have.
-fn become_first() -> Result<(), i32> {
+/// Becomes this user and group for good. The wrappers of the C library would signal threads that
+/// this process does not have.
+fn become_user(user: u32, group: u32) -> Result<(), i32> {
     // SAFETY: takes numbers and an empty list.
     check(unsafe { libc::syscall(libc::SYS_setgroups, 0usize, std::ptr::null::<libc::gid_t>()) }
         as c_int)?;
     // SAFETY: takes numbers only.
-    check(unsafe { libc::syscall(libc::SYS_setresgid, 0, 0, 0) } as c_int)?;
+    check(unsafe { libc::syscall(libc::SYS_setresgid, group, group, group) } as c_int)?;
     // SAFETY: takes numbers only.
-    check(unsafe { libc::syscall(libc::SYS_setresuid, 0, 0, 0) } as c_int)
+    check(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) } as c_int)
 }
 
 /// Gives back what a program expects to find: every signal handled by default, none blocked.

@@ -106,6 +106,10 @@ struct State {
 pub(crate) fn identity(tier: Tier, user_ids: (u32, u32)) -> Option<Identity> {
     match tier {
         Tier::T1 => Some(Identity::Two(user_ids.0, user_ids.1)),
+        // A cell must never have the identity of root, however it is confined.
+        Tier::T2 if rustix::process::geteuid().is_root() => {
+            Some(Identity::Own(user_ids.0, user_ids.0))
+        }
         Tier::T2 => {
             let user = rustix::process::geteuid().as_raw();
             let group = rustix::process::getegid().as_raw();
