@@ -93,7 +93,8 @@ fn parse(header: &[u8], result: &[u8]) -> Option<Report> {
         ([], _) => None,
         (_, Some(_)) => return None,
         (text, None) => {
-            // Checks the syntax; the text itself is kept, so that no number changes.
+            // Checks the syntax, and that it is nested at most 127 deep; the text itself is kept, so
+            // that no number changes.
             serde_json::from_slice::<Value>(text).ok()?;
             Some(std::str::from_utf8(text).ok()?.to_owned())
         }

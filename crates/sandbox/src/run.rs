@@ -43,7 +43,8 @@ pub(crate) struct Context<'a> {
 /// Runs a cell in a worker. The worker is used up.
 pub(crate) fn run(worker: Worker, cell: &Cell, context: &Context<'_>) -> io::Result<Outcome> {
     let limits = &cell.limits;
-    let memory = (limits.memory_mb << 20) + context.inputs_bytes;
+    // Input files are written by the init process, which is outside of the cell's cgroup.
+    let memory = limits.memory_mb << 20;
     if let Some(group) = &worker.group {
         group.limit(memory, limits.max_processes)?;
     }

@@ -84,6 +84,11 @@ fn parameters_and_results_pass_through_json() {
     check(&sandbox, "def main(): return object()", "USER_CODE_ERROR RESULT_NOT_JSON");
     check(&sandbox, "def main(): return float('nan')", "USER_CODE_ERROR RESULT_NOT_JSON");
     check(&sandbox, "def main(): return 'x' * (2 << 20)", "RESOURCE_LIMIT RESULT_TOO_LARGE");
+    let deep =
+        |depth: u32| format!("x = 1\nfor n in range({depth}): x = [x]\ndef main(): return x");
+    assert!(check(&sandbox, &deep(100), "ok").result.is_some());
+    check(&sandbox, &deep(101), "USER_CODE_ERROR RESULT_NOT_JSON");
+    check(&sandbox, &deep(100_000), "USER_CODE_ERROR RESULT_NOT_JSON");
     check(&sandbox, "main = 7", "USER_CODE_ERROR ENTRYPOINT_NOT_FOUND");
 }
 
@@ -104,6 +109,14 @@ fn the_interpreter_ends_as_it_always_does() {
     check(&sandbox, "raise KeyboardInterrupt", "USER_CODE_ERROR PYTHON_EXCEPTION");
     let outcome = check(&sandbox, "print(__name__, __file__)", "ok");
     assert_eq!(outcome.stdout.text, "__main__ <cell>\n");
+}
+
+#[test]
+fn a_forked_process_does_not_report_for_the_cell() {
+    let Some(sandbox) = sandbox() else { return };
+    let source = "import os, time\npid = os.fork()\ndef main():\n    if pid == 0: return 'child'\n    os.waitpid(pid, 0)\n    return 'parent'";
+    let outcome = check(&sandbox, source, "ok");
+    assert_eq!(outcome.result.as_deref(), Some("\"parent\""));
 }
 
 #[test]

@@ -465,6 +465,7 @@ def install_filter():
 # Running.
 
 NO_RESULT = object()
+DEPTH_MAX = 100
 
 
 class ReportedError(Exception):
@@ -483,6 +484,7 @@ def run(job):
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"], limits["processes"]))
     reseed()
+    own_pid = os.getpid()
     result = None
     error = None
     status = 0
@@ -509,7 +511,9 @@ def run(job):
             stream.flush()
         except BaseException:
             pass
-    send_report({"error": error}, result)
+    # A process that the cell forked may come along here, too.
+    if os.getpid() == own_pid:
+        send_report({"error": error}, result)
     return status
 
 
@@ -538,10 +542,21 @@ def encode_result(result, most):
         text = json.dumps(result, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ReportedError("RESULT_NOT_JSON", "the result is not JSON: %s" % error) from None
+    if text.count(b"[") + text.count(b"{") > DEPTH_MAX and is_deep(result, DEPTH_MAX):
+        raise ReportedError("RESULT_NOT_JSON", "the result is nested more than %d deep" % DEPTH_MAX)
     if len(text) > most:
         message = "the result has %d bytes of JSON; %d are allowed" % (len(text), most)
         raise ReportedError("RESULT_TOO_LARGE", message)
     return text
+
+
+def is_deep(value, left):
+    """Whether a value is nested more than this many levels deep."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    return left == 0 or any(is_deep(inner, left - 1) for inner in value)
 
 
 def exit_status(request):
