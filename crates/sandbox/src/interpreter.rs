@@ -203,7 +203,8 @@ impl Interpreter {
             root.push(Entry::Folder(Path::new("/etc").join(name), 0));
         }
         root.extend(DEVICES.iter().map(|device| Entry::Device(PathBuf::from(device))));
-        root.push(Entry::Folder(PathBuf::from("/job"), 0o755));
+        // For what modules write while they are preloaded. Each worker mounts its own folder over it.
+        root.push(Entry::Scratch(PathBuf::from("/job")));
         root.extend(links);
         root
     }

@@ -29,6 +29,8 @@ pub(crate) enum Entry {
     Bind(PathBuf),
     /// A device of the host.
     Device(PathBuf),
+    /// A folder in memory, the only one that the process can write to.
+    Scratch(PathBuf),
 }
 
 /// Which identities the user namespace has.
@@ -92,9 +94,9 @@ enum Kind {
     Folder(u32),
     File(u32),
     Link,
-    /// Whether the source is a folder.
     Bind,
     Device,
+    Scratch,
 }
 
 /// Descriptors are moved to this number or above before they are put where the program expects them.
@@ -230,7 +232,7 @@ fn prepare(launch: &Launch) -> io::Result<Steps> {
     for entry in &launch.root {
         let path = match entry {
             Entry::Folder(path, _) | Entry::File(path, _) | Entry::Link(path, _) => path,
-            Entry::Bind(path) | Entry::Device(path) => path,
+            Entry::Bind(path) | Entry::Device(path) | Entry::Scratch(path) => path,
         };
         // Folders on the way are made as needed.
         let mut parents: Vec<_> =
@@ -252,6 +254,11 @@ fn prepare(launch: &Launch) -> io::Result<Steps> {
             Entry::Folder(_, mode) => (CString::default(), Kind::Folder(*mode)),
             Entry::File(_, mode) => (CString::default(), Kind::File(*mode)),
             Entry::Link(_, to) => (below("", to)?, Kind::Link),
+            Entry::Scratch(_) => {
+                let (source, target) = (CString::default(), target.clone());
+                entries.push(Prepared { source, target, kind: Kind::Folder(0o755) });
+                (CString::default(), Kind::Scratch)
+            }
             Entry::Bind(path) | Entry::Device(path) => {
                 let source = below("/old", path)?;
                 // A mount needs something of its own kind to be mounted on.
@@ -411,6 +418,11 @@ impl Prepared {
             Kind::Bind => {
                 mount(&self.source, &self.target, None, libc::MS_BIND | libc::MS_REC, None)?;
                 set_read_only(&self.target, libc::AT_RECURSIVE as u32)
+            }
+            Kind::Scratch => {
+                let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+                let options = c"mode=1777,size=64m,nr_inodes=4096";
+                mount(c"scratch", &self.target, Some(c"tmpfs"), flags, Some(options))
             }
             Kind::Device => mount(&self.source, &self.target, None, libc::MS_BIND, None),
         }

@@ -96,6 +96,8 @@ fn nothing_is_left_behind() {
         let config = Config { pool: 2, tier: Some(tier), has_cgroups, ..Config::new(profile) };
         let Some(sandbox) = start(config) else { continue };
         has_run = true;
+        let cgroups_used = if has_cgroups { "with cgroups" } else { "without cgroups" };
+        support::ran(&format!("cells at {tier}, {cgroups_used}"));
         use_it(&sandbox);
         drop(sandbox);
         assert_eq!(children(), Vec::<String>::new(), "{tier} {has_cgroups}");

@@ -7,7 +7,9 @@ use std::fs::File;
 use std::io::Write as _;
 use std::time::Duration;
 
-use catena_sandbox::{Category, Cell, Control, Entrypoint, Failure, Input, RunError, Verdict};
+use catena_sandbox::{
+    Category, Cell, Config, Control, Entrypoint, Failure, Input, Profile, RunError, Verdict,
+};
 use support::{cell, check, run, sandbox, verdict};
 
 fn failure(outcome: &catena_sandbox::Outcome) -> &Failure {
@@ -232,25 +234,41 @@ fn a_cell_that_cannot_run_is_refused_before() {
     assert!(matches!(refused, Err(RunError::Invalid(_))), "{refused:?}");
 }
 
+/// Runs a cell with site-packages and a module that is preloaded, or says that it is not installed.
+fn runs_with(module: &str, source: &str, check: impl FnOnce(&catena_sandbox::Outcome)) {
+    let is_installed = std::process::Command::new(support::interpreter().executable())
+        .args(["-s", "-c", &format!("import {module}")])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !is_installed {
+        return support::skip(&format!("{module} is not installed"));
+    }
+    let preload = vec![module.to_owned()];
+    let profile = Profile { has_site: true, preload, ..support::profile() };
+    let Some(sandbox) = support::start(Config { pool: 1, ..Config::new(profile) }) else { return };
+    let mut asked = cell(source);
+    asked.limits.memory_mb = 1024;
+    asked.limits.timeout_ms = 60_000;
+    asked.limits.cpu_ms = 60_000;
+    let outcome = run(&sandbox, &asked);
+    assert_eq!(verdict(&outcome), "ok", "{outcome:?}");
+    check(&outcome);
+}
+
 #[test]
 fn numpy_works_where_it_is_installed() {
-    let Some(sandbox) = support::start(catena_sandbox::Config {
-        pool: 1,
-        ..catena_sandbox::Config::new(catena_sandbox::Profile {
-            has_site: true,
-            ..support::profile()
-        })
-    }) else {
-        return;
-    };
-    let outcome = run(&sandbox, &cell("import numpy\nprint(numpy.arange(4).sum())"));
-    match verdict(&outcome).as_str() {
-        "USER_CODE_ERROR MODULE_NOT_FOUND" => support::skip("numpy is not installed"),
-        other => {
-            assert_eq!(other, "ok", "{outcome:?}");
-            assert_eq!(outcome.stdout.text, "6\n");
-        }
-    }
+    let source = "import numpy\nprint(numpy.arange(4).sum(), numpy.linalg.det(numpy.eye(200)))";
+    runs_with("numpy", source, |outcome| assert_eq!(outcome.stdout.text, "6 1.0\n"));
+}
+
+#[test]
+fn matplotlib_works_where_it_is_installed() {
+    let source = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.savefig('plot.png')\nplt.savefig('plot.svg')\nplt.savefig('plot.pdf')";
+    runs_with("matplotlib.pyplot", source, |outcome| {
+        let formats: Vec<_> = outcome.artifacts.iter().map(|found| found.format.as_str()).collect();
+        assert_eq!(formats, ["pdf", "png", "svg"], "{outcome:?}");
+        assert!(outcome.artifacts[1].width.is_some_and(|width| width > 100));
+    });
 }
 
 #[test]

@@ -104,6 +104,7 @@ def zygote():
     numbers = config["syscalls"]
     config["seccomp"] = bytes.fromhex(config["seccomp"])
     sys.path[:] = [path for path in sys.path if path]
+    os.mkdir(JOB + "/tmp", 0o700)
     for module in config["preload"]:
         __import__(module)
     with os.fdopen(os.open("self/statm", os.O_RDONLY, dir_fd=PROC_FD)) as statm:

@@ -40,6 +40,11 @@ pub(crate) fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
+/// Says what was tested, past the test harness.
+pub(crate) fn ran(what: &str) {
+    let _ = writeln!(std::io::stderr(), "RAN: {what}");
+}
+
 /// The strongest tier of this user.
 pub(crate) fn sandbox() -> Option<Sandbox> {
     start(Config { pool: 1, ..Config::new(profile()) })
