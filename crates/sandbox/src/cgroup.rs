@@ -239,15 +239,20 @@ fn enable_controllers(own: &Path, folder: &Path) -> io::Result<String> {
         if error.raw_os_error() != Some(libc::EBUSY) {
             return Err(error);
         }
-        // A cgroup with processes cannot have controlled children: move them into a leaf.
+        // A cgroup with processes cannot have controlled children: move into a leaf. Only our own
+        // process may be moved; a cgroup with others was not delegated to us.
+        let own_pid = std::process::id().to_string();
+        let processes = fs::read_to_string(own.join("cgroup.procs"))?;
+        if processes.lines().any(|pid| pid != own_pid) {
+            let hint = "its cgroup has other processes; start it in one of its own (Delegate=yes)";
+            return Err(io::Error::other(hint));
+        }
         let leaf = own.join("catena-supervisor");
         match fs::create_dir(&leaf) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        for pid in fs::read_to_string(own.join("cgroup.procs"))?.lines() {
-            let _ = fs::write(leaf.join("cgroup.procs"), pid);
-        }
+        fs::write(leaf.join("cgroup.procs"), own_pid)?;
         fs::write(&control, &wanted)?;
     }
     fs::write(folder.join("cgroup.subtree_control"), &wanted)?;
@@ -449,6 +454,20 @@ mod tests {
         assert!(missing.iter().any(|reason| reason.starts_with("memory")), "{missing:?}");
         let group = cgroups.group().unwrap();
         assert_eq!((group.oom_kills(), group.cpu_time(), group.memory_peak()), (0, None, None));
+    }
+
+    #[test]
+    fn controllers_of_version_two_are_enabled_where_they_are() {
+        let own = tempfile::tempdir().unwrap();
+        let folder = own.path().join("catena-1-0");
+        fs::create_dir(&folder).unwrap();
+        let enabled = |available: &str| {
+            fs::write(own.path().join("cgroup.controllers"), available).unwrap();
+            enable_controllers(own.path(), &folder)
+        };
+        assert_eq!(enabled("cpuset cpu io memory pids\n").unwrap(), "+memory +pids");
+        assert_eq!(enabled("cpu memory\n").unwrap(), "+memory");
+        assert!(enabled("hugetlb\n").is_err());
     }
 
     #[test]

@@ -78,9 +78,7 @@ pub(crate) fn run(worker: Worker, cell: &Cell, context: &Context<'_>) -> io::Res
         peak_resident: 0,
         polled_cpu: Duration::ZERO,
     };
-    let result = run.watch();
-    context.control.end();
-    result?;
+    run.watch()?;
     Ok(run.finish())
 }
 

@@ -217,7 +217,9 @@ impl Sandbox {
         let worker = self.take()?;
         let spool = self.spool.as_ref();
         let context = run::Context { tier: self.tier, spool, control, inputs_bytes };
-        Ok(run::run(worker, cell, &context)?)
+        let outcome = run::run(worker, cell, &context);
+        control.end();
+        Ok(outcome?)
     }
 
     fn take(&self) -> Result<Worker, RunError> {
@@ -234,6 +236,8 @@ impl Sandbox {
             let (mut guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
             match guard.ready.pop_front() {
                 Some(worker) if !worker.is_alive() => {
+                    // One fewer than the pool believed to have.
+                    self.shared.changed.notify_all();
                     state = guard;
                     drop(worker);
                 }
