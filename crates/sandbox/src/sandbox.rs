@@ -107,9 +107,7 @@ pub(crate) fn identity(tier: Tier, user_ids: (u32, u32)) -> Option<Identity> {
     match tier {
         Tier::T1 => Some(Identity::Two(user_ids.0, user_ids.1)),
         // A cell must never have the identity of root, however it is confined.
-        Tier::T2 if rustix::process::geteuid().is_root() => {
-            Some(Identity::Own(user_ids.0, user_ids.0))
-        }
+        Tier::T2 if is_root_of_the_host() => Some(Identity::Own(user_ids.0, user_ids.0)),
         Tier::T2 => {
             let user = rustix::process::geteuid().as_raw();
             let group = rustix::process::getegid().as_raw();
@@ -117,6 +115,21 @@ pub(crate) fn identity(tier: Tier, user_ids: (u32, u32)) -> Option<Identity> {
         }
         Tier::T3 | Tier::T4 | Tier::T5 => None,
     }
+}
+
+/// Whether this is root, and not the root of a user namespace that somebody else made.
+fn is_root_of_the_host() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    rustix::process::geteuid().is_root() && root_outside(&map) == Some(0)
+}
+
+/// The user outside of the namespace that is root inside.
+fn root_outside(map: &str) -> Option<u32> {
+    map.lines().find_map(|line| {
+        let mut fields = line.split_whitespace().map(str::parse::<u32>);
+        let (inside, outside) = (fields.next()?.ok()?, fields.next()?.ok()?);
+        (inside == 0).then_some(outside)
+    })
 }
 
 impl Sandbox {
@@ -329,5 +342,18 @@ fn fill(shared: &Shared, zygote: Zygote, cleaner: &Sender<Remains>) {
                 crate::clock::pause(Duration::from_millis(50));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_of_a_container_is_somebody_else_outside() {
+        assert_eq!(root_outside("         0          0 4294967295\n"), Some(0));
+        assert_eq!(root_outside("0 1000 1\n1 100000 65536\n"), Some(1000));
+        assert_eq!(root_outside("1000 1000 1\n"), None);
+        assert_eq!(root_outside(""), None);
     }
 }
