@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod doctor;
 pub(crate) mod id;
 pub(crate) mod jobs;
 pub(crate) mod ops;

@@ -53,6 +53,7 @@ enum Command {
     /// Print a shell completion script.
     Completions(commands::completions::Args),
     Config(commands::config::Args),
+    Doctor(commands::doctor::Args),
     Id(commands::id::Args),
     Jobs(commands::jobs::Args),
     Ops(commands::ops::Args),
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
             commands::completions::run(&args, &mut Cli::command(), &mut output)
         }
         Command::Config(args) => commands::config::run(&args, &mut output),
+        Command::Doctor(args) => commands::doctor::run(&args, &mut output),
         Command::Id(args) => commands::id::run(&args, &mut output),
         Command::Jobs(args) => commands::jobs::run(&args, &mut output),
         Command::Ops(args) => commands::ops::run(&args, &mut output),

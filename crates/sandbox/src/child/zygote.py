@@ -1,0 +1,679 @@
+"""The Python side of the sandbox: the zygote, the init process of a worker, and the cell runner.
+
+The supervisor embeds this file and starts it in a read-only root. Nothing here is trusted once a
+cell has started: facts come from the kernel and from the worker's init process, which never reads
+anything that a cell wrote.
+
+    zygote   single-threaded; forks one worker for each request of the supervisor
+    init     PID 1 of the worker's pid namespace; mounts the job folder, reaps, kills, reports
+    cell     PID 2; drops every right, installs Landlock and seccomp, waits for one cell, runs it
+"""
+import array
+import atexit
+import builtins
+import ctypes
+import errno
+import fcntl
+import gc
+import io
+import json
+import linecache
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+import types
+
+CONTROL_FD = 3
+PROC_FD = 5
+CELL_FD = 3
+SETUP_FD = 4
+CELL_NAME = "<cell>"
+JOB = "/job"
+WORK = "/job/files"
+
+CLONE_FLAGS = (
+    0x00008000  # CLONE_PARENT: the worker is a child of the supervisor
+    | 0x10000000  # CLONE_NEWUSER
+    | 0x20000000  # CLONE_NEWPID
+    | 0x00020000  # CLONE_NEWNS
+    | 0x40000000  # CLONE_NEWNET
+    | 0x08000000  # CLONE_NEWIPC
+    | 0x04000000  # CLONE_NEWUTS
+    | 0x00001000  # CLONE_PIDFD
+    | 0x01000000  # CLONE_CHILD_SETTID
+    | 0x00200000  # CLONE_CHILD_CLEARTID
+)
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
+PR_SET_DUMPABLE, PR_SET_NAME, PR_CAPBSET_DROP = 4, 15, 24
+PR_SET_NO_NEW_PRIVS, PR_GET_TID_ADDRESS = 38, 40
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+
+libc = ctypes.PyDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+config = {}
+numbers = {}
+
+
+def call(name, *arguments):
+    """Makes a system call by name; raises OSError on failure."""
+    converted = [
+        ctypes.c_char_p(a) if isinstance(a, bytes)
+        else ctypes.c_void_p(a) if a is None
+        else ctypes.c_long(a) if isinstance(a, int)
+        else a
+        for a in arguments
+    ]
+    result = libc.syscall(ctypes.c_long(numbers[name]), *converted)
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name)
+    return result
+
+
+def send_with_fds(channel, data, fds=()):
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    channel.sendmsg([data], rights)
+
+
+def receive_with_fds(channel, most_fds):
+    size = array.array("i").itemsize
+    data, ancillary, flags, _ = channel.recvmsg(1 << 20, socket.CMSG_SPACE(most_fds * size))
+    fds = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(content[: len(content) - len(content) % size])
+    if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
+        raise OSError(errno.EMSGSIZE, "a message of the supervisor was cut short")
+    return data, list(fds)
+
+
+# The zygote.
+
+def zygote():
+    global config, numbers
+    control = socket.socket(fileno=CONTROL_FD)
+    data, _ = receive_with_fds(control, 1)
+    config = json.loads(data)
+    numbers = config["syscalls"]
+    config["seccomp"] = bytes.fromhex(config["seccomp"])
+    sys.path[:] = [path for path in sys.path if path]
+    os.mkdir(JOB + "/tmp", 0o700)
+    for module in config["preload"]:
+        __import__(module)
+    with os.fdopen(os.open("self/statm", os.O_RDONLY, dir_fd=PROC_FD)) as statm:
+        config["base_bytes"] = int(statm.read().split()[0]) * resource.getpagesize()
+    folder = os.open("self/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=PROC_FD)
+    threads = len(os.listdir(folder))
+    os.close(folder)
+    if threads != 1:
+        raise RuntimeError("preloading started %d threads; a zygote must have one" % threads)
+    tid_address = ctypes.c_void_p()
+    libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(tid_address), 0, 0, 0)
+    warm()
+    warm_errors()
+    gc.collect()
+    gc.freeze()
+    send_with_fds(control, json.dumps({"ready": True, "python": sys.version.split()[0]}).encode())
+    while True:
+        data, fds = receive_with_fds(control, 8)
+        if not data:
+            os._exit(0)
+        try:
+            pid, pidfd = spawn_worker(control, fds, tid_address.value or 0)
+            send_with_fds(control, json.dumps({"pid": pid}).encode(), [pidfd])
+            os.close(pidfd)
+        except OSError as error:
+            text = "%s: %s" % (error.filename or "spawn", error.strerror)
+            send_with_fds(control, json.dumps({"error": text}).encode())
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+
+def spawn_worker(control, fds, tid_address):
+    """Clones the init process of a worker; returns its pid and pidfd."""
+    go_read, go_write = os.pipe()
+    pidfd = ctypes.c_int(-1)
+    flags = CLONE_FLAGS if tid_address else CLONE_FLAGS & ~0x01200000
+    arguments = struct.pack(
+        "11Q", flags, ctypes.addressof(pidfd), tid_address, 0, 0, 0, 0, 0, 0, 0, 0
+    )
+    try:
+        pid = call("clone3", arguments, len(arguments))
+    except OSError:
+        os.close(go_read)
+        os.close(go_write)
+        raise
+    if pid == 0:
+        status = 70
+        try:
+            control.detach()
+            os.close(CONTROL_FD)
+            os.close(go_write)
+            status = init(*fds, go_read)
+        except BaseException:
+            report_setup_failure(fds[0])
+        finally:
+            os._exit(status)
+    os.close(go_read)
+    try:
+        for name, content in config["id_maps"]:
+            fd = os.open("%d/%s" % (pid, name), os.O_WRONLY, dir_fd=PROC_FD)
+            try:
+                os.write(fd, content.encode())
+            finally:
+                os.close(fd)
+        os.write(go_write, b"g")
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.close(pidfd.value)
+        raise
+    finally:
+        os.close(go_write)
+    return pid, pidfd.value
+
+
+def report_setup_failure(control_fd):
+    try:
+        text = traceback.format_exc()[-2000:]
+        os.write(control_fd, b"E" + text.encode("utf-8", "replace"))
+    except BaseException:
+        pass
+
+
+# The init process of a worker.
+
+def init(control_fd, cell_fd, stdout_fd, stderr_fd, go_read):
+    if os.read(go_read, 1) != b"g":
+        return 71
+    os.close(go_read)
+    os.close(PROC_FD)
+    os.setsid()
+    os.umask(0o077)
+    libc.prctl(PR_SET_NAME, b"cell-init", 0, 0, 0)
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    socket.sethostname("cell")
+    cell_id = config["cell_id"]
+    options = "mode=0755,size=%d,nr_inodes=%d" % (config["job_bytes"], config["job_inodes"])
+    call("mount", b"job", JOB.encode(), b"tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.encode())
+    for name in ("files", "tmp", "shm"):
+        os.mkdir(JOB + "/" + name, 0o700)
+        if config["two_ids"]:
+            os.chown(JOB + "/" + name, cell_id, cell_id)
+    control = socket.socket(fileno=control_fd)
+    folder = os.open(WORK, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    send_with_fds(control, b"J", [folder])
+    os.close(folder)
+    pid = os.fork()
+    if pid == 0:
+        status = 70
+        try:
+            status = cell(control_fd, cell_fd, stdout_fd, stderr_fd)
+        except BaseException:
+            report_setup_failure(control_fd)
+        finally:
+            os._exit(status)
+    for fd in (cell_fd, stdout_fd, stderr_fd):
+        os.close(fd)
+    for number in range(1, 65):
+        if number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD):
+            try:
+                signal.signal(number, signal.SIG_IGN)
+            except (OSError, ValueError):
+                pass
+    return supervise(control, pid)
+
+
+def supervise(control, pid):
+    """Waits for the cell's first process and for the supervisor, whichever comes first."""
+    pidfd = call("pidfd_open", pid, 0)
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    poller.register(control.fileno(), select.POLLIN)
+    continue_again = []
+    while True:
+        ready = dict(poller.poll(continue_again[0] if continue_again else None))
+        if control.fileno() in ready:
+            data, fds = receive_with_fds(control, 1)
+            if not data:
+                return 0  # The supervisor is gone: the kernel kills everything in this namespace.
+            obey(control, data, fds)
+            # A process that was being forked when SIGSTOP came can stop after SIGCONT went by,
+            # because the kernel keeps the one for it and drops the other: send it again.
+            continue_again = [1, 5, 25, 125, 625] if data[:1] == b"C" else []
+        elif continue_again:
+            continue_again.pop(0)
+            obey(control, b"C", [])
+        if pidfd in ready:
+            break
+    _, status = os.waitpid(pid, 0)
+    quiesce()
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    facts = {
+        "status": status,
+        "cpu_us": int((usage.ru_utime + usage.ru_stime) * 1e6),
+        "max_rss_kb": usage.ru_maxrss,
+    }
+    control.send(b"Q" + json.dumps(facts).encode())
+    return 0
+
+
+def quiesce():
+    """Kills and reaps every other process of the namespace."""
+    if os.getpid() != 1:
+        os._exit(72)
+    while True:
+        try:
+            os.kill(-1, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def obey(control, data, fds):
+    kind, content = data[:1], data[1:]
+    if os.getpid() != 1:
+        os._exit(72)
+    try:
+        if kind == b"K":
+            os.kill(-1, signal.SIGKILL)
+        elif kind == b"P":
+            os.kill(-1, signal.SIGSTOP)
+        elif kind == b"C":
+            os.kill(-1, signal.SIGCONT)
+        elif kind == b"T":
+            options = b"size=%d" % int(content)
+            flags = MS_REMOUNT | MS_NOSUID | MS_NODEV | MS_NOEXEC
+            call("mount", b"job", JOB.encode(), b"tmpfs", flags, options)
+            control.send(b"A")
+        elif kind == b"M":
+            mount_inputs(int(content))
+            control.send(b"A")
+        elif kind == b"I":
+            store_input(content.decode(), fds[0])
+            control.send(b"A")
+        elif kind == b"S":
+            inputs = WORK.encode() + b"/inputs"
+            flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+            call("mount", b"inputs", inputs, None, flags, None)
+            control.send(b"A")
+    except ProcessLookupError:
+        pass
+    except OSError as error:
+        control.send(b"E" + str(error).encode("utf-8", "replace"))
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def mount_inputs(size):
+    inputs = WORK + "/inputs"
+    os.mkdir(inputs, 0o755)
+    options = b"mode=0755,nr_inodes=4096,size=%d" % (size + (16 << 20))
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    call("mount", b"inputs", inputs.encode(), b"tmpfs", flags, options)
+
+
+def store_input(name, source):
+    path = WORK + "/inputs/" + name
+    os.umask(0o022)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+    try:
+        while True:
+            chunk = os.read(source, 1 << 20)
+            if not chunk:
+                break
+            while chunk:
+                chunk = chunk[os.write(target, chunk):]
+    finally:
+        os.close(target)
+        os.umask(0o077)
+
+
+# The cell's own process.
+
+def cell(control_fd, cell_fd, stdout_fd, stderr_fd):
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDWR)
+    # Nothing may be overwritten before it was moved.
+    wanted = (null, stdout_fd, stderr_fd, cell_fd, control_fd)
+    for target, fd in enumerate([fcntl.fcntl(fd, fcntl.F_DUPFD, 64) for fd in wanted]):
+        os.dup2(fd, target, inheritable=False)
+    call("close_range", SETUP_FD + 1, 0xFFFFFFFF, 0)
+    try:
+        confine()
+    except BaseException:
+        report_setup_failure(SETUP_FD)
+        raise
+    size = struct.unpack("!I", read_exactly(CELL_FD, 4))[0]
+    job = json.loads(read_exactly(CELL_FD, size))
+    return run(job)
+
+
+def confine():
+    """Gives up every right, in the only order that works, and tells the supervisor."""
+    os.chdir(WORK)
+    drop_rights()
+    for name, (soft, hard) in config["rlimits"].items():
+        resource.setrlimit(getattr(resource, name), (soft, hard))
+    restrict_files()
+    sys.stdout.reconfigure(line_buffering=True)
+    warm()
+    channel = socket.socket(fileno=CELL_FD)
+    listener = install_filter()
+    os.close(SETUP_FD)
+    send_with_fds(channel, b"R", [listener])
+    os.close(listener)
+    channel.detach()
+
+
+def read_exactly(fd, size):
+    parts = []
+    while size:
+        part = os.read(fd, min(size, 1 << 20))
+        if not part:
+            os._exit(0)
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def drop_rights():
+    libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    for capability in range(64):
+        if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            break
+    if config["two_ids"]:
+        cell_id = config["cell_id"]
+        os.setgroups([])
+        os.setresgid(cell_id, cell_id, cell_id)
+        os.setresuid(cell_id, cell_id, cell_id)
+    header = struct.pack("Ii", 0x20080522, 0)
+    call("capset", header, b"\0" * 24)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError("PR_SET_NO_NEW_PRIVS is refused")
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(PR_SET_NAME, b"cell", 0, 0, 0)
+
+
+LANDLOCK_READ = 4 | 8  # READ_FILE, READ_DIR
+LANDLOCK_WRITE = (
+    2 | 16 | 32  # WRITE_FILE, REMOVE_DIR, REMOVE_FILE
+    | 128 | 256 | 1024 | 4096  # MAKE_DIR, MAKE_REG, MAKE_FIFO, MAKE_SYM
+    | 8192 | 16384  # REFER, TRUNCATE
+)
+
+
+def restrict_files():
+    """Restricts file access, TCP, abstract sockets and signals with Landlock."""
+    abi = config["landlock_abi"]
+    if abi < 1:
+        return
+    handled = (1 << 13) - 1
+    if abi >= 2:
+        handled |= 8192
+    if abi >= 3:
+        handled |= 16384
+    if abi >= 5:
+        handled |= 32768
+    attributes = [handled]
+    if abi >= 4:
+        attributes.append(3)
+    if abi >= 6:
+        attributes.append(3)
+    packed = struct.pack("%dQ" % len(attributes), *attributes)
+    ruleset = call("landlock_create_ruleset", packed, len(packed), 0)
+    for path, rights in config["landlock"]:
+        allowed = LANDLOCK_READ | (LANDLOCK_WRITE if rights == "write" else 0)
+        if rights == "device":
+            allowed = 2 | 4
+        elif not os.path.isdir(path):
+            allowed &= 2 | 4 | 16384
+        try:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        rule = struct.pack("=Qi", allowed & handled, fd)
+        call("landlock_add_rule", ruleset, 1, rule, 0)
+        os.close(fd)
+    call("landlock_restrict_self", ruleset, 0)
+    os.close(ruleset)
+
+
+def install_filter():
+    program = config["seccomp"]
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("H6xQ", len(program) // 8, ctypes.addressof(buffer))
+    try:
+        return call("seccomp", 1, 8 | 32, header)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return call("seccomp", 1, 8, header)
+
+
+# Running.
+
+NO_RESULT = object()
+DEPTH_MAX = 100
+
+
+class ReportedError(Exception):
+    """A failure that the runner itself found; carries a code for the report."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+
+
+def run(job):
+    limits = job["limits"]
+    memory = config["base_bytes"] + limits["memory_bytes"] + (128 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    seconds = limits["cpu_ms"] // 1000 + 2
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"], limits["processes"]))
+    reseed()
+    own_pid = os.getpid()
+    result = None
+    error = None
+    status = 0
+    try:
+        result = execute(job["source"], job["entrypoint"], job["parameters"])
+        result = None if result is NO_RESULT else encode_result(result, limits["result_bytes"])
+    except SystemExit as exit_request:
+        result, status = None, exit_status(exit_request)
+        if status:
+            error = {"kind": "exit", "type": "SystemExit", "message": str(exit_request.code)}
+    except BaseException as exception:
+        result, status = None, 1
+        error = describe(exception, limits["traceback_bytes"])
+    try:
+        threading._shutdown()
+    except BaseException:
+        pass
+    try:
+        atexit._run_exitfuncs()
+    except BaseException:
+        pass
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:
+            pass
+    # A process that the cell forked may come along here, too.
+    if os.getpid() == own_pid:
+        send_report({"error": error}, result)
+    return status
+
+
+def execute(source, entrypoint, parameters):
+    lines = source.splitlines(True)
+    linecache.cache[CELL_NAME] = (len(source), None, lines, CELL_NAME)
+    main = types.ModuleType("__main__")
+    main.__builtins__ = builtins
+    main.__file__ = CELL_NAME
+    sys.modules["__main__"] = main
+    sys.argv = [CELL_NAME]
+    code = compile(source, CELL_NAME, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
+    if entrypoint is None:
+        return NO_RESULT
+    function = main.__dict__.get(entrypoint["name"])
+    if function is None and not entrypoint["required"]:
+        return NO_RESULT
+    if not callable(function):
+        raise ReportedError("ENTRYPOINT_NOT_FOUND", "no function %r" % entrypoint["name"])
+    return function(**parameters)
+
+
+def encode_result(result, most):
+    try:
+        text = json.dumps(result, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ReportedError("RESULT_NOT_JSON", "the result is not JSON: %s" % error) from None
+    if text.count(b"[") + text.count(b"{") > DEPTH_MAX and is_deep(result, DEPTH_MAX):
+        raise ReportedError("RESULT_NOT_JSON", "the result is nested more than %d deep" % DEPTH_MAX)
+    if len(text) > most:
+        message = "the result has %d bytes of JSON; %d are allowed" % (len(text), most)
+        raise ReportedError("RESULT_TOO_LARGE", message)
+    return text
+
+
+def is_deep(value, left):
+    """Whether a value is nested more than this many levels deep."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    return left == 0 or any(is_deep(inner, left - 1) for inner in value)
+
+
+def exit_status(request):
+    if request.code is None:
+        return 0
+    if isinstance(request.code, int):
+        return request.code & 0xFF
+    print(request.code, file=sys.stderr)
+    return 1
+
+
+def describe(exception, most):
+    """Describes an uncaught exception for the report and prints it as Python does."""
+    user = exception.__traceback__
+    while user is not None and user.tb_frame.f_code.co_filename != CELL_NAME:
+        user = user.tb_next
+    frames = user if user is not None else None
+    try:
+        text = "".join(traceback.format_exception(type(exception), exception, frames))
+    except BaseException:
+        text = "%s: %s\n" % (type(exception).__name__, message_of(exception))
+    try:
+        if not isinstance(exception, ReportedError):
+            sys.stderr.write(text)
+    except BaseException:
+        pass
+    line, column = position(exception, user)
+    number = getattr(exception, "errno", None) if isinstance(exception, OSError) else None
+    path = getattr(exception, "filename", None) if isinstance(exception, OSError) else None
+    return {
+        "kind": "runner" if isinstance(exception, ReportedError) else "exception",
+        "type": type(exception).__name__,
+        "code": exception.code if isinstance(exception, ReportedError) else None,
+        "memory": isinstance(exception, MemoryError),
+        "module": isinstance(exception, ModuleNotFoundError),
+        "message": message_of(exception)[:4000],
+        "traceback": text[-most:],
+        "line": line,
+        "column": column,
+        "errno": number if isinstance(number, int) else None,
+        "path": os.fsdecode(path)[:4000] if isinstance(path, (str, bytes)) else None,
+    }
+
+
+def message_of(exception):
+    try:
+        return str(exception)
+    except BaseException:
+        return "(the message could not be formatted)"
+
+
+def position(exception, user):
+    """The innermost line and column in the cell's source, both from 1."""
+    if isinstance(exception, SyntaxError) and exception.filename == CELL_NAME:
+        return exception.lineno, exception.offset
+    innermost = None
+    while user is not None:
+        if user.tb_frame.f_code.co_filename == CELL_NAME:
+            innermost = user
+        user = user.tb_next
+    if innermost is None:
+        return None, None
+    line, column = innermost.tb_lineno, None
+    try:
+        positions = list(innermost.tb_frame.f_code.co_positions())
+        start, _, offset, _ = positions[innermost.tb_lasti // 2]
+        if offset is not None and start == line:
+            text = linecache.getline(CELL_NAME, line).encode()
+            column = len(text[:offset].decode("utf-8", "replace")) + 1
+    except Exception:
+        pass
+    return line, column
+
+
+def send_report(header, result):
+    try:
+        text = json.dumps(header).encode("utf-8", "replace")
+        result = b"" if result is None else result
+        data = b"CR1\n" + struct.pack("!II", len(text), len(result)) + text + result
+        while data:
+            data = data[os.write(CELL_FD, data):]
+    except BaseException:
+        pass
+
+
+def reseed():
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(None)
+
+
+def warm():
+    """Runs the paths of an ordinary cell once, so that its first page faults happen beforehand."""
+    kept_stdout, sys.stdout = sys.stdout, io.StringIO()
+    kept_main = sys.modules.get("__main__")
+    try:
+        execute("import math\ndef main(x):\n    print(x)\n    return {'x': [x, 1.5]}\n",
+                {"name": "main", "required": True}, {"x": 1})
+        json.dumps({"a": [1, None, "b"]}, allow_nan=False, ensure_ascii=False)
+        json.loads('{"a": [1, null, "b", 1.5]}')
+    finally:
+        sys.stdout = kept_stdout
+        sys.modules["__main__"] = kept_main
+
+
+def warm_errors():
+    """Formats a traceback once: newer versions import modules for it, which a cell may prevent."""
+    kept_stderr, sys.stderr = sys.stderr, io.StringIO()
+    kept_main = sys.modules.get("__main__")
+    try:
+        execute("def f():\n    return 1 / 0\nf()\n", None, {})
+    except ZeroDivisionError as error:
+        describe(error, 1000)
+    finally:
+        sys.stderr = kept_stderr
+        sys.modules["__main__"] = kept_main
+
+
+zygote()
