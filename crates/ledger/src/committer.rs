@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use crate::counters::Counters;
 use crate::disk::is_out_of_space;
-use crate::error::CommitError;
+use crate::error::LedgerError;
 use crate::flusher::FlushRequest;
 use crate::index::ApplyError;
 use crate::journal::{Creation, JournalWriter, Room};
@@ -87,7 +87,7 @@ pub(crate) struct Committer {
 }
 
 /// An entry that ran, and the error that is already known to be its outcome.
-type Entry = (Submission, Result<(), CommitError>);
+type Entry = (Submission, Result<(), LedgerError>);
 
 /// Whether transactions of a batch may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Committer {
             return if self.stopping { CommitStep::Stopped } else { CommitStep::Idle };
         }
         if let Some(reason) = self.shared.poison_reason() {
-            return self.fail_all(CommitError::Poisoned { reason });
+            return self.fail_all(LedgerError::Poisoned { reason });
         }
         if self.ensure_room() {
             self.commit_batch()
@@ -228,7 +228,7 @@ impl Committer {
         batch
     }
 
-    fn make_durable(&mut self, batch: &mut Batch) -> Result<(), CommitError> {
+    fn make_durable(&mut self, batch: &mut Batch) -> Result<(), LedgerError> {
         if batch.staged.log().is_empty() {
             return Ok(());
         }
@@ -244,16 +244,16 @@ impl Committer {
         Ok(())
     }
 
-    fn observe(&mut self, staged: &mut StagedBatch, sequence: u64) -> Result<(), CommitError> {
+    fn observe(&mut self, staged: &mut StagedBatch, sequence: u64) -> Result<(), LedgerError> {
         let Some(observer) = &mut self.observer else { return Ok(()) };
         let writes = staged.log().to_vec();
         let mut tx = Tx::new(&self.shared, staged);
         let observed = observer.on_batch(sequence, &writes, &mut tx);
-        observed.map_err(|reason| CommitError::Observer { reason: reason.into() })?;
+        observed.map_err(|reason| LedgerError::Observer { reason: reason.into() })?;
         tx.take_error().map_or(Ok(()), Err)
     }
 
-    fn write(&mut self, batch: &Batch, sequence: u64) -> Result<(), CommitError> {
+    fn write(&mut self, batch: &Batch, sequence: u64) -> Result<(), LedgerError> {
         match self.shared.options.mode() {
             Mode::Journal => {
                 let appended = self.journal.append(sequence, batch.staged.log());
@@ -263,7 +263,7 @@ impl Committer {
         }
     }
 
-    fn write_direct(&self, batch: &Batch, sequence: u64) -> Result<(), CommitError> {
+    fn write_direct(&self, batch: &Batch, sequence: u64) -> Result<(), LedgerError> {
         let started = Instant::now();
         let mut index = self.shared.index.lock();
         match index.apply(batch.staged.rows(), sequence) {
@@ -276,7 +276,7 @@ impl Committer {
             Err(ApplyError::Full(_)) => {
                 self.shared.full.store(true, Ordering::Release);
                 self.shared.refresh_index(&index);
-                Err(CommitError::Full)
+                Err(LedgerError::Full)
             }
             Err(ApplyError::Failed(error)) => {
                 self.shared.refresh_index(&index);
@@ -285,8 +285,8 @@ impl Committer {
         }
     }
 
-    fn poison_error(&self, error: &dyn std::error::Error) -> CommitError {
-        CommitError::Poisoned { reason: self.shared.poison(crate::error::error_chain(error)) }
+    fn poison_error(&self, error: &dyn std::error::Error) -> LedgerError {
+        LedgerError::Poisoned { reason: self.shared.poison(crate::error::error_chain(error)) }
     }
 
     fn publish(&self, batch: &mut Batch, sequence: u64) {
@@ -311,7 +311,7 @@ impl Committer {
     fn complete_batch(
         &mut self,
         mut batch: Batch,
-        durability: Result<(), CommitError>,
+        durability: Result<(), LedgerError>,
     ) -> CommitStep {
         let count = batch.entries.len();
         let durable =
@@ -325,7 +325,7 @@ impl Committer {
         CommitStep::Answered(count)
     }
 
-    fn fail_all(&mut self, error: CommitError) -> CommitStep {
+    fn fail_all(&mut self, error: LedgerError) -> CommitStep {
         let mut count = 0;
         while self.fetch_submission() {
             while let Some(submission) = self.received.pop_front() {
@@ -354,13 +354,13 @@ impl Batch {
         let mut tx = Tx::new(shared, &mut self.staged);
         let ran = catch_unwind(AssertUnwindSafe(|| submission.run(&mut tx)));
         let outcome = match (ran, tx.take_error()) {
-            (Err(_), _) => Err(CommitError::Panicked),
+            (Err(_), _) => Err(LedgerError::Panicked),
             (Ok(_), Some(error)) => Err(error),
             (Ok(WorkOutcome::Accepted), None)
                 if policy == WritePolicy::Refuse && self.staged.has_writes_since(savepoint) =>
             {
                 Counters::add(&shared.counters.refused_full, 1);
-                Err(CommitError::Full)
+                Err(LedgerError::Full)
             }
             (Ok(WorkOutcome::Accepted), None) => Ok(()),
             (Ok(WorkOutcome::Refused), None) => {

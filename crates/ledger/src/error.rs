@@ -1,7 +1,7 @@
 //! The ledger's errors, one enum per operation.
 //!
-//! Grouped by what the caller can do about them: after [`SubmitError::Busy`] and [`CommitError::Full`] it can retry later,
-//! after [`CommitError::Poisoned`] only a restart helps, and [`ReplayError`] needs an operator.
+//! Grouped by what the caller can do about them: after [`SubmitError::Busy`] and [`LedgerError::Full`] it can retry later,
+//! after [`LedgerError::Poisoned`] only a restart helps, and [`ReplayError`] needs an operator.
 
 use std::io;
 use std::sync::Arc;
@@ -187,7 +187,7 @@ pub enum IndexError {
 
 /// Why a read failed.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum ReadError {
+pub enum RowReadError {
     /// The index failed.
     #[error("could not read from the index")]
     Index(#[source] Arc<IndexError>),
@@ -196,9 +196,9 @@ pub enum ReadError {
     UnknownTable(TableId),
 }
 
-impl From<IndexError> for ReadError {
+impl From<IndexError> for RowReadError {
     fn from(error: IndexError) -> Self {
-        ReadError::Index(Arc::new(error))
+        RowReadError::Index(Arc::new(error))
     }
 }
 
@@ -224,7 +224,7 @@ pub enum SubmitError {
 
 /// Why an accepted submission is not durable. None of its writes is visible to readers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CommitError {
+pub enum LedgerError {
     /// A sync or a journal write failed. Whether the entry survives is known only after a restart.
     #[error("the ledger stopped taking writes: {reason}")]
     Poisoned {
@@ -277,7 +277,7 @@ pub enum Failure<E> {
     Work(E),
     /// The ledger could not make it durable.
     #[error(transparent)]
-    Ledger(#[from] CommitError),
+    Ledger(#[from] LedgerError),
 }
 
 /// Why a flush did not happen.
@@ -305,7 +305,7 @@ pub enum BackupError {
     },
     /// The source could not be read.
     #[error("could not read the ledger")]
-    Read(#[from] ReadError),
+    Read(#[from] RowReadError),
     /// The destination index failed.
     #[error("could not write the copy of the index")]
     Index(#[from] IndexError),

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::backup::BackupReport;
 use crate::committer::{CommitStep, Committer, CommitterMessage};
 use crate::disk::{Disk, RealDisk};
-use crate::error::{BackupError, CommitError, Failure, FlushError, OpenError, SubmitError};
+use crate::error::{BackupError, Failure, FlushError, LedgerError, OpenError, SubmitError};
 use crate::flusher::{FlushProgress, FlushRequest, Flusher};
 use crate::folder::FolderLock;
 use crate::open::{self, Parts};
@@ -134,7 +134,7 @@ impl Ledger {
         let (answer, answered) = mpsc::sync_channel(1);
         // The receiver below outlives the answer, so the answer cannot be lost.
         self.submit(work, move |outcome| drop(answer.send(outcome))).map_err(submit_error)?;
-        answered.recv().unwrap_or(Err(Failure::Ledger(CommitError::Closed)))
+        answered.recv().unwrap_or(Err(Failure::Ledger(LedgerError::Closed)))
     }
 
     /// Copies the ledger, as of this moment and while it runs, into an empty folder.
@@ -189,8 +189,8 @@ impl Drop for Ledger {
 
 fn submit_error<E>(error: SubmitError) -> Failure<E> {
     Failure::Ledger(match error {
-        SubmitError::Poisoned { reason } => CommitError::Poisoned { reason },
-        SubmitError::Closed | SubmitError::Busy { .. } => CommitError::Closed,
+        SubmitError::Poisoned { reason } => LedgerError::Poisoned { reason },
+        SubmitError::Closed | SubmitError::Busy { .. } => LedgerError::Closed,
     })
 }
 

@@ -25,7 +25,7 @@ use redb::{
 use crate::disk::{Disk, is_out_of_space, temporary_name};
 use crate::error::IndexError;
 use crate::overlay::Generation;
-use crate::types::{Key, Slot, Table, TableId, Value};
+use crate::types::{Key, RowBytes, Slot, Table, TableId};
 use backend::{Backend, FailureLog, FirstFailure};
 pub use snapshot::IndexSnapshot;
 
@@ -320,7 +320,7 @@ type PendingRows<'a> = Peekable<vec::IntoIter<(&'a Key, &'a Slot)>>;
 fn put_run(
     target: &mut WritableTable<'_>,
     key: &Key,
-    value: &Value,
+    value: &RowBytes,
     changes: &mut PendingRows<'_>,
 ) -> Result<u64, IndexError> {
     let mut put = 0;

@@ -67,8 +67,8 @@ pub use committer::Observer;
 pub use counters::CounterSnapshot;
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::{
-    BackupError, CommitError, Failure, FlushError, IndexError, OpenError, ReadError, ReplayError,
-    SubmitError,
+    BackupError, Failure, FlushError, IndexError, LedgerError, OpenError, ReplayError,
+    RowReadError, SubmitError,
 };
 #[cfg(any(test, feature = "testing"))]
 pub use faults::Faults;
@@ -86,6 +86,6 @@ pub use reads::Reads;
 pub use shared::{Health, RowPage};
 pub use submission::{Transaction, WorkOutcome};
 pub use tx::Tx;
-pub use types::{Direction, Key, KeyRange, Slot, Table, TableId, Value, Write};
+pub use types::{Direction, Key, KeyRange, RowBytes, Slot, Table, TableId, Write};
 pub use uncached::{BlockBuffer, Uncached, UncachedFile};
 pub use view::View;

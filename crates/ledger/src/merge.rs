@@ -5,11 +5,11 @@
 
 use std::cmp::Ordering;
 
-use crate::error::ReadError;
-use crate::types::{Direction, Key, Slot, Value};
+use crate::error::RowReadError;
+use crate::types::{Direction, Key, RowBytes, Slot};
 
 /// One ordered source of rows.
-pub type Layer<'a> = Box<dyn Iterator<Item = Result<(Key, Slot), ReadError>> + 'a>;
+pub type Layer<'a> = Box<dyn Iterator<Item = Result<(Key, Slot), RowReadError>> + 'a>;
 
 /// Merged slots, tombstones included: several layers as one.
 pub struct MergedSlots<'a> {
@@ -33,7 +33,7 @@ impl<'a> MergedSlots<'a> {
         Self { layers, direction, failed: false }
     }
 
-    fn start(&mut self) -> Result<(), ReadError> {
+    fn start(&mut self) -> Result<(), RowReadError> {
         for head in self.layers.iter_mut().filter(|head| !head.started) {
             head.started = true;
             head.advance()?;
@@ -61,7 +61,7 @@ impl<'a> MergedSlots<'a> {
         key.cmp(other) == wanted
     }
 
-    fn step(&mut self) -> Result<Option<(Key, Slot)>, ReadError> {
+    fn step(&mut self) -> Result<Option<(Key, Slot)>, RowReadError> {
         self.start()?;
         let Some(winner) = self.winning_layer() else { return Ok(None) };
         let row = self.layers[winner].take_row()?;
@@ -72,7 +72,7 @@ impl<'a> MergedSlots<'a> {
     }
 
     /// Skips a key that was just decided in all older layers.
-    fn skip_key(&mut self, key: &Key) -> Result<(), ReadError> {
+    fn skip_key(&mut self, key: &Key) -> Result<(), RowReadError> {
         for head in &mut self.layers {
             if head.next.as_ref().is_some_and(|(other, _)| other == key) {
                 head.advance()?;
@@ -83,12 +83,12 @@ impl<'a> MergedSlots<'a> {
 }
 
 impl LayerHead<'_> {
-    fn advance(&mut self) -> Result<(), ReadError> {
+    fn advance(&mut self) -> Result<(), RowReadError> {
         self.next = self.rest.next().transpose()?;
         Ok(())
     }
 
-    fn take_row(&mut self) -> Result<Option<(Key, Slot)>, ReadError> {
+    fn take_row(&mut self) -> Result<Option<(Key, Slot)>, RowReadError> {
         let row = self.next.take();
         self.advance()?;
         Ok(row)
@@ -96,7 +96,7 @@ impl LayerHead<'_> {
 }
 
 impl Iterator for MergedSlots<'_> {
-    type Item = Result<(Key, Slot), ReadError>;
+    type Item = Result<(Key, Slot), RowReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed {
@@ -121,7 +121,7 @@ impl<'a> Merged<'a> {
 }
 
 impl Iterator for Merged<'_> {
-    type Item = Result<(Key, Value), ReadError>;
+    type Item = Result<(Key, RowBytes), RowReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -139,7 +139,7 @@ impl Iterator for Merged<'_> {
 pub fn copy_up_to_limit(
     slots: MergedSlots<'_>,
     limit: usize,
-) -> Result<Vec<(Key, Slot)>, ReadError> {
+) -> Result<Vec<(Key, Slot)>, RowReadError> {
     let mut copied = Vec::new();
     let mut rows = 0;
     if limit == 0 {

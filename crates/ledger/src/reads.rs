@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::backup::{self, BackupReport};
 use crate::counters::CounterSnapshot;
 use crate::disk::Disk;
-use crate::error::{BackupError, ReadError};
+use crate::error::{BackupError, RowReadError};
 use crate::open::OpenReport;
 use crate::shared::{Health, RowPage, Shared};
-use crate::types::{Direction, KeyRange, TableId, Value};
+use crate::types::{Direction, KeyRange, RowBytes, TableId};
 use crate::view::View;
 
 /// A read handle of an open ledger. Reading never waits for a writer.
@@ -29,7 +29,7 @@ impl Reads {
     }
 
     /// A row, as of the last durable batch.
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Value>, ReadError> {
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowBytes>, RowReadError> {
         self.shared.get(None, table, key)
     }
 
@@ -40,7 +40,7 @@ impl Reads {
         range: &KeyRange,
         direction: Direction,
         limit: usize,
-    ) -> Result<RowPage, ReadError> {
+    ) -> Result<RowPage, RowReadError> {
         self.shared.range(None, table, range, direction, limit)
     }
 

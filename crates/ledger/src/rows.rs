@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
     use crate::testing::rng::Rng;
-    use crate::types::Value;
+    use crate::types::RowBytes;
 
     /// Keys of every length around the sixteen bytes that are compared as a number.
     fn key(rng: &mut Rng) -> Vec<u8> {
@@ -176,7 +176,7 @@ mod tests {
                 rows.remove(&written);
                 model.remove(&written);
             } else {
-                let slot = Slot::Put(Value::from(number.to_be_bytes()));
+                let slot = Slot::Put(RowBytes::from(number.to_be_bytes()));
                 rows.insert(written.as_slice().into(), slot.clone());
                 model.insert(written, slot);
             }

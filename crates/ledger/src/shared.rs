@@ -10,18 +10,18 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::counters::Counters;
 use crate::disk::Disk;
-use crate::error::{IndexError, ReadError};
+use crate::error::{IndexError, RowReadError};
 use crate::index::{Index, IndexSnapshot};
 use crate::journal::Pool;
 use crate::limits::READ_ATTEMPTS_MAX;
 use crate::merge::{self, Layer, Merged, MergedSlots};
 use crate::options::Options;
 use crate::overlay::{Generation, Overlay};
-use crate::types::{Direction, Key, KeyRange, Slot, TableId, Value};
+use crate::types::{Direction, Key, KeyRange, RowBytes, Slot, TableId};
 use crate::view::View;
 
 /// Rows of a range, in order.
-pub type RowPage = Vec<(Key, Value)>;
+pub type RowPage = Vec<(Key, RowBytes)>;
 
 /// The state behind every handle of one open ledger.
 #[derive(Debug)]
@@ -39,9 +39,9 @@ pub struct Shared {
 /// The result of one attempt to read.
 enum Attempt<T> {
     /// The overlay had the answer.
-    FromOverlay(Result<T, ReadError>),
+    FromOverlay(Result<T, RowReadError>),
     /// The index was read through this snapshot.
-    FromIndex(Result<T, ReadError>, Arc<IndexSnapshot>),
+    FromIndex(Result<T, RowReadError>, Arc<IndexSnapshot>),
 }
 
 /// Whether the ledger accepts writes.
@@ -122,7 +122,7 @@ impl Shared {
         staged: Option<&Generation>,
         table: TableId,
         key: &[u8],
-    ) -> Result<Option<Value>, ReadError> {
+    ) -> Result<Option<RowBytes>, RowReadError> {
         if let Some(slot) = staged.and_then(|staged| staged.get(table, key)) {
             return Ok(slot.clone().value());
         }
@@ -145,7 +145,7 @@ impl Shared {
         range: &KeyRange,
         direction: Direction,
         limit: usize,
-    ) -> Result<RowPage, ReadError> {
+    ) -> Result<RowPage, RowReadError> {
         self.read(|| {
             let overlay = self.overlay.read();
             let generations = staged.into_iter().chain(overlay.generations());
@@ -164,10 +164,10 @@ impl Shared {
 
     /// Reads, and reads again if the index was closed and reopened in the meantime, as it is after a flush that met a
     /// full disk.
-    fn read<T>(&self, attempt: impl Fn() -> Attempt<T>) -> Result<T, ReadError> {
+    fn read<T>(&self, attempt: impl Fn() -> Attempt<T>) -> Result<T, RowReadError> {
         for _ in 1..READ_ATTEMPTS_MAX {
             match attempt() {
-                Attempt::FromIndex(Err(ReadError::Index(_)), index)
+                Attempt::FromIndex(Err(RowReadError::Index(_)), index)
                     if self.was_reopened(&index) => {}
                 Attempt::FromOverlay(result) | Attempt::FromIndex(result, _) => return result,
             }

@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::error::{CommitError, Failure};
+use crate::error::{Failure, LedgerError};
 use crate::tx::Tx;
 
 /// What a transaction decided about its own writes.
@@ -25,7 +25,7 @@ pub trait Transaction: Send {
 
     /// Called exactly once: with `Ok` when everything that the transaction read or wrote is durable (also after it refused
     /// itself), with the error otherwise. It must be short and must not wait for the ledger.
-    fn complete(&mut self, durability: Result<(), CommitError>);
+    fn complete(&mut self, durability: Result<(), LedgerError>);
 }
 
 /// A transaction made of two closures.
@@ -50,12 +50,12 @@ where
         decision
     }
 
-    fn complete(&mut self, durability: Result<(), CommitError>) {
+    fn complete(&mut self, durability: Result<(), LedgerError>) {
         let Some(done) = self.done.take() else { return };
         done(match (durability, self.outcome.take()) {
             (Ok(()), Some(Ok(value))) => Ok(value),
             (Ok(()), Some(Err(refusal))) => Err(Failure::Work(refusal)),
-            (Ok(()), None) => Err(Failure::Ledger(CommitError::Closed)),
+            (Ok(()), None) => Err(Failure::Ledger(LedgerError::Closed)),
             (Err(error), _) => Err(Failure::Ledger(error)),
         });
     }
@@ -88,7 +88,7 @@ impl Submission {
 
     /// Completes the transaction. A completion that panics harms only its own transaction: the others of the batch are
     /// durable too.
-    pub fn complete(mut self, durability: Result<(), CommitError>) {
+    pub fn complete(mut self, durability: Result<(), LedgerError>) {
         if let Some(mut transaction) = self.transaction.take() {
             let _ = catch_unwind(AssertUnwindSafe(|| transaction.complete(durability)));
         }
@@ -103,7 +103,7 @@ impl Submission {
 impl Drop for Submission {
     fn drop(&mut self) {
         if let Some(mut transaction) = self.transaction.take() {
-            transaction.complete(Err(CommitError::Closed));
+            transaction.complete(Err(LedgerError::Closed));
         }
     }
 }

@@ -6,12 +6,12 @@
 
 use std::fmt;
 
-use crate::error::{CommitError, ReadError};
+use crate::error::{LedgerError, RowReadError};
 use crate::layout::entry_bytes;
 use crate::limits::KEY_BYTES_MAX;
 use crate::overlay::Generation;
 use crate::shared::{RowPage, Shared};
-use crate::types::{Direction, Key, KeyRange, Slot, TableId, Value, Write};
+use crate::types::{Direction, Key, KeyRange, RowBytes, Slot, TableId, Write};
 
 /// The writes of the batch being gathered.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ pub struct Tx<'a> {
     shared: &'a Shared,
     staged: &'a mut StagedBatch,
     began: Savepoint,
-    error: Option<CommitError>,
+    error: Option<LedgerError>,
 }
 
 impl<'a> Tx<'a> {
@@ -128,7 +128,7 @@ impl<'a> Tx<'a> {
     }
 
     /// A row, with the effect of everything before this entry and of the entry itself.
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Value>, ReadError> {
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowBytes>, RowReadError> {
         self.shared.get(Some(self.staged.rows()), table, key)
     }
 
@@ -139,17 +139,17 @@ impl<'a> Tx<'a> {
         range: &KeyRange,
         direction: Direction,
         limit: usize,
-    ) -> Result<RowPage, ReadError> {
+    ) -> Result<RowPage, RowReadError> {
         self.shared.range(Some(self.staged.rows()), table, range, direction, limit)
     }
 
     /// Sets a row. A write that cannot be stored fails the entry after its work has ended.
-    pub fn put(&mut self, table: TableId, key: impl Into<Key>, value: impl Into<Value>) {
+    pub fn put(&mut self, table: TableId, key: impl Into<Key>, value: impl Into<RowBytes>) {
         self.write(Write { table, key: key.into(), slot: Slot::Put(value.into()) });
     }
 
     /// Sets a row of a table that no transaction ever reads, such as a list that only users read.
-    pub fn put_unread(&mut self, table: TableId, key: impl Into<Key>, value: impl Into<Value>) {
+    pub fn put_unread(&mut self, table: TableId, key: impl Into<Key>, value: impl Into<RowBytes>) {
         let write = Write { table, key: key.into(), slot: Slot::Put(value.into()) };
         self.write_with(write, StagedBatch::write_unread);
     }
@@ -160,7 +160,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Takes the first error of the entry's writes, if there was one.
-    pub(crate) fn take_error(&mut self) -> Option<CommitError> {
+    pub(crate) fn take_error(&mut self) -> Option<LedgerError> {
         self.error.take()
     }
 
@@ -178,12 +178,12 @@ impl<'a> Tx<'a> {
         }
     }
 
-    fn check(&self, write: &Write) -> Result<(), CommitError> {
+    fn check(&self, write: &Write) -> Result<(), LedgerError> {
         if !self.shared.is_declared(write.table) {
-            return Err(CommitError::UnknownTable(write.table));
+            return Err(LedgerError::UnknownTable(write.table));
         }
         if write.key.len() > KEY_BYTES_MAX {
-            return Err(CommitError::KeyTooLong {
+            return Err(LedgerError::KeyTooLong {
                 table: write.table,
                 bytes: write.key.len(),
                 bytes_max: KEY_BYTES_MAX,
@@ -193,7 +193,7 @@ impl<'a> Tx<'a> {
         let bytes = before + entry_bytes(write.key.len(), &write.slot);
         let bytes_max = self.shared.options.entry_bytes_max;
         if bytes > bytes_max {
-            return Err(CommitError::EntryTooLarge { bytes, bytes_max });
+            return Err(LedgerError::EntryTooLarge { bytes, bytes_max });
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use std::ops::Bound;
 
 pub use crate::key::Key;
-pub use crate::value::Value;
+pub use crate::value::RowBytes;
 
 /// The number under which a table is written into the journal. It is part of the stored format: never reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,14 +25,14 @@ pub struct Table {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slot {
     /// The key holds this value.
-    Put(Value),
+    Put(RowBytes),
     /// A tombstone: the key is deleted, even if an older layer has a value for it.
     Deleted,
 }
 
 impl Slot {
     /// The value, if this slot holds one.
-    pub fn value(self) -> Option<Value> {
+    pub fn value(self) -> Option<RowBytes> {
         match self {
             Slot::Put(value) => Some(value),
             Slot::Deleted => None,
@@ -40,7 +40,7 @@ impl Slot {
     }
 
     /// The value for changing it in place, if this slot holds one.
-    pub(crate) fn value_mut(&mut self) -> Option<&mut Value> {
+    pub(crate) fn value_mut(&mut self) -> Option<&mut RowBytes> {
         match self {
             Slot::Put(value) => Some(value),
             Slot::Deleted => None,

@@ -16,7 +16,7 @@ const INLINE_BYTES: usize = 22;
 
 /// A row's value.
 #[derive(Clone)]
-pub struct Value(Repr);
+pub struct RowBytes(Repr);
 
 #[derive(Clone)]
 enum Repr {
@@ -25,7 +25,7 @@ enum Repr {
     Part { batch: Arc<Vec<u8>>, start: u32, len: u32 },
 }
 
-impl Deref for Value {
+impl Deref for RowBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -37,11 +37,11 @@ impl Deref for Value {
     }
 }
 
-impl Value {
+impl RowBytes {
     fn inline(value: &[u8]) -> Option<Self> {
         let mut bytes = [0; INLINE_BYTES];
         bytes.get_mut(..value.len())?.copy_from_slice(value);
-        Some(Value(Repr::Inline { len: value.len() as u8, bytes }))
+        Some(RowBytes(Repr::Inline { len: value.len() as u8, bytes }))
     }
 
     fn is_gatherable(&self) -> bool {
@@ -50,7 +50,7 @@ impl Value {
 }
 
 /// Moves values of moderate length into one allocation that they share. `each` must visit the same values every time.
-pub fn gather(mut each: impl FnMut(&mut dyn FnMut(&mut Value))) {
+pub fn gather(mut each: impl FnMut(&mut dyn FnMut(&mut RowBytes))) {
     let mut total = 0;
     each(&mut |value| total += if value.is_gatherable() { value.len() } else { 0 });
     if u32::try_from(total).is_err() {
@@ -67,54 +67,54 @@ pub fn gather(mut each: impl FnMut(&mut dyn FnMut(&mut Value))) {
     each(&mut |value| {
         if value.is_gatherable() {
             let len = value.len() as u32;
-            *value = Value(Repr::Part { batch: Arc::clone(&batch), start, len });
+            *value = RowBytes(Repr::Part { batch: Arc::clone(&batch), start, len });
             start += len;
         }
     });
 }
 
-impl From<Arc<Vec<u8>>> for Value {
+impl From<Arc<Vec<u8>>> for RowBytes {
     fn from(bytes: Arc<Vec<u8>>) -> Self {
         match u32::try_from(bytes.len()) {
-            Ok(len) => Value(Repr::Part { batch: bytes, start: 0, len }),
-            Err(_) => Value(Repr::Own(bytes.as_slice().into())),
+            Ok(len) => RowBytes(Repr::Part { batch: bytes, start: 0, len }),
+            Err(_) => RowBytes(Repr::Own(bytes.as_slice().into())),
         }
     }
 }
 
-impl From<&[u8]> for Value {
+impl From<&[u8]> for RowBytes {
     fn from(value: &[u8]) -> Self {
-        Value::inline(value).unwrap_or_else(|| Value(Repr::Own(value.into())))
+        RowBytes::inline(value).unwrap_or_else(|| RowBytes(Repr::Own(value.into())))
     }
 }
 
-impl<const N: usize> From<[u8; N]> for Value {
+impl<const N: usize> From<[u8; N]> for RowBytes {
     fn from(value: [u8; N]) -> Self {
-        Value::from(&value[..])
+        RowBytes::from(&value[..])
     }
 }
 
-impl From<Vec<u8>> for Value {
+impl From<Vec<u8>> for RowBytes {
     fn from(value: Vec<u8>) -> Self {
-        Value::inline(&value).unwrap_or_else(|| Arc::new(value).into())
+        RowBytes::inline(&value).unwrap_or_else(|| Arc::new(value).into())
     }
 }
 
-impl AsRef<[u8]> for Value {
+impl AsRef<[u8]> for RowBytes {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
-impl PartialEq for Value {
+impl PartialEq for RowBytes {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl Eq for Value {}
+impl Eq for RowBytes {}
 
-impl fmt::Debug for Value {
+impl fmt::Debug for RowBytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, formatter)
     }
@@ -129,7 +129,7 @@ mod tests {
         let lens = [0, 1, INLINE_BYTES, INLINE_BYTES + 1, 600, 4096, 4097, 70_000, 300];
         let plain: Vec<Vec<u8>> =
             lens.iter().enumerate().map(|(at, len)| vec![at as u8; *len]).collect();
-        let mut values: Vec<Value> = plain.iter().cloned().map(Value::from).collect();
+        let mut values: Vec<RowBytes> = plain.iter().cloned().map(RowBytes::from).collect();
         for _ in 0..2 {
             gather(|visit| values.iter_mut().for_each(visit));
             let back: Vec<Vec<u8>> = values.iter().map(|value| value.to_vec()).collect();
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn gathering_gives_back_what_the_writer_allocated() {
         let row = Arc::new(vec![7; 600]);
-        let mut values = [Value::from(Arc::clone(&row))];
+        let mut values = [RowBytes::from(Arc::clone(&row))];
         gather(|visit| values.iter_mut().for_each(visit));
         assert_eq!(Arc::strong_count(&row), 1);
         assert_eq!(*values[0], **row);
@@ -148,6 +148,6 @@ mod tests {
 
     #[test]
     fn a_value_takes_no_more_than_three_words() {
-        assert_eq!(size_of::<Value>(), 24);
+        assert_eq!(size_of::<RowBytes>(), 24);
     }
 }

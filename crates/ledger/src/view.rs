@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use crate::error::ReadError;
+use crate::error::RowReadError;
 use crate::index::IndexSnapshot;
 use crate::merge::Merged;
 use crate::overlay::{Flushing, Generation};
 use crate::shared::layer;
-use crate::types::{Direction, KeyRange, TableId, Value};
+use crate::types::{Direction, KeyRange, RowBytes, TableId};
 
 /// All rows as of one moment.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl View {
     }
 
     /// A row's value.
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Value>, ReadError> {
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowBytes>, RowReadError> {
         match self.generations().find_map(|rows| rows.get(table, key)) {
             Some(slot) => Ok(slot.clone().value()),
             None => self.index.get(table, key),
@@ -51,7 +51,7 @@ impl View {
         table: TableId,
         range: &KeyRange,
         direction: Direction,
-    ) -> Result<Merged<'_>, ReadError> {
+    ) -> Result<Merged<'_>, RowReadError> {
         let mut layers: Vec<_> =
             self.generations().map(|rows| layer(rows, table, range, direction)).collect();
         layers.push(self.index.range(table, range, direction)?);

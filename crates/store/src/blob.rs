@@ -33,7 +33,7 @@ mod tests;
 pub use crate::limits::{BLOB_BYTES_MAX, CHUNK_BYTES, INLINE_BYTES_MAX};
 pub use blobs::{BlobError, Blobs, Download, Upload};
 pub use digest::{Digest, DigestError, Hasher};
-pub use error::{ListError, OpenError, ReadError, RemoveError, WriteError};
+pub use error::{BlobOpenError, BlobReadError, ListError, RemoveError, WriteError};
 pub use local::{BlobReader, BlobWriter, Listing, LocalBlobs};
 #[cfg(feature = "s3")]
 pub use object::{ObjectBlobs, ObjectOptions};

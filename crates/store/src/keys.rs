@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::bytes::{put_bytes, put_time};
 use crate::store::{RootKey, TimerKind};
 use crate::summary::{Summary, status_byte};
-use catena_ledger::{Key, Table, TableId, Value as Row};
+use catena_ledger::{Key, RowBytes, Table, TableId};
 
 /// Declares the tables once: their constants and their list.
 macro_rules! tables {
@@ -193,7 +193,7 @@ pub(crate) fn cell_key(id: &ValueId) -> &[u8] {
 }
 
 /// One row of an index.
-pub(crate) type IndexRow = (TableId, Key, Row);
+pub(crate) type IndexRow = (TableId, Key, RowBytes);
 
 /// The index rows of a job: a pure function of its summary. All hashing is done when this is built;
 /// the job's position in the order of commits is added later.
@@ -220,22 +220,26 @@ impl IndexFacts {
     }
 
     /// Calls `visit` with every index row of the job.
-    pub(crate) fn visit_rows(&self, order: u64, mut visit: impl FnMut(TableId, Key, Row)) {
+    pub(crate) fn visit_rows(&self, order: u64, mut visit: impl FnMut(TableId, Key, RowBytes)) {
         let id = *self.job.as_bytes();
         if let Some(lists) = &self.lists {
             visit(LISTS, Key::from(list_key(lists.owner, order)), lists.owner_entry.clone());
             for scope in [lists.op].iter().chain(&lists.others) {
-                visit(LISTS, Key::from(list_key(*scope, order)), Row::from(id));
+                visit(LISTS, Key::from(list_key(*scope, order)), RowBytes::from(id));
             }
         }
         if self.is_live {
-            visit(LIVE, Key::from(id), Row::from([]));
+            visit(LIVE, Key::from(id), RowBytes::from([]));
         }
         if let Some(deadline) = self.deadline {
-            visit(TIMERS, timer_key(deadline, TimerKind::Deadline, self.job).into(), Row::from([]));
+            visit(
+                TIMERS,
+                timer_key(deadline, TimerKind::Deadline, self.job).into(),
+                RowBytes::from([]),
+            );
         }
         if let Some(scope) = self.execution {
-            visit(EXECUTIONS, Key::from(list_key(scope, order)), Row::from(id));
+            visit(EXECUTIONS, Key::from(list_key(scope, order)), RowBytes::from(id));
         }
     }
 
@@ -252,7 +256,7 @@ impl IndexFacts {
 struct ListEntries {
     owner: [u8; 8],
     /// The entry of the owner's list; the other lists hold only the job's ID.
-    owner_entry: Row,
+    owner_entry: RowBytes,
     op: [u8; 8],
     others: Vec<[u8; 8]>,
 }
@@ -323,7 +327,7 @@ pub(crate) fn index_rows(job: JobId, order: u64, summary: &Summary) -> Vec<Index
 }
 
 /// Encodes the entry of the owner's list, which is shown without reading the job.
-fn encode_owner_entry(job: JobId, summary: &Summary, owner_check: [u8; 8]) -> Row {
+fn encode_owner_entry(job: JobId, summary: &Summary, owner_check: [u8; 8]) -> RowBytes {
     let mut value = Vec::with_capacity(48 + summary.op.len());
     value.extend_from_slice(job.as_bytes());
     value.extend_from_slice(&owner_check);

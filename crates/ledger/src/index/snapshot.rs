@@ -8,9 +8,9 @@ use std::sync::OnceLock;
 use redb::{ReadOnlyTable, ReadTransaction, ReadableTable};
 
 use super::{redb_error, redb_table, table_slot};
-use crate::error::{IndexError, ReadError};
+use crate::error::{IndexError, RowReadError};
 use crate::merge::Layer;
-use crate::types::{Direction, Key, KeyRange, Slot, Table, TableId, Value};
+use crate::types::{Direction, Key, KeyRange, RowBytes, Slot, Table, TableId};
 
 type RedbTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
@@ -41,13 +41,13 @@ impl IndexSnapshot {
     }
 
     /// A row's value.
-    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Value>, ReadError> {
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowBytes>, RowReadError> {
         let table = self.table(table)?;
         if table.comes_after_last_key(key)? {
             return Ok(None);
         }
         let found = table.rows.get(key).map_err(redb_error("reading a row"))?;
-        Ok(found.map(|guard| Value::from(guard.value())))
+        Ok(found.map(|guard| RowBytes::from(guard.value())))
     }
 
     /// The rows of a range, in order.
@@ -56,7 +56,7 @@ impl IndexSnapshot {
         table: TableId,
         range: &KeyRange,
         direction: Direction,
-    ) -> Result<Layer<'static>, ReadError> {
+    ) -> Result<Layer<'static>, RowReadError> {
         let rows = &self.table(table)?.rows;
         if range.is_empty() {
             return Ok(Box::new(std::iter::empty()));
@@ -71,17 +71,17 @@ impl IndexSnapshot {
         Ok(rows)
     }
 
-    fn table(&self, table: TableId) -> Result<&OpenTable, ReadError> {
+    fn table(&self, table: TableId) -> Result<&OpenTable, RowReadError> {
         self.tables
             .get(table_slot(table))
             .and_then(Option::as_ref)
-            .ok_or(ReadError::UnknownTable(table))
+            .ok_or(RowReadError::UnknownTable(table))
     }
 }
 
 impl OpenTable {
     /// Whether a key comes after every key of the table.
-    fn comes_after_last_key(&self, key: &[u8]) -> Result<bool, ReadError> {
+    fn comes_after_last_key(&self, key: &[u8]) -> Result<bool, RowReadError> {
         let last = match self.last.get() {
             Some(last) => last,
             None => {
@@ -96,10 +96,10 @@ impl OpenTable {
 type Guard<'a> = redb::AccessGuard<'a, &'static [u8]>;
 
 fn own((key, value): (Guard<'_>, Guard<'_>)) -> (Key, Slot) {
-    (Key::from(key.value()), Slot::Put(Value::from(value.value())))
+    (Key::from(key.value()), Slot::Put(RowBytes::from(value.value())))
 }
 
-fn range_error(error: redb::StorageError) -> ReadError {
+fn range_error(error: redb::StorageError) -> RowReadError {
     redb_error("reading a range")(error).into()
 }
 

@@ -4,7 +4,7 @@
 //! them; the payload has another. Both are seeded with the segment's generation.
 
 use crate::layout::{BLOCK_BYTES, ENTRY_HEADER_BYTES, FRAME_HEADER_BYTES};
-use crate::types::{Key, Slot, TableId, Value, Write};
+use crate::types::{Key, RowBytes, Slot, TableId, Write};
 
 const FRAME_MAGIC: [u8; 4] = *b"CFRM";
 
@@ -115,7 +115,7 @@ fn decode_entry(bytes: &[u8]) -> Option<(Result<Write, String>, &[u8])> {
     let (key, rest) = rest.split_at_checked(key_bytes)?;
     let (value, rest) = rest.split_at_checked(u32_at(header, 4)? as usize)?;
     let slot = match header[1] {
-        ENTRY_PUT => Slot::Put(Value::from(value)),
+        ENTRY_PUT => Slot::Put(RowBytes::from(value)),
         ENTRY_DELETE => Slot::Deleted,
         kind => return Some((Err(format!("entry kind {kind} is unknown")), rest)),
     };
@@ -156,9 +156,13 @@ mod tests {
             Write {
                 table: TableId(1),
                 key: Key::from(*b"a"),
-                slot: Slot::Put(Value::from(vec![7; 5000])),
+                slot: Slot::Put(RowBytes::from(vec![7; 5000])),
             },
-            Write { table: TableId(2), key: Key::from(*b""), slot: Slot::Put(Value::from(*b"")) },
+            Write {
+                table: TableId(2),
+                key: Key::from(*b""),
+                slot: Slot::Put(RowBytes::from(*b"")),
+            },
             Write { table: TableId(1), key: Key::from(*b"gone"), slot: Slot::Deleted },
         ]
     }

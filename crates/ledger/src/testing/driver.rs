@@ -14,7 +14,7 @@ use super::rng::Rng;
 use super::sim_disk::{Crash, SimDisk, SimOp};
 use super::workload::{Entry, Model, Refusal, TABLES, apply, contents, random_entry};
 use crate::committer::CommitStep;
-use crate::error::{CommitError, Failure, FlushError, error_chain};
+use crate::error::{Failure, FlushError, LedgerError, error_chain};
 use crate::faults::Faults;
 use crate::manual::ManualLedger;
 use crate::options::{Mode, Options};
@@ -261,8 +261,8 @@ impl Simulation {
             match answer {
                 Ok(()) if !entry.refuses => apply(&mut after, entry),
                 Err(Failure::Work(Refusal)) if entry.refuses => {}
-                Err(Failure::Ledger(CommitError::Full)) => self.report.refused_full += 1,
-                Err(Failure::Ledger(CommitError::Poisoned { .. })) => {
+                Err(Failure::Ledger(LedgerError::Full)) => self.report.refused_full += 1,
+                Err(Failure::Ledger(LedgerError::Poisoned { .. })) => {
                     durable = false;
                     if !entry.refuses {
                         apply(&mut after, entry);

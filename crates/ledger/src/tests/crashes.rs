@@ -6,7 +6,7 @@ use super::support::{JOBS, commit, delete, get, open, open_with, options, put};
 use crate::testing::driver::{run_simulation, small_options};
 use crate::testing::sim_disk::{Crash, SimDisk};
 use crate::testing::workload::{Model, contents};
-use crate::{CommitError, Direction, Faults, FlushStep, ManualLedger, Mode, Options};
+use crate::{Direction, Faults, FlushStep, LedgerError, ManualLedger, Mode, Options};
 
 /// Crashes of each simulated disk.
 const CRASHES_PER_DISK: u64 = 25;
@@ -89,7 +89,7 @@ fn run_script(ledger: &mut ManualLedger, disk: &SimDisk) -> (Model, Model) {
     for act in SCRIPT {
         let mut after = acknowledged.clone();
         let answer = match act {
-            Act::Flush => ledger.step_flush().map(|_| ()).map_err(|_| CommitError::Closed),
+            Act::Flush => ledger.step_flush().map(|_| ()).map_err(|_| LedgerError::Closed),
             Act::Put(key, len) => {
                 after.insert((JOBS.0, key.as_bytes().to_vec()), vec![len as u8; len]);
                 commit(ledger, move |tx| tx.put(JOBS, key.as_bytes(), vec![len as u8; len]))

@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 
 use super::support::{JOBS, commit, get, open, put, queue};
 use crate::testing::sim_disk::{Crash, SimDisk, SimOp};
-use crate::{CommitError, CommitStep, FlushError, Health, ManualLedger};
+use crate::{CommitStep, FlushError, Health, LedgerError, ManualLedger};
 
-fn is_poisoned(answer: &Option<Result<(), CommitError>>) -> bool {
-    matches!(answer, Some(Err(CommitError::Poisoned { .. })))
+fn is_poisoned(answer: &Option<Result<(), LedgerError>>) -> bool {
+    matches!(answer, Some(Err(LedgerError::Poisoned { .. })))
 }
 
 fn with_one_row(disk: &SimDisk) -> ManualLedger {
@@ -51,7 +51,7 @@ fn the_reason_names_the_frame_and_where_it_was_to_go() {
     let disk = SimDisk::new(1);
     let mut ledger = with_one_row(&disk);
     disk.fail(SimOp::Sync, "journal", 0, ErrorKind::Other);
-    let Err(CommitError::Poisoned { reason }) = put(&mut ledger, "b", "2") else {
+    let Err(LedgerError::Poisoned { reason }) = put(&mut ledger, "b", "2") else {
         panic!("not poisoned")
     };
     assert_eq!(
@@ -68,7 +68,7 @@ fn a_failed_index_sync_poisons_the_ledger_but_reads_go_on() {
     put(&mut ledger, "b", "2").unwrap();
     disk.fail(SimOp::Sync, "index", 0, ErrorKind::Other);
     assert!(matches!(ledger.step_flush(), Err(FlushError::Poisoned { .. })));
-    assert!(matches!(put(&mut ledger, "c", "3"), Err(CommitError::Poisoned { .. })));
+    assert!(matches!(put(&mut ledger, "c", "3"), Err(LedgerError::Poisoned { .. })));
     assert_eq!(
         (get(&ledger, "a").as_deref(), get(&ledger, "b").as_deref()),
         (Some("1"), Some("2"))
@@ -109,7 +109,7 @@ fn work_that_panics_fails_alone() {
     });
     let after = queue(&ledger, |tx| tx.put(JOBS, *b"b", *b"3"));
     assert_eq!(ledger.step_commit(), CommitStep::Answered(3));
-    assert_eq!(*panics.lock(), Some(Err(CommitError::Panicked)));
+    assert_eq!(*panics.lock(), Some(Err(LedgerError::Panicked)));
     assert_eq!((before.lock().take(), after.lock().take()), (Some(Ok(())), Some(Ok(()))));
     assert_eq!(
         (get(&ledger, "a").as_deref(), get(&ledger, "b").as_deref()),
@@ -122,8 +122,8 @@ fn an_entry_that_is_too_large_fails_alone() {
     let disk = SimDisk::new(1);
     let mut ledger = with_one_row(&disk);
     let answer = commit(&mut ledger, |tx| tx.put(JOBS, *b"b", vec![0; 9000]));
-    assert!(matches!(answer, Err(CommitError::EntryTooLarge { bytes: 9009, bytes_max: 8192 })));
+    assert!(matches!(answer, Err(LedgerError::EntryTooLarge { bytes: 9009, bytes_max: 8192 })));
     let unknown = commit(&mut ledger, |tx| tx.put(crate::TableId(9), *b"b", *b"1"));
-    assert_eq!(unknown, Err(CommitError::UnknownTable(crate::TableId(9))));
+    assert_eq!(unknown, Err(LedgerError::UnknownTable(crate::TableId(9))));
     put(&mut ledger, "b", "2").unwrap();
 }

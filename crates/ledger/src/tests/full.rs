@@ -7,7 +7,7 @@ use super::support::{JOBS, get, open, open_with, options, put, queue};
 use crate::disk::Disk;
 use crate::testing::sim_disk::{Crash, SimDisk};
 use crate::{
-    CommitError, CommitStep, Failure, FlushError, Health, Ledger, ManualLedger, Mode, Options,
+    CommitStep, Failure, FlushError, Health, Ledger, LedgerError, ManualLedger, Mode, Options,
     SubmitError,
 };
 
@@ -25,7 +25,7 @@ fn fill(ledger: &mut ManualLedger, from: u32) -> u32 {
         match answer.lock().take().expect("answered") {
             Ok(()) => {}
             Err(error) => {
-                assert_eq!(error, CommitError::Full);
+                assert_eq!(error, LedgerError::Full);
                 return number;
             }
         }
@@ -72,7 +72,7 @@ fn reads_in_work_are_answered_while_writes_are_refused() {
     assert_eq!(ledger.step_commit(), CommitStep::Answered(2));
     assert_eq!(
         (read.lock().take(), write.lock().take()),
-        (Some(Ok(())), Some(Err(CommitError::Full)))
+        (Some(Ok(())), Some(Err(LedgerError::Full)))
     );
     assert!(ledger.counters().refused_full > 0);
     assert_eq!(get(&ledger, "a").as_deref(), Some("1"));
@@ -100,7 +100,7 @@ fn a_folder_on_a_full_disk_opens_and_recovers() {
     let mut ledger = open(&disk);
     assert_eq!(
         (ledger.health(), put(&mut ledger, "a", "1")),
-        (Health::Full, Err(CommitError::Full))
+        (Health::Full, Err(LedgerError::Full))
     );
     disk.limit_space(None);
     ledger.step_flush().unwrap();
@@ -178,7 +178,7 @@ fn the_threads_refuse_and_recover_by_themselves() {
         })
     };
     let accepted =
-        (0..).find(|number| write(*number) == Err(Failure::Ledger(CommitError::Full))).unwrap();
+        (0..).find(|number| write(*number) == Err(Failure::Ledger(LedgerError::Full))).unwrap();
     disk.limit_space(None);
     while write(accepted).is_err() {}
     assert_eq!(

@@ -6,11 +6,11 @@ use std::ops::Bound;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
-use crate::error::{IndexError, ReadError};
+use crate::error::{IndexError, RowReadError};
 use crate::merge::{Layer, Merged, MergedSlots, copy_up_to_limit};
 use crate::overlay::Generation;
 use crate::shared::layer;
-use crate::types::{Direction, Key, KeyRange, Slot, TableId, Value};
+use crate::types::{Direction, Key, KeyRange, RowBytes, Slot, TableId};
 
 const TABLE: TableId = TableId(0);
 
@@ -39,7 +39,7 @@ fn directions() -> impl Strategy<Value = Direction> {
 fn generation(rows: &Rows) -> Generation {
     let mut generation = Generation::new(1);
     for (key, value) in rows {
-        let slot = value.map_or(Slot::Deleted, |byte| Slot::Put(Value::from([byte])));
+        let slot = value.map_or(Slot::Deleted, |byte| Slot::Put(RowBytes::from([byte])));
         generation.insert(TABLE, Key::from(&key[..]), slot);
     }
     generation
@@ -75,7 +75,7 @@ fn model(layers: &[Rows], range: &KeyRange, direction: Direction) -> Vec<(Vec<u8
     rows
 }
 
-fn plain(rows: impl Iterator<Item = Result<(Key, Value), ReadError>>) -> Vec<(Vec<u8>, u8)> {
+fn plain(rows: impl Iterator<Item = Result<(Key, RowBytes), RowReadError>>) -> Vec<(Vec<u8>, u8)> {
     rows.map(|row| row.map(|(key, value)| (key.to_vec(), value[0])).unwrap()).collect()
 }
 
@@ -113,7 +113,7 @@ proptest! {
         let mut undo = Vec::new();
         for (key, byte) in rows.iter().chain(rows.iter()) {
             let key = Key::from(&key[..]);
-            let old = generation.insert(TABLE, key.clone(), Slot::Put(Value::from(vec![0; usize::from(*byte)])));
+            let old = generation.insert(TABLE, key.clone(), Slot::Put(RowBytes::from(vec![0; usize::from(*byte)])));
             undo.push((key, old));
         }
         for (key, old) in undo.into_iter().rev() {
@@ -128,8 +128,8 @@ fn an_error_of_a_layer_is_told_once_and_ends_the_range() {
     let good = generation(&BTreeMap::from([(vec![1], Some(1)), (vec![3], Some(3))]));
     let bad: Layer<'_> = Box::new(
         [
-            Ok((Key::from([2]), Slot::Put(Value::from([2])))),
-            Err(ReadError::from(IndexError::Closed)),
+            Ok((Key::from([2]), Slot::Put(RowBytes::from([2])))),
+            Err(RowReadError::from(IndexError::Closed)),
         ]
         .into_iter(),
     );

@@ -11,7 +11,7 @@ use crate::folder::write_stamp_of_version;
 use crate::testing::scratch::Scratch;
 use crate::testing::sim_disk::{Crash, SimDisk};
 use crate::{
-    CommitError, Direction, Failure, Health, KeyRange, Ledger, Mode, OpenError, Options, RealDisk,
+    Direction, Failure, Health, KeyRange, Ledger, LedgerError, Mode, OpenError, Options, RealDisk,
     SubmitError, Tx,
 };
 
@@ -23,7 +23,7 @@ fn quick(mode: Mode) -> Options {
 }
 
 /// Adds one to a number, and writes a second row that always equals it.
-fn add_one(tx: &mut Tx<'_>) -> Result<u64, crate::ReadError> {
+fn add_one(tx: &mut Tx<'_>) -> Result<u64, crate::RowReadError> {
     let old = tx
         .get(JOBS, b"count")?
         .map_or(0, |bytes| u64::from_be_bytes(bytes[..].try_into().unwrap()));
@@ -118,7 +118,7 @@ fn closing_answers_everything_that_was_handed_in() {
     assert_eq!(answers.iter().filter(Result::is_ok).count(), 60);
     assert_eq!(ledger.close(), Ok(()));
     assert_eq!(ledger.try_submit(|_| Ok::<(), ()>(()), |_| ()), Err(SubmitError::Closed));
-    assert_eq!(ledger.transact(|_| Ok::<(), ()>(())), Err(Failure::Ledger(CommitError::Closed)));
+    assert_eq!(ledger.transact(|_| Ok::<(), ()>(())), Err(Failure::Ledger(LedgerError::Closed)));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn write_until_refused(ledger: &Ledger, writer: u8, acknowledged: &Mutex<Vec<[u8
             Ok(()) => acknowledged.lock().push(key),
             Err(error) => {
                 assert!(
-                    matches!(error, Failure::Ledger(CommitError::Poisoned { .. })),
+                    matches!(error, Failure::Ledger(LedgerError::Poisoned { .. })),
                     "{error:?}"
                 );
                 return;

@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 
 use crate::testing::driver::small_options;
 use crate::testing::sim_disk::SimDisk;
-use crate::{CommitError, CommitStep, Failure, ManualLedger, OpenError, Options, TableId, Tx};
+use crate::{CommitStep, Failure, LedgerError, ManualLedger, OpenError, Options, TableId, Tx};
 
 pub const JOBS: TableId = TableId(1);
 pub const OWNERS: TableId = TableId(2);
 pub const LIVE: TableId = TableId(7);
 
-pub type Answer = Result<(), CommitError>;
+pub type Answer = Result<(), LedgerError>;
 
 pub fn options() -> Options {
     small_options()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::digest::Digest;
-use super::error::{ReadError as ContentReadError, RemoveError, WriteError};
+use super::error::{BlobReadError, RemoveError, WriteError};
 use super::store::{BlobSink, BlobSource, BlobStore, Finished};
 use crate::effects::{CommitError, Effect, Effects};
 use crate::store::{ReadError, Store};
@@ -23,7 +23,7 @@ pub enum BlobError {
     Write(#[from] WriteError),
     /// Its content could not be read, or is damaged.
     #[error(transparent)]
-    Content(#[from] ContentReadError),
+    Content(#[from] BlobReadError),
     /// Its content could not be removed.
     #[error(transparent)]
     Remove(#[from] RemoveError),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::runtime::{Builder, Runtime};
 
 use super::digest::Digest;
-use super::error::{ReadError, WriteError};
+use super::error::{BlobReadError, WriteError};
 use super::options::Options;
 use super::store::{BlobEntry, BlobSource, BlobStore, Finished};
 use crate::limits::{
@@ -126,7 +126,7 @@ async fn source(store: &dyn BlobStore, digest: Digest) -> Box<dyn BlobSource> {
     store.open(digest).await.expect("open").expect("the blob is here")
 }
 
-async fn drain(source: &mut dyn BlobSource) -> (Vec<u8>, Result<(), ReadError>) {
+async fn drain(source: &mut dyn BlobSource) -> (Vec<u8>, Result<(), BlobReadError>) {
     let mut read = Vec::new();
     loop {
         match source.next_chunk().await {
@@ -358,7 +358,7 @@ mod facts {
         assert_eq!(source.read_range(u64::MAX, 5).await.expect("far beyond"), "");
         assert_eq!(source.read_range(0, RANGE_BYTES_MAX).await.expect("the longest"), content);
         let refused = source.read_range(0, RANGE_BYTES_MAX + 1).await;
-        assert!(matches!(refused, Err(ReadError::RangeTooLarge { .. })));
+        assert!(matches!(refused, Err(BlobReadError::RangeTooLarge { .. })));
     }
 
     pub async fn ranges_and_verification_do_not_move_a_sequential_read(subject: &impl Subject) {

@@ -13,7 +13,7 @@ pub type RemoteError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a folder of blobs could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum BlobOpenError {
     /// Another process holds the folder.
     #[error("the blobs in {folder} are in use by another process")]
     Taken {
@@ -131,7 +131,7 @@ impl WriteError {
 
 /// Why a blob could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum BlobReadError {
     /// The stored bytes do not match the digest.
     #[error("blob {digest} is damaged: its content is {found}")]
     Damaged {
@@ -190,7 +190,7 @@ pub enum ReadError {
     },
 }
 
-impl ReadError {
+impl BlobReadError {
     /// Whether the stored content itself is damaged, so that a retry cannot help.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::Short { .. })

@@ -21,7 +21,7 @@ pub use reader::BlobReader;
 pub use writer::BlobWriter;
 
 use super::digest::Digest;
-use super::error::{ListError, OpenError, ReadError, RemoveError};
+use super::error::{BlobOpenError, BlobReadError, ListError, RemoveError};
 use super::options::Options;
 use super::store::BlobEntry;
 use crate::limits::LIST_PAGE_ENTRIES;
@@ -64,12 +64,12 @@ impl LocalShared {
         format!("{}/{name}", self.disk.describe())
     }
 
-    fn read_error(&self, action: &'static str, digest: Digest, source: io::Error) -> ReadError {
-        ReadError::Io { action, digest, folder: self.disk.describe(), source }
+    fn read_error(&self, action: &'static str, digest: Digest, source: io::Error) -> BlobReadError {
+        BlobReadError::Io { action, digest, folder: self.disk.describe(), source }
     }
 
     /// The file of a blob, if it is stored durably.
-    fn file(&self, digest: Digest) -> Result<Option<Arc<dyn DiskFile>>, ReadError> {
+    fn file(&self, digest: Digest) -> Result<Option<Arc<dyn DiskFile>>, BlobReadError> {
         let found = find_file(self.disk.as_ref(), digest)
             .map_err(|source| self.read_error("open", digest, source))?;
         // Checked after the file was found: a name is recorded as uncertain before it appears, and until it is durable.
@@ -88,11 +88,12 @@ fn find_file(disk: &dyn Disk, digest: Digest) -> io::Result<Option<Arc<dyn DiskF
 
 impl LocalBlobs {
     /// Locks the folder, removes the temporary files in it, and makes its content durable.
-    pub fn open_folder(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
+    pub fn open_folder(disk: Arc<dyn Disk>, options: Options) -> Result<Self, BlobOpenError> {
         let lock = lock_folder(disk.as_ref())?;
         remove_temporary_files(disk.as_ref())?;
         // A killed process may have left names that are visible but not durable. From here on they are.
-        disk.sync_dir().map_err(|source| OpenError::Sync { folder: disk.describe(), source })?;
+        disk.sync_dir()
+            .map_err(|source| BlobOpenError::Sync { folder: disk.describe(), source })?;
         let names = Names::new(disk.clone());
         let shared =
             LocalShared { disk, names, options, next_temporary: AtomicU64::new(0), _lock: lock };
@@ -105,7 +106,7 @@ impl LocalBlobs {
     }
 
     /// Opens a blob for reading. `None` if it is not stored.
-    pub fn open(&self, digest: &Digest) -> Result<Option<BlobReader>, ReadError> {
+    pub fn open(&self, digest: &Digest) -> Result<Option<BlobReader>, BlobReadError> {
         match self.shared.file(*digest)? {
             Some(file) => BlobReader::new(self.shared.disk.describe(), *digest, file).map(Some),
             None => Ok(None),
@@ -113,7 +114,7 @@ impl LocalBlobs {
     }
 
     /// Whether a blob is stored durably. Does not check its content.
-    pub fn contains(&self, digest: &Digest) -> Result<bool, ReadError> {
+    pub fn contains(&self, digest: &Digest) -> Result<bool, BlobReadError> {
         Ok(self.shared.file(*digest)?.is_some())
     }
 
@@ -134,31 +135,31 @@ impl LocalBlobs {
 
     /// Reads a blob completely and compares it with its digest. Returns its length, `None` if it is not stored, or an error
     /// if it is damaged.
-    pub fn verify(&self, digest: &Digest) -> Result<Option<u64>, ReadError> {
+    pub fn verify(&self, digest: &Digest) -> Result<Option<u64>, BlobReadError> {
         let Some(mut reader) = self.open(digest)? else { return Ok(None) };
         reader.verify()?;
         Ok(Some(reader.len()))
     }
 }
 
-fn lock_folder(disk: &dyn Disk) -> Result<Box<dyn Any + Send + Sync>, OpenError> {
+fn lock_folder(disk: &dyn Disk) -> Result<Box<dyn Any + Send + Sync>, BlobOpenError> {
     let path = || format!("{}/{LOCK_NAME}", disk.describe());
     match disk.lock(LOCK_NAME) {
         Ok(LockAttempt::Held(lock)) => Ok(lock),
-        Ok(LockAttempt::Taken) => Err(OpenError::Taken { folder: disk.describe() }),
-        Err(source) => Err(OpenError::Io { action: "lock", path: path(), source }),
+        Ok(LockAttempt::Taken) => Err(BlobOpenError::Taken { folder: disk.describe() }),
+        Err(source) => Err(BlobOpenError::Io { action: "lock", path: path(), source }),
     }
 }
 
-fn remove_temporary_files(disk: &dyn Disk) -> Result<(), OpenError> {
-    let names = disk.list().map_err(|source| OpenError::Io {
+fn remove_temporary_files(disk: &dyn Disk) -> Result<(), BlobOpenError> {
+    let names = disk.list().map_err(|source| BlobOpenError::Io {
         action: "list",
         path: disk.describe(),
         source,
     })?;
     for name in names.iter().filter(|name| name.ends_with(TEMPORARY_SUFFIX)) {
         let path = || format!("{}/{name}", disk.describe());
-        disk.remove(name).map_err(|source| OpenError::Io {
+        disk.remove(name).map_err(|source| BlobOpenError::Io {
             action: "remove",
             path: path(),
             source,

@@ -25,7 +25,7 @@ use object_store::{
 };
 
 use super::digest::Digest;
-use super::error::{ListError, ReadError, RemoveError, WriteError};
+use super::error::{BlobReadError, ListError, RemoveError, WriteError};
 use super::options::Options;
 use super::store::{BlobEntry, BlobFuture, BlobListing, BlobSink, BlobSource, BlobStore};
 use crate::limits::LIST_PAGE_ENTRIES;
@@ -213,17 +213,17 @@ impl BlobStore for ObjectBlobs {
         Box::pin(std::future::ready(Ok(sink)))
     }
 
-    fn open(&self, digest: Digest) -> BlobFuture<'_, Option<Box<dyn BlobSource>>, ReadError> {
+    fn open(&self, digest: Digest) -> BlobFuture<'_, Option<Box<dyn BlobSource>>, BlobReadError> {
         Box::pin(async move {
             let source = ObjectSource::open(&self.shared, digest).await?;
             Ok(source.map(|source| Box::new(source) as Box<dyn BlobSource>))
         })
     }
 
-    fn contains(&self, digest: Digest) -> BlobFuture<'_, bool, ReadError> {
+    fn contains(&self, digest: Digest) -> BlobFuture<'_, bool, BlobReadError> {
         Box::pin(async move {
             let found = self.shared.head(&self.shared.key(digest)).await;
-            let map_error = |source: Error| ReadError::Remote {
+            let map_error = |source: Error| BlobReadError::Remote {
                 action: "look up",
                 digest,
                 source: source.into(),
@@ -247,7 +247,7 @@ impl BlobStore for ObjectBlobs {
         Box::pin(std::future::ready(Ok(listing)))
     }
 
-    fn verify(&self, digest: Digest) -> BlobFuture<'_, Option<u64>, ReadError> {
+    fn verify(&self, digest: Digest) -> BlobFuture<'_, Option<u64>, BlobReadError> {
         Box::pin(async move {
             let Some(mut source) = ObjectSource::open(&self.shared, digest).await? else {
                 return Ok(None);

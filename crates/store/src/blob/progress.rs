@@ -4,7 +4,7 @@
 //! fails or is cancelled leaves it so, and no later call can turn that into a successful end.
 
 use super::digest::{Digest, Hasher};
-use super::error::ReadError;
+use super::error::BlobReadError;
 use crate::limits::CHUNK_BYTES;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +43,15 @@ impl Progress {
         self.state == ReadState::Ended
     }
 
-    pub(super) fn next(&mut self) -> Result<Next, ReadError> {
+    pub(super) fn next(&mut self) -> Result<Next, BlobReadError> {
         match self.state {
             ReadState::Ended => Ok(Next::End),
-            ReadState::Broken => Err(ReadError::Interrupted { digest: self.digest }),
+            ReadState::Broken => Err(BlobReadError::Interrupted { digest: self.digest }),
             ReadState::Reading => self.next_while_reading(),
         }
     }
 
-    fn next_while_reading(&mut self) -> Result<Next, ReadError> {
+    fn next_while_reading(&mut self) -> Result<Next, BlobReadError> {
         self.state = ReadState::Broken;
         let left = self.len - self.offset;
         if left == 0 {
@@ -63,7 +63,7 @@ impl Progress {
     }
 
     /// Adds a fetched chunk. An error means that it must not be returned to the caller.
-    pub(super) fn add_chunk(&mut self, chunk: &[u8]) -> Result<(), ReadError> {
+    pub(super) fn add_chunk(&mut self, chunk: &[u8]) -> Result<(), BlobReadError> {
         self.hasher.update(chunk);
         self.offset += chunk.len() as u64;
         if self.offset == self.len {
@@ -73,10 +73,10 @@ impl Progress {
         Ok(())
     }
 
-    fn verify(&mut self) -> Result<(), ReadError> {
+    fn verify(&mut self) -> Result<(), BlobReadError> {
         let found = std::mem::take(&mut self.hasher).finish();
         if found != self.digest {
-            return Err(ReadError::Damaged { digest: self.digest, found });
+            return Err(BlobReadError::Damaged { digest: self.digest, found });
         }
         self.state = ReadState::Ended;
         Ok(())
@@ -91,7 +91,7 @@ mod tests {
     fn a_fetch_that_never_came_back_is_no_clean_end() {
         let mut progress = Progress::new(Digest::from_content(b"abc"), 3);
         assert_eq!(progress.next().expect("first"), Next::Chunk { offset: 0, len: 3 });
-        assert!(matches!(progress.next(), Err(ReadError::Interrupted { .. })));
+        assert!(matches!(progress.next(), Err(BlobReadError::Interrupted { .. })));
         assert!(!progress.is_verified());
     }
 
@@ -99,14 +99,14 @@ mod tests {
     fn damaged_content_stays_an_error_however_often_it_is_asked() {
         let mut progress = Progress::new(Digest::from_content(b"abc"), 3);
         progress.next().expect("first");
-        assert!(matches!(progress.add_chunk(b"abd"), Err(ReadError::Damaged { .. })));
-        assert!(matches!(progress.next(), Err(ReadError::Interrupted { .. })));
+        assert!(matches!(progress.add_chunk(b"abd"), Err(BlobReadError::Damaged { .. })));
+        assert!(matches!(progress.next(), Err(BlobReadError::Interrupted { .. })));
     }
 
     #[test]
     fn content_that_lost_all_its_bytes_is_damaged_and_empty_content_is_not() {
         let lost = Progress::new(Digest::from_content(b"abc"), 0).next();
-        assert!(matches!(lost, Err(ReadError::Damaged { .. })));
+        assert!(matches!(lost, Err(BlobReadError::Damaged { .. })));
         assert_eq!(Progress::new(Digest::from_content(b""), 0).next().expect("empty"), Next::End);
     }
 }

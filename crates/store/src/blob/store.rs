@@ -11,7 +11,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 
 use super::digest::Digest;
-use super::error::{ListError, ReadError, RemoveError, WriteError};
+use super::error::{BlobReadError, ListError, RemoveError, WriteError};
 
 /// The boxed future of a result.
 pub type BlobFuture<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
@@ -71,16 +71,16 @@ pub trait BlobStore: Debug + Send + Sync + 'static {
     /// Begins a blob. Its digest is known only at the end.
     fn begin(&self) -> BlobFuture<'_, Box<dyn BlobSink>, WriteError>;
     /// Opens a blob for reading. `None` if it is not stored.
-    fn open(&self, digest: Digest) -> BlobFuture<'_, Option<Box<dyn BlobSource>>, ReadError>;
+    fn open(&self, digest: Digest) -> BlobFuture<'_, Option<Box<dyn BlobSource>>, BlobReadError>;
     /// Whether a blob is stored durably. Does not check its content.
-    fn contains(&self, digest: Digest) -> BlobFuture<'_, bool, ReadError>;
+    fn contains(&self, digest: Digest) -> BlobFuture<'_, bool, BlobReadError>;
     /// Removes a blob durably. Succeeds if it is not stored.
     fn remove(&self, digest: Digest) -> BlobFuture<'_, (), RemoveError>;
     /// Begins a listing of all blobs.
     fn list(&self) -> BlobFuture<'_, Box<dyn BlobListing>, ListError>;
     /// Reads a blob completely and compares it with its digest. Returns its length, `None` if it is not stored, or an error
     /// if it is damaged.
-    fn verify(&self, digest: Digest) -> BlobFuture<'_, Option<u64>, ReadError>;
+    fn verify(&self, digest: Digest) -> BlobFuture<'_, Option<u64>, BlobReadError>;
 }
 
 /// A blob being written. Dropping it unfinished leaves nothing behind.
@@ -106,12 +106,12 @@ pub trait BlobSource: Debug + Send {
     }
     /// The next piece of the content from its start, or `None` at the end. If the content does not match the digest, the
     /// last piece is withheld and an error returned instead.
-    fn next_chunk(&mut self) -> BlobFuture<'_, Option<Bytes>, ReadError>;
+    fn next_chunk(&mut self) -> BlobFuture<'_, Option<Bytes>, BlobReadError>;
     /// Up to `len` bytes from `offset`, fewer at the end of the blob. NOT verified, unless [`BlobSource::verify`] has
     /// succeeded on this source before.
-    fn read_range(&mut self, offset: u64, len: usize) -> BlobFuture<'_, Bytes, ReadError>;
+    fn read_range(&mut self, offset: u64, len: usize) -> BlobFuture<'_, Bytes, BlobReadError>;
     /// Reads the entire content and compares it with the digest. Does not affect [`BlobSource::next_chunk`].
-    fn verify(&mut self) -> BlobFuture<'_, (), ReadError>;
+    fn verify(&mut self) -> BlobFuture<'_, (), BlobReadError>;
 }
 
 /// A listing in progress.

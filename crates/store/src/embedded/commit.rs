@@ -15,7 +15,7 @@ use std::future::ready;
 use std::sync::Arc;
 
 use catena_job::JobId;
-use catena_ledger::{CommitError as LedgerError, Failure, Transaction, Tx, WorkOutcome};
+use catena_ledger::{Failure, LedgerError, Transaction, Tx, WorkOutcome};
 use tokio::sync::oneshot;
 
 use super::counts::ListCounts;

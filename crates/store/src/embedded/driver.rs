@@ -1,11 +1,11 @@
 //! The ledger below a store: run by its own threads or, in tests, stepped by the caller.
 
-use catena_ledger::{
-    CommitError as LedgerError, Direction, Failure, KeyRange, Ledger, ReadError as LedgerReadError,
-    Reads, RowPage, SubmitError, TableId, Transaction, Tx, Value as Row, View,
-};
 #[cfg(feature = "testing")]
 use catena_ledger::{CommitStep, ManualLedger};
+use catena_ledger::{
+    Direction, Failure, KeyRange, Ledger, LedgerError, Reads, RowBytes, RowPage, RowReadError,
+    SubmitError, TableId, Transaction, Tx, View,
+};
 #[cfg(feature = "testing")]
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -71,7 +71,7 @@ impl LedgerDriver {
         }
     }
 
-    pub(super) fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Row>, ReadError> {
+    pub(super) fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowBytes>, ReadError> {
         self.reads.get(table, key).map_err(unavailable_error)
     }
 
@@ -171,6 +171,6 @@ fn durability_error(error: LedgerError) -> CommitError {
     }
 }
 
-pub(super) fn unavailable_error(error: LedgerReadError) -> ReadError {
+pub(super) fn unavailable_error(error: RowReadError) -> ReadError {
     ReadError::Unavailable { reason: error.to_string() }
 }

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use super::check::{CheckReport, Problem};
 use super::store::EmbeddedStore;
 use crate::blob::{
-    Blobs, Digest, ListError, LocalBlobs, OpenError as BlobOpenError, Options,
-    ReadError as BlobReadError, WriteError,
+    BlobOpenError, BlobReadError, Blobs, Digest, ListError, LocalBlobs, Options, WriteError,
 };
 use crate::store::ReadError;
 use catena_ledger::{BackupError, OpenError, RealDisk};

@@ -24,7 +24,7 @@ use crate::store::{
     ReadError, RecordPage, Root, RootKey, RootSpace, StoredBlob, StoredJob, Timer,
 };
 use crate::summary::{Summary, status_from_byte};
-use catena_ledger::{Direction, KeyRange, Value as Row};
+use catena_ledger::{Direction, KeyRange, RowBytes};
 
 impl EmbeddedStore {
     pub(super) fn read_row(&self, id: JobId) -> Result<Option<JobRow>, ReadError> {
@@ -74,7 +74,7 @@ impl EmbeddedStore {
     }
 
     /// Decodes the job of a row.
-    fn decode_job(&self, id: JobId, row: &Row) -> Result<DecodedJob, ReadError> {
+    fn decode_job(&self, id: JobId, row: &RowBytes) -> Result<DecodedJob, ReadError> {
         let read = JobRow::read(row).map_err(damaged_error(id))?;
         let (job, cells) = read.job(id).map_err(damaged_error(id))?;
         Ok(DecodedJob { job: Arc::new(job), cells: self.job_cells(cells), order: read.order })

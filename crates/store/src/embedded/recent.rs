@@ -18,7 +18,7 @@ use catena_job::{Job, JobId};
 use crate::cache::RecentCache;
 use crate::limits::{RECENT_JOBS_MAX, RECENT_ROW_BYTES_MAX};
 use crate::store::{JobCells, StoredJob};
-use catena_ledger::Value as Row;
+use catena_ledger::RowBytes;
 
 /// The decoded form of a job's row.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ enum CachedJob {
     /// A job that has ended, with its off-chain state.
     Ended(StoredJob),
     /// A job that has not ended: its row, and what was decoded from it.
-    Live(Row, DecodedJob),
+    Live(RowBytes, DecodedJob),
 }
 
 /// Jobs that were read recently.
@@ -64,7 +64,7 @@ impl RecentJobs {
     }
 
     /// The decoded form of exactly this row, if it is cached.
-    pub(super) fn get_decoded(&self, id: JobId, row: &Row) -> Option<DecodedJob> {
+    pub(super) fn get_decoded(&self, id: JobId, row: &RowBytes) -> Option<DecodedJob> {
         self.jobs.get(id, |cached| match cached {
             CachedJob::Live(cached_row, decoded) if cached_row == row => Some(decoded.clone()),
             _ => None,
@@ -88,7 +88,7 @@ impl RecentJobs {
     }
 
     /// Inserts a job, evicting another if necessary. `epoch` is the epoch before it was read.
-    pub(super) fn insert(&self, id: JobId, row: Row, stored: &StoredJob, epoch: u64) {
+    pub(super) fn insert(&self, id: JobId, row: RowBytes, stored: &StoredJob, epoch: u64) {
         if row.len() > RECENT_ROW_BYTES_MAX {
             return;
         }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_decoded_row_is_returned_for_that_row_only() {
         let recent = RecentJobs::default();
-        let (job, row): (_, Row) = (id(1, 1), [1, 2, 3].into());
+        let (job, row): (_, RowBytes) = (id(1, 1), [1, 2, 3].into());
         assert!(recent.get_decoded(job, &row).is_none());
         recent.insert(job, row.clone(), &stored(job, None), 0);
         assert_eq!(recent.get_decoded(job, &row).unwrap().order, 7);
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn jobs_with_long_rows_are_not_cached() {
         let recent = RecentJobs::default();
-        let (job, row): (_, Row) = (id(1, 1), vec![0; RECENT_ROW_BYTES_MAX + 1].into());
+        let (job, row): (_, RowBytes) = (id(1, 1), vec![0; RECENT_ROW_BYTES_MAX + 1].into());
         recent.insert(job, row, &stored(job, Some("no")), 0);
         assert!(recent.get_ended(job).is_none());
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::blob::digest::{Digest, Hasher};
-use crate::blob::error::ReadError;
+use crate::blob::error::BlobReadError;
 use crate::blob::progress::{Next, Progress};
 use crate::limits::CHUNK_BYTES;
 use catena_ledger::disk::DiskFile;
@@ -30,10 +30,12 @@ impl BlobReader {
         folder: String,
         digest: Digest,
         file: Arc<dyn DiskFile>,
-    ) -> Result<Self, ReadError> {
+    ) -> Result<Self, BlobReadError> {
         let len = match file.size() {
             Ok(len) => len,
-            Err(source) => return Err(ReadError::Io { action: "measure", digest, folder, source }),
+            Err(source) => {
+                return Err(BlobReadError::Io { action: "measure", digest, folder, source });
+            }
         };
         Ok(Self {
             folder,
@@ -67,7 +69,7 @@ impl BlobReader {
 
     /// The next piece of the content from its start, or `None` at the end. If the content does not match the digest, the
     /// last piece is withheld and an error returned instead, now and at every later call.
-    pub fn next_chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
+    pub fn next_chunk(&mut self) -> Result<Option<Bytes>, BlobReadError> {
         let Next::Chunk { offset, len } = self.progress.next()? else { return Ok(None) };
         let mut chunk = vec![0; len];
         self.fill(offset, &mut chunk)?;
@@ -78,7 +80,7 @@ impl BlobReader {
     /// Fills `buffer` from `offset` and returns the number of bytes, which is less only at the end of the blob.
     ///
     /// NOT verified: unless [`BlobReader::is_verified`], the bytes may be damaged.
-    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, ReadError> {
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, BlobReadError> {
         let left = self.len.saturating_sub(offset);
         let len = left.min(buffer.len() as u64) as usize;
         if len == 0 {
@@ -89,7 +91,7 @@ impl BlobReader {
     }
 
     /// Reads the entire content and compares it with the digest. Does not affect [`BlobReader::next_chunk`].
-    pub fn verify(&mut self) -> Result<(), ReadError> {
+    pub fn verify(&mut self) -> Result<(), BlobReadError> {
         let mut hasher = Hasher::default();
         let mut buffer = vec![0; CHUNK_BYTES];
         let mut offset = 0;
@@ -100,16 +102,18 @@ impl BlobReader {
         }
         let found = hasher.finish();
         if found != self.digest {
-            return Err(ReadError::Damaged { digest: self.digest, found });
+            return Err(BlobReadError::Damaged { digest: self.digest, found });
         }
         self.verified = true;
         Ok(())
     }
 
-    fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), BlobReadError> {
         self.file.read_at(offset, buffer).map_err(|source| match source.kind() {
-            io::ErrorKind::UnexpectedEof => ReadError::Short { digest: self.digest, len: self.len },
-            _ => ReadError::Io {
+            io::ErrorKind::UnexpectedEof => {
+                BlobReadError::Short { digest: self.digest, len: self.len }
+            }
+            _ => BlobReadError::Io {
                 action: "read",
                 digest: self.digest,
                 folder: self.folder.clone(),

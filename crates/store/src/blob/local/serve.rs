@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 
 use super::{BlobReader, BlobWriter, Listing, LocalBlobs};
 use crate::blob::digest::Digest;
-use crate::blob::error::{ListError, ReadError, RemoveError, WriteError};
+use crate::blob::error::{BlobReadError, ListError, RemoveError, WriteError};
 use crate::blob::store::{
     BlobEntry, BlobFuture, BlobListing, BlobSink, BlobSource, BlobStore, Finished,
 };
@@ -22,19 +22,19 @@ impl BlobStore for LocalBlobs {
         Box::pin(std::future::ready(Ok(sink)))
     }
 
-    fn open(&self, digest: Digest) -> BlobFuture<'_, Option<Box<dyn BlobSource>>, ReadError> {
+    fn open(&self, digest: Digest) -> BlobFuture<'_, Option<Box<dyn BlobSource>>, BlobReadError> {
         let blobs = self.clone();
         Box::pin(async move {
             let opened = spawn_blocking(move || blobs.open(&digest)).await;
-            let reader = opened.map_err(|_| ReadError::Interrupted { digest })??;
+            let reader = opened.map_err(|_| BlobReadError::Interrupted { digest })??;
             Ok(reader.map(|reader| Box::new(LocalSource::new(reader)) as Box<dyn BlobSource>))
         })
     }
 
-    fn contains(&self, digest: Digest) -> BlobFuture<'_, bool, ReadError> {
+    fn contains(&self, digest: Digest) -> BlobFuture<'_, bool, BlobReadError> {
         let blobs = self.clone();
         let work = spawn_blocking(move || blobs.contains(&digest));
-        Box::pin(async move { work.await.map_err(|_| ReadError::Interrupted { digest })? })
+        Box::pin(async move { work.await.map_err(|_| BlobReadError::Interrupted { digest })? })
     }
 
     fn remove(&self, digest: Digest) -> BlobFuture<'_, (), RemoveError> {
@@ -53,10 +53,10 @@ impl BlobStore for LocalBlobs {
         })
     }
 
-    fn verify(&self, digest: Digest) -> BlobFuture<'_, Option<u64>, ReadError> {
+    fn verify(&self, digest: Digest) -> BlobFuture<'_, Option<u64>, BlobReadError> {
         let blobs = self.clone();
         let work = spawn_blocking(move || blobs.verify(&digest));
-        Box::pin(async move { work.await.map_err(|_| ReadError::Interrupted { digest })? })
+        Box::pin(async move { work.await.map_err(|_| BlobReadError::Interrupted { digest })? })
     }
 }
 
@@ -122,9 +122,9 @@ impl LocalSource {
     /// Runs work with the reader on a blocking thread.
     async fn with_reader<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce(&mut BlobReader) -> Result<T, ReadError> + Send + 'static,
-    ) -> Result<T, ReadError> {
-        let interrupted = ReadError::Interrupted { digest: self.digest };
+        work: impl FnOnce(&mut BlobReader) -> Result<T, BlobReadError> + Send + 'static,
+    ) -> Result<T, BlobReadError> {
+        let interrupted = BlobReadError::Interrupted { digest: self.digest };
         let Some(mut reader) = self.reader.take() else { return Err(interrupted) };
         let Ok((answer, reader)) = spawn_blocking(move || (work(&mut reader), reader)).await else {
             return Err(interrupted);
@@ -143,22 +143,22 @@ impl BlobSource for LocalSource {
         self.len
     }
 
-    fn next_chunk(&mut self) -> BlobFuture<'_, Option<Bytes>, ReadError> {
+    fn next_chunk(&mut self) -> BlobFuture<'_, Option<Bytes>, BlobReadError> {
         Box::pin(self.with_reader(BlobReader::next_chunk))
     }
 
-    fn read_range(&mut self, offset: u64, len: usize) -> BlobFuture<'_, Bytes, ReadError> {
+    fn read_range(&mut self, offset: u64, len: usize) -> BlobFuture<'_, Bytes, BlobReadError> {
         Box::pin(self.with_reader(move |reader| read_range(reader, offset, len)))
     }
 
-    fn verify(&mut self) -> BlobFuture<'_, (), ReadError> {
+    fn verify(&mut self) -> BlobFuture<'_, (), BlobReadError> {
         Box::pin(self.with_reader(BlobReader::verify))
     }
 }
 
-fn read_range(reader: &BlobReader, offset: u64, len: usize) -> Result<Bytes, ReadError> {
+fn read_range(reader: &BlobReader, offset: u64, len: usize) -> Result<Bytes, BlobReadError> {
     if len > RANGE_BYTES_MAX {
-        return Err(ReadError::RangeTooLarge {
+        return Err(BlobReadError::RangeTooLarge {
             digest: reader.digest(),
             asked: len,
             bytes_max: RANGE_BYTES_MAX,

@@ -15,7 +15,7 @@ use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
 
 use super::ObjectShared;
 use crate::blob::digest::Digest;
-use crate::blob::error::ReadError;
+use crate::blob::error::BlobReadError;
 use crate::blob::progress::{Next, Progress};
 use crate::blob::store::{BlobFuture, BlobSource};
 use crate::limits::RANGE_BYTES_MAX;
@@ -39,18 +39,18 @@ struct Object {
 }
 
 impl Object {
-    fn error(&self, action: &'static str, source: Error) -> ReadError {
-        ReadError::Remote { action, digest: self.digest, source: source.into() }
+    fn error(&self, action: &'static str, source: Error) -> BlobReadError {
+        BlobReadError::Remote { action, digest: self.digest, source: source.into() }
     }
 
-    async fn get(&self, range: Option<GetRange>) -> Result<GetResult, ReadError> {
+    async fn get(&self, range: Option<GetRange>) -> Result<GetResult, BlobReadError> {
         let options = GetOptions { range, if_match: self.version.clone(), ..GetOptions::default() };
         self.store.get_opts(&self.key, options).await.map_err(|error| self.error("read", error))
     }
 
-    async fn read_range(&self, offset: u64, len: usize) -> Result<Bytes, ReadError> {
+    async fn read_range(&self, offset: u64, len: usize) -> Result<Bytes, BlobReadError> {
         if len > RANGE_BYTES_MAX {
-            return Err(ReadError::RangeTooLarge {
+            return Err(BlobReadError::RangeTooLarge {
                 digest: self.digest,
                 asked: len,
                 bytes_max: RANGE_BYTES_MAX,
@@ -63,7 +63,7 @@ impl Object {
         let found = self.get(Some(GetRange::Bounded(offset..end))).await?;
         let bytes = found.bytes().await.map_err(|error| self.error("read", error))?;
         if bytes.len() as u64 != end - offset {
-            return Err(ReadError::Short { digest: self.digest, len: self.len });
+            return Err(BlobReadError::Short { digest: self.digest, len: self.len });
         }
         Ok(bytes)
     }
@@ -107,11 +107,11 @@ impl ObjectSource {
     pub(super) async fn open(
         shared: &ObjectShared,
         digest: Digest,
-    ) -> Result<Option<Self>, ReadError> {
+    ) -> Result<Option<Self>, BlobReadError> {
         let key = shared.key(digest);
         let found = shared.head(&key).await;
         let map_error =
-            |source: Error| ReadError::Remote { action: "open", digest, source: source.into() };
+            |source: Error| BlobReadError::Remote { action: "open", digest, source: source.into() };
         let Some(meta) = found.map_err(map_error)? else { return Ok(None) };
         let object = Object {
             store: shared.store.clone(),
@@ -127,7 +127,7 @@ impl ObjectSource {
         Self { progress: Progress::new(object.digest, object.len), object, pieces: None }
     }
 
-    async fn read_chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
+    async fn read_chunk(&mut self) -> Result<Option<Bytes>, BlobReadError> {
         let Next::Chunk { len, .. } = self.progress.next()? else { return Ok(None) };
         let pieces = match self.pieces.take() {
             Some(pieces) => pieces,
@@ -139,7 +139,7 @@ impl ObjectSource {
         let taken = self.pieces.insert(pieces).next_bytes(len).await;
         let chunk = taken.map_err(|error| self.object.error("read", error))?;
         if chunk.len() < len {
-            return Err(ReadError::Short { digest: self.object.digest, len: self.object.len });
+            return Err(BlobReadError::Short { digest: self.object.digest, len: self.object.len });
         }
         self.progress.add_chunk(&chunk)?;
         Ok(Some(chunk))
@@ -155,16 +155,16 @@ impl BlobSource for ObjectSource {
         self.object.len
     }
 
-    fn next_chunk(&mut self) -> BlobFuture<'_, Option<Bytes>, ReadError> {
+    fn next_chunk(&mut self) -> BlobFuture<'_, Option<Bytes>, BlobReadError> {
         Box::pin(self.read_chunk())
     }
 
-    fn read_range(&mut self, offset: u64, len: usize) -> BlobFuture<'_, Bytes, ReadError> {
+    fn read_range(&mut self, offset: u64, len: usize) -> BlobFuture<'_, Bytes, BlobReadError> {
         let object = self.object.clone();
         Box::pin(async move { object.read_range(offset, len).await })
     }
 
-    fn verify(&mut self) -> BlobFuture<'_, (), ReadError> {
+    fn verify(&mut self) -> BlobFuture<'_, (), BlobReadError> {
         let object = self.object.clone();
         Box::pin(async move {
             let mut again = Self::new(object);

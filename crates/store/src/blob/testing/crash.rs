@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::forgetful::{ForgetfulDisk, Skip};
 use crate::blob::conformance::content;
 use crate::blob::{
-    BlobWriter, Digest, Finished, INLINE_BYTES_MAX, LocalBlobs, Options, ReadError, WriteError,
+    BlobReadError, BlobWriter, Digest, Finished, INLINE_BYTES_MAX, LocalBlobs, Options, WriteError,
 };
 use catena_ledger::disk::{Disk, TEMPORARY_SUFFIX};
 use catena_ledger::testing::rng::Rng;
@@ -342,7 +342,7 @@ impl Content {
 
 /// Reads a blob to its end and compares it byte by byte. Returns whether it is stored.
 fn read(blobs: &LocalBlobs, content: &Content) -> Result<bool, String> {
-    let map_error = |error: ReadError| format!("reading failed: {error}");
+    let map_error = |error: BlobReadError| format!("reading failed: {error}");
     let Some(mut reader) = blobs.open(&content.digest).map_err(map_error)? else {
         return Ok(false);
     };

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::blob::conformance::content;
 use crate::blob::{
-    Digest, Finished, INLINE_BYTES_MAX, LocalBlobs, OpenError, Options, RemoveError, WriteError,
+    BlobOpenError, Digest, Finished, INLINE_BYTES_MAX, LocalBlobs, Options, RemoveError, WriteError,
 };
 use catena_ledger::disk::{Disk, RealDisk};
 use catena_ledger::testing::scratch::Scratch;
@@ -212,10 +212,10 @@ fn a_folder_has_one_store_at_a_time() {
         LocalBlobs::open_folder(Arc::new(disk), Options::default())
     };
     let first = open().expect("open");
-    assert!(matches!(open(), Err(OpenError::Taken { .. })));
+    assert!(matches!(open(), Err(BlobOpenError::Taken { .. })));
     let writer = first.begin();
     drop(first);
-    assert!(matches!(open(), Err(OpenError::Taken { .. })), "a writer still uses it");
+    assert!(matches!(open(), Err(BlobOpenError::Taken { .. })), "a writer still uses it");
     drop(writer);
     open().expect("free again");
 }

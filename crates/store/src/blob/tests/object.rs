@@ -19,7 +19,7 @@ use tokio::runtime::Builder;
 
 use crate::blob::conformance::content;
 use crate::blob::{
-    BlobStore, Digest, Finished, ObjectBlobs, ObjectOptions, Options, ReadError, WriteError,
+    BlobReadError, BlobStore, Digest, Finished, ObjectBlobs, ObjectOptions, Options, WriteError,
 };
 use crate::limits::PART_BYTES;
 
@@ -290,7 +290,7 @@ fn a_source_reads_the_version_it_has_opened_or_fails() {
         source.verify().await.expect("verify");
         let key = Path::from(format!("sha256/{}", digest.to_hex()));
         store.put(&key, content(2, 100_000).into()).await.expect("replaced behind our back");
-        assert!(matches!(source.read_range(0, 10).await, Err(ReadError::Remote { .. })));
+        assert!(matches!(source.read_range(0, 10).await, Err(BlobReadError::Remote { .. })));
         assert!(source.next_chunk().await.is_err());
         assert!(source.next_chunk().await.is_err(), "and it stays so");
     });

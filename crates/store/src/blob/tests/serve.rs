@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 
 use crate::blob::conformance::content;
-use crate::blob::{BlobStore, LocalBlobs, Options, ReadError, WriteError};
+use crate::blob::{BlobReadError, BlobStore, LocalBlobs, Options, WriteError};
 use catena_ledger::disk::Disk;
 use catena_ledger::testing::sim_disk::SimDisk;
 
@@ -58,7 +58,7 @@ fn a_read_that_was_dropped_half_way_never_ends_cleanly() {
         let digest = sink.finish(None).await.expect("finish").digest();
         let mut source = store.open(digest).await.expect("open").expect("here");
         begin_and_drop(source.next_chunk()).await;
-        assert!(matches!(source.next_chunk().await, Err(ReadError::Interrupted { .. })));
+        assert!(matches!(source.next_chunk().await, Err(BlobReadError::Interrupted { .. })));
     });
 }
 

@@ -18,12 +18,12 @@ use crate::keys::{self, *};
 use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX};
 use crate::row::{JobRow, LocalCells, reachable};
 use crate::store::{Claim, Idempotency, Message, RootKey, TimerKind};
-use catena_ledger::{Direction, KeyRange, ReadError as LedgerReadError, TableId, Tx};
+use catena_ledger::{Direction, KeyRange, RowReadError, TableId, Tx};
 
 type ApplyResult<T> = Result<T, CommitError>;
 
-impl From<LedgerReadError> for CommitError {
-    fn from(error: LedgerReadError) -> Self {
+impl From<RowReadError> for CommitError {
+    fn from(error: RowReadError) -> Self {
         CommitError::Damaged { reason: error.to_string() }
     }
 }
