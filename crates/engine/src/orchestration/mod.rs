@@ -14,6 +14,8 @@ mod drivers;
 mod preflight;
 mod remote;
 mod state;
+#[cfg(test)]
+mod test_operations;
 
 use std::sync::Arc;
 

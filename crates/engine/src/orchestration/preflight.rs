@@ -241,32 +241,8 @@ fn is_constant(source: &catena_job::plan::Source) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operations::{
-        Adapter, Call, ExecutionMode, Failure, Registration, Turn, TurnFuture,
-    };
-    use crate::orchestration::Orchestrator;
+    use crate::orchestration::test_operations::operation;
     use std::sync::atomic::{AtomicUsize, Ordering};
-
-    /// An operation without steps.
-    struct Leaf;
-
-    impl Adapter for Leaf {
-        fn name(&self) -> &'static str {
-            "leaf"
-        }
-
-        fn description(&self) -> &'static str {
-            "Does nothing."
-        }
-
-        fn operations(&self) -> Vec<Registration> {
-            Vec::new()
-        }
-
-        fn run(&self, _call: Call) -> TurnFuture {
-            Box::pin(async { Turn::Failed(Failure::new("no", "it does nothing")) })
-        }
-    }
 
     /// A resolver whose names can form cycles.
     #[derive(Default)]
@@ -288,17 +264,6 @@ mod tests {
             let unknown = || ResolveError::Unknown { reference: reference.into(), nearest: vec![] };
             self.meanings.get(reference).cloned().ok_or_else(unknown)
         }
-    }
-
-    fn operation(metadata: &str) -> Arc<Operation> {
-        let metadata = catena_value::json::read(metadata.as_bytes()).unwrap();
-        let find = |adapter: &str| -> Option<(Arc<dyn Adapter>, ExecutionMode)> {
-            match adapter {
-                "orchestrator" => Some((Arc::new(Orchestrator), ExecutionMode::Task)),
-                _ => Some((Arc::new(Leaf), ExecutionMode::Task)),
-            }
-        };
-        Arc::new(Operation::read(metadata, find).unwrap())
     }
 
     fn leaf() -> Arc<Operation> {

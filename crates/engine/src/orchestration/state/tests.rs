@@ -4,45 +4,11 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use catena_job::plan::Plan;
-use catena_value::{NoCells, json};
+use catena_value::NoCells;
 
 use super::*;
 use crate::execution::RunRegistry;
-use crate::operations::{Adapter, Call, Registration, Turn, TurnFuture};
-use crate::orchestration::Orchestrator;
-
-/// An adapter whose operations do nothing by themselves.
-struct Leaf;
-
-impl Adapter for Leaf {
-    fn name(&self) -> &'static str {
-        "leaf"
-    }
-
-    fn description(&self) -> &'static str {
-        "Does nothing."
-    }
-
-    fn operations(&self) -> Vec<Registration> {
-        Vec::new()
-    }
-
-    fn run(&self, _call: Call) -> TurnFuture {
-        Box::pin(async { Turn::Failed(Failure::new("no", "it does nothing")) })
-    }
-}
-
-fn operation(metadata: &str) -> Arc<Operation> {
-    let metadata = json::read(metadata.as_bytes()).unwrap();
-    let find = |adapter: &str| -> Option<(Arc<dyn Adapter>, ExecutionMode)> {
-        match adapter {
-            "orchestrator" => Some((Arc::new(Orchestrator), ExecutionMode::Task)),
-            "leaf:inline" | "leaf:fail" => Some((Arc::new(Leaf), ExecutionMode::Inline)),
-            _ => Some((Arc::new(Leaf), ExecutionMode::Task)),
-        }
-    };
-    Arc::new(Operation::read(metadata, find).unwrap())
-}
+use crate::orchestration::test_operations::operation;
 
 /// A host without an engine: inline operations return their input or fail by their name.
 struct FakeHost {
