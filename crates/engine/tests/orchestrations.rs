@@ -409,6 +409,29 @@ fn a_step_that_the_parent_job_leaves_running_outlives_it() {
 }
 
 #[test]
+fn a_message_that_the_step_has_received_before_leaves_the_queue_of_the_parent_job() {
+    let venue = TestVenue::new();
+    venue.run_process(async |engine| {
+        let steps = r#"[{"op":"t:chat","name":"talk","input":["const",{}]}]"#;
+        let op = register(&engine, steps, "[0]", "").await;
+        let id = invoke(&engine, &op, "{}").await.job.id();
+        let view = wait_for_status(&engine, id, Status::InputRequired).await;
+        let child = view.job.steps()[&0].start.job;
+        let message = || value(r#"{"content":"hi","messageId":"m1"}"#);
+        engine.send(&alice(), child, message(), None).await.unwrap();
+        sleep(50).await;
+        // The parent job does not know this ID; the step does.
+        assert!(!engine.send(&alice(), id, message(), None).await.unwrap().is_duplicate);
+        sleep(50).await;
+        let view = engine.job(&alice(), id).await.unwrap();
+        assert_eq!((view.status(), view.queue_depth), (Status::InputRequired, 0));
+        engine.send(&alice(), id, value(r#"{"content":"done"}"#), None).await.unwrap();
+        assert_eq!(wait_for_end(&engine, id).await.status(), Status::Complete);
+        verify_tree(&engine, id).await;
+    });
+}
+
+#[test]
 fn an_orchestration_ends_even_if_messages_are_queued_for_it() {
     TestVenue::new().run_process(async |engine| {
         let steps = r#"[{"op":"t:wait","input":{"ms":["const",100]}},{"op":"t:echo","input":[0]}]"#;

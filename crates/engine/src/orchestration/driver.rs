@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::{Job, JobId, Status};
+use catena_store::CommitError;
 use tokio::sync::watch;
 
 use crate::error::{InvokeError, StoreError};
@@ -124,7 +125,7 @@ impl Orchestration {
         parent: Draft,
         batch: Batch,
         caller: &Caller,
-    ) -> Result<JobView, catena_store::CommitError> {
+    ) -> Result<JobView, CommitError> {
         let committed = self.jobs.commit_tree(parent, batch.children).await?;
         let mut children: HashMap<JobId, JobView> =
             committed.children.into_iter().map(|child| (child.job.id(), child)).collect();
@@ -404,16 +405,23 @@ impl OrchestrationDriver {
             return self.forward_to_remote(orchestration, message).await;
         }
         let current = self.current();
-        let Some((mut draft, child)) = self.state.forward_message(jobs, &current, message)? else {
-            return Ok(Some(Next::Listen));
-        };
+        let forwarding = self.state.forward_message(jobs, &current, message.clone())?;
+        let Some((mut draft, step)) = forwarding else { return Ok(Some(Next::Listen)) };
         draft.set_fence(self.run.guard.handle.fence);
-        let Some(committed) = unless_overtaken(jobs.commit(draft).await)? else {
-            return Ok(None);
-        };
+        let committed = jobs.commit(draft).await;
+        if let Err(CommitError::DuplicateMessage { .. }) = &committed {
+            // The step has this message already: it only leaves the parent's queue.
+            let reason = Some("the step has received it before");
+            let is_recorded = self.record_message(orchestration, step, &message, reason).await?;
+            self.queue_depth = self.queue_depth.saturating_sub(u32::from(is_recorded));
+            return Ok(is_recorded.then_some(Next::Listen));
+        }
+        let Some(committed) = unless_overtaken(committed)? else { return Ok(None) };
         self.run.job = (*committed.view.job).clone();
         self.queue_depth = self.queue_depth.saturating_sub(1);
-        orchestration.runtime.spawn(orchestration.execution.wake(child, None));
+        if let Some(child) = self.state.mark_forwarded(step) {
+            orchestration.runtime.spawn(orchestration.execution.wake(child, None));
+        }
         Ok(Some(Next::Listen))
     }
 

@@ -617,14 +617,14 @@ impl OrchestrationState {
         }
     }
 
-    /// Forwards a message of the orchestration to the local step that waits for one. Returns the
-    /// parent's draft and the sub-job.
+    /// Returns the change that forwards a message of the orchestration to the local step that waits
+    /// for one, and that step.
     pub(super) fn forward_message(
-        &mut self,
+        &self,
         jobs: &Jobs,
         current: &Current,
         message: catena_store::Message,
-    ) -> Result<Option<(Draft, JobId)>, StoreError> {
+    ) -> Result<Option<(Draft, u32)>, StoreError> {
         let Some((step, child)) = self.asking().map(|(step, asking)| (step, asking.job)) else {
             return Ok(None);
         };
@@ -639,8 +639,16 @@ impl OrchestrationState {
         let body = reseal_message(jobs, parent, child, message.body)?;
         let message = catena_store::Message { number: 0, id: message.id, body };
         draft.add(Effect::SendMessage { job: child, message });
-        self.phases[step as usize] = StepPhase::Running(child);
-        Ok(Some((draft, child)))
+        Ok(Some((draft, step)))
+    }
+
+    /// Marks a local step as running because a message was forwarded to it. Returns its sub-job.
+    pub(super) fn mark_forwarded(&mut self, step: u32) -> Option<JobId> {
+        let phase = self.phases.get_mut(step as usize)?;
+        let StepPhase::Asking(asking) = phase else { return None };
+        let child = asking.job;
+        *phase = StepPhase::Running(child);
+        Some(child)
     }
 }
 

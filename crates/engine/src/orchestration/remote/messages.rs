@@ -172,7 +172,7 @@ impl OrchestrationDriver {
 
     /// Removes a message from the queue and records it as accepted by the step or as refused.
     /// Returns false if the job has changed.
-    async fn record_message(
+    pub(in crate::orchestration) async fn record_message(
         &mut self,
         orchestration: &Orchestration,
         step: u32,
