@@ -38,7 +38,7 @@ pub(crate) enum Entry {
 /// Which identities the user namespace has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Two host user IDs that nobody else uses: 0 and 1000 inside. Needs privileges.
+    /// Two host user IDs that no other process uses: 0 and 1000 inside. Needs privileges.
     Two(u32, u32),
     /// One user and group of the host, as 0 inside: those of the supervisor, unless it is root.
     Own(u32, u32),
@@ -313,7 +313,7 @@ impl Child<'_> {
     fn try_run(&self) -> Result<std::convert::Infallible, (u8, i32)> {
         const OTHERS: c_int = libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
         reset_signals();
-        // Whoever changed its user is not dumpable, and could not be given an identity map.
+        // A process that changed its user is not dumpable, and could not be given an identity map.
         // SAFETY: takes numbers only.
         unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
         match self.identity {

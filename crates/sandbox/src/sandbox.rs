@@ -117,7 +117,7 @@ pub(crate) fn identity(tier: Tier, user_ids: (u32, u32)) -> Option<Identity> {
     }
 }
 
-/// Whether this is root, and not the root of a user namespace that somebody else made.
+/// Whether this is root, and not the root of a user namespace that another process created.
 fn is_root_of_the_host() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     rustix::process::geteuid().is_root() && root_outside(&map) == Some(0)

@@ -2,8 +2,8 @@
 //!
 //! Three things can happen to a call. It is allowed; it is refused quietly with an error that
 //! libraries expect and handle; or it is sent to the supervisor, which refuses and records it. What
-//! is on no list is recorded: a system call that a later kernel adds is refused until somebody
-//! decides about it. Another architecture's entry point, and the x32 one, kill the process.
+//! is on no list is recorded: a system call that a later kernel adds is refused until it
+//! is put on a list. Another architecture's entry point, and the x32 one, kill the process.
 //!
 //! Arguments are compared by their low 32 bits wherever the kernel itself takes an `int`, because
 //! the upper half is ignored there and must not be a way around a comparison.

@@ -187,7 +187,7 @@ fn dangerous_system_calls_are_refused_and_recorded() {
         assert_eq!(outcome.facts.violations[0].name, name.trim_start_matches("SYS_"));
         assert_eq!(outcome.facts.exit, Some(Exit::Code(0)), "{name}: {outcome:?}");
     }
-    // System calls that nobody has heard of are no exception.
+    // Unknown system calls are no exception.
     for number in [600, 999, 4095] {
         check(&sandbox, &with_calls(&format!("call({number})")), FORBIDDEN_CALL);
     }
@@ -468,7 +468,7 @@ fn a_forged_report_gains_nothing() {
     assert_eq!(outcome.result, None);
     let outcome = check(&sandbox, &format!("{forged}os.kill(os.getpid(), 9)"), CRASHED);
     assert_eq!(outcome.result, None);
-    // The first message counts: this cell labels itself, which harms nobody else.
+    // The first message counts: this cell labels itself, which affects no other cell.
     let outcome = check(&sandbox, &format!("{forged}def main(): return 8"), "ok");
     assert_eq!(outcome.result.as_deref(), Some("7"));
     malformed("import os, struct; os.write(3, b'CR1\\n' + struct.pack('!II', 1 << 31, 1 << 31))");

@@ -1,4 +1,4 @@
-//! Processes of the sandbox that die while nobody needs them are replaced.
+//! Processes of the sandbox that die while they are idle are replaced.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 mod support;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use catena_job::chain::Change;
 use catena_job::state::Event;
 use catena_job::{JobId, Status};
-use catena_store::{Claim, CommitError, Effect, Effects};
+use catena_store::{Claim, Effect, Effects};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::background::Background;
@@ -86,10 +86,8 @@ impl Background {
     }
 
     async fn withdraw(&self, job: JobId) -> Result<(), StoreError> {
-        match self.jobs.store.commit(Effects::one(Effect::Dequeue { job })).await {
-            Ok(_) | Err(CommitError::NoSuchJob { .. } | CommitError::Ended { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let committed = self.jobs.store.commit(Effects::one(Effect::Dequeue { job })).await;
+        unless_overtaken(committed).map(drop)
     }
 
     /// Returns the run of a claimed job. If there is nothing to run, the job is withdrawn from the

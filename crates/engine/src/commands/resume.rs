@@ -18,8 +18,8 @@ use crate::commands::Commands;
 use crate::error::{ControlError, ResolveError, StoreError};
 use crate::execution::{Run, RunGuard, RunSpec, offer};
 use crate::jobs::{
-    CommitFailure, Current, Draft, check_control, control_error, deadline, interrupted,
-    outcome_change, recorded_limit,
+    Current, Draft, check_control, control_error, deadline, interrupted, outcome_change,
+    recorded_limit, unless_overtaken,
 };
 use crate::limits::CONTENTION_TRIES_MAX;
 use crate::operations::{Cause, Failure, Operation, Recovery, Signal};
@@ -133,13 +133,10 @@ impl Commands {
         let time_left = self.time_left(current, &operation);
         let slot = self.execution.try_claim_slot();
         let draft = self.draft_resume(caller, current, &action, time_left, slot.is_some())?;
-        let view = match self.jobs.commit(draft).await.map_err(CommitFailure::from) {
-            Ok(committed) => committed.view,
-            Err(CommitFailure::Conflict | CommitFailure::Gone) => return Ok(None),
-            Err(CommitFailure::Busy(error) | CommitFailure::Fatal(error)) => {
-                return Err(error.into());
-            }
+        let Some(committed) = unless_overtaken(self.jobs.commit(draft).await)? else {
+            return Ok(None);
         };
+        let view = committed.view;
         let claims = Claims { guard, slot };
         self.carry_on(current, &view, action, time_left, claims, operation).await?;
         Ok(Some(view))

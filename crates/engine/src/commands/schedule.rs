@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::JobId;
-use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace};
+use catena_store::{Effect, Effects, RootKey, RootSpace};
 use catena_value::{Map, NoCells, Value};
 
 use crate::commands::Commands;
 use crate::error::{IdempotencyError, InvokeError, StoreError};
-use crate::jobs::redact;
+use crate::jobs::{redact, unless_overtaken};
 use crate::limits::SCHEDULES_MAX;
 use crate::requests::{Caller, IdempotencyKey, Invoke, Role, Scheduled, When};
 
@@ -181,11 +181,8 @@ impl Commands {
         let Some(entry) = self.entry(&own_key(&caller.did, handle)).await? else {
             return Ok(false);
         };
-        match self.jobs.store.commit(Effects(entry.remove())).await {
-            Ok(_) => Ok(true),
-            Err(CommitError::RootMoved { .. }) => Ok(false),
-            Err(error) => Err(StoreError::from(error).into()),
-        }
+        let committed = self.jobs.store.commit(Effects(entry.remove())).await;
+        Ok(unless_overtaken(committed)?.is_some())
     }
 
     /// Returns the caller's scheduled invocations, ordered by time.
@@ -237,11 +234,9 @@ impl Commands {
                 later.store(Some(entry))
             }
         };
-        match self.jobs.store.commit(Effects(effects)).await {
-            // It was removed or triggered concurrently.
-            Ok(_) | Err(CommitError::RootMoved { .. }) => Ok(invoked.view.job.id()),
-            Err(error) => Err(StoreError::from(error).into()),
-        }
+        // If it was removed or triggered concurrently, there is nothing to update.
+        unless_overtaken(self.jobs.store.commit(Effects(effects)).await)?;
+        Ok(invoked.view.job.id())
     }
 
     /// Invokes everything that is due. Returns the time until the next schedule.

@@ -1,10 +1,10 @@
 //! What follows from a commit: watchers, counters, quotas, deadlines and drivers are notified.
 
 use catena_job::{Job, JobId, Status};
-use catena_store::{CommitError, Effect, Effects};
+use catena_store::{Effect, Effects};
 use catena_value::Value;
 
-use crate::jobs::{Committed, Jobs};
+use crate::jobs::{Committed, Jobs, unless_overtaken};
 use crate::requests::JobView;
 use crate::runtime::Task;
 
@@ -77,9 +77,7 @@ impl Jobs {
         let committing = self.store.commit(Effects(vec![Effect::Touch { job }]));
         Box::pin(async move {
             // A deleted job has no entity tag.
-            if let Err(error) = committing.await
-                && !matches!(error, CommitError::NoSuchJob { .. })
-            {
+            if let Err(error) = unless_overtaken(committing.await) {
                 tracing::warn!(%job, %error, "could not update the entity tag after a step changed");
             }
         })

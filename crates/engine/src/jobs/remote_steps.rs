@@ -14,11 +14,11 @@
 
 use catena_job::chain::StepState;
 use catena_job::{Job, JobId, RecordId, Status};
-use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace};
+use catena_store::{Effect, Effects, RootKey, RootSpace};
 use catena_value::{CellSource, Map, NoCells, Value, ValueId};
 
 use crate::error::StoreError;
-use crate::jobs::Jobs;
+use crate::jobs::{CommitFailure, Jobs};
 use crate::limits::CONTENTION_TRIES_MAX;
 use crate::operations::federation::{RemoteJob, RemoteStart, Requester};
 
@@ -269,12 +269,13 @@ impl Jobs {
             let expected = stored.map(|(_, id)| id);
             let effects =
                 vec![Effect::Touch { job: parent }, snapshot.store(parent, step, expected)];
-            match self.store.commit(Effects(effects)).await {
-                Err(CommitError::RootMoved { .. }) => {}
+            let committed = self.store.commit(Effects(effects)).await;
+            match committed.map_err(CommitFailure::from) {
+                Err(CommitFailure::Conflict) => {}
                 Ok(_) => return self.watchers.announce_off_chain(parent),
                 // Nothing is stored for a deleted job.
-                Err(CommitError::NoSuchJob { .. }) => return,
-                Err(error) => {
+                Err(CommitFailure::Gone) => return,
+                Err(CommitFailure::Busy(error) | CommitFailure::Fatal(error)) => {
                     tracing::warn!(job = %parent, step, %error, "cannot store the end of a remote step");
                     return;
                 }
