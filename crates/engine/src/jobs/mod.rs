@@ -7,6 +7,7 @@
 
 mod after_commit;
 mod commit;
+mod commit_failure;
 mod draft;
 mod lookup;
 mod messages;
@@ -29,7 +30,8 @@ use crate::requests::{Admission, Caller, Did, Role};
 use crate::runtime::Runtime;
 
 pub(crate) use after_commit::DriverEvents;
-pub(crate) use commit::{Changed, CommitFailure, Committed, unless_overtaken};
+pub(crate) use commit::{Changed, Committed};
+pub(crate) use commit_failure::{CommitFailure, unless_overtaken};
 pub(crate) use draft::{Current, Draft, truncate_text};
 pub(crate) use lookup::{
     DEPTH, check_control, check_visible, depth_of, is_answering, is_live, waits_for_message,
