@@ -1,11 +1,12 @@
 //! Operations that another operation runs on this venue, with the same authority.
 //!
-//! Each becomes a job of its own. If the job that waits for it is cancelled, it is cancelled too.
+//! Each becomes a sub-job to which the running job commits. If nothing is recorded of the running
+//! job, it becomes a job of its own, which is cancelled with the one that waits for it.
 
 use std::sync::Arc;
 
 use catena_engine::limits::WAIT_MAX;
-use catena_engine::requests::{Invoke, JobView};
+use catena_engine::requests::{CallRequest, Invoke, JobView};
 use catena_engine::{Call, Caller, Failure, Host};
 use catena_job::{Job, JobId, Status};
 use catena_value::{CellSource, Value};
@@ -13,8 +14,50 @@ use catena_value::{CellSource, Value};
 use crate::failures::{invoke_failure, job_failure};
 use crate::fields::{load_failure, text};
 
-/// Invokes an operation and returns the new job without waiting for its end.
+/// Whether a call is awaited.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    ForEnd,
+    Detached,
+}
+
+/// Makes a call of the running job. `None` if nothing is recorded of that job.
+async fn make_call(
+    call: &Call,
+    operation: &str,
+    input: &Value,
+    wait: Wait,
+) -> Result<Option<JobView>, Failure> {
+    let Some(job) = call.job else { return Ok(None) };
+    let request = CallRequest {
+        job,
+        caller: call.caller.clone(),
+        // Each of these operations makes one call.
+        key: format!("{}-1", call.operation.name()),
+        operation: operation.to_owned(),
+        input: input.clone(),
+        is_detached: wait == Wait::Detached,
+    };
+    match call.host.call(request).await {
+        Ok(view) => Ok(Some(view)),
+        Err(failure) if failure.code == "unrecorded" => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Invokes an operation as a call and returns the new job without waiting for its end.
 pub(crate) async fn invoke(
+    call: &Call,
+    operation: String,
+    input: Value,
+) -> Result<JobView, Failure> {
+    match make_call(call, &operation, &input, Wait::Detached).await? {
+        Some(view) => Ok(view),
+        None => invoke_unrecorded(call, operation, input).await,
+    }
+}
+
+async fn invoke_unrecorded(
     call: &Call,
     operation: String,
     input: Value,
@@ -24,9 +67,12 @@ pub(crate) async fn invoke(
     call.host.invoke(request).await.map(|invoked| invoked.view).map_err(invoke_failure)
 }
 
-/// Runs an operation to its end and returns its output.
+/// Runs an operation to its end, as a call, and returns its output.
 pub(crate) async fn run(call: &Call, operation: String, input: Value) -> Result<Value, Failure> {
-    let mut view = invoke(call, operation, input).await?;
+    if let Some(view) = make_call(call, &operation, &input, Wait::ForEnd).await? {
+        return outcome(&view.job, view.cells());
+    }
+    let mut view = invoke_unrecorded(call, operation, input).await?;
     let guard = CancelOnDrop::new(call, view.job.id());
     while !view.status().is_terminal() {
         view = call.host.wait(&call.caller, view.job.id(), WAIT_MAX).await.map_err(job_failure)?;

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use catena_auth::KeyPair;
-use catena_job::vocabulary::CanvasStatus;
 use catena_job::{JobId, Status};
 use catena_store::Store;
 use catena_store::blob::Blobs;
@@ -21,13 +20,13 @@ use crate::execution::Execution;
 use crate::jobs::{JOB_SECRETS_PURPOSE, Jobs};
 use crate::limits::Limits;
 use crate::operations::{
-    Adapter, Asset, CatalogueEntry, Content, ContentUpload, Host, HostReply, ListAssets,
-    ListedAsset, Operation, Operations, Signal,
+    Adapter, Asset, CatalogueEntry, Content, ContentUpload, Failure, Host, HostReply, ListAssets,
+    ListedAsset, Operation, Operations,
 };
 use crate::orchestration::{Drivers, Orchestration, Orchestrator};
 use crate::requests::{
-    Admission, Caller, Did, HistoryPage, IdempotencyKey, IdempotencyKeys, Invoke, Invoked, JobList,
-    JobView, ListJobs, MessageReceipt, RunOutput, Scheduled, When,
+    Admission, CallRequest, Caller, Did, HistoryPage, IdempotencyKey, IdempotencyKeys, Invoke,
+    Invoked, JobList, JobView, ListJobs, MessageReceipt, RunOutput, Scheduled, When,
 };
 use crate::runtime::{Env, Runtime};
 use crate::views::{CanvasQuery, Follow, Health, JobSummary, Reader, Views};
@@ -150,12 +149,18 @@ impl Engine {
         execution.store_progress().await;
         self.wait_for_runs(grace).await;
         execution.store_progress().await;
-        // Other processes need not wait for the end of the leases.
-        execution.set_lease_end(self.0.runtime.now()).await;
-        for (_, handle) in execution.registry.all() {
-            handle.signal(Signal::Stop);
+        let held = execution.registry.all();
+        for (_, handle) in &held {
+            handle.stop();
         }
+        self.0.background.give_back().await;
+        drop(held);
         self.wait_for_runs(STOP_GRACE).await;
+        // Other processes need not wait for the end of the lease.
+        let jobs = &self.0.jobs;
+        if let Err(error) = jobs.store.end_lease(&jobs.process).await {
+            tracing::warn!(%error, "cannot end the lease of this process");
+        }
     }
 
     /// Returns when nothing runs, or after `time`.
@@ -212,14 +217,14 @@ impl Engine {
     }
 
     /// Returns the counters.
-    pub fn counters(&self) -> Counters {
-        let Components { runtime, jobs, execution, .. } = &*self.0;
+    pub async fn counters(&self) -> Counters {
+        let Components { runtime, jobs, execution, views, .. } = &*self.0;
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counters {
             invoked: load(&runtime.counters.invoked),
             ended: std::array::from_fn(|at| load(&runtime.counters.ended[at])),
             running: execution.registry.count() as u64,
-            queued: jobs.queue_stats.count(),
+            queued: views.queued_count().await.unwrap_or(0),
             messages: load(&runtime.counters.messages),
             retries: load(&runtime.counters.retries),
             watchers: jobs.watchers.count(),
@@ -227,8 +232,8 @@ impl Engine {
     }
 
     /// Returns the health of this process.
-    pub fn health(&self) -> Health {
-        self.0.views.health()
+    pub async fn health(&self) -> Result<Health, StoreError> {
+        self.0.views.health().await
     }
 }
 
@@ -376,11 +381,6 @@ impl Engine {
     ) -> Result<JobList, StoreError> {
         self.0.views.list_canvas(caller, query).await
     }
-
-    /// Returns the canvas status of a job with this status.
-    pub fn canvas_status(&self, job: JobId, status: Status) -> CanvasStatus {
-        self.0.views.canvas_status(job, status)
-    }
 }
 
 /// Commands.
@@ -502,6 +502,11 @@ impl Host for Components {
     fn invoke(&self, request: Invoke) -> HostReply<Invoked, InvokeError> {
         let commands = Arc::clone(&self.commands);
         Box::pin(async move { commands.invoke(request).await })
+    }
+
+    fn call(&self, request: CallRequest) -> HostReply<JobView, Failure> {
+        let commands = Arc::clone(&self.commands);
+        Box::pin(async move { commands.call(request).await })
     }
 
     fn job(&self, caller: &Caller, job: JobId) -> HostReply<JobView, JobError> {

@@ -201,6 +201,24 @@ pub enum ControlError {
         /// The action, as it continues "the job cannot": for example `be paused`.
         action: &'static str,
     },
+    /// The job is below a paused job and can be resumed only with it.
+    #[error("job {job} cannot be resumed while job {parent} above it is PAUSED")]
+    ParentPaused {
+        /// The job.
+        job: JobId,
+        /// The paused job above it.
+        parent: JobId,
+    },
+    /// The job runs, and one of its steps is paused.
+    #[error("job {job} is {status} and cannot be resumed; its sub-job {step} is PAUSED")]
+    StepPaused {
+        /// The job.
+        job: JobId,
+        /// Its current status.
+        status: Status,
+        /// The paused sub-job.
+        step: JobId,
+    },
     /// The job is a step of another job and cannot be changed on its own.
     #[error("job {job} is a step of job {root}")]
     SubJob {

@@ -36,10 +36,10 @@ pub mod runtime;
 pub mod views;
 
 pub use engine::{Counters, Engine, Setup};
-pub use jobs::{OldestQueued, QueueDepths};
 pub use limits::Limits;
 pub use operations::{
     Adapter, Call, Cause, ExecutionMode, Failure, Host, Operation, Registration, RetryAdvice,
     RunControl, Turn, TurnFuture,
 };
 pub use requests::{Caller, Did, Role};
+pub use views::{OldestQueued, QueueDepths};

@@ -175,3 +175,14 @@ pub const SCHEDULES_MAX: usize = 1_000;
 
 /// Jobs that the recovery summary names because they could not be recovered; others are counted.
 pub const SKIPPED_JOBS_MAX: usize = 100;
+
+/// Longest time for which paused work is kept in memory. A resume after it follows the operation's
+/// recovery rule.
+pub const FROZEN_MAX: Duration = Duration::from_secs(3600);
+
+/// Jobs of one tree that change in one commit. A larger tree is changed by its root first, and then
+/// job by job.
+pub const TREE_COMMIT_MAX: usize = 2_048;
+
+/// Queued jobs that are read for statistics. A longer queue is reported as this long.
+pub const QUEUE_SAMPLE_MAX: usize = 1_000;

@@ -52,7 +52,7 @@ fn an_unknown_operation_creates_no_job_and_suggests_similar_names() {
             panic!("{error:?}")
         };
         assert!(nearest.contains(&"t:echo".to_owned()), "{nearest:?}");
-        assert_eq!(engine.counters().invoked, 0);
+        assert_eq!(engine.counters().await.invoked, 0);
     });
 }
 
@@ -131,7 +131,7 @@ fn a_cancelled_job_ends_at_once_and_does_not_change_again() {
         assert_eq!(record_kinds(&engine, id).await, ["PENDING", "STARTED", "CANCELLED"]);
         let again = engine.cancel(&alice(), id, None).await.unwrap();
         assert_eq!(again.job.head(), view.job.head(), "a second cancel changes nothing");
-        assert_eq!(engine.counters().running, 0);
+        assert_eq!(engine.counters().await.running, 0);
     });
 }
 
@@ -190,7 +190,9 @@ fn a_transient_failure_is_retried_and_each_attempt_is_recorded() {
         let id = invoke(&engine, "t:flaky", r#"{"fails":2}"#).await.job.id();
         let view = wait_for_end(&engine, id).await;
         assert_eq!((view.status(), member(&view, "output")), (Status::Complete, "3".into()));
-        assert_eq!(started.elapsed().as_millis() / 10, 30, "100 ms and 200 ms of backoff");
+        // 100 ms and 200 ms of backoff, each up to a tenth longer.
+        let took = started.elapsed().as_millis();
+        assert!((300..=340).contains(&took), "{took} ms");
         let kinds = record_kinds(&engine, id).await;
         assert_eq!(kinds, ["PENDING", "STARTED", "(attempt)", "(attempt)", "COMPLETE"]);
         verify_chain(&engine, id).await;
@@ -253,7 +255,7 @@ fn a_deleted_job_is_gone_and_one_that_runs_is_cancelled_first() {
         assert_eq!(engine.job(&alice(), id).await.unwrap_err(), JobError::NotFound(id));
         while follow.next().await.unwrap().is_some() {}
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(engine.counters().running, 0);
+        assert_eq!(engine.counters().await.running, 0);
         let list = ListJobs::all(ListOrder::Oldest, 0, 10);
         assert_eq!(engine.jobs(&alice(), &list).await.unwrap().total, 0);
     });
@@ -278,9 +280,9 @@ fn a_follower_receives_every_record_once_and_in_order() {
             seen.push((index, job.status()));
         }
         assert_eq!(seen, (1..).zip(expected).collect::<Vec<_>>());
-        assert_eq!(engine.counters().watchers, 2);
+        assert_eq!(engine.counters().await.watchers, 2);
         drop((from_now, from_first));
-        assert_eq!(engine.counters().watchers, 0);
+        assert_eq!(engine.counters().await.watchers, 0);
     });
 }
 
@@ -374,10 +376,10 @@ fn live_jobs_and_rates_are_bounded_per_caller() {
     venue.run_process(async |engine| {
         invoke(&engine, "t:echo", "1").await;
         invoke(&engine, "t:echo", "1").await;
-        let before = engine.counters().invoked;
+        let before = engine.counters().await.invoked;
         let error = engine.invoke(request("t:echo", "1")).await.unwrap_err();
         assert!(matches!(error, InvokeError::RateLimited(_)), "{error:?}");
-        assert_eq!(engine.counters().invoked, before);
+        assert_eq!(engine.counters().await.invoked, before);
         tokio::time::sleep(Duration::from_secs(1)).await;
         invoke(&engine, "t:echo", "1").await;
     });

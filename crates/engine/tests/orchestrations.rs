@@ -5,6 +5,7 @@ mod support;
 
 use std::time::Duration;
 
+use catena_engine::error::ControlError;
 use catena_job::Status;
 use catena_job::state::Event;
 use support::harness::{children, register, step_members, verify_tree};
@@ -71,7 +72,7 @@ fn a_failed_step_fails_the_job_skips_the_rest_and_cancels_what_runs() {
         let view = engine.job(&alice(), id).await.unwrap();
         assert_eq!(step_members(&view, "status"), ["CANCELLED", "COMPLETE", "FAILED", "SKIPPED"]);
         verify_chain(&engine, id).await;
-        assert_eq!(engine.counters().running, 0);
+        assert_eq!(engine.counters().await.running, 0);
         // They continue if the definition says so.
         let op = register(&engine, steps, "[3]", r#","onFailure":"leave""#).await;
         let id = invoke(&engine, &op, "{}").await.job.id();
@@ -95,7 +96,7 @@ fn an_orchestration_that_cannot_run_is_refused_before_any_step_runs() {
         assert_eq!(view.status(), Status::Rejected);
         let error = member(&view, "error");
         assert!(error.contains("/operation/steps/1/op") && error.contains("/operation/steps/2/input"), "{error}");
-        assert_eq!(engine.counters().invoked, 1, "no sub-job was created");
+        assert_eq!(engine.counters().await.invoked, 1, "no sub-job was created");
         // A definition that is invalid in itself cannot be registered.
         let bad = r#"{"operation":{"adapter":"orchestrator","steps":[{"op":"t:echo","input":[0]}],"result":[7]}}"#;
         let error = engine.register(&alice(), bad, None).await.unwrap_err();
@@ -160,29 +161,31 @@ fn pause_resume_and_cancel_reach_the_steps() {
 }
 
 #[test]
-fn a_step_that_ends_while_the_parent_job_is_paused_starts_no_other_step() {
+fn a_step_whose_work_ends_while_the_parent_job_is_paused_starts_no_other_step() {
     TestVenue::new().run_process(async |engine| {
         let steps = r#"[
-          {"op":"t:wait","input":{"ms":["const",100]}},
-          {"op":"t:wait","input":{"ms":["const",100],"after":[0]}}
+          {"op":"t:effect","input":{"ms":["const",100]}},
+          {"op":"t:effect","input":{"ms":["const",100],"after":[0]}}
         ]"#;
-        let op = register(&engine, steps, r#"[1,"ms"]"#, "").await;
+        let op = register(&engine, steps, "[1]", "").await;
         let id = invoke(&engine, &op, "{}").await.job.id();
         for step in 0..2 {
             sleep(50).await;
             let view = engine.pause(&alice(), id).await.unwrap();
-            // Only the step is resumed.
+            // A step cannot be resumed without the job above it.
             let child = children(&view)[step];
-            engine.resume(&alice(), child).await.unwrap();
-            assert_eq!(wait_for_end(&engine, child).await.status(), Status::Complete);
+            let refused = engine.resume(&alice(), child).await.unwrap_err();
+            assert_eq!(refused, ControlError::ParentPaused { job: child, parent: id });
+            // The response to its request arrives anyway, and is held.
             tokio::time::sleep(Duration::from_secs(10)).await;
+            assert_eq!(record_kinds(&engine, child).await.last().unwrap(), "(held)");
             let view = engine.job(&alice(), id).await.unwrap();
             assert_eq!((view.status(), children(&view).len()), (Status::Paused, step + 1));
             let view = engine.resume(&alice(), id).await.unwrap();
             assert!(!view.status().is_terminal() || step == 1);
         }
         let view = wait_for_end(&engine, id).await;
-        assert_eq!((view.status(), member(&view, "output")), (Status::Complete, "100".into()));
+        assert_eq!((view.status(), member(&view, "output")), (Status::Complete, "2".into()));
         verify_tree(&engine, id).await;
     });
 }
@@ -295,7 +298,7 @@ fn a_wide_fan_out_respects_the_limit_of_concurrent_steps() {
             register(&engine, &format!("[{}]", wide.join(",")), r#"["const","done"]"#, "").await;
         let started = tokio::time::Instant::now();
         let id = invoke(&engine, &op, "{}").await.job.id();
-        assert!(engine.counters().running <= 257);
+        assert!(engine.counters().await.running <= 257);
         let view = wait_for_end(&engine, id).await;
         assert_eq!(view.status(), Status::Complete);
         let took = started.elapsed().as_millis();

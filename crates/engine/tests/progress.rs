@@ -83,13 +83,15 @@ fn a_pause_does_not_count_for_the_rate() {
 
 #[test]
 fn the_last_value_before_a_shutdown_survives_a_restart() {
-    let venue = TestVenue::new();
+    let mut venue = TestVenue::new();
     let id = venue.run_process(async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         sleep(1000).await;
         engine.shutdown(Duration::ZERO).await;
         id
     });
+    // The next attempt would start over.
+    venue.missing_operation = Some("progress");
     venue.run_process(async |engine| {
         let summary = engine.summary(&alice(), id).await.unwrap();
         let stored = ProgressView::new(summary.view.progress.as_ref(), None, Stage::Waiting);

@@ -5,9 +5,11 @@
 //! then follows it in the same way. So a chain written by this venue passes the same checks as a
 //! chain received from another one.
 
+mod calls;
 mod merge;
 mod steps;
 
+pub use calls::CallState;
 pub use merge::{Fork, merge};
 pub use steps::StepState;
 
@@ -17,11 +19,12 @@ use catena_value::{Map, MapBuilder, Value};
 
 use crate::ids::{JobId, RecordId};
 use crate::limits::{HISTORY_RECORDS_MAX, HISTORY_RECORDS_RESERVED};
-use crate::note::{Kind, Note, Outcome};
+use crate::note::{Attempt, Kind, Note, Outcome};
 use crate::record::{
     BadField, IDENTITY, NOTE, PREV, Parent, Record, STATUS, UPDATED, field_text, missing, wrong,
 };
 use crate::state::{Event, Illegal, Status, apply};
+use calls::Calls;
 use steps::Steps;
 
 /// Fields that describe one change of status and not the job; the next change of status clears
@@ -51,13 +54,29 @@ pub struct Job {
     updated: i64,
     has_started: bool,
     attempt: u32,
+    /// Attempts of this turn that failed.
+    failures: u32,
+    /// Attempts of this turn that were interrupted.
+    interruptions: u32,
+    /// Why the last attempt that was retried failed.
+    last_failure: Option<Box<LastFailure>>,
     /// Outcome that arrived while the job was paused.
     held: Option<Box<Outcome>>,
     /// Held outcome whose record must come next, because the job was resumed.
     due: Option<Box<Outcome>>,
     steps: Steps,
+    calls: Calls,
     /// Resolved fields, without `status` and `updated`, which have struct fields of their own.
     fields: Vec<(Value, Value)>,
+}
+
+/// Why an attempt failed that was retried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastFailure {
+    /// Error text.
+    pub reason: String,
+    /// Failure code.
+    pub code: Option<String>,
 }
 
 /// All parts of a fold, as a store keeps them. An outcome that is due is not among them, because
@@ -76,8 +95,12 @@ pub struct Parts {
     pub updated: i64,
     pub has_started: bool,
     pub attempt: u32,
+    pub failures: u32,
+    pub interruptions: u32,
+    pub last_failure: Option<LastFailure>,
     pub held: Option<Outcome>,
     pub steps: Vec<StepState>,
+    pub calls: Vec<CallState>,
     pub fields: Vec<(Value, Value)>,
 }
 
@@ -274,9 +297,13 @@ impl Job {
             updated: record.updated(),
             has_started: false,
             attempt: 1,
+            failures: 0,
+            interruptions: 0,
+            last_failure: None,
             held: None,
             due: None,
             steps: Steps::default(),
+            calls: Calls::default(),
             fields: Vec::with_capacity(12),
         };
         job.merge_fields(record);
@@ -397,12 +424,19 @@ impl Job {
                 Err(ChainError::Annotation("an outcome is already held".into()))
             }
             Event::Noted(Note::Held(Some(outcome))) if outcome.status == Status::Complete => {
-                self.steps.check_complete()
+                self.steps.check_complete()?;
+                self.calls.check_complete()
             }
             Event::Noted(Note::Step { started, ended }) => {
                 self.steps.check(started, ended, self.held.is_some())
             }
-            Event::Finished { .. } => self.steps.check_complete(),
+            Event::Noted(Note::Call { started, ended }) => {
+                self.calls.check(started, ended, self.held.is_some())
+            }
+            Event::Finished { .. } => {
+                self.steps.check_complete()?;
+                self.calls.check_complete()
+            }
             _ => Ok(()),
         }
     }
@@ -414,8 +448,14 @@ impl Job {
             Event::Noted(Note::Step { started, ended }) => {
                 self.steps.record(started, ended, record.updated());
             }
-            Event::Noted(Note::Attempt { attempt, .. } | Note::Recovered { attempt, .. }) => {
+            Event::Noted(Note::Call { started, ended }) => {
+                self.calls.record(started, ended, record.updated());
+            }
+            Event::Noted(Note::Attempt(attempt)) => self.apply_attempt(attempt),
+            Event::Noted(Note::Recovered { attempt, interruptions, .. }) => {
                 self.attempt = attempt.unwrap_or(self.attempt + 1);
+                let counts = u32::from(self.status == Status::Started);
+                self.interruptions = interruptions.unwrap_or(self.interruptions + counts);
             }
             Event::Noted(Note::Held(outcome)) => self.held = outcome.map(Box::new),
             Event::Noted(Note::Message) => {}
@@ -423,6 +463,9 @@ impl Job {
             // A new turn starts with its own count of attempts.
             Event::Answered => {
                 self.attempt = 1;
+                self.failures = 0;
+                self.interruptions = 0;
+                self.last_failure = None;
                 self.held = None;
             }
             _ => self.held = None,
@@ -436,6 +479,15 @@ impl Job {
         self.updated = record.updated();
         self.has_started |= record.status() == Status::Started;
         self.merge_fields(record);
+    }
+
+    fn apply_attempt(&mut self, note: Attempt) {
+        // A worker that claims an attempt repeats its number and states no reason.
+        self.attempt = note.attempt.unwrap_or(self.attempt + 1);
+        if let Some(reason) = note.reason {
+            self.failures += 1;
+            self.last_failure = Some(Box::new(LastFailure { reason, code: note.code }));
+        }
     }
 
     fn merge_fields(&mut self, record: &Record) {
@@ -464,8 +516,12 @@ impl Job {
             updated: self.updated,
             has_started: self.has_started,
             attempt: self.attempt,
+            failures: self.failures,
+            interruptions: self.interruptions,
+            last_failure: self.last_failure.as_deref().cloned(),
             held: self.held.as_deref().cloned(),
             steps: self.steps.by_index().values().cloned().collect(),
+            calls: self.calls.all().to_vec(),
             fields: self.fields.clone(),
         }
     }
@@ -485,9 +541,13 @@ impl Job {
             updated: parts.updated,
             has_started: parts.has_started,
             attempt: parts.attempt,
+            failures: parts.failures,
+            interruptions: parts.interruptions,
+            last_failure: parts.last_failure.map(Box::new),
             held: parts.held.map(Box::new),
             due: None,
             steps: Steps::from_states(parts.steps),
+            calls: Calls::from_states(parts.calls),
             fields: parts.fields,
         }
     }
@@ -547,6 +607,21 @@ impl Job {
         self.attempt
     }
 
+    /// Number of attempts of the current turn that failed.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Number of attempts of the current turn that were interrupted.
+    pub fn interruptions(&self) -> u32 {
+        self.interruptions
+    }
+
+    /// Why the last attempt of the current turn that was retried failed.
+    pub fn last_failure(&self) -> Option<&LastFailure> {
+        self.last_failure.as_deref()
+    }
+
     /// Outcome that arrived while the job was paused and is applied when it is resumed.
     pub fn held(&self) -> Option<&Outcome> {
         self.held.as_deref()
@@ -560,6 +635,11 @@ impl Job {
     /// Steps that the chain has started, by step index.
     pub fn steps(&self) -> &BTreeMap<u32, StepState> {
         self.steps.by_index()
+    }
+
+    /// Operations that the job invoked, in the order of their numbers.
+    pub fn calls(&self) -> &[CallState] {
+        self.calls.all()
     }
 
     /// One resolved field, such as `input` or `output`.
@@ -622,6 +702,8 @@ fn check_annotation(before: Status, record: &Record) -> Result<(), ChainError> {
         let allowed = ANNOTATION_FIELDS.iter().any(is)
             || is(&"message")
             || is(&"trigger")
+            || is(&"by")
+            || is(&"deadline")
             || may_set_output && is(&"output");
         if !allowed {
             let kind = kind.as_str();

@@ -11,6 +11,9 @@ pub const HISTORY_RECORDS_RESERVED: u64 = 2;
 /// Maximum number of steps of one job.
 pub const STEPS_MAX: u32 = 1_000;
 
+/// Maximum number of calls of one job: all sub-jobs that a root may have.
+pub const CALLS_MAX: u32 = 10_000;
+
 /// Maximum size of an output, and of a value that sources assemble, in bytes of JSON. Larger than
 /// any request may be, so that an input can be passed on inside another value.
 pub const VALUE_BYTES_MAX: u64 = 16 * 1024 * 1024;

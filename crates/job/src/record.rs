@@ -113,28 +113,62 @@ fn with_skeleton(fields: Map, cells: &dyn CellSource) -> Result<Map, LoadError> 
     fields.slots(cells).map(load).collect::<Result<Vec<_>, _>>().map(Map::from_iter)
 }
 
-/// The position of a sub-job: its parent job and step.
+/// The position of a sub-job: its parent job, and what it is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
     /// ID of the parent job.
     pub job: JobId,
-    /// Index of the step.
-    pub step: u32,
+    /// Which sub-job of the parent it is.
+    pub link: Link,
+}
+
+/// Which sub-job of its parent a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// The step with this index.
+    Step(u32),
+    /// The call with this number.
+    Call(u32),
 }
 
 impl Parent {
+    /// The position of a step.
+    pub fn of_step(job: JobId, step: u32) -> Self {
+        Parent { job, link: Link::Step(step) }
+    }
+
+    /// The position of a call.
+    pub fn of_call(job: JobId, call: u32) -> Self {
+        Parent { job, link: Link::Call(call) }
+    }
+
+    /// The index of the step. `None` if the job is not a step.
+    pub fn step(&self) -> Option<u32> {
+        match self.link {
+            Link::Step(step) => Some(step),
+            Link::Call(_) => None,
+        }
+    }
+
     pub(crate) fn to_value(&self) -> Value {
-        let fields = [("job", Value::from(self.job)), ("step", self.step.into())];
-        fields.into_iter().collect::<Map>().into()
+        let link = match self.link {
+            Link::Step(step) => ("step", Value::from(step)),
+            Link::Call(call) => ("call", call.into()),
+        };
+        [("job", Value::from(self.job)), link].into_iter().collect::<Map>().into()
     }
 
     pub(crate) fn from_value(value: &Value) -> Result<Self, BadField> {
         let map = value.as_map().ok_or_else(|| wrong("parent", "an object"))?;
         let job = field_text(map, "job")?.and_then(|text| text.parse().ok());
-        let step = map.field("step").and_then(Value::as_i64).and_then(|n| u32::try_from(n).ok());
+        let number = |name| {
+            let number = map.field(name).and_then(Value::as_i64);
+            number.and_then(|number| u32::try_from(number).ok())
+        };
+        let link = number("step").map(Link::Step).or_else(|| number("call").map(Link::Call));
         Ok(Parent {
             job: job.ok_or_else(|| wrong("parent", "an object with the `job` ID"))?,
-            step: step.ok_or_else(|| wrong("parent", "an object with the `step` index"))?,
+            link: link.ok_or_else(|| wrong("parent", "an object with the index of a `step`"))?,
         })
     }
 }
@@ -287,10 +321,13 @@ fn parse_prev(fields: &Map) -> Result<Option<RecordId>, BadField> {
 
 fn check_trigger(fields: &Map) -> Result<(), BadField> {
     let Some(trigger) = fields.field("trigger") else { return Ok(()) };
-    let message_id = trigger.as_map().and_then(|trigger| trigger.field("messageId"));
-    match message_id.and_then(Value::as_str) {
-        Some(_) => Ok(()),
-        None => Err(wrong("trigger", "an object with the `messageId`")),
+    let text = |name: &str| trigger.as_map().and_then(|trigger| trigger.field(name)?.as_str());
+    if text("messageId").is_some() {
+        return Ok(());
+    }
+    match text("control").map(str::parse::<RecordId>) {
+        Some(Ok(_)) => Ok(()),
+        _ => Err(wrong("trigger", "an object with a `messageId` or the `control` record")),
     }
 }
 
@@ -338,7 +375,7 @@ mod tests {
         );
         assert_eq!(
             refused(r#"{"status":"STARTED","prev":null,"updated":1,"trigger":{}}"#),
-            "`trigger` must be an object with the `messageId`"
+            "`trigger` must be an object with a `messageId` or the `control` record"
         );
     }
 }

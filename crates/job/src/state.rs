@@ -237,10 +237,13 @@ mod tests {
         events.extend(Kind::ALL.map(|kind| {
             Event::Noted(match kind {
                 Kind::Step => Note::Step { started: vec![], ended: vec![] },
-                Kind::Attempt => Note::Attempt { attempt: Some(2), reason: None },
+                Kind::Call => Note::Call { started: vec![], ended: vec![] },
+                Kind::Attempt => Note::Attempt(crate::note::Attempt::default()),
                 Kind::Message => Note::Message,
                 Kind::Held => Note::Held(Some(Outcome::failed("why"))),
-                Kind::Recovered => Note::Recovered { attempt: Some(2), reason: None },
+                Kind::Recovered => {
+                    Note::Recovered { attempt: Some(2), reason: None, interruptions: None }
+                }
             })
         }));
         events
@@ -278,6 +281,7 @@ STARTED --pause--> PAUSED
 STARTED --cancel--> CANCELLED
 STARTED --expire--> TIMEOUT
 STARTED --note step--> STARTED
+STARTED --note call--> STARTED
 STARTED --note attempt--> STARTED
 STARTED --note message--> STARTED
 STARTED --note recovered--> STARTED
@@ -285,18 +289,21 @@ PAUSED --resume--> STARTED
 PAUSED --cancel--> CANCELLED
 PAUSED --expire--> TIMEOUT
 PAUSED --note step--> PAUSED
+PAUSED --note call--> PAUSED
 PAUSED --note held--> PAUSED
 INPUT_REQUIRED --pause--> PAUSED
 INPUT_REQUIRED --answer--> STARTED
 INPUT_REQUIRED --cancel--> CANCELLED
 INPUT_REQUIRED --expire--> TIMEOUT
 INPUT_REQUIRED --note step--> INPUT_REQUIRED
+INPUT_REQUIRED --note call--> INPUT_REQUIRED
 INPUT_REQUIRED --note message--> INPUT_REQUIRED
 AUTH_REQUIRED --pause--> PAUSED
 AUTH_REQUIRED --answer--> STARTED
 AUTH_REQUIRED --cancel--> CANCELLED
 AUTH_REQUIRED --expire--> TIMEOUT
 AUTH_REQUIRED --note step--> AUTH_REQUIRED
+AUTH_REQUIRED --note call--> AUTH_REQUIRED
 AUTH_REQUIRED --note message--> AUTH_REQUIRED
 ";
         assert_eq!(allowed, expected);

@@ -13,8 +13,7 @@ use crate::chain::{ChainError, Job};
 use crate::history::{Entry, History, HistoryError};
 use crate::ids::{JobId, RecordId};
 use crate::limits::SUBJOB_DEPTH_MAX;
-use crate::note::StepStart;
-use crate::record::Record;
+use crate::record::{Link, Record};
 use crate::state::Status;
 
 /// What the verifying party already knows about the job.
@@ -211,8 +210,8 @@ fn verify_history(history: &History, expected: &Expected, depth: usize) -> Resul
         subjobs_unavailable: 0,
         signatures_unchecked: signatures,
     };
-    for (step, state) in job.steps() {
-        let Some(child) = history.child(state.start.job) else {
+    for commitment in commitments(&job) {
+        let Some(child) = history.child(commitment.job) else {
             report.subjobs_unavailable += 1;
             continue;
         };
@@ -220,11 +219,12 @@ fn verify_history(history: &History, expected: &Expected, depth: usize) -> Resul
             let reason = format!("sub-jobs nest deeper than {SUBJOB_DEPTH_MAX}");
             return Err(Fault::in_history(Code::MalformedHistory, reason));
         }
-        let in_subjob = |fault: Fault| fault.in_subjob(state.start.job);
+        let in_subjob = |fault: Fault| fault.in_subjob(commitment.job);
         let child = child.map_err(|error| in_subjob(malformed(&error)))?;
-        let expected = expected_child(&job, &state.start);
+        let venue = commitment.venue.unwrap_or(job.venue()).to_owned();
+        let expected = Expected { job: Some(commitment.job), venue: Some(venue), head: None };
         let found = verify_history(&child, &expected, depth + 1).map_err(in_subjob)?;
-        check_child(&job, *step, &child, &found).map_err(in_subjob)?;
+        check_child(&job, &commitment, &child, &found).map_err(in_subjob)?;
         report.subjobs_verified += 1 + found.subjobs_verified;
         report.subjobs_unavailable += found.subjobs_unavailable;
         report.signatures_unchecked += found.signatures_unchecked;
@@ -232,9 +232,35 @@ fn verify_history(history: &History, expected: &Expected, depth: usize) -> Resul
     Ok(report)
 }
 
-fn expected_child(parent: &Job, start: &StepStart) -> Expected {
-    let venue = start.venue.clone().unwrap_or_else(|| parent.venue().to_owned());
-    Expected { job: Some(start.job), venue: Some(venue), head: None }
+/// What a job committed to about one of its sub-jobs.
+struct Commitment<'a> {
+    link: Link,
+    job: JobId,
+    /// First record.
+    first: RecordId,
+    /// Final status and last record.
+    end: Option<(Status, RecordId)>,
+    /// DID of the venue. `None` if it is that of the parent.
+    venue: Option<&'a str>,
+}
+
+/// The sub-jobs that a job committed to: its steps and its calls.
+fn commitments(job: &Job) -> impl Iterator<Item = Commitment<'_>> {
+    let steps = job.steps().values().map(|state| Commitment {
+        link: Link::Step(state.start.step),
+        job: state.start.job,
+        first: state.start.record,
+        end: state.end.as_ref().map(|end| (end.status, end.record)),
+        venue: state.start.venue.as_deref(),
+    });
+    let calls = job.calls().iter().map(|state| Commitment {
+        link: Link::Call(state.start.call),
+        job: state.start.job,
+        first: state.start.record,
+        end: state.end.as_ref().map(|end| (end.status, end.record)),
+        venue: None,
+    });
+    steps.chain(calls)
 }
 
 /// Checks that the document has as many records as it says there are.
@@ -254,33 +280,41 @@ fn check_complete(history: &History) -> Result<(), Fault> {
 }
 
 /// Checks that a sub-job is the one that its parent committed to.
-fn check_child(parent: &Job, step: u32, history: &History, report: &Report) -> Result<(), Fault> {
+fn check_child(
+    parent: &Job,
+    commitment: &Commitment<'_>,
+    history: &History,
+    report: &Report,
+) -> Result<(), Fault> {
     let fault = |record, reason: String| Err(Fault::at(record, Code::Commitment, reason));
-    let Some(state) = parent.steps().get(&step) else { return Ok(()) };
-    if report.first != state.start.record {
-        let committed = state.start.record;
+    if report.first != commitment.first {
+        let committed = commitment.first;
         return fault(0, format!("the parent job committed to {committed} as the first record"));
     }
-    if state.start.venue.is_none() && !names_parent(history, parent.id(), step) {
-        return fault(0, format!("`parent` must name step {step} of job {}", parent.id()));
+    if commitment.venue.is_none() && !names_parent(history, parent.id(), commitment.link) {
+        let place = match commitment.link {
+            Link::Step(step) => format!("step {step}"),
+            Link::Call(call) => format!("call {call}"),
+        };
+        return fault(0, format!("`parent` must name {place} of job {}", parent.id()));
     }
     let last = report.records - 1;
-    match &state.end {
-        Some(end) if end.record != report.head => {
-            fault(last, format!("the parent job committed to {} as the last record", end.record))
+    match commitment.end {
+        Some((_, record)) if record != report.head => {
+            fault(last, format!("the parent job committed to {record} as the last record"))
         }
-        Some(end) if end.status != report.status => {
-            fault(last, format!("the parent job committed to {} as the final status", end.status))
+        Some((status, _)) if status != report.status => {
+            fault(last, format!("the parent job committed to {status} as the final status"))
         }
         _ => Ok(()),
     }
 }
 
-fn names_parent(history: &History, job: JobId, step: u32) -> bool {
+fn names_parent(history: &History, job: JobId, link: Link) -> bool {
     let first = history.entries().next().and_then(Result::ok);
     let record = first.and_then(|entry| Record::from_map(entry.record).ok());
     let child = record.and_then(|record| Job::from_first_record(&record).ok());
-    child.is_some_and(|child| child.parent().is_some_and(|p| p.job == job && p.step == step))
+    child.is_some_and(|child| child.parent().is_some_and(|p| p.job == job && p.link == link))
 }
 
 /// Verifies a chain record by record, so that it need not be in memory all at once.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use catena_job::chain::{Change, Job, NewJob};
-use catena_job::note::{Note, Outcome, StepEnd, StepStart};
+use catena_job::note::{Attempt, Note, Outcome, StepEnd, StepStart};
 use catena_job::record::Parent;
 use catena_job::state::{Ask, Event};
 use catena_job::verify::{Code, Expected, Fault, verify};
@@ -47,10 +47,16 @@ fn event(pick: u8, job: &Job) -> Event {
         12 => Event::Cancelled { error: text() },
         13 => Event::Expired { error: text() },
         14 => {
-            Event::Noted(Note::Attempt { attempt: Some(job.attempt() + 1), reason: Some(text()) })
+            let attempt = Some(job.attempt() + 1);
+            let note = Attempt { attempt, reason: Some(text()), ..Attempt::default() };
+            Event::Noted(Note::Attempt(note))
         }
         15 => Event::Noted(Note::Held(Some(Outcome::complete(text().into())))),
-        16 => Event::Noted(Note::Recovered { attempt: Some(job.attempt() + 1), reason: None }),
+        16 => Event::Noted(Note::Recovered {
+            attempt: Some(job.attempt() + 1),
+            reason: None,
+            interruptions: None,
+        }),
         _ => Event::Noted(match open {
             Some(step) => {
                 let ended = vec![StepEnd { step, status: Status::Complete, record }];

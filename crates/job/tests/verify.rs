@@ -126,7 +126,7 @@ fn annotations_keep_to_their_rules() {
     );
     check(
         r#","note":{"kind":"gossip"}"#,
-        "malformed_record: record 2: `note.kind` must be one of step, attempt, message, held, recovered",
+        "malformed_record: record 2: `note.kind` must be one of step, call, attempt, message, held, recovered",
     );
     check(
         r#","note":{"kind":"attempt","attempt":2},"output":1"#,
@@ -136,9 +136,10 @@ fn annotations_keep_to_their_rules() {
         r#","note":{"kind":"message"},"output":1,"message":"m","trigger":{"messageId":"a","from":"did:x"}"#,
         "STARTED after 3",
     );
+    check(r#","note":{"kind":"message"},"by":"did:x","deadline":99"#, "STARTED after 3");
     check(
-        r#","note":{"kind":"message"},"by":"did:x""#,
-        "bad_annotation: record 2: a note of kind message cannot set \"by\"",
+        r#","note":{"kind":"message"},"tags":["x"]"#,
+        "bad_annotation: record 2: a note of kind message cannot set \"tags\"",
     );
 }
 
@@ -295,7 +296,7 @@ fn ids() -> [JobId; 2] {
 }
 
 fn complete_tree() -> Tree {
-    let parent = |step| Some(Parent { job: JobId::new(1, [1; 10]), step });
+    let parent = |step| Some(Parent::of_step(JobId::new(1, [1; 10]), step));
     let [a, b] = ids();
     tree(vec![(a, run_child(a, parent(0))), (b, run_child(b, parent(1)))])
 }
@@ -325,7 +326,7 @@ fn a_sub_job_that_is_not_what_the_parent_committed_to_is_found() {
     let swapped = vec![(a, tree.children[1].1.clone())];
     assert_eq!(refused(&swapped), (Some(a), None, Code::Unexpected));
     // Another run of the same job.
-    let parent = Some(Parent { job: JobId::new(1, [1; 10]), step: 1 });
+    let parent = Some(Parent::of_step(JobId::new(1, [1; 10]), 1));
     let (mut job, first) = Job::create(new_job(b, parent), 99, None).unwrap();
     let rerun = vec![first, job.append(Change::new(Event::Started, 99)).unwrap()];
     assert_eq!(refused(&[(b, rerun)]), (Some(b), Some(0), Code::Commitment));

@@ -18,8 +18,11 @@ pub const LOCK_FILE: &str = "LOCK";
 /// The file that names the format.
 pub const FORMAT_FILE: &str = "FORMAT";
 
-/// The newest folder format that this program reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The newest folder format that this program reads, and the one it writes.
+///
+/// - 1: the first one.
+/// - 2: the row of a job may say who runs it. Everything of format 1 is read as it is.
+pub const FORMAT_VERSION: u32 = 2;
 
 const FORMAT_MAGIC: [u8; 8] = *b"CATLEDGR";
 const STAMP_BYTES: usize = 16;
@@ -85,6 +88,10 @@ fn check_stamp(disk: &dyn Disk) -> Result<(), OpenError> {
             found: version,
             supported: FORMAT_VERSION,
         });
+    }
+    if version < FORMAT_VERSION {
+        // From here on, rows may be written that an earlier program cannot read.
+        write_stamp(disk).map_err(io_error(disk, "replace", FORMAT_FILE))?;
     }
     Ok(())
 }

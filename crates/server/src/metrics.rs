@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use catena_engine::Engine;
+use catena_engine::{Counters, Engine};
 use catena_store::embedded::EmbeddedStore;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -89,14 +89,15 @@ impl Metrics {
     }
 
     /// All metrics as OpenMetrics text.
-    pub(crate) fn to_openmetrics(
+    pub(crate) async fn to_openmetrics(
         self: &Arc<Self>,
         engine: &Engine,
         store: &Arc<EmbeddedStore>,
     ) -> String {
         let mut registry = Registry::with_prefix("catena");
         registry.register_collector(Box::new(RequestCollector(Arc::clone(self))));
-        registry.register_collector(Box::new(EngineCollector(engine.clone(), Arc::clone(store))));
+        let collector = EngineCollector(engine.counters().await, Arc::clone(store));
+        registry.register_collector(Box::new(collector));
         let mut text = String::new();
         match encode(&mut text, &registry) {
             Ok(()) => text,
@@ -161,7 +162,7 @@ impl Collector for RequestCollector {
     }
 }
 
-struct EngineCollector(Engine, Arc<EmbeddedStore>);
+struct EngineCollector(Counters, Arc<EmbeddedStore>);
 
 impl fmt::Debug for EngineCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,7 +172,7 @@ impl fmt::Debug for EngineCollector {
 
 impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let engine = self.0.counters();
+        let engine = &self.0;
         counter(&mut encoder, "jobs_invoked", "Jobs created", engine.invoked)?;
         let mut family = encoder.encode_descriptor(
             "jobs_ended",
@@ -180,7 +181,7 @@ impl Collector for EngineCollector {
             MetricType::Counter,
         )?;
         let statuses = ["COMPLETE", "FAILED", "CANCELLED", "REJECTED", "TIMEOUT"];
-        for (status, count) in statuses.into_iter().zip(engine.ended) {
+        for (status, count) in statuses.into_iter().zip(engine.ended.iter().copied()) {
             let labels = [("status", status)];
             ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
         }

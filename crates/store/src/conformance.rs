@@ -60,9 +60,10 @@ facts! {
         messages_end_with_their_job,
         a_commit_may_depend_on_how_many_messages_wait,
         a_queue_gives_the_most_urgent_first,
-        a_job_is_claimed_by_one_worker,
+        a_job_is_acquired_by_one_process,
         late_results_are_fenced_off,
-        a_lease_ends_unless_it_is_renewed;
+        a_job_that_starts_with_a_holder_loses_it_when_it_ends,
+        a_process_is_alive_while_its_lease_lasts;
     roots:
         a_root_changes_only_from_what_it_is,
         a_large_value_is_updated_cell_by_cell,

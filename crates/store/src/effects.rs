@@ -9,7 +9,7 @@ use std::sync::Arc;
 use catena_job::{Job, JobId, Record, RecordId};
 use catena_value::{Value, ValueId};
 
-use crate::store::{Idempotency, Message, RootKey};
+use crate::store::{Holder, Idempotency, Message, RootKey};
 
 /// Everything that becomes durable together.
 #[derive(Debug, Clone, Default)]
@@ -39,9 +39,24 @@ pub enum Effect {
         after: Option<RecordId>,
         /// The records, oldest first.
         records: Vec<Record>,
-        /// The fence of the lease under which the records were made. Refused if it is not the current
-        /// one.
-        fence: Option<u64>,
+        /// What the commit relies on and changes about who runs the job.
+        hold: Hold,
+    },
+    /// Changes who runs a job, without a record. Refused if the head has moved.
+    SetHold {
+        /// The job.
+        job: JobId,
+        /// Its current head.
+        after: RecordId,
+        /// The change.
+        hold: Hold,
+    },
+    /// Refused if the head of a job is not this one: the commit relies on what another job says.
+    CheckHead {
+        /// The job.
+        job: JobId,
+        /// Its expected head.
+        head: RecordId,
     },
     /// Deletes a job: its head, its records, its messages and its index entries.
     Delete {
@@ -83,7 +98,7 @@ pub enum Effect {
         /// The message's number.
         number: u64,
     },
-    /// Puts a job on a queue, or moves it there, and ends its lease.
+    /// Puts a job on a queue, or moves it there. A process that acquires the job removes it.
     Enqueue {
         /// The job.
         job: JobId,
@@ -94,19 +109,10 @@ pub enum Effect {
         /// The earliest time of a claim, as Unix time in ms.
         ready_at: i64,
     },
-    /// Takes a job off the queue and ends its lease.
+    /// Takes a job off the queue.
     Dequeue {
         /// The job.
         job: JobId,
-    },
-    /// Extends a lease.
-    RenewLease {
-        /// The job.
-        job: JobId,
-        /// The lease's fence.
-        fence: u64,
-        /// The new end of the lease, as Unix time in ms.
-        until: i64,
     },
     /// Replaces the value of a root. Refused if its value is not the expected one.
     SetRoot {
@@ -140,6 +146,35 @@ pub enum Effect {
         /// SHA-256 of its content.
         digest: [u8; 32],
     },
+}
+
+/// What a commit relies on and changes about who runs a job.
+///
+/// A job that is run has a holder and a fence. The fence grows with every new holder, so a commit
+/// under an earlier fence comes too late and is refused. A job that ends has no holder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// Relies on nothing and changes nothing: the commit is about the job, whoever runs it.
+    #[default]
+    Unchanged,
+    /// Refused unless nobody holds the job and its fence is this one: the decision relies on nobody
+    /// having started to run it.
+    Vacant(u64),
+    /// Refused unless the job is held under this fence.
+    Under(u64),
+    /// Makes a process the holder and takes the job off its queue. Refused unless `fence` is the
+    /// current one plus one.
+    Acquire {
+        /// The new holder.
+        holder: Holder,
+        /// The new fence.
+        fence: u64,
+    },
+    /// Makes the job held by nobody. Refused unless it is held under this fence.
+    Release(u64),
+    /// Makes the job held by nobody until one of its sub-jobs changes or a message arrives. Refused
+    /// unless it is held under this fence.
+    Park(u64),
 }
 
 /// The result of a commit.
@@ -178,15 +213,21 @@ pub enum CommitError {
         /// The job.
         job: JobId,
     },
-    /// The lease is no longer the one under which the work was done.
-    #[error("the lease of job {job} is no longer the one with fence {fence}")]
+    /// The job is no longer held under the fence under which the work was done.
+    #[error("job {job} is no longer held under fence {fence}")]
     Fenced {
         /// The job.
         job: JobId,
         /// The fence of the commit.
         fence: u64,
-        /// The current one, if the job is leased.
+        /// The current one, if the job is held.
         found: Option<u64>,
+    },
+    /// Somebody holds the job that nobody held when the commit was decided.
+    #[error("job {job} is held by now")]
+    HoldMoved {
+        /// The job.
+        job: JobId,
     },
     /// The job has already received a message with this ID.
     #[error("job {job} has already received message {message}")]

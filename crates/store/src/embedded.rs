@@ -20,6 +20,7 @@ mod counts;
 mod driver;
 mod folder;
 mod in_use;
+mod members;
 mod read;
 mod recent;
 mod rows;

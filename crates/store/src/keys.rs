@@ -12,9 +12,10 @@ use catena_value::ValueId;
 use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 
-use crate::bytes::{put_bytes, put_time};
-use crate::store::{RootKey, TimerKind};
-use crate::summary::{Summary, status_byte};
+use crate::bytes::{DamagedRow, FieldReader, put_bytes, put_time};
+use crate::row::JobRow;
+use crate::store::{HoldState, LiveHold, LiveJob, RootKey, TimerKind};
+use crate::summary::{Summary, status_byte, status_from_byte};
 use catena_ledger::{Key, RowBytes, Table, TableId};
 
 /// Declares the tables once: their constants and their list.
@@ -43,7 +44,8 @@ tables! {
     MESSAGE_IDS = 7, "message_ids";
     /// Primary. Owner, hash of endpoint and key → the stored response.
     IDEMPOTENCY = 8, "idempotency";
-    /// Primary. Job ID → its worker, the end of its lease, its fence.
+    /// Primary. Job ID → its entry on a queue. The stored name is part of the format: rows of format 1
+    /// also contain a lease.
     LEASES = 9, "leases";
     /// Primary. Queue, priority, ready time, order → job ID.
     QUEUE = 10, "queue";
@@ -53,9 +55,9 @@ tables! {
     META = 12, "meta";
     /// Index. Scope, order → job ID and the entry that a list shows.
     LISTS = 20, "lists";
-    /// Index. Job ID → empty: jobs that have not ended.
+    /// Index. Job ID → status, owner and holder: jobs that have not ended. Empty in rows of format 1.
     LIVE = 21, "live";
-    /// Index. Time, kind, job ID → empty: deadlines and ends of leases.
+    /// Index. Time, kind, job ID → empty: deadlines.
     TIMERS = 22, "timers";
     /// Index. Owner and execution key, order → job ID.
     EXECUTIONS = 23, "executions";
@@ -170,6 +172,13 @@ pub(crate) fn queue_key(queue: &str, priority: u8, ready_at: i64, order: u64) ->
     key
 }
 
+/// When the job of an entry may be started, as Unix time in ms.
+pub(crate) fn queue_ready_at(key: &[u8]) -> Result<i64, DamagedRow> {
+    let time = key.get(9..17).and_then(|time| time.try_into().ok());
+    let time = time.map(u64::from_be_bytes).and_then(|time| i64::try_from(time).ok());
+    time.ok_or(DamagedRow("ready time"))
+}
+
 pub(crate) fn queue_scope(queue: &str) -> [u8; 8] {
     scope(&[b"queue", queue.as_bytes()])
 }
@@ -202,8 +211,16 @@ pub(crate) struct IndexFacts {
     job: JobId,
     lists: Option<ListEntries>,
     execution: Option<[u8; 8]>,
-    is_live: bool,
+    live: Option<LiveFacts>,
     deadline: Option<i64>,
+}
+
+/// What the index of live jobs says of a job, without its holder.
+#[derive(Debug, Clone, Copy)]
+struct LiveFacts {
+    status: Status,
+    owner: [u8; 8],
+    is_sub_job: bool,
 }
 
 impl IndexFacts {
@@ -214,13 +231,22 @@ impl IndexFacts {
             job,
             lists: ListEntries::from_summary(job, summary),
             execution: key.map(|key| execution_scope(&summary.owner, key)),
-            is_live,
+            live: is_live.then(|| LiveFacts {
+                status: summary.status,
+                owner: OwnerScopes::for_owner_and_op(&summary.owner, &summary.op).owner,
+                is_sub_job: summary.parent.is_some(),
+            }),
             deadline: summary.deadline.filter(|_| is_live),
         }
     }
 
     /// Calls `visit` with every index row of the job.
-    pub(crate) fn visit_rows(&self, order: u64, mut visit: impl FnMut(TableId, Key, RowBytes)) {
+    pub(crate) fn visit_rows(
+        &self,
+        order: u64,
+        hold: &HoldState,
+        mut visit: impl FnMut(TableId, Key, RowBytes),
+    ) {
         let id = *self.job.as_bytes();
         if let Some(lists) = &self.lists {
             visit(LISTS, Key::from(list_key(lists.owner, order)), lists.owner_entry.clone());
@@ -228,8 +254,8 @@ impl IndexFacts {
                 visit(LISTS, Key::from(list_key(*scope, order)), RowBytes::from(id));
             }
         }
-        if self.is_live {
-            visit(LIVE, Key::from(id), RowBytes::from([]));
+        if let Some(live) = self.live {
+            visit(LIVE, Key::from(id), encode_live(live, hold));
         }
         if let Some(deadline) = self.deadline {
             visit(
@@ -244,9 +270,9 @@ impl IndexFacts {
     }
 
     /// All index rows of the job.
-    pub(crate) fn rows(&self, order: u64) -> Vec<IndexRow> {
+    pub(crate) fn rows(&self, order: u64, hold: &HoldState) -> Vec<IndexRow> {
         let mut rows = Vec::new();
-        self.visit_rows(order, |table, key, value| rows.push((table, key, value)));
+        self.visit_rows(order, hold, |table, key, value| rows.push((table, key, value)));
         rows
     }
 }
@@ -322,8 +348,62 @@ impl OwnerScopes {
 }
 
 /// All index rows of a job.
-pub(crate) fn index_rows(job: JobId, order: u64, summary: &Summary) -> Vec<IndexRow> {
-    IndexFacts::from_summary(job, summary).rows(order)
+pub(crate) fn index_rows(job: JobId, row: &JobRow) -> Vec<IndexRow> {
+    IndexFacts::from_summary(job, &row.summary).rows(row.order, &row.hold)
+}
+
+/// The flags of an entry in the index of live jobs. At most one of the last three is set.
+const SUB_JOB: u8 = 1;
+const HELD: u8 = 2;
+const PARKED: u8 = 4;
+const RELEASED: u8 = 8;
+
+fn encode_live(live: LiveFacts, hold: &HoldState) -> RowBytes {
+    let mut value = Vec::with_capacity(18);
+    let hold = hold.to_live();
+    let flag = match hold {
+        LiveHold::Never => 0,
+        LiveHold::Released => RELEASED,
+        LiveHold::Parked => PARKED,
+        LiveHold::By(_) => HELD,
+    };
+    value.push(status_byte(live.status));
+    value.push(flag | if live.is_sub_job { SUB_JOB } else { 0 });
+    value.extend_from_slice(&live.owner);
+    if let LiveHold::By(key) = hold {
+        value.extend_from_slice(&key);
+    }
+    value.into()
+}
+
+/// Decodes an entry of the index of live jobs. `None` if it is one of format 1, which is empty.
+pub(crate) fn decode_live(job: JobId, value: &[u8]) -> Result<Option<LiveJob>, DamagedRow> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let mut fields = FieldReader::new(value);
+    let status = status_from_byte(fields.byte("status")?)?;
+    let flags = fields.byte("flags")?;
+    let owner = fields.array("owner")?;
+    let hold = match flags & !SUB_JOB {
+        0 => LiveHold::Never,
+        RELEASED => LiveHold::Released,
+        PARKED => LiveHold::Parked,
+        HELD => LiveHold::By(fields.array("holder")?),
+        _ => return Err(DamagedRow("flags")),
+    };
+    Ok(Some(LiveJob { job, status, owner, is_sub_job: flags & SUB_JOB != 0, hold }))
+}
+
+/// The entry of the index of live jobs that a row leads to.
+pub(crate) fn live_job(job: JobId, row: &JobRow) -> LiveJob {
+    LiveJob {
+        job,
+        status: row.summary.status,
+        owner: owner_scope(&row.summary.owner),
+        is_sub_job: row.summary.parent.is_some(),
+        hold: row.hold.to_live(),
+    }
 }
 
 /// Encodes the entry of the owner's list, which is shown without reading the job.

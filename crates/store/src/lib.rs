@@ -31,10 +31,11 @@ pub mod conformance;
 pub mod testing;
 
 pub use cache::RecentCache;
-pub use effects::{CommitError, Effect, Effects, Receipt};
+pub use effects::{CommitError, Effect, Effects, Hold, Receipt};
 pub use store::{
-    Claim, Filter, Idempotency, JobCells, JobPage, ListOrder, ListQuery, ListedJob, Message,
-    ReadError, RecordPage, Root, RootKey, RootSpace, Store, StoreFuture, StoredBlob, StoredJob,
-    Timer, TimerKind,
+    Filter, Hint, HoldState, Holder, HolderKey, Idempotency, JobCells, JobPage, ListOrder,
+    ListQuery, ListedJob, LiveHold, LiveJob, Message, ProcessLease, QueuedJob, ReadError,
+    ReadyJobs, RecordPage, Root, RootKey, RootSpace, Store, StoreFuture, StoredBlob, StoredJob,
+    Timer, TimerKind, owner_key,
 };
 pub use summary::Summary;

@@ -85,3 +85,7 @@ pub const LIST_PAGE_ENTRIES: usize = 1000;
 /// except the last, and some need all of them alike. An upload needs memory for one part, since it is
 /// sent before the next one is gathered.
 pub const PART_BYTES: usize = 5 * 1024 * 1024;
+
+/// Hints that wait for a process. A process that receives more loses some, and notices the changes
+/// when it checks.
+pub const HINTS_MAX: usize = 65_536;

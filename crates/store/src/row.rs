@@ -7,8 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use catena_job::chain::{Parts, StepState};
-use catena_job::note::{Outcome, StepEnd, StepStart};
+use catena_job::chain::{CallState, LastFailure, Parts, StepState};
+use catena_job::note::{CallEnd, CallStart, Outcome, StepEnd, StepStart};
 use catena_job::record::{Parent, is_skeleton};
 use catena_job::{Job, JobId, Record, RecordId};
 use catena_value::{
@@ -18,10 +18,16 @@ use catena_value::{
 
 use crate::bytes::{DamagedRow, FieldReader, put_bytes, put_count, put_time};
 use crate::limits::{LOCAL_CELL_BYTES_MAX, ROW_BYTES_MAX, ROW_RECORDS_MAX};
-use crate::summary::{Summary, optional, put_optional, status_byte, status_from_byte};
+use crate::store::{HoldState, Holder};
+use crate::summary::{
+    Summary, optional, put_link, put_optional, read_link, status_byte, status_from_byte,
+};
 
-/// The version of this layout, the first byte of every row.
+/// The version of the layout, the first byte of every row.
 const VERSION: u8 = 1;
+
+/// The version of a row that also says who runs the job.
+const VERSION_HELD: u8 = 2;
 
 /// Capacity reserved for everything before the entries of a typical row.
 const HEADER_BYTES: usize = 192;
@@ -77,6 +83,8 @@ pub(crate) struct JobRow {
     pub(crate) order: u64,
     pub(crate) count: u64,
     pub(crate) summary: Summary,
+    /// Who runs the job. Empty once it has ended.
+    pub(crate) hold: HoldState,
     /// The fold, once records have left the row.
     fold: Option<Box<[u8]>>,
     /// The records that are still in the row.
@@ -102,7 +110,8 @@ pub(crate) struct SealedChunk {
 impl JobRow {
     /// The row of a job that does not exist yet.
     pub(crate) fn new(order: u64, summary: Summary, head: RecordId) -> Self {
-        JobRow { head, order, count: 0, summary, fold: None, open: RecordEntries::default() }
+        let hold = HoldState::default();
+        JobRow { head, order, count: 0, summary, hold, fold: None, open: RecordEntries::default() }
     }
 
     /// The row of a new job without its position in the order, with the records packed after its
@@ -110,11 +119,12 @@ impl JobRow {
     pub(crate) fn encode_new(
         job: &Job,
         summary: &Summary,
+        hold: &HoldState,
         records: &[Record],
     ) -> Result<NewRow, PackedRecords> {
         let count = records.len() as u64;
         let mut row = Vec::with_capacity(HEADER_BYTES + RECORD_BYTES * records.len());
-        write_header(job.head(), 0, count, count, summary, None, &mut row);
+        write_header(job.head(), 0, (count, count), summary, hold, None, &mut row);
         let header_bytes = row.len();
         let mut packed = pack_records_after(row, records);
         if !packed.entries.fits_after(header_bytes) {
@@ -151,22 +161,17 @@ impl JobRow {
         self.count += entries.records;
         self.head = job.head();
         self.summary = summary;
+        if !self.summary.is_live() {
+            self.hold = HoldState::default();
+        }
         Ok(sealed)
     }
 
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut row = Vec::with_capacity(HEADER_BYTES + self.open.bytes.len());
-        let open_records = self.open.records;
+        let counts = (self.count, self.open.records);
         let fold = self.fold.as_deref();
-        write_header(
-            self.head,
-            self.order,
-            self.count,
-            open_records,
-            &self.summary,
-            fold,
-            &mut row,
-        );
+        write_header(self.head, self.order, counts, &self.summary, &self.hold, fold, &mut row);
         row.extend_from_slice(&self.open.bytes);
         row
     }
@@ -181,7 +186,8 @@ impl JobRow {
 
     pub(crate) fn read(row: &[u8]) -> Result<Self, DamagedRow> {
         let mut fields = FieldReader::new(row);
-        if fields.byte("version")? != VERSION {
+        let version = fields.byte("version")?;
+        if !matches!(version, VERSION | VERSION_HELD) {
             return Err(DamagedRow("row of a version this program reads"));
         }
         let head = record_id(&mut fields)?;
@@ -189,12 +195,14 @@ impl JobRow {
         let count = fields.count("count")?;
         let open_records = fields.count("open records")?;
         let summary = Summary::read(&mut fields)?;
+        let hold =
+            if version == VERSION_HELD { read_hold(&mut fields)? } else { HoldState::default() };
         let fold = optional(&mut fields, |fields| Ok(fields.bytes("fold")?.into()))?;
         if open_records > count {
             return Err(DamagedRow("count of open records"));
         }
         let open = RecordEntries { bytes: fields.rest().to_vec(), records: open_records };
-        Ok(JobRow { head, order, count, summary, fold, open })
+        Ok(JobRow { head, order, count, summary, hold, fold, open })
     }
 
     /// The index of the first record in the row.
@@ -238,23 +246,60 @@ impl JobRow {
     }
 }
 
-/// Encodes everything before the entries.
+/// Encodes everything before the entries. The counts are those of all records and of those in the
+/// row.
 fn write_header(
     head: RecordId,
     order: u64,
-    count: u64,
-    open_records: u64,
+    (count, open_records): (u64, u64),
     summary: &Summary,
+    hold: &HoldState,
     fold: Option<&[u8]>,
     row: &mut Vec<u8>,
 ) {
-    row.push(VERSION);
+    let says_hold = hold.fence > 0 && summary.is_live();
+    row.push(if says_hold { VERSION_HELD } else { VERSION });
     row.extend_from_slice(head.value_id().as_bytes());
     row.extend_from_slice(&order.to_be_bytes());
     put_count(count, row);
     put_count(open_records, row);
     summary.write(row);
+    if says_hold {
+        write_hold(hold, row);
+    }
     put_optional(fold, row, put_bytes);
+}
+
+/// What a row says after the fence.
+const UNHELD: u8 = 0;
+const HELD: u8 = 1;
+const PARKED: u8 = 2;
+
+fn write_hold(hold: &HoldState, row: &mut Vec<u8>) {
+    put_count(hold.fence, row);
+    match &hold.holder {
+        Some(holder) => {
+            row.push(HELD);
+            put_bytes(holder.process.as_bytes(), row);
+            row.extend_from_slice(&holder.epoch.to_be_bytes());
+        }
+        None => row.push(if hold.is_parked { PARKED } else { UNHELD }),
+    }
+}
+
+fn read_hold(fields: &mut FieldReader<'_>) -> Result<HoldState, DamagedRow> {
+    let fence = fields.count("fence")?;
+    let mut hold = HoldState { fence, ..HoldState::default() };
+    match fields.byte("hold")? {
+        UNHELD => {}
+        PARKED => hold.is_parked = true,
+        HELD => {
+            let process = fields.text("process")?.into();
+            hold.holder = Some(Holder { process, epoch: fields.number("epoch")? });
+        }
+        _ => return Err(DamagedRow("hold")),
+    }
+    Ok(hold)
 }
 
 /// The records of a chunk, and its cells.
@@ -317,7 +362,7 @@ fn write_fold(job: &Job, local: &LocalCells) -> Result<Vec<u8>, DamagedRow> {
     put_bytes(parts.venue.as_bytes(), &mut out);
     put_optional(parts.parent.as_ref(), &mut out, |parent, out| {
         out.extend_from_slice(parent.job.as_bytes());
-        put_count(u64::from(parent.step), out);
+        put_link(parent.link, out);
     });
     out.extend_from_slice(parts.first.value_id().as_bytes());
     out.push(u8::from(parts.has_started));
@@ -335,7 +380,64 @@ fn write_fold(job: &Job, local: &LocalCells) -> Result<Vec<u8>, DamagedRow> {
     let cells = reachable(values.flat_map(references).collect(), local)?;
     put_count(cells.len() as u64, &mut out);
     cells.values().for_each(|cell| put_bytes(cell, &mut out));
+    put_counts(&parts, &mut out);
     Ok(out)
+}
+
+/// Encodes the parts that format 1 does not have. They come last, and are absent in its folds.
+fn put_counts(parts: &Parts, out: &mut Vec<u8>) {
+    put_count(u64::from(parts.failures), out);
+    put_count(u64::from(parts.interruptions), out);
+    put_optional(parts.last_failure.as_ref(), out, |failure, out| {
+        put_bytes(failure.reason.as_bytes(), out);
+        put_optional(failure.code.as_deref(), out, |code, out| put_bytes(code.as_bytes(), out));
+    });
+    put_count(parts.calls.len() as u64, out);
+    for call in &parts.calls {
+        put_bytes(call.start.key.as_bytes(), out);
+        put_bytes(call.start.op.as_bytes(), out);
+        out.extend_from_slice(call.start.job.as_bytes());
+        out.extend_from_slice(call.start.record.value_id().as_bytes());
+        out.push(u8::from(call.start.is_detached));
+        put_time(call.started_at, out);
+        put_optional(call.end.as_ref(), out, |end, out| {
+            out.push(status_byte(end.status));
+            out.extend_from_slice(end.record.value_id().as_bytes());
+            put_time(call.ended_at.unwrap_or(0), out);
+        });
+    }
+}
+
+fn read_counts(fields: &mut FieldReader<'_>, parts: &mut Parts) -> Result<(), DamagedRow> {
+    if fields.is_empty() {
+        parts.failures = parts.attempt.saturating_sub(1);
+        return Ok(());
+    }
+    parts.failures = small(fields, "failures")?;
+    parts.interruptions = small(fields, "interruptions")?;
+    parts.last_failure = optional(fields, |fields| {
+        let reason = fields.text("reason")?.to_owned();
+        let code = optional(fields, |fields| Ok(fields.text("code")?.to_owned()))?;
+        Ok(LastFailure { reason, code })
+    })?;
+    for call in 0..small(fields, "calls")? {
+        let start = CallStart {
+            call,
+            key: fields.text("key")?.to_owned(),
+            op: fields.text("op")?.to_owned(),
+            job: JobId::from_bytes(fields.array("called job")?),
+            record: record_id(fields)?,
+            is_detached: fields.byte("detached")? == 1,
+        };
+        let started_at = fields.time("started")?;
+        let end = optional(fields, |fields| {
+            let status = status_from_byte(fields.byte("status")?)?;
+            Ok((CallEnd { call, status, record: record_id(fields)? }, fields.time("ended")?))
+        })?;
+        let (end, ended_at) = end.unzip();
+        parts.calls.push(CallState { start, end, started_at, ended_at });
+    }
+    Ok(())
 }
 
 /// The cells that a member refers to: itself if it is a branch, otherwise those it contains.
@@ -387,7 +489,7 @@ fn read_fold(fold: &[u8], id: JobId, row: &JobRow) -> Result<(Parts, LocalCells)
     let venue = fields.text("venue")?.to_owned();
     let parent = optional(fields, |fields| {
         let job = JobId::from_bytes(fields.array("parent")?);
-        Ok(Parent { job, step: small(fields, "step")? })
+        Ok(Parent { job, link: read_link(fields)? })
     })?;
     let first = record_id(fields)?;
     let has_started = fields.byte("has started")? == 1;
@@ -408,7 +510,7 @@ fn read_fold(fold: &[u8], id: JobId, row: &JobRow) -> Result<(Parts, LocalCells)
             *value = loaded.map_err(|_| DamagedRow("member that the fold reads"))?;
         }
     }
-    let parts = Parts {
+    let mut parts = Parts {
         id,
         venue,
         parent,
@@ -420,10 +522,15 @@ fn read_fold(fold: &[u8], id: JobId, row: &JobRow) -> Result<(Parts, LocalCells)
         updated: row.summary.updated,
         has_started,
         attempt,
+        failures: 0,
+        interruptions: 0,
+        last_failure: None,
         held,
         steps,
+        calls: Vec::new(),
         fields: members,
     };
+    read_counts(fields, &mut parts)?;
     Ok((parts, cells))
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use catena_job::{Job, JobId, Record, Status};
 use catena_value::{CellSource, LoadError, Value, ValueId, decode_branch};
+use tokio::sync::mpsc;
 
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::summary::Summary;
@@ -20,15 +21,36 @@ pub trait Store: Send + Sync + 'static {
     /// effect in the order in which this function was called.
     fn commit(&self, effects: Effects) -> StoreFuture<'static, Receipt, CommitError>;
 
-    /// Leases the first ready job of a queue to a worker. `now` and `until` are Unix times in ms.
-    /// `None` if no job is ready.
-    fn claim(
+    /// The jobs of a queue that are ready at `now` (Unix time in ms), most urgent first. Whoever
+    /// acquires one first runs it.
+    fn ready(&self, queue: &str, now: i64, limit: usize) -> StoreFuture<'_, ReadyJobs, ReadError>;
+
+    /// All entries of a queue, most urgent first, up to `limit`.
+    fn queue(&self, queue: &str, limit: usize) -> StoreFuture<'_, Vec<QueuedJob>, ReadError>;
+
+    /// Registers a process, or renews its lease, until a time (Unix time in ms). Returns the processes
+    /// whose lease lasts at `now`, including this one.
+    fn renew_lease(
         &self,
-        queue: &str,
-        worker: &str,
+        process: &Holder,
         now: i64,
         until: i64,
-    ) -> StoreFuture<'static, Option<Claim>, CommitError>;
+    ) -> StoreFuture<'_, Vec<ProcessLease>, CommitError>;
+
+    /// Ends the lease of a process.
+    fn end_lease(&self, process: &Holder) -> StoreFuture<'_, (), CommitError>;
+
+    /// The processes whose lease lasts at `now` (Unix time in ms).
+    fn processes(&self, now: i64) -> StoreFuture<'_, Vec<ProcessLease>, ReadError>;
+
+    /// Receives hints from other processes, once per registered process. A hint may be lost.
+    fn hints(&self, process: &Holder) -> Option<mpsc::Receiver<Hint>>;
+
+    /// Sends a hint to all other processes. It costs nothing if there are none.
+    fn send_hint(&self, process: &Holder, hint: Hint);
+
+    /// True if other processes are registered: their changes reach this one as hints only.
+    fn has_peers(&self) -> bool;
 
     /// A job: its fold, its position in the order, and its off-chain state. `None` if there is no such
     /// job.
@@ -56,10 +78,15 @@ pub trait Store: Send + Sync + 'static {
     ) -> StoreFuture<'_, Vec<(JobId, Summary)>, ReadError>;
 
     /// Jobs of all owners that have not ended, in the order of their IDs, after `after`.
-    fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<JobId>, ReadError>;
+    fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<LiveJob>, ReadError>;
 
-    /// Deadlines and ends of leases up to `until` (Unix time in ms), earliest first.
-    fn due(&self, until: i64, limit: usize) -> StoreFuture<'_, Vec<Timer>, ReadError>;
+    /// Deadlines up to `until` (Unix time in ms), earliest first, after `after`.
+    fn due(
+        &self,
+        until: i64,
+        after: Option<Timer>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Timer>, ReadError>;
 
     /// The newest jobs of an owner with this execution key.
     fn executions(
@@ -135,8 +162,10 @@ pub struct StoredJob {
     pub queue_depth: u32,
     /// The last reported progress.
     pub progress: Option<Value>,
-    /// The current lease.
-    pub lease: Option<Claim>,
+    /// Who runs it.
+    pub hold: HoldState,
+    /// When it may be started from its queue, as Unix time in ms. `None` if it is on no queue.
+    pub ready_at: Option<i64>,
     /// The cells its members refer to.
     pub cells: JobCells,
 }
@@ -246,20 +275,145 @@ pub struct ListedJob {
     pub updated: i64,
 }
 
-/// A lease of a job by a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    /// The job.
-    pub job: JobId,
-    /// Grows with every claim of the job. Results of an earlier lease have a smaller one.
+/// A process that runs jobs: one start of it, which its epoch identifies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Holder {
+    /// The name of the process.
+    pub process: Arc<str>,
+    /// Differs with every start of the process.
+    pub epoch: u64,
+}
+
+/// The first bytes of a hash of a holder: enough to compare one with those that are alive.
+pub type HolderKey = [u8; 8];
+
+impl Holder {
+    /// The key that indexes contain.
+    pub fn key(&self) -> HolderKey {
+        crate::keys::scope(&[b"holder", self.process.as_bytes(), &self.epoch.to_be_bytes()])
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.process, self.epoch)
+    }
+}
+
+/// Who runs a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HoldState {
+    /// Grows with every holder of the job. 0 if it never had one.
     pub fence: u64,
-    /// The worker's name.
-    pub worker: String,
+    /// The process that runs it. `None` if none does.
+    pub holder: Option<Holder>,
+    /// True if it is held by no process until one of its sub-jobs changes or a message arrives.
+    pub is_parked: bool,
+}
+
+/// The lease of a process. Everything it holds depends on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessLease {
+    /// The process.
+    pub holder: Holder,
     /// When the lease ends, as Unix time in ms.
     pub until: i64,
 }
 
-/// A deadline or the end of a lease.
+/// Something that another process did. It saves a wait; nothing relies on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hint {
+    /// A job was put on a queue.
+    Queued,
+    /// A job changed.
+    Changed {
+        /// The job.
+        job: JobId,
+        /// Its parent job.
+        parent: Option<JobId>,
+    },
+    /// A job was deleted.
+    Deleted {
+        /// The job.
+        job: JobId,
+    },
+    /// A job reported progress.
+    Progress {
+        /// The job.
+        job: JobId,
+        /// The report.
+        progress: Value,
+    },
+}
+
+/// The ready jobs of a queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadyJobs {
+    /// The jobs, most urgent first.
+    pub jobs: Vec<JobId>,
+    /// When the next job becomes ready, as Unix time in ms. `None` if there is none.
+    pub next: Option<i64>,
+}
+
+/// An entry of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedJob {
+    /// The job.
+    pub job: JobId,
+    /// Its operation, as the caller named it.
+    pub op: String,
+    /// Its priority.
+    pub priority: u8,
+    /// When it may be started, as Unix time in ms.
+    pub ready_at: i64,
+}
+
+/// A job that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveJob {
+    /// The job.
+    pub job: JobId,
+    /// Its status.
+    pub status: Status,
+    /// The key of its owner, see [`owner_key`].
+    pub owner: [u8; 8],
+    /// True if it is a sub-job.
+    pub is_sub_job: bool,
+    /// Who runs it.
+    pub hold: LiveHold,
+}
+
+/// Who runs a job, as the index of live jobs says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveHold {
+    /// Nobody, and nobody ever did.
+    Never,
+    /// Nobody: the last holder released it.
+    Released,
+    /// Nobody, until one of its sub-jobs changes or a message arrives.
+    Parked,
+    /// The holder with this key.
+    By(HolderKey),
+}
+
+impl HoldState {
+    /// The form of the index.
+    pub fn to_live(&self) -> LiveHold {
+        match &self.holder {
+            Some(holder) => LiveHold::By(holder.key()),
+            None if self.is_parked => LiveHold::Parked,
+            None if self.fence > 0 => LiveHold::Released,
+            None => LiveHold::Never,
+        }
+    }
+}
+
+/// The key by which [`LiveJob`] identifies an owner.
+pub fn owner_key(owner: &str) -> [u8; 8] {
+    crate::keys::owner_scope(owner)
+}
+
+/// A deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer {
     /// Unix time in ms.
@@ -276,7 +430,7 @@ pub struct Timer {
 pub enum TimerKind {
     /// The job times out.
     Deadline = 1,
-    /// Its lease ends.
+    /// The lease of a single job ends, in data of format 1. Nothing follows from it.
     LeaseEnd = 2,
 }
 

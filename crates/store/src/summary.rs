@@ -1,6 +1,6 @@
 //! The summary of a job that indexes are built from: a pure function of its fold.
 
-use catena_job::record::Parent;
+use catena_job::record::{Link, Parent};
 use catena_job::{Job, JobId, Status};
 use catena_value::{NoCells, Value};
 
@@ -59,7 +59,7 @@ impl Summary {
         put_bytes(self.op.as_bytes(), out);
         put_optional(self.parent.as_ref(), out, |parent, out| {
             out.extend_from_slice(parent.job.as_bytes());
-            put_count(u64::from(parent.step), out);
+            put_link(parent.link, out);
         });
         put_optional(self.deadline, out, put_time);
         put_optional(self.execution_key.as_deref(), out, |key, out| put_bytes(key.as_bytes(), out));
@@ -75,8 +75,7 @@ impl Summary {
         let op = fields.text("op")?.to_owned();
         let parent = optional(fields, |fields| {
             let job = JobId::from_bytes(fields.array("parent")?);
-            let step = u32::try_from(fields.count("step")?).map_err(|_| DamagedRow("step"))?;
-            Ok(Parent { job, step })
+            Ok(Parent { job, link: read_link(fields)? })
         })?;
         let deadline = optional(fields, |fields| fields.time("deadline"))?;
         let execution_key =
@@ -87,6 +86,22 @@ impl Summary {
         }
         Ok(Summary { owner, op, status, created, updated, parent, deadline, execution_key, tags })
     }
+}
+
+/// Distinguishes the number of a call from the index of a step.
+const CALL: u64 = 1 << 32;
+
+pub(crate) fn put_link(link: Link, out: &mut Vec<u8>) {
+    match link {
+        Link::Step(step) => put_count(u64::from(step), out),
+        Link::Call(call) => put_count(CALL | u64::from(call), out),
+    }
+}
+
+pub(crate) fn read_link(fields: &mut FieldReader<'_>) -> Result<Link, DamagedRow> {
+    let code = fields.count("step")?;
+    let number = u32::try_from(code & !CALL).map_err(|_| DamagedRow("step"))?;
+    Ok(if code & CALL == 0 { Link::Step(number) } else { Link::Call(number) })
 }
 
 fn tags(job: &Job) -> Vec<String> {

@@ -1,138 +1,164 @@
-//! Claims jobs from the queue and runs them, as many as there are slots for.
+//! Starts queued jobs, as many as there are slots for.
 //!
-//! A claim is a lease: it ends unless it is renewed, and every commit under it carries its fence.
-//! Jobs are queued if there was no slot for them, if recovery requeued them, or if a message arrived
-//! while all slots were occupied.
+//! Jobs are queued if there was no slot for them, if they wait for their next attempt, if recovery or
+//! a resume put them there, or if a message arrived while all slots were occupied. Whichever process
+//! acquires a queued job first runs it; the commit that acquires it takes it off the queue.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::chain::Change;
 use catena_job::state::Event;
 use catena_job::{JobId, Status};
-use catena_store::{Claim, Effect, Effects};
+use catena_store::{Effect, Effects};
+use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::background::Background;
 use crate::error::{ResolveError, StoreError};
-use crate::execution::{QUEUE, Run, RunGuard, RunSpec};
+use crate::execution::{QUEUE, Run, RunSpec, next_cause, offer};
 use crate::jobs::{
-    Current, append_error, deadline, incomplete_payload, is_answering, milliseconds,
-    outcome_change, recorded_limit, time_until, unless_overtaken,
+    Current, append_error, deadline, incomplete_payload, milliseconds, outcome_change,
+    recorded_limit, time_until, unless_overtaken,
 };
 use crate::operations::{Cause, Operation};
 
-/// Tasks that claim at the same time, so that claims share syncs.
-pub(super) const CLAIMERS: usize = 16;
+/// Jobs that are being acquired at the same time, so that their commits share syncs.
+const CONCURRENCY: usize = 64;
 
-/// How long a lease lasts.
-pub(super) const LEASE: Duration = Duration::from_secs(10);
-
-/// How often the queue is read without a notification: only another process can have queued a job
-/// then.
+/// How often the queue is read without a notification.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How often it is read if other processes may have queued a job.
+const PEER_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long to wait after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Claims and runs jobs, repeatedly.
-pub(super) async fn claim_jobs(background: Arc<Background>) {
-    let execution = &background.execution;
+/// How long a job stays on the queue whose operation this process does not have.
+const UNKNOWN_OPERATION_DELAY: Duration = Duration::from_secs(30);
+
+/// Starts queued jobs, repeatedly.
+pub(super) async fn start_queued_jobs(background: Arc<Background>) {
+    let acquiring: Arc<Mutex<HashSet<JobId>>> = Arc::default();
+    let permits = Arc::new(tokio::sync::Semaphore::new(CONCURRENCY));
     loop {
-        let Ok(slot) = Arc::clone(&execution.slots).acquire_owned().await else { return };
-        match background.claim_job(slot).await {
-            Ok(true) => {}
-            Ok(false) => {
+        // A slot and a permit first: a job is looked for only if it can be started.
+        let Ok(slot) = Arc::clone(&background.execution.slots).acquire_owned().await else {
+            return;
+        };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+        match background.next_ready(&acquiring).await {
+            Ok(Next::Job(job)) => {
+                let starting = Arc::clone(&background);
+                let acquiring = Arc::clone(&acquiring);
+                background.runtime.spawn(async move {
+                    starting.start_queued(job, slot).await;
+                    acquiring.lock().remove(&job);
+                    drop(permit);
+                });
+            }
+            Ok(Next::Wait(time)) => {
+                drop((slot, permit));
                 tokio::select! {
-                    () = execution.queued.notified() => {}
-                    () = background.runtime.env.sleep(POLL_INTERVAL) => {}
+                    () = background.execution.queued.notified() => {}
+                    () = background.runtime.env.sleep(time) => {}
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "cannot claim from the queue");
+                tracing::error!(%error, "cannot read the queue");
                 background.runtime.env.sleep(RETRY_DELAY).await;
             }
         }
     }
 }
 
+/// What to do next about the queue.
+enum Next {
+    /// Start this job.
+    Job(JobId),
+    /// No job is ready: wait at most this long.
+    Wait(Duration),
+}
+
 impl Background {
-    /// Claims one job and starts its run. Returns false if the queue is empty.
-    async fn claim_job(&self, slot: OwnedSemaphorePermit) -> Result<bool, StoreError> {
-        let execution = &self.execution;
+    /// Finds a ready job that is not being acquired already, and marks it.
+    async fn next_ready(&self, acquiring: &Mutex<HashSet<JobId>>) -> Result<Next, StoreError> {
         let now = self.runtime.now();
-        let until = now + milliseconds(LEASE);
-        let claim = self.jobs.store.claim(QUEUE, &execution.process, now, until).await?;
-        let Some(claim) = claim else { return Ok(false) };
-        // There may be more: let another task check.
-        execution.queued.notify_one();
-        let id = claim.job;
-        let env = &self.runtime.env;
-        let guard = execution.registry.claim_when_idle(id, Some(claim.fence), env).await;
-        self.jobs.queue_stats.remove(id);
-        let Some(guard) = guard else {
-            // It runs here already, and that run does what it was queued for.
-            self.withdraw(id).await?;
-            return Ok(true);
-        };
-        match self.start_claimed(&claim, guard).await {
+        let limit = acquiring.lock().len() + 1;
+        let ready = self.jobs.store.ready(QUEUE, now, limit).await?;
+        let mut acquiring = acquiring.lock();
+        if let Some(job) = ready.jobs.into_iter().find(|job| !acquiring.contains(job)) {
+            acquiring.insert(job);
+            return Ok(Next::Job(job));
+        }
+        let longest = if self.jobs.store.has_peers() { PEER_POLL_INTERVAL } else { POLL_INTERVAL };
+        let until = ready.next.map(|at| at.saturating_sub(now).max(1));
+        let until = until.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+        Ok(Next::Wait(until.unwrap_or(longest).min(longest)))
+    }
+
+    /// Acquires and runs a queued job.
+    async fn start_queued(&self, id: JobId, slot: OwnedSemaphorePermit) {
+        match self.acquire_queued(id).await {
             Ok(Some(run)) => {
-                self.runtime.spawn(run.with_slot(slot).execute(Arc::clone(execution)));
+                let execution = Arc::clone(&self.execution);
+                self.runtime.spawn(run.with_slot(slot).execute(execution));
             }
             Ok(None) => {}
-            Err(error) => tracing::error!(job = %id, %error, "cannot start a claimed job"),
+            Err(error) => {
+                tracing::error!(job = %id, %error, "cannot start a queued job");
+                self.runtime.env.sleep(RETRY_DELAY).await;
+            }
         }
-        Ok(true)
+        // The next job may have been looked for while this one was still on the queue.
+        self.execution.queued.notify_one();
     }
 
-    async fn withdraw(&self, job: JobId) -> Result<(), StoreError> {
-        let committed = self.jobs.store.commit(Effects::one(Effect::Dequeue { job })).await;
-        unless_overtaken(committed).map(drop)
-    }
-
-    /// Returns the run of a claimed job. If there is nothing to run, the job is withdrawn from the
-    /// queue.
-    async fn start_claimed(
-        &self,
-        claim: &Claim,
-        guard: RunGuard,
-    ) -> Result<Option<Run>, StoreError> {
-        let id = claim.job;
+    /// Returns the run of a queued job. `None` if there is nothing to run: another process was
+    /// first, or the job no longer needs to be on the queue.
+    async fn acquire_queued(&self, id: JobId) -> Result<Option<Run>, StoreError> {
         let Some(current) = self.jobs.current(id).await? else { return Ok(None) };
+        if self.runtime.is_stopping() {
+            return Ok(None);
+        }
         let operation = match self.operations.operation_of(&current.job).await {
             Ok(operation) => operation,
             Err(ResolveError::Store(error)) => return Err(error),
             Err(reason) => {
+                // Another process may have it, or this one after an upgrade.
                 tracing::warn!(job = %id, %reason, "a queued job has no operation at this venue");
-                self.withdraw(id).await?;
-                return Ok(None);
+                let later = self.runtime.now() + milliseconds(UNKNOWN_OPERATION_DELAY);
+                let committed = self.jobs.store.commit(Effects::one(offer(id, later))).await;
+                return unless_overtaken(committed).map(|_| None);
             }
         };
-        let run = match current.job.status() {
-            Status::Pending => self.start_pending(current, guard, operation).await?,
-            Status::Started => self.restart(current, guard, operation).await?,
+        match current.job.status() {
+            Status::Pending => self.start_pending(current, operation).await,
+            Status::Started if !current.is_held() => {
+                self.continue_started(current, operation).await
+            }
             Status::InputRequired | Status::AuthRequired => {
                 let queued = self.jobs.store.messages(id, 1).await?.into_iter().next();
                 match queued {
-                    Some(message) => {
-                        self.execution.start_answer(current, message, guard, operation).await?
-                    }
-                    None => None,
+                    Some(message) => self.execution.start_answer(current, message, operation).await,
+                    None => self.withdraw(id).await,
                 }
             }
-            _ => None,
-        };
-        if run.is_none() {
-            self.withdraw(id).await?;
+            _ => self.withdraw(id).await,
         }
-        Ok(run)
+    }
+
+    async fn withdraw(&self, job: JobId) -> Result<Option<Run>, StoreError> {
+        let committed = self.jobs.store.commit(Effects::one(Effect::Dequeue { job })).await;
+        unless_overtaken(committed).map(|_| None)
     }
 
     /// Starts a job for the first time.
     async fn start_pending(
         &self,
         current: Current,
-        guard: RunGuard,
         operation: Arc<Operation>,
     ) -> Result<Option<Run>, StoreError> {
         let now = self.runtime.now();
@@ -140,8 +166,8 @@ impl Background {
         let mut change = Change::new(Event::Started, now);
         change.extra.push(("deadline", deadline(now, time_left)));
         let mut draft = current.draft();
-        draft.set_fence(guard.handle.fence);
         draft.append(change).map_err(append_error)?;
+        let guard = self.execution.acquire(&mut draft);
         let input = self.jobs.input_of(&current).await?;
         let Some(committed) = unless_overtaken(self.jobs.commit(draft).await)? else {
             return Ok(None);
@@ -152,27 +178,24 @@ impl Background {
         Ok(Some(Run::new((*view.job).clone(), view.cells, spec, guard)))
     }
 
-    /// Runs a job again that was running before.
-    async fn restart(
+    /// Runs the next turn of a job that is STARTED and that nobody runs.
+    async fn continue_started(
         &self,
         current: Current,
-        guard: RunGuard,
         operation: Arc<Operation>,
     ) -> Result<Option<Run>, StoreError> {
-        let limit = recorded_limit(&self.runtime.limits, &current.job, &operation);
-        let cause = if is_answering(&current.job) {
-            self.jobs.last_message(&current).await?.map_or(Cause::Retry, Cause::Message)
-        } else {
-            Cause::Retry
-        };
         let input = match self.jobs.input_of(&current).await {
             Ok(input) => input,
             Err(StoreError::Damaged(reason)) => {
-                self.fail_incomplete(&current, guard.handle.fence, &reason).await?;
-                return Ok(None);
+                return self.fail_incomplete(&current, &reason).await.map(|()| None);
             }
             Err(error) => return Err(error),
         };
+        let cause = next_cause(&self.jobs, &current).await?;
+        let mut draft = current.draft();
+        let guard = self.execution.acquire(&mut draft);
+        let Some(_) = unless_overtaken(self.jobs.commit(draft).await)? else { return Ok(None) };
+        let limit = recorded_limit(&self.runtime.limits, &current.job, &operation);
         let caller = self.jobs.owner_of(&current.job);
         let time_left = time_until(current.number("deadline"), self.runtime.now(), limit);
         let spec = RunSpec { operation, caller, input, cause, time_left };
@@ -181,14 +204,8 @@ impl Background {
     }
 
     /// Fails a job whose payload cannot be read.
-    async fn fail_incomplete(
-        &self,
-        current: &Current,
-        fence: Option<u64>,
-        reason: &str,
-    ) -> Result<(), StoreError> {
+    async fn fail_incomplete(&self, current: &Current, reason: &str) -> Result<(), StoreError> {
         let mut draft = current.draft();
-        draft.set_fence(fence);
         let change = outcome_change(Err(incomplete_payload(reason)), self.runtime.now());
         draft.append(change).map_err(append_error)?;
         unless_overtaken(self.jobs.commit(draft).await).map(drop)

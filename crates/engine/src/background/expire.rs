@@ -1,15 +1,18 @@
-//! Ends jobs whose deadline has passed, renews leases, and removes expired idempotency keys.
+//! Ends jobs whose deadline has passed, and removes expired idempotency keys.
+//!
+//! The deadline in the record is authoritative. A run keeps its own time as well, so that its job
+//! ends with a precise text; a job that is overdue by more than [`HOLDER_GRACE`] is ended whoever
+//! holds it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use catena_store::TimerKind;
+use catena_job::{JobId, Status};
+use catena_store::{Timer, TimerKind};
 
 use crate::background::Background;
-use crate::background::claim::LEASE;
 use crate::error::StoreError;
-use crate::jobs::milliseconds;
+use crate::jobs::{Current, milliseconds};
 
 /// Timers that are read at a time.
 const DUE_BATCH: usize = 256;
@@ -17,8 +20,8 @@ const DUE_BATCH: usize = 256;
 /// How often deadlines are checked if there is none.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How often leases are renewed.
-const RENEW_INTERVAL: Duration = Duration::from_secs(3);
+/// How long the process that runs a job may take to end it when its time is up.
+const HOLDER_GRACE: Duration = Duration::from_secs(1);
 
 /// How long to wait after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -49,49 +52,62 @@ pub(super) async fn end_overdue_jobs(background: Arc<Background>) {
     }
 }
 
-/// Renews the leases of this process, repeatedly.
-pub(super) async fn renew_leases(background: Arc<Background>) {
-    let runtime = &background.runtime;
-    loop {
-        runtime.heartbeat.store(runtime.now(), Ordering::Relaxed);
-        runtime.env.sleep(RENEW_INTERVAL).await;
-        background.execution.set_lease_end(runtime.now() + milliseconds(LEASE)).await;
-    }
-}
-
 impl Background {
-    /// Ends all overdue jobs and requeues jobs whose lease has ended. Returns the time until the
-    /// next deadline.
+    /// Ends all overdue jobs. Returns the time until the next deadline.
     async fn end_due(&self) -> Result<Duration, StoreError> {
+        let now = self.runtime.now();
+        let mut after = None;
+        let mut has_left = false;
         loop {
-            let now = self.runtime.now();
-            let timers = self.jobs.store.due(now, DUE_BATCH).await?;
-            let mut changed_any = false;
+            let timers = self.jobs.store.due(now, after, DUE_BATCH).await?;
             for timer in &timers {
-                let runs_here = self.execution.registry.get(timer.job).is_some();
-                changed_any |= match timer.kind {
-                    // A run in this process has its own clock, which stops during a pause.
-                    TimerKind::Deadline | TimerKind::LeaseEnd if runs_here => false,
-                    TimerKind::Deadline => {
-                        self.execution.expire(timer.job).await.unwrap_or_else(|error| {
-                            tracing::error!(job = %timer.job, %error, "cannot end an overdue job");
-                            false
-                        })
-                    }
-                    TimerKind::LeaseEnd => self.requeue_after_lease(timer.job).await?,
-                };
+                if timer.kind == TimerKind::Deadline {
+                    has_left |= !self.end_if_due(timer.job, timer.at, now).await?;
+                }
             }
-            if changed_any && timers.len() == DUE_BATCH {
-                continue;
+            // A job that is left must not hide those behind it.
+            after = timers.last().copied();
+            if timers.len() < DUE_BATCH {
+                break;
             }
-            let next = self.jobs.store.due(i64::MAX, 1 + timers.len()).await?;
-            let next = next.iter().map(|timer| timer.at).find(|at| *at > now);
-            self.runtime.deadlines.set(next.unwrap_or(i64::MAX));
-            let wait = next.map_or(POLL_INTERVAL, |at| {
-                let left = at.saturating_sub(self.runtime.now());
-                Duration::from_millis(u64::try_from(left).unwrap_or(0))
-            });
-            return Ok(wait.clamp(Duration::from_millis(1), POLL_INTERVAL));
         }
+        let job = JobId::from_bytes([u8::MAX; 16]);
+        let last = Timer { at: now, kind: TimerKind::LeaseEnd, job };
+        let next = self.jobs.store.due(i64::MAX, Some(last), 1).await?;
+        let next = next.first().map(|timer| timer.at);
+        self.runtime.deadlines.set(next.unwrap_or(i64::MAX));
+        let wait = next.map_or(POLL_INTERVAL, |at| {
+            let left = at.saturating_sub(self.runtime.now());
+            Duration::from_millis(u64::try_from(left).unwrap_or(0))
+        });
+        let longest = if has_left { HOLDER_GRACE } else { POLL_INTERVAL };
+        let longest = if self.jobs.store.has_peers() { HOLDER_GRACE } else { longest };
+        Ok(wait.clamp(Duration::from_millis(1), longest))
+    }
+
+    /// Ends an overdue job. Returns false if it is left to the process that runs it.
+    async fn end_if_due(&self, job: JobId, at: i64, now: i64) -> Result<bool, StoreError> {
+        let Some(current) = self.jobs.current(job).await? else { return Ok(true) };
+        let is_long_overdue = now.saturating_sub(at) >= milliseconds(HOLDER_GRACE);
+        if !is_long_overdue && self.is_timed_by_holder(&current).await? {
+            return Ok(false);
+        }
+        if let Err(error) = self.execution.expire(job).await {
+            tracing::error!(%job, %error, "cannot end an overdue job");
+        }
+        Ok(true)
+    }
+
+    /// Returns true if the process that runs a job ends it when its time is up.
+    async fn is_timed_by_holder(&self, current: &Current) -> Result<bool, StoreError> {
+        let Some(holder) = &current.hold.holder else { return Ok(false) };
+        if current.job.status() != Status::Started {
+            return Ok(false);
+        }
+        if *holder == self.jobs.process {
+            let handle = self.execution.registry.get(current.job.id());
+            return Ok(handle.is_some_and(|handle| handle.keeps_time()));
+        }
+        Ok(self.execution.alive_holders().await?.contains(&holder.key()))
     }
 }

@@ -4,14 +4,14 @@
 mod claim;
 mod collect;
 mod expire;
+mod lease;
 mod recover;
 mod retain;
 mod schedules;
 mod summary;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use catena_job::JobId;
 use tokio::sync::watch;
 
 use crate::commands::Commands;
@@ -32,62 +32,49 @@ pub(crate) struct Background {
     commands: Arc<Commands>,
     /// What recovery has done so far.
     pub(crate) recovery: watch::Sender<RecoverySummary>,
+    own: Weak<Background>,
 }
 
 impl Background {
     pub(crate) fn new(commands: Arc<Commands>) -> Arc<Self> {
-        Arc::new(Background {
+        Arc::new_cyclic(|own| Background {
             runtime: Arc::clone(&commands.runtime),
             operations: Arc::clone(&commands.operations),
             jobs: Arc::clone(&commands.jobs),
             execution: Arc::clone(&commands.execution),
             commands,
             recovery: watch::Sender::new(RecoverySummary::default()),
+            own: Weak::clone(own),
         })
     }
 
-    /// Finds the jobs that were live when the process started, and starts the tasks.
-    ///
-    /// New work is accepted during recovery and runs if there is a slot. The queue, deadlines and
-    /// leases are processed when recovery is done, because until then they describe the previous
-    /// process. The tasks end when the engine stops.
+    /// Registers this process, finds the jobs that nobody takes care of, and starts the tasks. New
+    /// work is accepted during recovery. The tasks end when the engine stops.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.register().await?;
         let live = self.find_live_jobs().await?;
+        self.recovery.send_modify(|summary| summary.began = self.runtime.now());
         let orchestration = Arc::clone(&self.commands.orchestration);
-        self.spawn_until_stopped(expire::renew_leases(Arc::clone(self)));
+        self.spawn_until_stopped(lease::keep_lease(Arc::clone(self)));
+        self.spawn_until_stopped(lease::receive_hints(Arc::clone(self)));
         self.spawn_until_stopped(retain::delete_old_jobs(Arc::clone(&self.commands)));
         self.spawn_until_stopped(collect::collect_garbage(Arc::clone(&self.jobs)));
         self.spawn_until_stopped(schedules::invoke_due(Arc::clone(&self.commands)));
         self.spawn_until_stopped(async move { orchestration.retry_pending_cancels().await });
-        self.start_recovery(live);
-        Ok(())
-    }
-
-    fn start_recovery(self: &Arc<Self>, live: Vec<JobId>) {
-        if live.is_empty() {
-            self.finish_empty_recovery();
-            return self.start_queue();
-        }
-        let background = Arc::clone(self);
-        self.spawn_until_stopped(async move {
-            background.recover(live).await;
-            background.start_queue();
-        });
-    }
-
-    fn start_queue(self: &Arc<Self>) {
-        for _ in 0..claim::CLAIMERS {
-            self.spawn_until_stopped(claim::claim_jobs(Arc::clone(self)));
-        }
+        self.spawn_until_stopped(claim::start_queued_jobs(Arc::clone(self)));
         self.spawn_until_stopped(expire::end_overdue_jobs(Arc::clone(self)));
+        let background = Arc::clone(self);
+        self.spawn_until_stopped(async move { background.recover(live).await });
+        Ok(())
     }
 
     fn spawn_until_stopped(&self, task: impl Future<Output = ()> + Send + 'static) {
         let runtime = Arc::clone(&self.runtime);
         self.runtime.spawn(async move {
             tokio::select! {
-                () = task => {}
+                biased;
                 () = runtime.stopping() => {}
+                () = task => {}
             }
         });
     }

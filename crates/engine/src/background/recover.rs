@@ -1,15 +1,15 @@
-//! Recovery: jobs that were live when the previous process stopped continue.
+//! Recovery: jobs whose process has died continue.
 //!
-//! Only live jobs are read, so the cost does not grow with history. A job that was never STARTED is
-//! always requeued. A job that was STARTED follows its operation's recovery rule. Jobs that wait
-//! stay as they are.
+//! The same function serves a restart of this process, the death of another one, and a planned
+//! shutdown. It never touches a job whose holder is alive. Only live jobs are read, so the cost does
+//! not grow with history, and of those only the ones that the index does not show to be fine: a job
+//! that waits for its next attempt, for a message or on the queue needs nothing.
 //!
-//! New work does not wait for recovery. The live jobs are found before any request is accepted and
-//! recovered concurrently with new requests; each is changed on the condition that it has not
-//! changed since.
+//! A job that was STARTED follows its operation's recovery rule. New work does not wait for recovery:
+//! each job is changed on the condition that it has not changed since.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use catena_job::chain::Change;
@@ -17,18 +17,19 @@ use catena_job::note::Note;
 use catena_job::plan::OnFailure;
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Status};
+use catena_store::{Hold, HolderKey, LiveHold, LiveJob};
 use futures_util::StreamExt as _;
 
 use crate::background::Background;
 use crate::background::summary::{RecoverySummary, SkippedJob};
 use crate::error::{ControlError, ResolveError, StoreError};
-use crate::execution::{Run, RunSpec, TurnPosition, offer, paused_member};
+use crate::execution::{PausedTurn, offer, paused_member};
 use crate::jobs::{
-    Changed, Current, Draft, append_error, deadline, incomplete_payload, interrupted,
-    outcome_change, recorded_limit, unless_overtaken, waits_for_message,
+    Current, Draft, append_error, deadline, incomplete_payload, interrupted, interrupted_too_often,
+    message_trigger, outcome_change, unless_overtaken, waits_for_message,
 };
 use crate::limits::SKIPPED_JOBS_MAX;
-use crate::operations::{Cause, Failure, Operation, Recovery};
+use crate::operations::{Failure, Operation, Recovery};
 
 /// Live jobs that are read at a time.
 const SCAN_BATCH: usize = 1_000;
@@ -36,8 +37,20 @@ const SCAN_BATCH: usize = 1_000;
 /// Jobs that are recovered concurrently, so that their commits share syncs.
 const CONCURRENCY: usize = 512;
 
+/// Parked orchestrations that are checked concurrently: there is no hurry.
+const PARKED_CONCURRENCY: usize = 8;
+
 /// How long to wait before a job is recovered again if the store had no capacity.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Why the work on a job was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The process that held it died.
+    ProcessDied,
+    /// This process stops as planned.
+    Shutdown,
+}
 
 /// What recovery did with a job.
 enum Recovered {
@@ -47,53 +60,109 @@ enum Recovered {
     Skipped(SkippedJob),
 }
 
+/// The live jobs of a store, by what recovery has to do with them.
+#[derive(Default)]
+pub(super) struct LiveJobs {
+    /// The number of all of them.
+    found: u64,
+    /// Those that may have to be recovered.
+    lost: Vec<JobId>,
+    /// Parked orchestrations.
+    parked: Vec<JobId>,
+}
+
 impl Background {
-    /// Returns every job that is live. No request is accepted yet, so all of them belong to the
-    /// previous process.
-    pub(super) async fn find_live_jobs(&self) -> Result<Vec<JobId>, StoreError> {
-        let mut found: Vec<JobId> = Vec::new();
+    /// Reads which jobs are live, counts them by owner, and finds those that nobody takes care of.
+    pub(super) async fn find_live_jobs(&self) -> Result<LiveJobs, StoreError> {
+        let alive = self.execution.alive_holders().await?;
+        let mut live = LiveJobs::default();
+        let mut counts: HashMap<[u8; 8], usize> = HashMap::new();
+        let mut after = None;
         loop {
-            let page = self.jobs.store.live(found.last().copied(), SCAN_BATCH).await?;
-            if page.is_empty() {
-                break;
+            let page = self.jobs.store.live(after, SCAN_BATCH).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.job);
+            for job in page {
+                live.found += 1;
+                if !job.is_sub_job {
+                    *counts.entry(job.owner).or_default() += 1;
+                }
+                if job.hold == LiveHold::Parked {
+                    live.parked.push(job.job);
+                } else if may_be_lost(&job, &alive) {
+                    live.lost.push(job.job);
+                }
             }
-            found.extend(page);
         }
-        self.jobs.unrecovered.add_all(&found);
-        let now = self.runtime.now();
-        self.runtime.heartbeat.store(now, Ordering::Relaxed);
-        self.recovery.send_modify(|summary| {
-            summary.found = found.len() as u64;
-            summary.began = now;
-        });
-        Ok(found)
+        self.jobs.set_live_counts(counts);
+        Ok(live)
     }
 
-    /// Completes a recovery without jobs.
-    pub(super) fn finish_empty_recovery(&self) {
-        self.recovery.send_modify(|summary| summary.took = Some(Duration::ZERO));
-    }
-
-    /// Recovers these jobs.
-    pub(super) async fn recover(&self, live: Vec<JobId>) {
+    /// Recovers the jobs of processes that have died, and carries out what they left to do.
+    pub(super) async fn recover(self: &Arc<Self>, live: LiveJobs) {
         let started = self.runtime.env.monotonic();
-        let jobs = futures_util::stream::iter(live);
-        let mut recovered = jobs.map(|job| self.recover_job(job)).buffer_unordered(CONCURRENCY);
+        let fine = live.found - live.lost.len() as u64;
+        self.recovery.send_modify(|summary| {
+            summary.found += live.found;
+            summary.scanned += fine;
+            summary.left += fine;
+        });
+        let jobs = futures_util::stream::iter(live.lost);
+        let mut recovered =
+            jobs.map(|job| self.recover_job(job, Loss::ProcessDied)).buffer_unordered(CONCURRENCY);
         while let Some(recovered) = recovered.next().await {
             self.recovery.send_modify(|summary| count(summary, recovered));
         }
-        self.jobs.unrecovered.clear();
+        self.finish_pending_controls().await;
         let took = self.runtime.env.monotonic().saturating_sub(started);
         self.recovery.send_modify(|summary| summary.took = Some(took));
         let RecoverySummary { scanned, requeued, failed, skipped, left, .. } =
             self.recovery.borrow().clone();
-        tracing::info!(scanned, requeued, failed, skipped, left, ?took, "recovered live jobs");
+        if scanned > 0 {
+            tracing::info!(scanned, requeued, failed, skipped, left, ?took, "recovered live jobs");
+        }
+        let parked = futures_util::stream::iter(live.parked);
+        let orchestration = &self.commands.orchestration;
+        let mut checked = parked
+            .map(|job| async move { (job, orchestration.check_parked(job).await) })
+            .buffer_unordered(PARKED_CONCURRENCY);
+        while let Some((job, checked)) = checked.next().await {
+            if let Err(error) = checked {
+                tracing::error!(%job, %error, "cannot check a parked orchestration");
+            }
+        }
+    }
+
+    /// Carries out control requests that a process left half done.
+    async fn finish_pending_controls(&self) {
+        let pending = match self.jobs.all_pending_controls().await {
+            Ok(pending) => pending,
+            Err(error) => {
+                tracing::error!(%error, "cannot read the pending control requests");
+                return;
+            }
+        };
+        for job in pending {
+            if let Err(error) = self.execution.reconcile(job).await {
+                tracing::error!(%job, %error, "cannot carry out a control request");
+            }
+        }
+    }
+
+    /// Gives back what this process still holds because it stops.
+    pub(crate) async fn give_back(&self) {
+        let held: HashSet<JobId> =
+            self.execution.registry.all().into_iter().map(|(job, _)| job).collect();
+        let jobs = futures_util::stream::iter(held);
+        let mut given =
+            jobs.map(|job| self.recover_job(job, Loss::Shutdown)).buffer_unordered(CONCURRENCY);
+        while given.next().await.is_some() {}
     }
 
     /// Recovers one job, however long the store is busy.
-    async fn recover_job(&self, id: JobId) -> Recovered {
+    async fn recover_job(&self, id: JobId, loss: Loss) -> Recovered {
         loop {
-            match self.try_recover(id).await {
+            match self.try_recover(id, loss).await {
                 Ok(recovered) => return recovered,
                 Err(StoreError::Busy | StoreError::Full | StoreError::Contended) => {
                     self.runtime.env.sleep(RETRY_DELAY).await;
@@ -111,11 +180,9 @@ impl Background {
         }
     }
 
-    async fn try_recover(&self, id: JobId) -> Result<Recovered, StoreError> {
+    async fn try_recover(&self, id: JobId, loss: Loss) -> Result<Recovered, StoreError> {
         let Some(current) = self.jobs.current(id).await? else { return Ok(Recovered::Unchanged) };
-        // A job that this process has changed needs no recovery. Checking after the read is
-        // sufficient: a run is registered from before its first commit to after its last.
-        if !self.jobs.unrecovered.contains(id) || self.execution.registry.get(id).is_some() {
+        if !self.is_lost(&current, loss).await? {
             return Ok(Recovered::Unchanged);
         }
         if let Some(reason) = self.orphan_reason(&current.job).await? {
@@ -128,13 +195,7 @@ impl Background {
         }
         match current.job.status() {
             Status::Pending | Status::Started => {}
-            status => {
-                self.jobs.adopt(&current.job);
-                if waits_for_message(status) {
-                    self.resume_waiting(current).await?;
-                }
-                return Ok(Recovered::Unchanged);
-            }
+            status => return self.recover_waiting(current, status).await,
         }
         let operation = match self.operations.operation_of(&current.job).await {
             Ok(operation) => operation,
@@ -142,18 +203,73 @@ impl Background {
                 return self.fail(current, incomplete_payload(&reason)).await;
             }
             Err(ResolveError::Store(error)) => return Err(error),
-            Err(reason) => return Ok(self.skip(&current, &reason)),
+            Err(reason) => return Ok(skip(&current, &reason)),
         };
         if let Err(StoreError::Damaged(reason)) = self.jobs.input_of(&current).await {
             return self.fail(current, incomplete_payload(&reason)).await;
         }
-        self.apply_rule(current, &operation).await
+        self.apply_rule(current, &operation, loss).await
+    }
+
+    /// Returns true if nobody takes care of a job.
+    async fn is_lost(&self, current: &Current, loss: Loss) -> Result<bool, StoreError> {
+        let status = current.job.status();
+        if status.is_terminal() {
+            return Ok(false);
+        }
+        let Some(holder) = &current.hold.holder else {
+            // A job that waits on the queue, or is parked, needs nothing. One that an earlier
+            // version of this program started has neither.
+            let is_queued = current.ready_at.is_some() || current.hold.is_parked;
+            return Ok(match status {
+                Status::Pending => !is_queued,
+                Status::Started => !is_queued && current.hold.fence == 0,
+                _ => true,
+            });
+        };
+        if *holder == self.jobs.process {
+            return Ok(loss == Loss::Shutdown);
+        }
+        let alive = self.execution.alive_holders().await?;
+        Ok(loss == Loss::ProcessDied && !alive.contains(&holder.key()))
+    }
+
+    /// Recovers a job that waits for people. Its work is lost, not its state.
+    async fn recover_waiting(
+        &self,
+        current: Current,
+        status: Status,
+    ) -> Result<Recovered, StoreError> {
+        let id = current.job.id();
+        if current.is_held() {
+            let mut draft = current.draft();
+            let fence = current.hold.fence;
+            let has_steps = !current.job.steps().is_empty();
+            draft.set_hold(if has_steps { Hold::Park(fence) } else { Hold::Release(fence) });
+            self.commit(draft).await?;
+        }
+        if waits_for_message(status) {
+            if !current.job.steps().is_empty() {
+                let plans = self.execution.plan_runner();
+                self.runtime.spawn(async move {
+                    if let Some(plans) = plans {
+                        plans.drive(id).await;
+                    }
+                });
+            } else if current.queue_depth > 0 {
+                self.runtime.spawn(self.execution.wake(id));
+            }
+        }
+        Ok(Recovered::Unchanged)
     }
 
     /// Returns why a step must not continue: the process stopped after its parent job had ended and
     /// before the step was cancelled.
     async fn orphan_reason(&self, job: &Job) -> Result<Option<String>, StoreError> {
         let Some(parent) = job.parent() else { return Ok(None) };
+        if parent.step().is_none() {
+            return Ok(None);
+        }
         let Some(parent) = self.jobs.current(parent.job).await? else {
             return Ok(Some("the parent job was deleted".to_owned()));
         };
@@ -170,90 +286,49 @@ impl Background {
         Ok(Some(format!("the parent job is {status}")))
     }
 
-    /// Leaves a job as it is because its operation is not available.
-    fn skip(&self, current: &Current, reason: &ResolveError) -> Recovered {
-        let job = current.job.id();
-        tracing::warn!(%job, %reason, "skipping a live job whose operation is not available");
-        self.jobs.adopt(&current.job);
-        Recovered::Skipped(SkippedJob {
-            job,
-            owner: current.text("caller").to_owned(),
-            op: current.text("op").to_owned(),
-            reason: format!("the operation is not available: {reason}"),
-        })
-    }
-
-    /// Continues a job that waits, if a message is queued or if it has steps that run.
-    async fn resume_waiting(&self, current: Current) -> Result<(), StoreError> {
-        let id = current.job.id();
-        if current.job.steps().is_empty() {
-            if current.queue_depth > 0 {
-                self.runtime.spawn(self.execution.wake(id, None));
-            }
-            return Ok(());
-        }
-        let (Ok(operation), Some(guard)) = (
-            self.operations.operation_of(&current.job).await,
-            self.execution.registry.claim(id, None),
-        ) else {
-            return Ok(());
-        };
-        let spec = RunSpec {
-            time_left: recorded_limit(&self.runtime.limits, &current.job, &operation),
-            input: self.jobs.input_of(&current).await?,
-            caller: self.jobs.owner_of(&current.job),
-            operation,
-            cause: Cause::Retry,
-        };
-        let run = Run::new(Arc::unwrap_or_clone(current.job), current.cells, spec, guard);
-        self.runtime.spawn(run.execute_boxed(Arc::clone(&self.execution)));
-        Ok(())
-    }
-
     async fn apply_rule(
         &self,
         current: Current,
         operation: &Operation,
+        loss: Loss,
     ) -> Result<Recovered, StoreError> {
         if current.job.status() == Status::Pending {
-            return self.requeue(current).await;
+            return self.requeue(current, None).await;
         }
+        let is_planned = loss == Loss::Shutdown;
+        if operation.plan().is_some() {
+            // It only waits for its steps: nothing was interrupted.
+            let note = (!is_planned).then(|| recovered_note(&current.job, loss, false));
+            return self.requeue(current, note).await;
+        }
+        let counts = !is_planned;
+        let interruptions = current.job.interruptions() + u32::from(counts);
         match operation.recovery() {
-            Recovery::Rerun if operation.plan().is_some() => self.requeue(current).await,
-            Recovery::Rerun if current.job.attempt() >= self.runtime.limits.attempts_max => {
-                let attempts = current.job.attempt();
-                let text = format!("the venue stopped during each of {attempts} attempts");
-                self.fail(current, Failure::new("attempts_used_up", text)).await
+            Recovery::Rerun if interruptions >= self.runtime.limits.attempts_max => {
+                self.fail(current, interrupted_too_often(interruptions)).await
             }
-            Recovery::Rerun => self.requeue(current).await,
+            Recovery::Rerun => {
+                let note = recovered_note(&current.job, loss, counts);
+                self.requeue(current, Some(note)).await
+            }
             Recovery::Fail => self.fail(current, interrupted()).await,
             Recovery::Pause => self.pause(current).await,
         }
     }
 
-    async fn requeue(&self, current: Current) -> Result<Recovered, StoreError> {
-        let draft = self.draft_requeue(&current)?;
+    async fn requeue(&self, current: Current, note: Option<Note>) -> Result<Recovered, StoreError> {
+        let now = self.runtime.now();
+        let mut draft = current.draft();
+        if let Some(note) = note {
+            draft.append(Change::new(Event::Noted(note), now)).map_err(append_error)?;
+        }
+        draft.set_hold(vacated(&current));
+        draft.add(offer(current.job.id(), now));
         if !self.commit(draft).await? {
             return Ok(Recovered::Unchanged);
         }
-        self.execution.notify_queued(&current.job);
+        self.execution.notify_queued();
         Ok(Recovered::Requeued)
-    }
-
-    /// Returns the draft that requeues a job.
-    fn draft_requeue(&self, current: &Current) -> Result<Draft, StoreError> {
-        let now = self.runtime.now();
-        // A job that never started has used no attempt.
-        let attempt = match current.job.status() {
-            Status::Pending => current.job.attempt(),
-            _ => current.job.attempt() + 1,
-        };
-        let reason = Some("the venue was restarted".to_owned());
-        let note = Note::Recovered { attempt: Some(attempt), reason };
-        let mut draft = current.draft();
-        draft.append(Change::new(Event::Noted(note), now)).map_err(append_error)?;
-        draft.add(offer(current.job.id(), now));
-        Ok(draft)
     }
 
     async fn fail(&self, current: Current, failure: Failure) -> Result<Recovered, StoreError> {
@@ -274,12 +349,16 @@ impl Background {
     async fn pause(&self, current: Current) -> Result<Recovered, StoreError> {
         let now = self.runtime.now();
         let mut change = Change::new(Event::Paused, now);
-        let trigger = current.job.field("trigger");
-        let paused = paused_member(Status::Started, TurnPosition::Open, None, trigger);
-        change.extra.push(("paused", paused));
+        let trigger = message_trigger(&current.job);
+        let mut paused = PausedTurn::new(Status::Started, "open");
+        paused.since = Some(now);
+        change.extra.push(("paused", paused_member(&paused, trigger)));
         change.extra.push(("deadline", deadline(now, self.runtime.limits.interactive)));
+        let message = "the venue stopped while the operation ran; resume it to run it again";
+        change.extra.push(("message", message.into()));
         let mut draft = current.draft();
         draft.append(change).map_err(append_error)?;
+        draft.set_hold(vacated(&current));
         self.commit(draft).await?;
         Ok(Recovered::Unchanged)
     }
@@ -288,19 +367,50 @@ impl Background {
     async fn commit(&self, draft: Draft) -> Result<bool, StoreError> {
         Ok(unless_overtaken(self.jobs.commit(draft).await)?.is_some())
     }
+}
 
-    /// Requeues a job whose lease has ended. Returns false if there was nothing to do.
-    pub(super) async fn requeue_after_lease(&self, id: JobId) -> Result<bool, StoreError> {
-        let decide = |current: &Current| match current.job.status() {
-            Status::Pending | Status::Started => self.draft_requeue(current).map(Some),
-            _ => Ok(None),
-        };
-        let Changed::Done(view) = self.jobs.change(id, None, decide).await? else {
-            return Ok(false);
-        };
-        self.execution.notify_queued(&view.job);
-        Ok(true)
+/// Returns true if the index of live jobs does not show that a job is fine.
+fn may_be_lost(job: &LiveJob, alive: &HashSet<HolderKey>) -> bool {
+    match job.hold {
+        LiveHold::By(key) => !alive.contains(&key),
+        // Whoever releases a STARTED job puts it on the queue in the same commit.
+        // The parent of a paused step may have ended.
+        LiveHold::Released => {
+            waits_for_message(job.status) || job.status == Status::Paused && job.is_sub_job
+        }
+        LiveHold::Never => job.status != Status::Paused || job.is_sub_job,
+        LiveHold::Parked => false,
     }
+}
+
+/// Returns the change by which nobody holds a job any more.
+fn vacated(current: &Current) -> Hold {
+    let fence = current.hold.fence;
+    if current.is_held() { Hold::Release(fence) } else { Hold::Vacant(fence) }
+}
+
+fn recovered_note(job: &Job, loss: Loss, counts: bool) -> Note {
+    let reason = match loss {
+        Loss::ProcessDied => "the venue was restarted",
+        Loss::Shutdown => "the venue was shut down as planned",
+    };
+    Note::Recovered {
+        attempt: Some(job.attempt() + 1),
+        reason: Some(reason.to_owned()),
+        interruptions: Some(job.interruptions() + u32::from(counts)),
+    }
+}
+
+/// Leaves a job as it is because its operation is not available.
+fn skip(current: &Current, reason: &ResolveError) -> Recovered {
+    let job = current.job.id();
+    tracing::warn!(%job, %reason, "skipping a live job whose operation is not available");
+    Recovered::Skipped(SkippedJob {
+        job,
+        owner: current.text("caller").to_owned(),
+        op: current.text("op").to_owned(),
+        reason: format!("the operation is not available: {reason}"),
+    })
 }
 
 fn count(summary: &mut RecoverySummary, recovered: Recovered) {

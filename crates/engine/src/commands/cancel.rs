@@ -7,7 +7,8 @@ use catena_job::state::Event;
 
 use crate::commands::Commands;
 use crate::error::ControlError;
-use crate::jobs::{Changed, Current, check_control, is_live};
+use crate::execution::ControlAction;
+use crate::jobs::is_live;
 use crate::limits::REASON_BYTES_MAX;
 use crate::requests::{Caller, JobView};
 
@@ -30,28 +31,7 @@ impl Commands {
         if let Some(private) = self.execution.private.get(id) {
             return self.execution.cancel_private(caller, id, &private, &error);
         }
-        let commands = Arc::clone(self);
-        let caller = caller.clone();
-        let cancelling = async move { commands.cancel_recorded(&caller, id, error).await };
-        self.runtime.finish_even_if_dropped(cancelling).await
-    }
-
-    async fn cancel_recorded(
-        &self,
-        caller: &Caller,
-        id: JobId,
-        error: String,
-    ) -> Result<JobView, ControlError> {
-        let event = Event::Cancelled { error };
-        let by = Some(caller.did.to_string());
-        let may =
-            |current: &Current| check_control(caller, current).map(|()| is_live(&current.job));
-        match self.execution.end(id, &event, by, may).await? {
-            Changed::Done(view) => Ok(self.views.complete(view).await?),
-            Changed::Unchanged(current) => {
-                Ok(self.views.with_steps(self.views.view(*current)).await?)
-            }
-            Changed::Gone => Err(ControlError::NotFound(id)),
-        }
+        let action = ControlAction::End(Event::Cancelled { error });
+        self.control(caller, id, action, |current| Ok(is_live(&current.job))).await
     }
 }

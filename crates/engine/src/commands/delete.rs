@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use catena_job::JobId;
-use catena_store::{Effect, Effects};
+use catena_job::state::Event;
+use catena_store::{Effect, Effects, Hint};
 
 use crate::commands::Commands;
 use crate::error::{ControlError, StoreError};
-use crate::jobs::{CommitFailure, check_control};
+use crate::execution::Descend;
+use crate::jobs::{CommitFailure, Current, check_control, is_live};
 use crate::limits::CONTENTION_TRIES_MAX;
 use crate::requests::Caller;
 
@@ -45,7 +47,22 @@ impl Commands {
         if !current.job.status().is_terminal() {
             self.cancel(caller, id, Some("it is being deleted".to_owned())).await?;
         }
+        self.end_remaining(id).await?;
         self.delete_tree(id).await?;
+        Ok(())
+    }
+
+    /// Ends what still runs below a job that has ended: steps that its failure left running, and
+    /// detached calls.
+    async fn end_remaining(&self, id: JobId) -> Result<(), ControlError> {
+        let Some(root) = self.jobs.current(id).await? else { return Ok(()) };
+        let error = "Job cancelled: its root is being deleted".to_owned();
+        let event = Event::Cancelled { error };
+        let by = self.jobs.did.to_string();
+        for current in self.execution.read_tree(&root, Descend::All, usize::MAX).await?.below {
+            let may = |current: &Current| Ok(is_live(&current.job));
+            self.execution.end(current.job.id(), &event, Some(by.clone()), may).await?;
+        }
         Ok(())
     }
 
@@ -75,6 +92,7 @@ impl Commands {
             }
             let steps = current.job.steps().values();
             tree.extend(steps.filter(|step| step.start.venue.is_none()).map(|step| step.start.job));
+            tree.extend(current.job.calls().iter().map(|call| call.start.job));
         }
         tree.reverse();
         for batch in tree.chunks(DELETE_BATCH) {
@@ -97,6 +115,7 @@ impl Commands {
         }
         for job in &tree {
             self.jobs.watchers.announce_deleted(*job);
+            self.jobs.store.send_hint(&self.jobs.process, Hint::Deleted { job: *job });
         }
         self.jobs.has_garbage.store(true, Ordering::Relaxed);
         Ok(())

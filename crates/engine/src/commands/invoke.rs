@@ -13,7 +13,7 @@ use catena_job::{JobId, Status};
 use catena_value::Value;
 
 use crate::commands::Commands;
-use crate::error::{InvokeError, JobError, NoOutput, RunError, StoreError};
+use crate::error::{InvokeError, JobError, NoOutput, RunError};
 use crate::execution::{Run, RunSpec, offer, require_output};
 use crate::jobs::{Draft, NewSecrets, Rerun, Watch, deadline, execution_limit, run_inline};
 use crate::limits::{
@@ -184,13 +184,12 @@ impl Commands {
         let Some(slot) = self.execution.try_claim_slot() else {
             draft.add(offer(id, now));
             let view = self.commit_new(draft, key).await?;
-            self.execution.notify_queued(&view.job);
+            self.execution.notify_queued();
             return Ok(view);
         };
         let time_left = execution_limit(&self.runtime.limits, request.timeout, &operation);
         draft.append(started(now, time_left)).map_err(invalid_job)?;
-        // The job cannot be reached before it is durable, so it cannot be claimed already.
-        let guard = self.execution.registry.claim(id, None).ok_or(StoreError::Contended)?;
+        let guard = self.execution.acquire(&mut draft);
         let view = self.commit_new(draft, key).await?;
         let spec = RunSpec {
             operation,

@@ -3,6 +3,7 @@
 //! A command checks the request, decides on the current job, commits and returns the job as a view.
 //! A change that has started is finished even if the client disconnects.
 
+mod call;
 mod cancel;
 mod delete;
 mod invoke;

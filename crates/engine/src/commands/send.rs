@@ -78,7 +78,8 @@ impl Commands {
             Ok(committed) => {
                 self.runtime.counters.messages.fetch_add(1, Ordering::Relaxed);
                 self.jobs.watchers.announce_off_chain(id);
-                self.runtime.spawn(self.execution.wake(id, None));
+                self.jobs.hint_changed(&current.job);
+                self.runtime.spawn(self.execution.wake(id));
                 Ok(receipt(committed.queue_depths.first().copied().unwrap_or(1), false))
             }
             Err(CommitError::DuplicateMessage { queue_depth, .. }) => {

@@ -1,7 +1,9 @@
 //! Runs the next turn of a job that waits for a message.
 //!
 //! A message is consumed when the job waits for one: the record that makes the job STARTED again
-//! contains the message, which leaves the queue in the same commit.
+//! contains the message, which leaves the queue in the same commit. Whoever queues a message, and
+//! whoever makes a job wait for one, checks afterwards whether the other came first; of two that
+//! find a message, the store lets one consume it.
 
 use std::sync::Arc;
 
@@ -10,14 +12,14 @@ use catena_job::chain::Change;
 use catena_job::state::Event;
 use catena_store::{Effect, Effects, Message};
 use catena_value::Value;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{ResolveError, StoreError};
-use crate::execution::{Execution, Run, RunGuard, RunSpec, offer};
+use crate::execution::{Execution, Run, RunSpec, offer};
 use crate::jobs::{
     CREDENTIALS, Current, append_error, deadline, recorded_limit, redacted_paths, unless_overtaken,
     waits_for_message,
 };
+use crate::limits::CONTENTION_TRIES_MAX;
 use crate::operations::{Cause, Operation};
 use crate::runtime::Task;
 
@@ -25,87 +27,75 @@ use crate::runtime::Task;
 enum Consumed {
     /// A turn to run.
     Run(Box<Run>),
-    /// There was no message, or another process consumed it.
+    /// The job changed meanwhile.
+    Conflict,
+    /// There is nothing to do here.
     Nothing,
-    /// The job does not wait for a message.
-    NotWaiting,
-    /// The job was queued, is gone, or the process stops.
-    Deferred,
 }
 
 impl Execution {
     /// Runs the next turn of a job that waits for a message, if there is one. Boxed, because the
     /// turn may end here again.
-    pub(crate) fn wake(self: &Arc<Self>, id: JobId, slot: Option<OwnedSemaphorePermit>) -> Task {
+    pub(crate) fn wake(self: &Arc<Self>, id: JobId) -> Task {
         let execution = Arc::clone(self);
-        Box::pin(async move { execution.consume_messages(id, slot).await })
+        Box::pin(async move {
+            if let Err(error) = execution.consume_messages(id).await {
+                tracing::error!(job = %id, %error, "cannot consume a message");
+            }
+        })
     }
 
-    async fn consume_messages(self: &Arc<Self>, id: JobId, slot: Option<OwnedSemaphorePermit>) {
-        let mut slot = slot;
-        loop {
-            // The holder of the claim checks for messages before and after releasing it.
-            let Some(guard) = self.registry.try_claim_idle(id) else {
-                return self.jobs.notify_driver(id);
-            };
-            match self.consume_message(id, guard, &mut slot).await {
-                Ok(Consumed::Run(run)) => {
-                    run.guard.handle.mark_running();
-                    return self.runtime.spawn(run.execute(Arc::clone(self)));
+    async fn consume_messages(self: &Arc<Self>, id: JobId) -> Result<(), StoreError> {
+        for _ in 0..CONTENTION_TRIES_MAX {
+            match self.consume_message(id).await? {
+                Consumed::Run(run) => {
+                    self.runtime.spawn(run.execute(Arc::clone(self)));
+                    return Ok(());
                 }
-                Ok(Consumed::Nothing) => {}
-                // A run that made the job wait meanwhile found it claimed and left it to us.
-                Ok(Consumed::NotWaiting) => match self.jobs.current(id).await {
-                    Ok(Some(current)) if waits_for_message(current.job.status()) => {}
-                    _ => return,
-                },
-                Ok(Consumed::Deferred) => return,
-                Err(error) => {
-                    tracing::error!(job = %id, %error, "cannot consume a message");
-                    return;
-                }
-            }
-            match self.jobs.store.messages(id, 1).await {
-                Ok(queued) if !queued.is_empty() => {}
-                _ => return,
+                Consumed::Nothing => return Ok(()),
+                Consumed::Conflict => {}
             }
         }
+        Err(StoreError::Contended)
     }
 
-    async fn consume_message(
-        &self,
-        id: JobId,
-        guard: RunGuard,
-        slot: &mut Option<OwnedSemaphorePermit>,
-    ) -> Result<Consumed, StoreError> {
-        let Some(current) = self.jobs.current(id).await? else { return Ok(Consumed::Deferred) };
-        if self.runtime.is_stopping() {
-            return Ok(Consumed::Deferred);
+    async fn consume_message(self: &Arc<Self>, id: JobId) -> Result<Consumed, StoreError> {
+        let Some(current) = self.jobs.current(id).await? else { return Ok(Consumed::Nothing) };
+        if self.runtime.is_stopping() || !waits_for_message(current.job.status()) {
+            // A driver that waits for its steps forwards the message when one of them asks.
+            self.jobs.notify_driver(id);
+            return Ok(Consumed::Nothing);
         }
-        if !waits_for_message(current.job.status()) {
-            return Ok(Consumed::NotWaiting);
-        }
-        let queued = self.jobs.store.messages(id, 1).await?;
-        let Some(message) = queued.into_iter().next() else { return Ok(Consumed::Nothing) };
-        let Some(claimed) = slot.take().or_else(|| self.try_claim_slot()) else {
-            self.jobs.store.commit(Effects::one(offer(id, self.runtime.now()))).await?;
-            self.notify_queued(&current.job);
-            return Ok(Consumed::Deferred);
+        let Some(message) = self.jobs.store.messages(id, 1).await?.into_iter().next() else {
+            return Ok(Consumed::Nothing);
         };
         let operation = match self.operations.operation_of(&current.job).await {
             Ok(operation) => operation,
             Err(ResolveError::Store(error)) => return Err(error),
             Err(reason) => {
                 tracing::warn!(job = %id, %reason, "a waiting job has no operation at this venue");
-                return Ok(Consumed::Deferred);
+                return Ok(Consumed::Nothing);
             }
         };
-        match self.start_answer(current, message, guard, operation).await? {
-            Some(run) => Ok(Consumed::Run(Box::new(run.with_slot(claimed)))),
-            None => {
-                *slot = Some(claimed);
-                Ok(Consumed::Nothing)
+        if operation.plan().is_some() {
+            if let Some(plans) = self.plan_runner() {
+                plans.drive(id).await;
             }
+            return Ok(Consumed::Nothing);
+        }
+        if let Some(called) = self.asking_call(&current.job).await? {
+            let forwarded = self.forward_to_call(&current, called, message).await?;
+            return Ok(if forwarded { Consumed::Nothing } else { Consumed::Conflict });
+        }
+        let Some(slot) = self.try_claim_slot() else {
+            let queued = Effects::one(offer(id, self.runtime.now()));
+            unless_overtaken(self.jobs.store.commit(queued).await)?;
+            self.notify_queued();
+            return Ok(Consumed::Nothing);
+        };
+        match self.start_answer(current, message, operation).await? {
+            Some(run) => Ok(Consumed::Run(Box::new(run.with_slot(slot)))),
+            None => Ok(Consumed::Conflict),
         }
     }
 
@@ -115,7 +105,6 @@ impl Execution {
         &self,
         current: Current,
         message: Message,
-        guard: RunGuard,
         operation: Arc<Operation>,
     ) -> Result<Option<Run>, StoreError> {
         let id = current.job.id();
@@ -132,9 +121,9 @@ impl Execution {
             change.extra.push(("redacted", redacted_paths(current.job.field("redacted"), paths)));
             draft.add(self.jobs.store_more_secrets(id, CREDENTIALS, sealed).await?);
         }
-        draft.set_fence(guard.handle.fence);
         draft.append(change).map_err(append_error)?;
         draft.add(Effect::TakeMessage { job: id, number: message.number });
+        let guard = self.acquire(&mut draft);
         let input = self.jobs.input_of(&current).await?;
         let Some(committed) = unless_overtaken(self.jobs.commit(draft).await)? else {
             return Ok(None);

@@ -1,12 +1,16 @@
 //! Execution: what runs in this process, and how a running job is controlled.
 //!
-//! A job that runs here has a [`RunHandle`] in the [`RunRegistry`] from before the commit that
-//! makes it STARTED until after the commit that makes it wait or end, so that a pause or a cancel
-//! always finds a run to signal. Orchestrations rank above this folder; a run whose operation is a
-//! plan is handed to them through [`PlanRunner`].
+//! The store says which process holds a job. A job that runs here has a [`RunHandle`] in the
+//! [`RunRegistry`] from before the commit that acquires it until after the commit that releases it,
+//! so that a pause or a cancel always finds a run to signal. Orchestrations rank above this folder;
+//! a run whose operation is a plan is handed to them through [`PlanRunner`].
 
-mod end;
+mod calls;
+mod cause;
+mod control;
+mod frozen;
 mod inbox;
+mod peers;
 mod private;
 mod progress;
 mod record;
@@ -16,18 +20,20 @@ mod run;
 use std::sync::{Arc, OnceLock, Weak};
 
 use catena_job::{Job, JobId};
-use catena_store::{Effect, Effects};
+use catena_store::Effect;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::jobs::Jobs;
+use crate::jobs::{Draft, Jobs};
 use crate::operations::{Call, Cause, Host, Operation, Operations, RunControl, Signal};
 use crate::requests::Invoke;
 use crate::runtime::{Runtime, Task};
 
-pub(crate) use end::open_children;
+pub(crate) use cause::next_cause;
+pub(crate) use control::{ControlAction, ControlRequest, Descend, PendingControl, open_sub_jobs};
+pub(crate) use frozen::FrozenRuns;
 pub(crate) use private::PrivateJobs;
 pub(crate) use progress::step_progress;
-pub(crate) use record::{TurnPosition, paused_member};
+pub(crate) use record::{PausedTurn, paused_member};
 pub(crate) use registry::{RunGuard, RunHandle, RunRegistry};
 pub(crate) use run::{Run, RunSpec, require_output};
 
@@ -40,8 +46,11 @@ const PRIORITY: u8 = 0;
 /// Runs jobs whose operation is a plan. The orchestrations, which rank above this folder, implement
 /// it.
 pub(crate) trait PlanRunner: Send + Sync {
-    /// Continues an orchestration that no driver in this process runs.
+    /// Continues an orchestration that this process has acquired.
     fn resume(self: Arc<Self>, run: Run) -> Task;
+
+    /// Makes sure that an orchestration that has something to do is driven by some process.
+    fn drive(self: Arc<Self>, job: JobId) -> Task;
 
     /// Cancels the open remote steps of a job that has ended and has no driver in this process.
     fn cancel_unfollowed(self: Arc<Self>, job: Arc<Job>) -> Task;
@@ -54,12 +63,11 @@ pub(crate) struct Execution {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) registry: Arc<RunRegistry>,
     pub(crate) private: PrivateJobs,
+    pub(crate) frozen: FrozenRuns,
     /// One permit for every job that may run in this process at a time.
     pub(crate) slots: Arc<Semaphore>,
     /// Notified when a job was queued.
     pub(crate) queued: Notify,
-    /// The name of this process in the store.
-    pub(crate) process: String,
     /// The control of turns that cannot be paused.
     pub(crate) unpaused: RunControl,
     _unpaused: watch::Sender<Signal>,
@@ -74,16 +82,14 @@ impl Execution {
         jobs: Arc<Jobs>,
     ) -> Arc<Self> {
         let (sender, signal) = watch::channel(Signal::Go);
-        let mut name = [0; 8];
-        runtime.env.random(&mut name);
         Arc::new(Execution {
             operations,
             jobs,
             registry: Arc::default(),
             private: PrivateJobs::default(),
+            frozen: FrozenRuns::default(),
             slots: Arc::new(Semaphore::new(runtime.limits.running_max)),
             queued: Notify::new(),
-            process: format!("venue-{:016x}", u64::from_be_bytes(name)),
             unpaused: RunControl::new(signal, Arc::clone(&runtime.env), Arc::default()),
             _unpaused: sender,
             host: OnceLock::new(),
@@ -108,7 +114,7 @@ impl Execution {
         self.host.get()?.upgrade()
     }
 
-    fn plan_runner(&self) -> Option<Arc<dyn PlanRunner>> {
+    pub(crate) fn plan_runner(&self) -> Option<Arc<dyn PlanRunner>> {
         self.plans.get()?.upgrade()
     }
 
@@ -137,27 +143,21 @@ impl Execution {
         Arc::clone(&self.slots).try_acquire_owned().ok()
     }
 
-    /// Notifies the claimers that a job was queued.
-    pub(crate) fn notify_queued(&self, job: &Job) {
-        if self.registry.get(job.id()).is_none() {
-            self.jobs.queue_stats.add(job, PRIORITY, self.runtime.now());
-        }
+    /// Makes this process the holder of a job with a draft that is not committed yet, and registers
+    /// the run.
+    pub(crate) fn acquire(&self, draft: &mut Draft) -> RunGuard {
+        let fence = draft.acquire(&self.jobs.process);
+        self.registry.register(draft.job().id(), fence)
+    }
+
+    /// Notifies the task that starts queued jobs, here and in other processes.
+    pub(crate) fn notify_queued(&self) {
         self.queued.notify_one();
+        self.jobs.store.send_hint(&self.jobs.process, catena_store::Hint::Queued);
     }
 }
 
 /// Returns the effect that queues a job. `ready_at` is Unix time in ms.
 pub(crate) fn offer(job: JobId, ready_at: i64) -> Effect {
     Effect::Enqueue { job, queue: QUEUE.to_owned(), priority: PRIORITY, ready_at }
-}
-
-impl Execution {
-    /// Sets the end of the leases of all runs in this process, as Unix time in ms. A lease that
-    /// belongs to another process by now is left to the fence: its outcome will be refused.
-    pub(crate) async fn set_lease_end(&self, until: i64) {
-        for (job, fence) in self.registry.leased() {
-            let effect = Effect::RenewLease { job, fence, until };
-            drop(self.jobs.store.commit(Effects::one(effect)).await);
-        }
-    }
 }

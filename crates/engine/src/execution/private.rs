@@ -19,7 +19,7 @@ use crate::jobs::{
     outcome_change, time_limit_exceeded,
 };
 use crate::limits::WAIT_MAX;
-use crate::operations::{ExecutionMode, Operation, Signal, Turn};
+use crate::operations::{ExecutionMode, Operation, Turn};
 use crate::requests::{Caller, Invoke, JobView};
 
 /// The private jobs that run.
@@ -93,7 +93,7 @@ impl Execution {
         draft.append(Change::new(Event::Started, now)).map_err(refused)?;
         let mut view = draft.into_parts().1;
         view.phase = Phase::Leased;
-        let guard = self.registry.claim(id, None).ok_or(StoreError::Contended)?;
+        let guard = self.registry.register(id, 0);
         call.control = guard.handle.control(&self.runtime.env);
         let handle = Arc::clone(&guard.handle);
         let private = Arc::new(PrivateJob { view: Mutex::new(view.clone()), handle });
@@ -156,7 +156,7 @@ impl Execution {
         change.by = Some(caller.did.to_string());
         let view = private.append(change)?;
         self.jobs.watchers.announce(&view);
-        private.handle.signal(Signal::Stop);
+        private.handle.stop();
         Ok(view)
     }
 }

@@ -8,8 +8,8 @@ use catena_job::Status;
 use catena_job::chain::{AppendError, Change};
 use catena_job::note::{Note, Outcome};
 use catena_job::state::{Ask, Event};
-use catena_store::Effect;
-use catena_value::{Map, Value};
+use catena_store::Hold;
+use catena_value::{Map, NoCells, Value};
 
 use crate::error::StoreError;
 use crate::jobs::{Current, Draft, append_error, deadline, outcome_change};
@@ -44,8 +44,8 @@ pub(super) struct RecordContext {
     pub(super) now: i64,
     /// How long the job may wait for people.
     pub(super) interactive: Duration,
-    /// The fence of the run's lease.
-    pub(super) fence: Option<u64>,
+    /// The fence under which the job runs.
+    pub(super) fence: u64,
 }
 
 /// Returns the change that records an outcome. `None` if the outcome is discarded: the job has
@@ -57,7 +57,7 @@ pub(super) fn record_outcome(
 ) -> Result<Option<Draft>, StoreError> {
     let RecordContext { now, interactive, fence } = context;
     let mut draft = current.draft();
-    draft.set_fence(fence);
+    draft.set_hold(Hold::Under(fence));
     match current.job.status() {
         Status::Started => {}
         Status::Paused if current.job.held().is_none() => {
@@ -65,6 +65,7 @@ pub(super) fn record_outcome(
             let note = Note::Held(Some(held));
             draft.append(Change::new(Event::Noted(note), now)).map_err(append_error)?;
             draft.save_progress();
+            draft.set_hold(Hold::Release(fence));
             return Ok(Some(draft));
         }
         _ => return Ok(None),
@@ -77,23 +78,21 @@ pub(super) fn record_outcome(
         TurnOutcome::NeedsAuth(ask) => Change::new(Event::AskedForAuth(ask), now),
         TurnOutcome::Pause => {
             let mut change = Change::new(Event::Paused, now);
-            let paused = paused_member(Status::Started, TurnPosition::Ended, None, None);
-            change.extra.push(("paused", paused));
+            let paused = PausedTurn::new(Status::Started, "ended");
+            change.extra.push(("paused", paused_member(&paused, None)));
             change
         }
     };
     if waits {
         draft.save_progress();
         change.extra.push(("deadline", deadline(now, interactive)));
-        if fence.is_some() {
-            draft.add(Effect::Dequeue { job: current.job.id() });
-        }
+        draft.set_hold(Hold::Release(fence));
     }
     match draft.append(change) {
         Ok(()) => Ok(Some(draft)),
         Err(AppendError::HistoryFull) => {
             let mut draft = current.draft();
-            draft.set_fence(fence);
+            draft.set_hold(Hold::Under(fence));
             let full = Failure::new("history_full", AppendError::HistoryFull.to_string());
             draft.append(outcome_change(Err(full), now)).map_err(append_error)?;
             Ok(Some(draft))
@@ -117,25 +116,54 @@ fn held_outcome(outcome: TurnOutcome) -> Option<Outcome> {
     }
 }
 
-/// Where a turn was when its job was paused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TurnPosition {
-    /// In the middle.
-    Open,
-    /// At its end.
-    Ended,
+/// What a resume continues with: the `paused` member of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PausedTurn {
+    /// The status from which the job was paused.
+    pub(crate) from: Status,
+    /// `open` if a turn was in progress, `ended` if none was, `waiting` if the job waited for its next
+    /// attempt.
+    pub(crate) turn: String,
+    /// The execution time that was left, in ms.
+    pub(crate) left_ms: Option<i64>,
+    /// When the next attempt was due, as Unix time in ms.
+    pub(crate) ready_at: Option<i64>,
+    /// True if the turn answers a message.
+    pub(crate) is_answering: bool,
+    /// When the job was paused, as Unix time in ms.
+    pub(crate) since: Option<i64>,
 }
 
-/// Returns the `paused` member of a record, which says what a resume continues with.
-pub(crate) fn paused_member(
-    from: Status,
-    turn: TurnPosition,
-    left_ms: Option<i64>,
-    trigger: Option<&Value>,
-) -> Value {
-    let turn = if turn == TurnPosition::Open { "open" } else { "ended" };
-    let mut members = vec![("from", Value::from(from)), ("turn", turn.into())];
-    members.extend(left_ms.map(|left| ("leftMs", left.into())));
+impl PausedTurn {
+    pub(crate) fn new(from: Status, turn: &str) -> PausedTurn {
+        let turn = turn.to_owned();
+        PausedTurn { from, turn, left_ms: None, ready_at: None, is_answering: false, since: None }
+    }
+
+    /// Reads the member of a job that is or was paused.
+    pub(crate) fn from_job(current: &Current) -> Option<PausedTurn> {
+        let paused = current.member("paused").ok()??;
+        let map = paused.as_map()?;
+        let member = |name: &str| map.get(&name.into(), &NoCells).ok().flatten();
+        let text = |name: &str| member(name).and_then(|value| Some(value.as_str()?.to_owned()));
+        Some(PausedTurn {
+            from: text("from").and_then(|word| Status::parse(&word)).unwrap_or(Status::Started),
+            turn: text("turn").unwrap_or_else(|| "open".to_owned()),
+            left_ms: member("leftMs").and_then(|left| left.as_i64()),
+            ready_at: member("readyAt").and_then(|at| at.as_i64()),
+            is_answering: member("trigger").is_some(),
+            since: member("since").and_then(|at| at.as_i64()),
+        })
+    }
+}
+
+/// Returns the `paused` member of a record. `trigger` identifies the message that the turn answers.
+pub(crate) fn paused_member(paused: &PausedTurn, trigger: Option<&Value>) -> Value {
+    let mut members =
+        vec![("from", Value::from(paused.from)), ("turn", paused.turn.as_str().into())];
+    members.extend(paused.left_ms.map(|left| ("leftMs", left.into())));
+    members.extend(paused.ready_at.map(|at| ("readyAt", at.into())));
+    members.extend(paused.since.map(|at| ("since", at.into())));
     members.extend(trigger.map(|trigger| ("trigger", trigger.clone())));
     members.into_iter().collect::<Map>().into()
 }
@@ -144,6 +172,7 @@ pub(crate) fn paused_member(
 mod tests {
     use catena_job::chain::NewJob;
     use catena_job::{Job, JobId};
+    use catena_store::Effect;
 
     use super::*;
 
@@ -164,7 +193,7 @@ mod tests {
         for event in events {
             job.append(Change::new(event.clone(), 2)).unwrap();
         }
-        Current::from_job(job)
+        Current::from_job(job, 4)
     }
 
     fn held(outcome: Outcome) -> Event {
@@ -173,8 +202,7 @@ mod tests {
 
     /// What is recorded of an outcome: the job's status afterwards and the kind of its held outcome.
     fn check(events: &[Event], outcome: TurnOutcome, expected: Option<(Status, Option<Status>)>) {
-        let context =
-            RecordContext { now: NOW, interactive: Duration::from_secs(60), fence: Some(4) };
+        let context = RecordContext { now: NOW, interactive: Duration::from_secs(60), fence: 4 };
         let current = job(events);
         let draft = record_outcome(&current, outcome, context).unwrap();
         let found = draft.map(|draft| {
@@ -231,18 +259,16 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_waits_gets_a_deadline_and_leaves_the_queue() {
-        let context =
-            RecordContext { now: NOW, interactive: Duration::from_secs(60), fence: Some(4) };
+    fn a_job_that_waits_gets_a_deadline_and_is_released() {
+        let context = RecordContext { now: NOW, interactive: Duration::from_secs(60), fence: 4 };
         let current = job(&[Event::Started]);
         let draft = record_outcome(&current, TurnOutcome::NeedsInput(ask()), context).unwrap();
         let (effects, view) = draft.unwrap().into_parts();
         assert_eq!(view.job.field("deadline").and_then(Value::as_i64), Some(NOW + 60_000));
-        assert!(effects.iter().any(|effect| matches!(effect, Effect::Dequeue { .. })));
-        let fences = effects.iter().filter_map(|effect| match effect {
-            Effect::Append { fence, .. } => Some(*fence),
+        let holds = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Append { hold, .. } => Some(hold),
             _ => None,
         });
-        assert_eq!(fences.collect::<Vec<_>>(), [Some(4)]);
+        assert_eq!(holds.collect::<Vec<_>>(), [Hold::Release(4)]);
     }
 }

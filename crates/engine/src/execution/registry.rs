@@ -1,39 +1,152 @@
 //! The runs of this process, and the handle by which each is controlled.
+//!
+//! The store decides which process runs a job, and under which fence. A run is registered before
+//! the commit that acquires the job, so that a pause or a cancel that follows that commit always
+//! finds a run to signal. If the commit is refused, the registration is dropped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use catena_job::JobId;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::operations::{ProgressMeter, RunControl, Signal};
-use crate::runtime::Env;
+use crate::runtime::{Env, Runtime};
 
 /// Shards of the table, so that runs of different jobs rarely contend.
 const SHARDS: usize = 32;
 
-/// How often to check whether an idle claim was released, which takes about this long.
-const IDLE_POLL: Duration = Duration::from_millis(1);
-
-type Shard = Mutex<HashMap<JobId, Arc<RunHandle>>>;
-
-/// How a running job is controlled.
+/// Controls one run.
 pub(crate) struct RunHandle {
+    /// The fence under which this process holds the job. 0 if nothing is recorded of it.
+    pub(crate) fence: u64,
     signal: watch::Sender<Signal>,
-    /// The fence of the lease it runs under, if it was claimed from the queue.
-    pub(crate) fence: Option<u64>,
-    /// What the turn reported.
+    /// The slot that the run occupies, unless it is paused.
+    slot: Mutex<Slot>,
+    /// Grows with every pause: a resume that waited for a slot finds out whether it still applies.
+    pauses: AtomicU64,
+    /// True if the run itself ends the job when its time is up; else the deadline in the store does.
+    keeps_time: AtomicBool,
+    /// When the run was paused, as monotonic time.
+    paused_at: Mutex<Option<Duration>>,
     pub(crate) progress: Arc<ProgressMeter>,
-    /// True while the holder only checks what there is to do and no turn runs.
-    idle: AtomicBool,
+}
+
+/// The slot of a run.
+#[derive(Default)]
+enum Slot {
+    /// The run needs none.
+    #[default]
+    Unneeded,
+    /// It occupies this one, until it is dropped.
+    Occupied { _slot: OwnedSemaphorePermit },
+    /// It gave its slot back when it was paused.
+    Given,
 }
 
 impl RunHandle {
-    /// Signals the turn. A turn that was stopped stays stopped.
-    pub(crate) fn signal(&self, signal: Signal) {
+    fn new(fence: u64) -> RunHandle {
+        RunHandle {
+            fence,
+            signal: watch::Sender::new(Signal::Go),
+            slot: Mutex::default(),
+            pauses: AtomicU64::new(0),
+            keeps_time: AtomicBool::new(true),
+            paused_at: Mutex::default(),
+            progress: Arc::default(),
+        }
+    }
+
+    /// Returns the control of a turn of this run.
+    pub(crate) fn control(&self, env: &Arc<dyn Env>) -> RunControl {
+        RunControl::new(self.subscribe(), Arc::clone(env), Arc::clone(&self.progress))
+    }
+
+    /// Leaves the end of the job's time to its deadline in the store, because its clock stops and
+    /// starts with its steps.
+    pub(crate) fn leave_time_to_store(&self) {
+        self.keeps_time.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns true if the run itself ends the job when its time is up.
+    pub(crate) fn keeps_time(&self) -> bool {
+        self.keeps_time.load(Ordering::Relaxed)
+    }
+
+    /// Makes the run occupy a slot.
+    pub(crate) fn occupy(&self, slot: OwnedSemaphorePermit) {
+        let mut own = self.slot.lock();
+        // A run that is paused already gives the slot back at once.
+        *own = if self.is_paused() { Slot::Given } else { Slot::Occupied { _slot: slot } };
+    }
+
+    /// Gives the slot back while the run waits for something that needs slots itself.
+    pub(crate) fn give_slot(&self) {
+        let mut slot = self.slot.lock();
+        if matches!(*slot, Slot::Occupied { .. }) {
+            *slot = Slot::Given;
+        }
+    }
+
+    /// Occupies a slot again, as soon as there is one. A paused run gets one when it is resumed.
+    pub(crate) async fn take_slot(&self, slots: &Arc<Semaphore>) {
+        if !matches!(*self.slot.lock(), Slot::Given) || self.is_paused() {
+            return;
+        }
+        if let Ok(slot) = Arc::clone(slots).acquire_owned().await {
+            self.occupy(slot);
+        }
+    }
+
+    /// Pauses the run. It occupies no slot until it is resumed.
+    pub(crate) fn pause(&self, env: &dyn Env) {
+        self.send(Signal::Pause);
+        self.pauses.fetch_add(1, Ordering::SeqCst);
+        self.paused_at.lock().get_or_insert_with(|| env.monotonic());
+        self.give_slot();
+    }
+
+    /// Resumes the run as soon as there is a slot for it.
+    pub(crate) fn resume(self: &Arc<Self>, runtime: &Runtime, slots: &Arc<Semaphore>) {
+        if !matches!(*self.slot.lock(), Slot::Given) {
+            return self.go();
+        }
+        if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+            *self.slot.lock() = Slot::Occupied { _slot: slot };
+            return self.go();
+        }
+        let pauses = self.pauses.load(Ordering::SeqCst);
+        let handle = Arc::clone(self);
+        let slots = Arc::clone(slots);
+        runtime.spawn(async move {
+            let stopped = handle.stopped();
+            tokio::select! {
+                () = stopped => {}
+                slot = slots.acquire_owned() => {
+                    let Ok(slot) = slot else { return };
+                    if handle.pauses.load(Ordering::SeqCst) == pauses {
+                        *handle.slot.lock() = Slot::Occupied { _slot: slot };
+                        handle.go();
+                    }
+                }
+            }
+        });
+    }
+
+    fn go(&self) {
+        *self.paused_at.lock() = None;
+        self.send(Signal::Go);
+    }
+
+    /// Stops the run for good. It releases nothing in the store.
+    pub(crate) fn stop(&self) {
+        self.send(Signal::Stop);
+    }
+
+    fn send(&self, signal: Signal) {
         self.signal.send_if_modified(|current| {
             let changes = *current != signal && *current != Signal::Stop;
             if changes {
@@ -43,37 +156,33 @@ impl RunHandle {
         });
     }
 
-    /// Marks an idle claim as a run.
-    pub(crate) fn mark_running(&self) {
-        self.idle.store(false, Ordering::SeqCst);
+    /// Returns true if the run is suspended and has not ended.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.is_paused()
     }
 
-    /// Marks the run as idle: its turn has ended and what it waits for is being recorded, so the
-    /// claim no longer means that the job runs.
-    pub(crate) fn mark_idle(&self) {
-        self.idle.store(true, Ordering::SeqCst);
+    fn is_paused(&self) -> bool {
+        *self.signal.borrow() == Signal::Pause
     }
 
-    fn is_idle(&self) -> bool {
-        self.idle.load(Ordering::SeqCst)
+    /// Returns how long the run has been paused. `None` if it is not.
+    pub(crate) fn paused_for(&self, env: &dyn Env) -> Option<Duration> {
+        let since = (*self.paused_at.lock())?;
+        Some(env.monotonic().saturating_sub(since))
     }
 
-    /// Returns once the turn is stopped.
-    pub(crate) async fn stopped(&self) {
-        let mut signal = self.signal.subscribe();
-        let _ = signal.wait_for(|signal| *signal == Signal::Stop).await;
-    }
-
-    /// Returns a receiver of the signals.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Signal> {
         self.signal.subscribe()
     }
 
-    /// Returns the control that the turn receives.
-    pub(crate) fn control(&self, env: &Arc<dyn Env>) -> RunControl {
-        RunControl::new(self.signal.subscribe(), Arc::clone(env), Arc::clone(&self.progress))
+    /// Returns once the run was stopped.
+    pub(crate) async fn stopped(&self) {
+        let mut signal = self.subscribe();
+        let _ = signal.wait_for(|signal| *signal == Signal::Stop).await;
     }
 }
+
+type Shard = Mutex<HashMap<JobId, Vec<Arc<RunHandle>>>>;
 
 /// The runs of this process.
 pub(crate) struct RunRegistry {
@@ -91,73 +200,53 @@ impl RunRegistry {
         &self.shards[usize::from(job.as_bytes()[15]) % SHARDS]
     }
 
-    /// Claims a job for a run. `None` if this process has claimed it already.
-    pub(crate) fn claim(self: &Arc<Self>, job: JobId, fence: Option<u64>) -> Option<RunGuard> {
-        self.claim_as(job, fence, false)
+    /// Registers a run under a fence. A job may have several for a moment: one that was replaced and
+    /// has not noticed it yet, and one whose commit is about to be refused.
+    pub(crate) fn register(self: &Arc<Self>, job: JobId, fence: u64) -> RunGuard {
+        let handle = Arc::new(RunHandle::new(fence));
+        self.shard(job).lock().entry(job).or_default().push(Arc::clone(&handle));
+        RunGuard { registry: Arc::clone(self), job, handle }
     }
 
-    /// Claims a job to check what there is to do. Until [`RunHandle::mark_running`] is called, the
-    /// claim does not mean that the job runs.
-    pub(crate) fn try_claim_idle(self: &Arc<Self>, job: JobId) -> Option<RunGuard> {
-        self.claim_as(job, None, true)
-    }
-
-    /// Like [`RunRegistry::claim`], but waits for idle claims to be released.
-    pub(crate) async fn claim_when_idle(
-        self: &Arc<Self>,
-        job: JobId,
-        fence: Option<u64>,
-        env: &Arc<dyn Env>,
-    ) -> Option<RunGuard> {
-        loop {
-            if let Some(guard) = self.claim(job, fence) {
-                return Some(guard);
-            }
-            if self.get(job).is_some_and(|handle| !handle.is_idle()) {
-                return None;
-            }
-            env.sleep(IDLE_POLL).await;
-        }
-    }
-
-    fn claim_as(self: &Arc<Self>, job: JobId, fence: Option<u64>, idle: bool) -> Option<RunGuard> {
-        let mut shard = self.shard(job).lock();
-        if shard.contains_key(&job) {
-            return None;
-        }
-        let signal = watch::Sender::new(Signal::Go);
-        let idle = AtomicBool::new(idle);
-        let handle = Arc::new(RunHandle { signal, fence, progress: Arc::default(), idle });
-        shard.insert(job, Arc::clone(&handle));
-        Some(RunGuard { registry: Arc::clone(self), job, handle })
-    }
-
-    /// Returns the handle of a job. `None` if it does not run here.
+    /// Returns the newest run of a job. `None` if it does not run here.
     pub(crate) fn get(&self, job: JobId) -> Option<Arc<RunHandle>> {
-        self.shard(job).lock().get(&job).cloned()
+        let runs = self.shard(job).lock();
+        runs.get(&job)?.iter().max_by_key(|handle| handle.fence).cloned()
+    }
+
+    /// Returns all runs of a job.
+    pub(crate) fn runs_of(&self, job: JobId) -> Vec<Arc<RunHandle>> {
+        self.shard(job).lock().get(&job).cloned().unwrap_or_default()
+    }
+
+    /// Stops the runs of a job under earlier fences: the store has refused them already.
+    pub(crate) fn stop_earlier(&self, job: JobId, fence: u64) {
+        for handle in self.runs_of(job) {
+            if handle.fence < fence {
+                handle.stop();
+            }
+        }
     }
 
     /// Returns the number of runs.
     pub(crate) fn count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        let runs = |shard: &Shard| shard.lock().values().map(Vec::len).sum::<usize>();
+        self.shards.iter().map(runs).sum()
     }
 
     /// Returns all runs.
     pub(crate) fn all(&self) -> Vec<(JobId, Arc<RunHandle>)> {
-        let runs = |shard: &Shard| -> Vec<(JobId, Arc<RunHandle>)> {
-            shard.lock().iter().map(|(job, handle)| (*job, Arc::clone(handle))).collect()
-        };
-        self.shards.iter().flat_map(runs).collect()
-    }
-
-    /// Returns the runs that hold a lease, with their fences.
-    pub(crate) fn leased(&self) -> Vec<(JobId, u64)> {
-        let leased = |(job, handle): (JobId, Arc<RunHandle>)| Some((job, handle.fence?));
-        self.all().into_iter().filter_map(leased).collect()
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            for (job, handles) in shard.lock().iter() {
+                all.extend(handles.iter().map(|handle| (*job, Arc::clone(handle))));
+            }
+        }
+        all
     }
 }
 
-/// A claim on a job in this process. It is released when it is dropped.
+/// The registration of a run. It ends when it is dropped.
 pub(crate) struct RunGuard {
     registry: Arc<RunRegistry>,
     job: JobId,
@@ -166,39 +255,74 @@ pub(crate) struct RunGuard {
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
-        self.registry.shard(self.job).lock().remove(&self.job);
+        let mut shard = self.registry.shard(self.job).lock();
+        if let Some(handles) = shard.get_mut(&self.job) {
+            handles.retain(|handle| !Arc::ptr_eq(handle, &self.handle));
+            if handles.is_empty() {
+                shard.remove(&self.job);
+            }
+        }
+        // A resume that waits for a slot must not wait for a run that is gone.
+        self.handle.stop();
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
+    use crate::runtime::PausedEnv;
 
     fn job() -> JobId {
         JobId::from_bytes([7; 16])
     }
 
     #[test]
-    fn a_job_has_one_claim_at_a_time() {
+    fn the_newest_run_of_a_job_is_the_one_with_the_highest_fence() {
         let registry: Arc<RunRegistry> = Arc::default();
-        let guard = registry.claim(job(), Some(3)).unwrap();
-        assert!(registry.claim(job(), None).is_none());
-        assert!(registry.try_claim_idle(job()).is_none());
-        assert_eq!(registry.leased(), [(job(), 3)]);
-        drop(guard);
+        let first = registry.register(job(), 3);
+        let second = registry.register(job(), 4);
+        assert_eq!(registry.get(job()).unwrap().fence, 4);
+        registry.stop_earlier(job(), 4);
+        assert_eq!(*first.handle.subscribe().borrow(), Signal::Stop);
+        assert_eq!(*second.handle.subscribe().borrow(), Signal::Go);
+        drop(second);
+        assert_eq!(registry.get(job()).unwrap().fence, 3);
+        drop(first);
         assert_eq!(registry.count(), 0);
-        assert!(registry.claim(job(), None).is_some());
     }
 
-    #[test]
-    fn a_stopped_run_stays_stopped() {
+    #[tokio::test]
+    async fn a_stopped_run_stays_stopped() {
+        let runtime = Runtime::new(Arc::new(PausedEnv::new()), Limits::default());
+        let slots = Arc::new(Semaphore::new(1));
         let registry: Arc<RunRegistry> = Arc::default();
-        let guard = registry.claim(job(), None).unwrap();
+        let guard = registry.register(job(), 1);
         let signal = guard.handle.subscribe();
-        guard.handle.signal(Signal::Pause);
+        guard.handle.pause(&*runtime.env);
         assert_eq!(*signal.borrow(), Signal::Pause);
-        guard.handle.signal(Signal::Stop);
-        guard.handle.signal(Signal::Go);
+        guard.handle.stop();
+        guard.handle.resume(&runtime, &slots);
         assert_eq!(*signal.borrow(), Signal::Stop);
+    }
+
+    #[tokio::test]
+    async fn a_paused_run_gives_its_slot_back_and_waits_for_one_to_continue() {
+        let runtime = Runtime::new(Arc::new(PausedEnv::new()), Limits::default());
+        let slots = Arc::new(Semaphore::new(1));
+        let registry: Arc<RunRegistry> = Arc::default();
+        let guard = registry.register(job(), 1);
+        guard.handle.occupy(Arc::clone(&slots).try_acquire_owned().unwrap());
+        assert_eq!(slots.available_permits(), 0);
+        guard.handle.pause(&*runtime.env);
+        let other = Arc::clone(&slots).try_acquire_owned().unwrap();
+        guard.handle.resume(&runtime, &slots);
+        let mut signal = guard.handle.subscribe();
+        assert_eq!(*signal.borrow(), Signal::Pause, "there is no slot");
+        drop(other);
+        signal.wait_for(|signal| *signal == Signal::Go).await.unwrap();
+        assert_eq!(slots.available_permits(), 0);
+        drop(guard);
+        assert_eq!(slots.available_permits(), 1);
     }
 }

@@ -1,15 +1,15 @@
-//! Runs a job: attempt after attempt, until it ends or waits.
+//! Runs one attempt of a job, until it ends, waits or is retried later.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use catena_job::chain::Change;
-use catena_job::note::Note;
+use catena_job::chain::{AppendError, Change};
+use catena_job::note::{Attempt, Note};
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Status};
-use catena_store::JobCells;
+use catena_store::{Hold, JobCells};
 use catena_value::Value;
 use futures_util::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
@@ -17,10 +17,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::error::StoreError;
 use crate::execution::progress::ProgressReporter;
 use crate::execution::record::{RecordContext, TurnOutcome, record_outcome};
-use crate::execution::{Execution, RunGuard};
+use crate::execution::{Execution, RunGuard, offer};
 use crate::jobs::{
-    Changed, Current, adapter_panicked, append_error, check_output, time_limit_exceeded,
-    waits_for_message,
+    Changed, Current, adapter_panicked, append_error, attempt_time_exceeded, check_output,
+    milliseconds, time_limit_exceeded, truncate_text, waits_for_message,
 };
 use crate::operations::{Call, Cause, Failure, Operation, RetryAdvice, RunControl, Turn};
 use crate::requests::Caller;
@@ -36,17 +36,16 @@ pub(crate) struct RunSpec {
     /// The input, including secret values.
     pub(crate) input: Value,
     pub(crate) cause: Cause,
-    /// How long the turn may still take.
+    /// How long the job may still run.
     pub(crate) time_left: Duration,
 }
 
-/// A job that runs in this process.
+/// A job that this process holds and runs.
 pub(crate) struct Run {
     pub(crate) job: Job,
     pub(crate) cells: Option<JobCells>,
     pub(crate) spec: RunSpec,
     pub(crate) guard: RunGuard,
-    slot: Option<OwnedSemaphorePermit>,
 }
 
 /// How a turn ended.
@@ -56,14 +55,17 @@ enum TurnEnd {
 }
 
 impl Run {
-    /// Creates the run of a job that is durably STARTED.
+    /// Creates the run of a job that is durably STARTED and held by this process.
     pub(crate) fn new(job: Job, cells: Option<JobCells>, spec: RunSpec, guard: RunGuard) -> Run {
-        Run { job, cells, spec, guard, slot: None }
+        Run { job, cells, spec, guard }
     }
 
     /// Occupies a slot while the job runs.
-    pub(crate) fn with_slot(mut self, slot: OwnedSemaphorePermit) -> Run {
-        self.slot = Some(slot);
+    pub(crate) fn with_slot(self, slot: OwnedSemaphorePermit) -> Run {
+        // An orchestration only waits for its steps, so it occupies no slot.
+        if self.spec.operation.plan().is_none() {
+            self.guard.handle.occupy(slot);
+        }
         self
     }
 
@@ -72,31 +74,40 @@ impl Run {
         Box::pin(self.execute(execution))
     }
 
-    /// Runs the job until it ends or waits.
-    pub(crate) async fn execute(mut self, execution: Arc<Execution>) {
+    /// Runs the job until it ends, waits or is retried later.
+    pub(crate) async fn execute(self, execution: Arc<Execution>) {
+        execution.registry.stop_earlier(self.job.id(), self.guard.handle.fence);
         if self.spec.operation.plan().is_some() {
-            // An orchestration only waits for its steps, so it occupies no slot.
-            self.slot = None;
             if let Some(plans) = execution.plan_runner() {
                 plans.resume(self).await;
             }
             return;
         }
-        loop {
-            let control = self.guard.handle.control(&execution.runtime.env);
-            let Some((end, progress)) = self.run_turn(&execution, &control).await else { return };
-            let outcome = match end {
-                TurnEnd::TimedOut => {
-                    TurnOutcome::TimedOut(time_limit_exceeded(self.spec.time_left))
-                }
-                TurnEnd::Returned(turn) => self.checked(turn),
-            };
-            let Some(backoff) = self.backoff(&outcome) else {
-                return self.finish(&execution, outcome, progress).await;
-            };
-            if !self.start_retry(&execution, &control, &outcome, backoff).await {
-                return;
-            }
+        let control = self.guard.handle.control(&execution.runtime.env);
+        let Some((end, progress)) = self.run_turn(&execution, &control).await else { return };
+        let outcome = match end {
+            TurnEnd::TimedOut => self.timed_out(),
+            TurnEnd::Returned(turn) => self.checked(turn),
+        };
+        match self.retry_delay(&execution, &outcome) {
+            Some((delay, failure)) => self.retry_later(&execution, &control, delay, failure).await,
+            None => self.finish(&execution, outcome, progress).await,
+        }
+    }
+
+    /// Returns how long one attempt may take.
+    fn attempt_limit(&self) -> Duration {
+        let declared = self.spec.operation.retry().and_then(|policy| policy.timeout);
+        declared.map_or(self.spec.time_left, |limit| limit.min(self.spec.time_left))
+    }
+
+    /// Returns the outcome of a turn that took too long: the job timed out, or the attempt did.
+    fn timed_out(&self) -> TurnOutcome {
+        let limit = self.attempt_limit();
+        if limit < self.spec.time_left {
+            TurnOutcome::Done(Err(attempt_time_exceeded(limit)))
+        } else {
+            TurnOutcome::TimedOut(time_limit_exceeded(self.spec.time_left))
         }
     }
 
@@ -121,7 +132,7 @@ impl Run {
         let adapter = Arc::clone(spec.operation.adapter());
         let turn = async { adapter.run(call).await };
         let mut turn = Box::pin(AssertUnwindSafe(turn).catch_unwind());
-        let mut limit = Box::pin(control.sleep(spec.time_left));
+        let mut limit = Box::pin(control.sleep(self.attempt_limit()));
         let handle = &self.guard.handle;
         let mut stopped = Box::pin(handle.stopped());
         let mut signal = handle.subscribe();
@@ -135,7 +146,7 @@ impl Run {
                     let panicked = |_| Turn::Failed(adapter_panicked(adapter.name()));
                     break TurnEnd::Returned(turn.unwrap_or_else(panicked));
                 }
-                () = &mut limit => break TurnEnd::TimedOut,
+                () = &mut limit, if handle.keeps_time() => break TurnEnd::TimedOut,
                 Ok(()) = signal.changed() => reporter.signalled(*signal.borrow_and_update()),
                 () = reporter.wait() => reporter.advance().await,
             }
@@ -157,8 +168,13 @@ impl Run {
         }
     }
 
-    /// Returns the delay before the next attempt. `None` if there is none.
-    fn backoff(&self, outcome: &TurnOutcome) -> Option<Duration> {
+    /// Returns the delay before the next attempt, and why this one failed. `None` if there is no
+    /// next attempt.
+    fn retry_delay(
+        &self,
+        execution: &Execution,
+        outcome: &TurnOutcome,
+    ) -> Option<(Duration, Failure)> {
         let TurnOutcome::Done(Err(failure)) = outcome else { return None };
         let policy = self.spec.operation.retry()?;
         let may_retry = if policy.on.is_empty() {
@@ -166,77 +182,95 @@ impl Run {
         } else {
             policy.on.contains(&failure.code)
         };
-        let next = self.job.attempt() + 1;
-        (may_retry && next <= policy.attempts).then(|| policy.backoff_before(next))
+        // Interrupted attempts are counted separately.
+        let failed = self.job.failures() + 1;
+        if !may_retry || failed >= policy.attempts {
+            return None;
+        }
+        let mut random = [0; 8];
+        execution.runtime.env.random(&mut random);
+        let delay = policy.delay_after(failed, u64::from_be_bytes(random));
+        Some((delay.max(failure.after.unwrap_or_default()), failure.clone()))
     }
 
-    /// Records the next attempt after a delay. Returns false if there is none: the run was stopped
-    /// or the job has changed.
-    async fn start_retry(
-        &mut self,
-        execution: &Execution,
+    /// Records that this attempt failed and when the next one is due, and gives the job back to the
+    /// queue. All of that is one commit.
+    async fn retry_later(
+        self,
+        execution: &Arc<Execution>,
         control: &RunControl,
-        outcome: &TurnOutcome,
-        backoff: Duration,
-    ) -> bool {
-        let handle = Arc::clone(&self.guard.handle);
-        tokio::select! {
-            () = handle.stopped() => return false,
-            () = control.sleep(backoff) => {}
-        }
-        let reason = match outcome {
-            TurnOutcome::Done(Err(failure)) => failure.error.clone(),
-            _ => String::new(),
-        };
+        delay: Duration,
+        failure: Failure,
+    ) {
+        let id = self.job.id();
+        let mut known = Some(self.current());
         loop {
-            let recorded = self.record_attempt(execution, &reason).await;
-            execution.runtime.counters.retries.fetch_add(1, Ordering::Relaxed);
+            let recorded = self.record_retry(execution, known.take(), delay, &failure).await;
             match recorded {
-                Ok(Changed::Done(view)) => {
-                    self.job = (*view.job).clone();
-                    if !matches!(self.spec.cause, Cause::Message(_)) {
-                        self.spec.cause = Cause::Retry;
-                    }
-                    return true;
+                Ok(Changed::Done(_)) => {
+                    execution.runtime.counters.retries.fetch_add(1, Ordering::Relaxed);
+                    drop(self.guard);
+                    return execution.notify_queued();
                 }
-                // Paused during the delay: the attempt starts when the job is resumed.
+                // Paused meanwhile: the delay starts when the job is resumed.
                 Ok(Changed::Unchanged(current)) if current.job.status() == Status::Paused => {
-                    self.job = Arc::unwrap_or_clone(current.job);
                     tokio::select! {
-                        () = handle.stopped() => return false,
+                        () = self.guard.handle.stopped() => return,
                         () = control.proceed() => {}
                     }
                 }
-                _ => return false,
+                Ok(_) => return,
+                Err(StoreError::Busy | StoreError::Full | StoreError::Contended) => {
+                    execution.runtime.env.sleep(STORE_RETRY_DELAY).await;
+                }
+                Err(error) => {
+                    tracing::error!(job = %id, %error, "cannot record a failed attempt");
+                    return;
+                }
             }
         }
     }
 
-    /// Records that the next attempt starts.
-    async fn record_attempt(
+    async fn record_retry(
         &self,
         execution: &Execution,
-        reason: &str,
+        known: Option<Current>,
+        delay: Duration,
+        failure: &Failure,
     ) -> Result<Changed, StoreError> {
         let fence = self.guard.handle.fence;
-        let attempt = Some(self.job.attempt() + 1);
+        let id = self.job.id();
         let change = |current: &Current| {
             if current.job.status() != Status::Started {
                 return Ok(None);
             }
-            let note = Note::Attempt { attempt, reason: Some(reason.to_owned()) };
+            let now = execution.runtime.now();
+            let note = Note::Attempt(Attempt {
+                attempt: Some(current.job.attempt() + 1),
+                reason: Some(truncate_text(&failure.error)),
+                code: Some(failure.code.clone()),
+                ..Attempt::default()
+            });
             let mut draft = current.draft();
-            draft.set_fence(fence);
-            let change = Change::new(Event::Noted(note), execution.runtime.now());
-            draft.append(change).map_err(append_error)?;
+            match draft.append(Change::new(Event::Noted(note), now)) {
+                Ok(()) => {}
+                Err(AppendError::HistoryFull) => {
+                    let context = RecordContext { now, interactive: Duration::ZERO, fence };
+                    let failed = TurnOutcome::Done(Err(failure.clone()));
+                    return record_outcome(current, failed, context);
+                }
+                Err(error) => return Err(append_error(error)),
+            }
+            draft.set_hold(Hold::Release(fence));
+            draft.add(offer(id, now.saturating_add(milliseconds(delay))));
             Ok(Some(draft))
         };
-        execution.jobs.change(self.job.id(), Some(self.current()), change).await
+        execution.jobs.change(id, known, change).await
     }
 
     /// Returns the job as this run knows it.
     pub(crate) fn current(&self) -> Current {
-        let mut current = Current::from_job(self.job.clone());
+        let mut current = Current::from_job(self.job.clone(), self.guard.handle.fence);
         current.cells = self.cells.clone();
         current
     }
@@ -252,15 +286,16 @@ impl Run {
         known.progress = progress.clone();
         let id = self.job.id();
         let fence = self.guard.handle.fence;
-        let Run { guard, slot, .. } = self;
-        if outcome.waits() {
-            guard.handle.mark_idle();
+        if !self.guard.handle.keeps_time()
+            && let Err(error) = execution.end_open_calls(id, fence, &outcome).await
+        {
+            tracing::error!(job = %id, %error, "cannot end the calls of a job");
         }
         let changed = store_outcome(execution, id, known, fence, &outcome, progress).await;
-        drop(guard);
+        drop(self.guard);
         match changed {
             Ok(Changed::Done(view)) if waits_for_message(view.status()) => {
-                execution.wake(id, slot).await;
+                execution.wake(id).await;
             }
             Ok(_) => {}
             Err(error) => {
@@ -275,7 +310,7 @@ async fn store_outcome(
     execution: &Execution,
     id: JobId,
     known: Current,
-    fence: Option<u64>,
+    fence: u64,
     outcome: &TurnOutcome,
     progress: Option<Value>,
 ) -> Result<Changed, StoreError> {

@@ -1,21 +1,28 @@
 //! What follows from a commit: watchers, counters, quotas, deadlines and drivers are notified.
 
-use catena_job::{Job, JobId, Status};
-use catena_store::{Effect, Effects};
+use catena_job::{Job, JobId};
+use catena_store::{Effect, Effects, Hint};
 use catena_value::Value;
 
-use crate::jobs::{Committed, Jobs, unless_overtaken};
+use crate::jobs::{Committed, Current, Jobs, unless_overtaken};
 use crate::requests::JobView;
 use crate::runtime::Task;
 
 /// Receives what concerns the driver of an orchestration. The orchestrations, which rank above this
 /// folder, implement it.
 pub(crate) trait DriverEvents: Send + Sync {
-    /// A sub-job changed. Returns false if its parent has no driver in this process.
-    fn child_changed(&self, parent: JobId, child: &JobView) -> bool;
+    /// A sub-job changed. If its parent has no driver in this process, one is started here unless
+    /// another process drives it.
+    fn child_changed(&self, parent: JobId, child: &JobView);
 
     /// A message was queued for a job that this process may drive.
     fn message_queued(&self, job: JobId);
+
+    /// Returns true if a job has a driver in this process.
+    fn is_driven(&self, job: JobId) -> bool;
+
+    /// Returns the open sub-jobs of all drivers in this process.
+    fn open_children(&self) -> Vec<JobId>;
 }
 
 impl Jobs {
@@ -34,12 +41,6 @@ impl Jobs {
     fn announce_job(&self, view: &JobView, is_new: bool) {
         let job = &view.job;
         let ends = job.status().is_terminal();
-        if !is_new {
-            self.adopt(job);
-        }
-        if !matches!(job.status(), Status::Pending | Status::Started) {
-            self.queue_stats.remove(job.id());
-        }
         if job.parent().is_none() {
             match (is_new, ends) {
                 (true, false) => self.admission.add_live(owner(job)),
@@ -52,19 +53,43 @@ impl Jobs {
             self.runtime.deadlines.wake_by(deadline);
         }
         if let Some(parent) = job.parent() {
-            let is_driven = self.drivers.child_changed(parent.job, view);
-            if ends && !is_driven {
-                self.runtime.spawn(self.touch(parent.job));
-            }
+            self.drivers.child_changed(parent.job, view);
         }
         self.watchers.announce(view);
+        self.hint_changed(job);
     }
 
-    /// Counts a job of the previous process among the live jobs of its owner, once.
-    pub(crate) fn adopt(&self, job: &Job) {
-        if self.unrecovered.remove(job.id()) && job.parent().is_none() {
-            self.admission.add_live(owner(job));
+    /// Tells other processes that a job changed.
+    pub(crate) fn hint_changed(&self, job: &Job) {
+        if self.store.has_peers() {
+            let parent = job.parent().map(|parent| parent.job);
+            self.store.send_hint(&self.process, Hint::Changed { job: job.id(), parent });
         }
+    }
+
+    /// Announces a job that another process changed.
+    pub(crate) fn announce_current(&self, current: Current) {
+        let view = JobView::from(current);
+        if let Some(parent) = view.job.parent().filter(|parent| self.is_driven(parent.job)) {
+            self.drivers.child_changed(parent.job, &view);
+        }
+        self.drivers.message_queued(view.job.id());
+        self.watchers.announce(&view);
+    }
+
+    /// Returns true if a job has a driver in this process.
+    pub(crate) fn is_driven(&self, job: JobId) -> bool {
+        self.drivers.is_driven(job)
+    }
+
+    /// Returns the open sub-jobs of all drivers in this process.
+    pub(crate) fn open_children_of_drivers(&self) -> Vec<JobId> {
+        self.drivers.open_children()
+    }
+
+    /// Replaces the numbers of live jobs by what the store says, by owner key.
+    pub(crate) fn set_live_counts(&self, counts: std::collections::HashMap<[u8; 8], usize>) {
+        self.admission.set_live(counts);
     }
 
     /// Notifies the driver of a job, if it has one here, that a message was queued.

@@ -106,6 +106,31 @@ impl Jobs {
         })
     }
 
+    /// Commits changes of several jobs together and announces them. Returns the jobs in the same
+    /// order.
+    pub(crate) async fn commit_all(
+        &self,
+        mut drafts: Vec<Draft>,
+    ) -> Result<Vec<JobView>, CommitError> {
+        let mut effects = Vec::with_capacity(2 * drafts.len());
+        for draft in &mut drafts {
+            if draft.needs_cleanup() {
+                self.clean_up(draft).await;
+            }
+        }
+        let mut changed = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let is_new = draft.is_new();
+            let is_off_chain = draft.is_off_chain();
+            let (more, view) = draft.into_parts();
+            effects.extend(more);
+            changed.push(Committed { view, children: Vec::new(), is_new, is_off_chain });
+        }
+        self.store.commit(Effects(effects)).await?;
+        changed.iter().for_each(|committed| self.announce(committed));
+        Ok(changed.into_iter().map(|committed| committed.view).collect())
+    }
+
     /// Appends the records of a job and of its new sub-jobs in one commit.
     fn append(
         &self,

@@ -25,6 +25,7 @@ impl From<CommitError> for CommitFailure {
             | CommitError::Ended { .. }
             | CommitError::Fenced { .. } => CommitFailure::Gone,
             CommitError::HeadMoved { .. }
+            | CommitError::HoldMoved { .. }
             | CommitError::QueueMoved { .. }
             | CommitError::NotNext { .. }
             | CommitError::RootMoved { .. }

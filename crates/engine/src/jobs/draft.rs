@@ -8,7 +8,7 @@ use catena_job::record::Parent;
 use catena_job::state::Event;
 use catena_job::vocabulary::Phase;
 use catena_job::{Job, JobId, Record, RecordId};
-use catena_store::{Effect, JobCells, StoredJob};
+use catena_store::{Effect, Hold, HoldState, Holder, JobCells, StoredJob};
 use catena_value::{CellSource, NoCells, Value, Vector};
 
 use crate::error::StoreError;
@@ -34,6 +34,10 @@ pub(crate) struct Current {
     pub(crate) progress: Option<Value>,
     /// The number of changes outside the chain.
     pub(crate) changes: u64,
+    /// Who runs it.
+    pub(crate) hold: HoldState,
+    /// When it may be started from its queue, as Unix time in ms. `None` if it is on no queue.
+    pub(crate) ready_at: Option<i64>,
 }
 
 impl From<StoredJob> for Current {
@@ -44,15 +48,29 @@ impl From<StoredJob> for Current {
             queue_depth: stored.queue_depth,
             progress: stored.progress,
             changes: stored.changes,
+            hold: stored.hold,
+            ready_at: stored.ready_at,
         }
     }
 }
 
 impl Current {
-    /// Creates the current state of a job that this process created or changed last, as far as it
-    /// knows.
-    pub(crate) fn from_job(job: Job) -> Self {
-        Current { job: Arc::new(job), cells: None, queue_depth: 0, progress: None, changes: 0 }
+    /// Creates the current state of a job that this process runs under a fence, as far as it knows.
+    pub(crate) fn from_job(job: Job, fence: u64) -> Self {
+        Current {
+            job: Arc::new(job),
+            cells: None,
+            queue_depth: 0,
+            progress: None,
+            changes: 0,
+            hold: HoldState { fence, ..HoldState::default() },
+            ready_at: None,
+        }
+    }
+
+    /// Returns true if a process holds the job, alive or not.
+    pub(crate) fn is_held(&self) -> bool {
+        self.hold.holder.is_some()
     }
 
     /// Returns a member of the job, completely in memory.
@@ -83,12 +101,38 @@ impl Current {
             after: Some(self.job.head()),
             records: Vec::new(),
             more: Vec::new(),
-            fence: None,
+            hold: Hold::Unchanged,
+            fence: self.hold.fence,
+            phase: self.phase(),
             queue_depth: self.queue_depth,
             progress: self.progress.clone(),
             cells: self.cells.clone(),
             changes: self.changes,
             leaves_remote_steps: false,
+        }
+    }
+
+    /// Returns the phase of the job: whether a process runs it.
+    pub(crate) fn phase(&self) -> Phase {
+        let runs = self.is_held() && self.job.status() == catena_job::Status::Started;
+        if runs { Phase::Leased } else { Phase::Queued }
+    }
+}
+
+impl From<Current> for JobView {
+    fn from(current: Current) -> Self {
+        let phase = current.phase();
+        let is_in_chain = current.job.field("progress").is_some();
+        JobView {
+            job: current.job,
+            cells: current.cells,
+            changes: current.changes,
+            queue_depth: current.queue_depth,
+            // The record that ends a job carries the last progress.
+            progress: if is_in_chain { None } else { current.progress },
+            steps: None,
+            phase,
+            ready_at: current.ready_at,
         }
     }
 }
@@ -100,7 +144,10 @@ pub(crate) struct Draft {
     after: Option<RecordId>,
     records: Vec<Record>,
     more: Vec<Effect>,
-    fence: Option<u64>,
+    hold: Hold,
+    /// The last known fence.
+    fence: u64,
+    phase: Phase,
     /// The number of queued messages: they are discarded, and counted, when the job ends.
     queue_depth: u32,
     progress: Option<Value>,
@@ -125,7 +172,9 @@ impl Draft {
             after: None,
             records,
             more: Vec::new(),
-            fence: None,
+            hold: Hold::Unchanged,
+            fence: 0,
+            phase: Phase::Queued,
             queue_depth: 0,
             progress: None,
             cells: None,
@@ -148,9 +197,21 @@ impl Draft {
         self.more.retain(|effect| !is_removed(effect));
     }
 
-    /// Makes the commit conditional on a lease.
-    pub(crate) fn set_fence(&mut self, fence: Option<u64>) {
-        self.fence = fence;
+    /// Makes the commit conditional on who runs the job, or changes who does.
+    pub(crate) fn set_hold(&mut self, hold: Hold) {
+        self.phase = match &hold {
+            Hold::Acquire { .. } | Hold::Under(_) => Phase::Leased,
+            Hold::Release(_) | Hold::Park(_) | Hold::Vacant(_) => Phase::Queued,
+            Hold::Unchanged => self.phase,
+        };
+        self.hold = hold;
+    }
+
+    /// Makes a process the holder of the job. Returns its fence.
+    pub(crate) fn acquire(&mut self, holder: &Holder) -> u64 {
+        let fence = self.fence + 1;
+        self.set_hold(Hold::Acquire { holder: holder.clone(), fence });
+        fence
     }
 
     /// Leaves open remote steps running if the job ends with this change. By default they are
@@ -214,7 +275,7 @@ impl Draft {
 
     /// Returns true if there is nothing to commit.
     pub(crate) fn is_unchanged(&self) -> bool {
-        self.records.is_empty() && self.more.is_empty()
+        self.records.is_empty() && self.more.is_empty() && self.hold == Hold::Unchanged
     }
 
     /// Returns true if the change ends a job that has secrets to erase or remote steps to cancel.
@@ -242,8 +303,10 @@ impl Draft {
                 job: Arc::clone(&job),
                 after: self.after,
                 records: self.records,
-                fence: self.fence,
+                hold: self.hold,
             });
+        } else if let (Some(after), false) = (self.after, self.hold == Hold::Unchanged) {
+            effects.push(Effect::SetHold { job: id, after, hold: self.hold });
         }
         effects.extend(self.more);
         let view = JobView {
@@ -253,7 +316,8 @@ impl Draft {
             queue_depth: if is_ending { 0 } else { self.queue_depth },
             progress: self.progress,
             steps: None,
-            phase: Phase::Queued,
+            phase: self.phase,
+            ready_at: None,
         };
         (effects, view)
     }

@@ -29,7 +29,15 @@ pub(crate) fn waits_for_message(status: Status) -> bool {
 
 /// Returns true if a job is in a turn that a message started.
 pub(crate) fn is_answering(job: &Job) -> bool {
-    job.field("trigger").is_some()
+    message_trigger(job).is_some()
+}
+
+/// Returns the trigger of a job's current turn, if it is a message.
+pub(crate) fn message_trigger(job: &Job) -> Option<&Value> {
+    let is_message = |trigger: &&Value| {
+        trigger.as_map().is_some_and(|trigger| trigger.field("messageId").is_some())
+    };
+    job.field("trigger").filter(is_message)
 }
 
 /// Fails as if there were no job, unless the caller may see it.

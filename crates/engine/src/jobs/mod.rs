@@ -12,19 +12,17 @@ mod draft;
 mod lookup;
 mod messages;
 mod outcome;
-mod queue_stats;
 mod remote_steps;
 mod reuse;
 mod secrets;
 mod time;
-mod unrecovered;
 mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use catena_auth::SealKey;
-use catena_store::Store;
+use catena_store::{Holder, Store};
 
 use crate::requests::{Admission, Caller, Did, Role};
 use crate::runtime::Runtime;
@@ -34,23 +32,25 @@ pub(crate) use commit::{Changed, Committed};
 pub(crate) use commit_failure::{CommitFailure, unless_overtaken};
 pub(crate) use draft::{Current, Draft, truncate_text};
 pub(crate) use lookup::{
-    DEPTH, check_control, check_visible, depth_of, is_answering, is_live, waits_for_message,
+    DEPTH, check_control, check_visible, depth_of, is_answering, is_live, message_trigger,
+    waits_for_message,
 };
 pub(crate) use messages::{CREDENTIALS, message_record, reseal_message};
 pub(crate) use outcome::{
-    adapter_panicked, append_error, check_output, control_error, incomplete_payload, interrupted,
-    outcome_change, run_inline, time_limit_exceeded,
+    adapter_panicked, append_error, attempt_time_exceeded, check_output, control_error,
+    incomplete_payload, interrupted, interrupted_too_often, outcome_change, run_inline,
+    time_limit_exceeded,
 };
-pub(crate) use queue_stats::QueueStats;
-pub use queue_stats::{OldestQueued, QueueDepths};
 pub(crate) use remote_steps::{PausedHere, RemoteSnapshot, has_open_remote_steps};
 pub(crate) use reuse::{Rerun, ReusedEntry, ReusedStep, reused_steps};
 pub(crate) use secrets::{
     DELEGATED, JOB_SECRETS_PURPOSE, NewSecrets, input_secrets, passed_on_secrets, redact,
     redacted_paths,
 };
-pub(crate) use time::{deadline, execution_limit, milliseconds, recorded_limit, time_until};
-pub(crate) use unrecovered::Unrecovered;
+pub(crate) use time::{
+    LEFT_MS, deadline, execution_limit, left_ms, milliseconds, recorded_limit, restart_clock,
+    stop_clock, time_left_ms, time_until,
+};
 pub(crate) use watch::{Watch, Watchers};
 
 /// The jobs of a venue.
@@ -60,14 +60,22 @@ pub(crate) struct Jobs {
     /// The venue's DID.
     pub(crate) did: Did,
     pub(crate) watchers: Arc<Watchers>,
-    pub(crate) queue_stats: QueueStats,
-    /// Jobs of the previous process that have not been recovered.
-    pub(crate) unrecovered: Unrecovered,
+    /// The name under which this process holds jobs.
+    pub(crate) process: Holder,
     /// True if jobs were deleted since cells were last collected.
     pub(crate) has_garbage: AtomicBool,
     admission: Arc<Admission>,
     drivers: Arc<dyn DriverEvents>,
     seal_key: SealKey,
+}
+
+/// Returns the name of a process that starts.
+fn new_process(runtime: &Runtime) -> Holder {
+    let mut random = [0; 16];
+    runtime.env.random(&mut random);
+    let number = u128::from_be_bytes(random);
+    let name = format!("venue-{:016x}", (number >> 64) as u64);
+    Holder { process: name.into(), epoch: number as u64 }
 }
 
 impl Jobs {
@@ -80,12 +88,11 @@ impl Jobs {
         drivers: Arc<dyn DriverEvents>,
     ) -> Self {
         Jobs {
+            process: new_process(&runtime),
             runtime,
             store,
             did,
             watchers: Arc::default(),
-            queue_stats: QueueStats::default(),
-            unrecovered: Unrecovered::default(),
             has_garbage: AtomicBool::new(false),
             admission,
             drivers,

@@ -57,6 +57,12 @@ pub(crate) fn interrupted() -> Failure {
     )
 }
 
+/// The failure of a job that was interrupted as often as it may be.
+pub(crate) fn interrupted_too_often(interruptions: u32) -> Failure {
+    let text = format!("the venue stopped during each of {interruptions} attempts");
+    Failure::new("interrupted", text)
+}
+
 /// The failure of a job whose payload cannot be read.
 pub(crate) fn incomplete_payload(reason: &str) -> Failure {
     Failure::new(
@@ -68,6 +74,12 @@ pub(crate) fn incomplete_payload(reason: &str) -> Failure {
 /// The error text of a job that exceeded its execution limit.
 pub(crate) fn time_limit_exceeded(limit: Duration) -> String {
     format!("the operation ran longer than its limit of {} ms", limit.as_millis())
+}
+
+/// The failure of an attempt that took longer than one attempt may take.
+pub(crate) fn attempt_time_exceeded(limit: Duration) -> Failure {
+    let text = format!("the attempt took longer than its limit of {} ms", limit.as_millis());
+    Failure::transient("attempt_timeout", text)
 }
 
 /// Maps the failure to append a record that the engine itself made.

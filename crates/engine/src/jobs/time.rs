@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use catena_job::Job;
+use catena_job::chain::Change;
 use catena_value::Value;
 
 use crate::limits::Limits;
@@ -39,6 +40,36 @@ pub(crate) fn time_until(deadline: Option<i64>, now: i64, limit: Duration) -> Du
     let Some(at) = deadline else { return limit };
     let left = at.saturating_sub(now).clamp(1, milliseconds(limit).max(1));
     Duration::from_millis(u64::try_from(left).unwrap_or(1))
+}
+
+/// The member of an interactive record with the execution time that is left, in ms: the clock of a
+/// job stops while everything below it waits for people.
+pub(crate) const LEFT_MS: &str = "leftMs";
+
+/// Returns the execution time that was left when the clock of an interactive job stopped, in ms.
+pub(crate) fn left_ms(job: &Job) -> Option<i64> {
+    job.field(LEFT_MS).and_then(Value::as_i64)
+}
+
+/// Returns the execution time that is left of a job whose clock runs, in ms.
+pub(crate) fn time_left_ms(job: &Job, now: i64) -> Option<i64> {
+    let deadline = job.field("deadline").and_then(Value::as_i64);
+    deadline.map(|at| at.saturating_sub(now).max(1))
+}
+
+/// Stops the clock of a job that waits for people, for at most `interactive`.
+pub(crate) fn stop_clock(job: &Job, now: i64, interactive: Duration, change: &mut Change) {
+    let left = time_left_ms(job, now);
+    change.extra.push((LEFT_MS, left.map_or(Value::Nil, Value::from)));
+    change.extra.push(("deadline", deadline(now, interactive)));
+}
+
+/// Starts the clock of an interactive job again, if it had stopped.
+pub(crate) fn restart_clock(job: &Job, now: i64, change: &mut Change) {
+    if let Some(left) = left_ms(job) {
+        change.extra.push((LEFT_MS, Value::Nil));
+        change.extra.push(("deadline", now.saturating_add(left).into()));
+    }
 }
 
 #[cfg(test)]

@@ -55,6 +55,9 @@ impl Watchers {
         self.update(view.job.id(), |update| match &update.view {
             // Announcements of two commits may arrive out of order.
             Some(known) if known.job.count() > view.job.count() => false,
+            Some(known) if known.job.head() == view.job.head() && known.changes == view.changes => {
+                false
+            }
             _ => {
                 update.view = Some(view.clone());
                 true
@@ -99,6 +102,19 @@ impl Watchers {
         let mut topics = self.shard(job).lock();
         let topic = topics.entry(job).or_insert_with(|| watch::Sender::new(Update::default()));
         Watch { watchers: Arc::clone(self), job, updates: topic.subscribe() }
+    }
+
+    /// Returns true if somebody watches a job.
+    pub(crate) fn is_watched(&self, job: JobId) -> bool {
+        self.count() > 0 && self.shard(job).lock().contains_key(&job)
+    }
+
+    /// Returns the jobs that are watched.
+    pub(crate) fn watched(&self) -> Vec<JobId> {
+        self.shards
+            .iter()
+            .flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>())
+            .collect()
     }
 
     /// Returns the number of watches.

@@ -12,7 +12,8 @@ use catena_job::JobId;
 use catena_value::Value;
 
 use crate::error::{ControlError, InvokeError, JobError};
-use crate::requests::{Caller, Invoke, Invoked, JobView, Scheduled, When};
+use crate::operations::adapter::Failure;
+use crate::requests::{CallRequest, Caller, Invoke, Invoked, JobView, Scheduled, When};
 use crate::runtime::Env;
 
 /// The reply of a [`Host`].
@@ -29,6 +30,11 @@ pub trait Host: Send + Sync + 'static {
 
     /// Invokes an operation as a job.
     fn invoke(&self, request: Invoke) -> HostReply<Invoked, InvokeError>;
+
+    /// Invokes an operation as a call of a running job, which commits to it. Returns the called job:
+    /// once it has ended, or as it is if the call is detached. Fails with the code `unrecorded` if
+    /// nothing is recorded of the calling job.
+    fn call(&self, request: CallRequest) -> HostReply<JobView, Failure>;
 
     /// Returns a job.
     fn job(&self, caller: &Caller, job: JobId) -> HostReply<JobView, JobError>;

@@ -49,15 +49,20 @@ pub struct RetryPolicy {
     pub backoff: Duration,
     /// The factor by which the delay grows with each attempt.
     pub factor: f64,
+    /// The fraction of a delay by which it may be longer, at random.
+    pub jitter: f64,
+    /// How long one attempt may take.
+    pub timeout: Option<Duration>,
     /// The failure codes that are retried. Empty for all failures that a retry may overcome.
     pub on: Vec<String>,
 }
 
 impl RetryPolicy {
-    /// Returns the delay before an attempt; the second attempt is 2.
-    pub fn backoff_before(&self, attempt: u32) -> Duration {
-        let exponent = i32::try_from(attempt.saturating_sub(2)).unwrap_or(i32::MAX);
-        let seconds = self.backoff.as_secs_f64() * self.factor.powi(exponent);
+    /// Returns the delay after this many failed attempts. `random` is uniformly distributed.
+    pub fn delay_after(&self, failed: u32, random: u64) -> Duration {
+        let exponent = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
+        let spread = 1.0 + self.jitter * (random as f64 / u64::MAX as f64);
+        let seconds = self.backoff.as_secs_f64() * self.factor.powi(exponent) * spread;
         Duration::try_from_secs_f64(seconds).unwrap_or(BACKOFF_MAX).min(BACKOFF_MAX)
     }
 }
@@ -313,6 +318,10 @@ fn recovery(metadata: &Value, is_repeatable: bool, problems: &mut Vec<Problem>) 
     }
 }
 
+/// The jitter of a policy that declares none: enough that jobs that failed together are not retried
+/// together.
+const JITTER_DEFAULT: f64 = 0.1;
+
 fn retry(metadata: &Value, problems: &mut Vec<Problem>) -> Option<RetryPolicy> {
     let value = member(metadata, "retry").filter(|value| !value.is_nil())?;
     let mut wrong = |name: &str, problem: &str| {
@@ -346,6 +355,25 @@ fn retry(metadata: &Value, problems: &mut Vec<Problem>) -> Option<RetryPolicy> {
         wrong("/factor", "must be a number from 1 to 100");
         return None;
     }
+    let fraction = match field("jitter") {
+        None => JITTER_DEFAULT,
+        Some(Value::Double(fraction)) => fraction.get(),
+        Some(value) => value.as_i64().map_or(f64::NAN, |fraction| fraction as f64),
+    };
+    if !(0.0..=1.0).contains(&fraction) {
+        wrong("/jitter", "must be a number from 0 to 1");
+        return None;
+    }
+    let timeout = match field("timeoutMs") {
+        None => None,
+        Some(value) => match value.as_i64().and_then(|ms| u64::try_from(ms).ok()) {
+            Some(ms) if ms > 0 => Some(Duration::from_millis(ms)),
+            _ => {
+                wrong("/timeoutMs", "must be a whole number of milliseconds, 1 or more");
+                return None;
+            }
+        },
+    };
     let mut on = Vec::new();
     if let Some(codes) = field("on") {
         let Some(codes) = codes.as_vector() else {
@@ -358,5 +386,5 @@ fn retry(metadata: &Value, problems: &mut Vec<Problem>) -> Option<RetryPolicy> {
     }
     let backoff = Duration::from_millis(u64::try_from(backoff).unwrap_or(0));
     let attempts = u32::try_from(attempts).unwrap_or(1);
-    Some(RetryPolicy { attempts, backoff, factor, on })
+    Some(RetryPolicy { attempts, backoff, factor, jitter: fraction, timeout, on })
 }

@@ -6,23 +6,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::{Job, JobId, Status};
-use catena_store::CommitError;
+use catena_store::{CommitError, Hold};
 use tokio::sync::watch;
 
 use crate::error::{InvokeError, StoreError};
-use crate::execution::{Run, RunSpec, step_progress};
+use crate::execution::{Descend, PendingControl, Run, RunSpec, open_sub_jobs, step_progress};
 use crate::jobs::{
     CommitFailure, Current, DELEGATED, Draft, ReusedStep, append_error, depth_of,
-    incomplete_payload, outcome_change, time_limit_exceeded, unless_overtaken, waits_for_message,
+    incomplete_payload, outcome_change, unless_overtaken, waits_for_message,
 };
 use crate::operations::federation::PauseChange;
 use crate::operations::{Cause, Failure, Operation, Signal};
 use crate::orchestration::Orchestration;
+use crate::orchestration::budget::Budget;
 use crate::orchestration::drivers::{DriverEvent, Subscription};
 use crate::orchestration::preflight::Targets;
 use crate::orchestration::remote::{PendingDelivery, RemoteTasks, RemoteWork, TaskContext};
 use crate::orchestration::state::{Batch, OrchestrationState};
 use crate::requests::{Caller, Invoke, JobView, commit_error};
+
+/// How long an orchestration is driven without an event before it is parked.
+const PARK_AFTER: Duration = Duration::from_secs(5);
 
 /// How long to wait before a commit is tried again that the store had no capacity for.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -31,13 +35,13 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 pub(super) struct OrchestrationDriver {
     pub(super) run: Run,
     pub(super) state: OrchestrationState,
-    subscription: Subscription,
+    pub(super) subscription: Subscription,
     /// The tasks of remote steps.
     pub(super) remote_tasks: RemoteTasks,
     /// The message that is being delivered to a remote step.
     pub(super) delivery: Option<PendingDelivery>,
     /// True if the state may differ from the store because a commit failed.
-    is_stale: bool,
+    pub(super) is_stale: bool,
     /// The number of messages that are queued for the orchestration, as far as is known: its end
     /// counts and discards them.
     pub(super) queue_depth: u32,
@@ -75,17 +79,19 @@ impl Orchestration {
             return Err(InvokeError::Invalid("not an orchestration".into()));
         };
         let job = draft.job().id();
-        let guard = self.execution.registry.claim(job, None).ok_or(StoreError::Contended)?;
-        let slots = self.drivers.slots(draft.job().parent().map(|parent| parent.job));
-        let subscription = self.drivers.subscribe(job, Arc::clone(&slots));
+        let guard = self.execution.acquire(&mut draft);
+        guard.handle.leave_time_to_store();
+        let (budget, _) = self.drivers.budget(job);
+        let subscription = self.drivers.subscribe(job);
         let mut state = OrchestrationState::new(
+            job,
             self.jobs.store.cells(),
             &operation,
             &plan,
             targets,
             request.caller.clone(),
             request.input.clone(),
-            slots,
+            budget,
         );
         for reused in reused.iter().cloned() {
             // The earlier run may be deleted before this one has ended.
@@ -96,9 +102,7 @@ impl Orchestration {
         }
         let mut batch = state.advance(&**self, &mut draft)?;
         let remote_work = std::mem::take(&mut batch.remote_work);
-        if !state.cancels_on_failure() {
-            draft.leave_remote_steps();
-        }
+        let cancels = cancel_open_steps(&state, &mut draft);
         let committed = self.commit_batch(draft, batch, &request.caller).await;
         let view = committed.map_err(commit_error::<InvokeError>)?;
         if !view.status().is_terminal() {
@@ -113,8 +117,11 @@ impl Orchestration {
             let mut driver = OrchestrationDriver::new(run, state, subscription);
             driver.spawn_remote_tasks(self, remote_work);
             self.runtime.spawn(driver.drive(Arc::clone(self)));
-        } else if state.cancels_on_failure() {
-            self.cancel_siblings(&view.job).await;
+        } else {
+            self.drivers.notify_room(state.budget.release_all(job));
+            if cancels {
+                self.cancel_siblings(job).await;
+            }
         }
         Ok(view)
     }
@@ -129,10 +136,8 @@ impl Orchestration {
         let committed = self.jobs.commit_tree(parent, batch.children).await?;
         let mut children: HashMap<JobId, JobView> =
             committed.children.into_iter().map(|child| (child.job.id(), child)).collect();
-        for job in &batch.queued {
-            if let Some(child) = children.get(job) {
-                self.execution.notify_queued(&child.job);
-            }
+        if !batch.queued.is_empty() {
+            self.execution.notify_queued();
         }
         for run in batch.runs {
             if let Some(child) = children.remove(&run.job) {
@@ -160,16 +165,18 @@ impl Orchestration {
             Ok(targets) => targets,
             Err(problems) => return self.fail_run(&run, Failure::new("step_gone", problems)).await,
         };
-        let slots = self.drivers.slots(run.job.parent().map(|parent| parent.job));
-        let subscription = self.drivers.subscribe(job, Arc::clone(&slots));
+        run.guard.handle.leave_time_to_store();
+        let budget = self.budget_of(&run.job).await?;
+        let subscription = self.drivers.subscribe(job);
         let mut state = OrchestrationState::new(
+            job,
             self.jobs.store.cells(),
             &run.spec.operation,
             &plan,
             targets,
             run.spec.caller.clone(),
             run.spec.input.clone(),
-            slots,
+            budget,
         );
         state.catch_up(self, &run.current()).await?;
         OrchestrationDriver::new(run, state, subscription).drive(Arc::clone(self)).await;
@@ -191,9 +198,55 @@ impl Orchestration {
     }
 
     /// Cancels the steps that still run after a step of the same job failed.
-    async fn cancel_siblings(&self, job: &Job) {
-        self.execution.cancel_children(job, "a step of the same job failed").await;
+    async fn cancel_siblings(&self, job: JobId) {
+        if let Err(error) = self.execution.reconcile(job).await {
+            tracing::error!(%job, %error, "cannot cancel the steps of a failed orchestration");
+        }
     }
+
+    /// Returns what the root of a job may run at a time.
+    async fn budget_of(&self, job: &Job) -> Result<Arc<Budget>, StoreError> {
+        let ancestors = self.execution.ancestors_of(job).await?;
+        let root = ancestors.last().map_or(job.id(), |root| root.job.id());
+        let (budget, is_new) = self.drivers.budget(root);
+        if is_new {
+            self.count_running(&budget, root).await?;
+        }
+        Ok(budget)
+    }
+
+    /// Counts what runs below a root that another process drove before.
+    async fn count_running(&self, budget: &Budget, root: JobId) -> Result<(), StoreError> {
+        let Some(root) = self.jobs.current(root).await? else { return Ok(()) };
+        for current in self.execution.read_tree(&root, Descend::Open, usize::MAX).await?.below {
+            let runs = matches!(current.job.status(), Status::Pending | Status::Started);
+            let is_leaf = self.operations.has_no_steps(current.text("operation"));
+            if let Some(parent) = current.job.parent().filter(|_| runs && is_leaf)
+                && let Some(step) = parent.step()
+            {
+                budget.count((parent.job, step));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds to the change that ends an orchestration what follows for its open steps: they are
+/// cancelled, or left running, as the definition says. Returns true if they are cancelled.
+fn cancel_open_steps(state: &OrchestrationState, draft: &mut Draft) -> bool {
+    if !draft.job().status().is_terminal() {
+        return false;
+    }
+    if !state.cancels_on_failure() {
+        draft.leave_remote_steps();
+        return false;
+    }
+    let has_open = !open_sub_jobs(draft.job()).is_empty();
+    if has_open {
+        let pending = PendingControl::cancel(draft.job());
+        draft.add(pending.store(None));
+    }
+    has_open
 }
 
 /// Returns whether a remote step has to be paused or resumed, by the status of its parent.
@@ -220,10 +273,9 @@ impl OrchestrationDriver {
     /// Drives the orchestration until it ends or is stopped.
     async fn drive(mut self, orchestration: Arc<Orchestration>) {
         let handle = Arc::clone(&self.run.guard.handle);
-        let control = orchestration.control_of(&self.run.guard);
         let mut signal: watch::Receiver<Signal> = handle.subscribe();
-        let mut limit = Box::pin(control.sleep(self.run.spec.time_left));
         let mut stopped = Box::pin(handle.stopped());
+        let env = Arc::clone(&orchestration.runtime.env);
         loop {
             match self.advance(&orchestration).await {
                 Ok(Next::Listen) => {}
@@ -239,13 +291,33 @@ impl OrchestrationDriver {
                     return;
                 }
             }
+            if self.may_park() && (self.state.waits_for_people() || self.is_paused()) {
+                match self.park(&orchestration).await {
+                    Ok(Some(driver)) => {
+                        self = driver;
+                        continue;
+                    }
+                    Ok(None) => return,
+                    Err(error) => {
+                        tracing::error!(%error, "an orchestration cannot be parked");
+                        return;
+                    }
+                }
+            }
             tokio::select! {
                 biased;
                 () = &mut stopped => return,
-                () = &mut limit => return self.expire(&orchestration).await,
                 event = self.subscription.events.recv() => self.handle(&orchestration, event),
-                // Resumed: steps that were ready may start.
-                _ = signal.changed() => {}
+                // Resumed: what is ready may start.
+                _ = signal.changed() => self.is_stale |= self.was_resumed(),
+                () = env.sleep(PARK_AFTER) => {
+                    if self.may_park() {
+                        match self.park(&orchestration).await {
+                            Ok(Some(driver)) => self = driver,
+                            _ => return,
+                        }
+                    }
+                }
             }
             while let Ok(event) = self.subscription.events.try_recv() {
                 self.handle(&orchestration, Some(event));
@@ -279,8 +351,10 @@ impl OrchestrationDriver {
         match event {
             Some(DriverEvent::Child(view)) => {
                 if let Some(parent) = view.job.parent() {
-                    let step = parent.step;
-                    self.state.update(step, &view, false);
+                    let step = parent.step();
+                    if let Some(step) = step {
+                        self.state.update(step, &view, false);
+                    }
                 }
             }
             Some(DriverEvent::Remote(step, event)) => {
@@ -289,28 +363,32 @@ impl OrchestrationDriver {
                     self.state.update_remote(&self.run.job, step, event, now);
                 }
             }
-            Some(DriverEvent::Message) | None => {}
-        }
-    }
-
-    async fn expire(self, orchestration: &Orchestration) {
-        let id = self.run.job.id();
-        let error = time_limit_exceeded(self.run.spec.time_left);
-        if let Err(error) = orchestration.execution.expire_now(id, &error).await {
-            tracing::error!(job = %id, %error, "an orchestration cannot be ended");
+            Some(DriverEvent::Message | DriverEvent::Room) | None => {}
         }
     }
 
     /// Returns true if the job was resumed since it was last read.
     fn was_resumed(&self) -> bool {
         let may_run = *self.run.guard.handle.subscribe().borrow() == Signal::Go;
-        self.run.job.status() == Status::Paused && may_run
+        self.is_paused() && may_run
+    }
+
+    /// Returns true if the job is paused, as far as is known.
+    fn is_paused(&self) -> bool {
+        self.run.job.status() == Status::Paused
+    }
+
+    /// Returns true if nothing in memory is needed to continue the orchestration later.
+    fn may_park(&self) -> bool {
+        !self.state.has_open_remote() && self.delivery.is_none() && !self.is_stale
     }
 
     /// Decides and commits repeatedly, until there is nothing more to decide.
     async fn advance(&mut self, orchestration: &Arc<Orchestration>) -> Result<Next, StoreError> {
-        if self.was_resumed() || std::mem::take(&mut self.is_stale) {
-            self.reload(orchestration).await?;
+        if std::mem::take(&mut self.is_stale)
+            && let Next::Over = self.reload(orchestration).await?
+        {
+            return Ok(Next::Over);
         }
         loop {
             let Some(next) = self.forward_message(orchestration).await? else {
@@ -326,24 +404,30 @@ impl OrchestrationDriver {
             if status.is_terminal() {
                 return Ok(Next::Over);
             }
-            let asks = self.state.asking().is_some();
-            let should_ask = asks && status == Status::Started;
-            let should_continue = !asks && waits_for_message(status);
-            if !self.state.has_changes() && !should_ask && !should_continue {
+            if !self.state.needs_decision(&self.run.job) {
+                orchestration.drivers.set_open(self.run.job.id(), self.state.open_sub_jobs());
                 return Ok(Next::Listen);
             }
             let mut draft = self.current().draft();
-            draft.set_fence(self.run.guard.handle.fence);
             let mut batch = self.state.advance(&**orchestration, &mut draft)?;
             let remote_work = std::mem::take(&mut batch.remote_work);
+            for driver in self.state.take_room_for() {
+                orchestration.drivers.notify_room(Some(driver));
+            }
+            if !self.state.wants_room() || self.is_paused() {
+                let next = self.state.budget.leave(self.run.job.id());
+                orchestration.drivers.notify_room(next);
+            } else {
+                orchestration.drivers.notify_other(self.state.budget.next(), self.run.job.id());
+            }
             if draft.is_unchanged() {
                 self.spawn_remote_tasks(orchestration, remote_work);
-                // Paused, or no slot for more sub-jobs: another event must come first.
+                orchestration.drivers.set_open(self.run.job.id(), self.state.open_sub_jobs());
+                // Paused, or no room for more sub-jobs: another event must come first.
                 return Ok(Next::Listen);
             }
-            if !self.state.cancels_on_failure() {
-                draft.leave_remote_steps();
-            }
+            draft.set_hold(Hold::Under(self.run.guard.handle.fence));
+            let cancels = cancel_open_steps(&self.state, &mut draft);
             let caller = self.run.spec.caller.clone();
             let committed = orchestration.commit_batch(draft, batch, &caller).await;
             match committed.map_err(CommitFailure::from) {
@@ -353,7 +437,9 @@ impl OrchestrationDriver {
                     let progress = step_progress(ended, total);
                     orchestration.jobs.watchers.announce_progress(view.job.id(), &progress);
                     if view.status().is_terminal() {
-                        self.release_steps(orchestration, &view.job).await;
+                        let next = self.state.budget.release_all(view.job.id());
+                        orchestration.drivers.notify_room(next);
+                        self.release_steps(orchestration, view.job.id(), cancels).await;
                         return Ok(Next::Over);
                     }
                     self.spawn_remote_tasks(orchestration, remote_work);
@@ -375,10 +461,10 @@ impl OrchestrationDriver {
 
     /// Cancels the open steps of a job that has ended, or leaves them running, as the definition
     /// says.
-    async fn release_steps(&self, orchestration: &Orchestration, job: &Job) {
-        if self.state.cancels_on_failure() {
+    async fn release_steps(&self, orchestration: &Orchestration, job: JobId, cancels: bool) {
+        if cancels {
             orchestration.cancel_siblings(job).await;
-        } else {
+        } else if !self.state.cancels_on_failure() {
             // Tasks that are replaced do not cancel their jobs.
             self.remote_tasks.replace();
         }
@@ -407,7 +493,7 @@ impl OrchestrationDriver {
         let current = self.current();
         let forwarding = self.state.forward_message(jobs, &current, message.clone())?;
         let Some((mut draft, step)) = forwarding else { return Ok(Some(Next::Listen)) };
-        draft.set_fence(self.run.guard.handle.fence);
+        draft.set_hold(Hold::Under(self.run.guard.handle.fence));
         let committed = jobs.commit(draft).await;
         if let Err(CommitError::DuplicateMessage { .. }) = &committed {
             // The step has this message already: it only leaves the parent's queue.
@@ -420,7 +506,7 @@ impl OrchestrationDriver {
         self.run.job = (*committed.view.job).clone();
         self.queue_depth = self.queue_depth.saturating_sub(1);
         if let Some(child) = self.state.mark_forwarded(step) {
-            orchestration.runtime.spawn(orchestration.execution.wake(child, None));
+            orchestration.runtime.spawn(orchestration.execution.wake(child));
         }
         Ok(Some(Next::Listen))
     }
@@ -444,7 +530,6 @@ impl OrchestrationDriver {
         self.queue_depth = current.queue_depth;
         // Events of the old tasks may be lost with the old state: new ones are spawned.
         self.remote_tasks.replace();
-        // This also releases the slots that the old state had claimed.
         self.state = self.state.reset();
         self.state.catch_up(orchestration, &self.run.current()).await?;
         Ok(Next::Listen)

@@ -9,8 +9,10 @@
 //! orchestration, and what follows from it), [`driver`] (the task that commits what the state
 //! decides), [`drivers`] (the drivers of this process) and [`remote`] (steps on other venues).
 
+mod budget;
 mod driver;
 mod drivers;
+mod park;
 mod preflight;
 mod remote;
 mod state;
@@ -25,7 +27,7 @@ use catena_job::{Job, JobId};
 
 use crate::error::StoreError;
 use crate::execution::{Execution, PlanRunner, Run, RunGuard};
-use crate::jobs::{Jobs, NewSecrets, run_inline};
+use crate::jobs::{Draft, Jobs, NewSecrets, run_inline};
 use crate::limits::Limits;
 use crate::operations::federation::{Identity, RemoteCall};
 use crate::operations::schema::Secret;
@@ -69,6 +71,7 @@ impl Orchestration {
         });
         let plans: Arc<dyn PlanRunner> = Arc::clone(&orchestration) as Arc<dyn PlanRunner>;
         execution.set_plan_runner(Arc::downgrade(&plans));
+        orchestration.drivers.set_orchestration(Arc::downgrade(&orchestration));
         orchestration
     }
 
@@ -86,6 +89,10 @@ impl PlanRunner for Orchestration {
                 tracing::error!(job = %id, %error, "an orchestration cannot continue");
             }
         })
+    }
+
+    fn drive(self: Arc<Self>, job: JobId) -> Task {
+        Box::pin(async move { self.drive_job(job).await })
     }
 
     fn cancel_unfollowed(self: Arc<Self>, job: Arc<Job>) -> Task {
@@ -140,8 +147,8 @@ impl StepHost for Orchestration {
         self.execution.try_claim_slot()
     }
 
-    fn claim_run(&self, job: JobId) -> Option<RunGuard> {
-        self.execution.registry.claim(job, None)
+    fn acquire(&self, draft: &mut Draft) -> RunGuard {
+        self.execution.acquire(draft)
     }
 
     fn remote_call(

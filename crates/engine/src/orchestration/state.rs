@@ -21,20 +21,22 @@ use catena_job::state::Event;
 use catena_job::{Job, JobId, Status};
 use catena_store::Effect;
 use catena_value::{CellSource, ExtentError, Value, ValueId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::StoreError;
-use crate::execution::{Run, RunGuard, RunSpec, offer};
+use crate::execution::{PausedTurn, Run, RunGuard, RunSpec, offer, paused_member};
 use crate::jobs::{
-    Current, Draft, Jobs, NewSecrets, RemoteSnapshot, ReusedStep, append_error, check_output,
-    deadline, depth_of, execution_limit, input_secrets, message_record, outcome_change,
-    passed_on_secrets, recorded_limit, redact, reseal_message, truncate_text,
+    Current, Draft, Jobs, LEFT_MS, NewSecrets, RemoteSnapshot, ReusedStep, append_error,
+    check_output, deadline, depth_of, execution_limit, input_secrets, left_ms, message_record,
+    outcome_change, passed_on_secrets, recorded_limit, redact, reseal_message, restart_clock,
+    stop_clock, time_left_ms, truncate_text,
 };
 use crate::limits::{BATCH_STEPS_MAX, Limits};
 use crate::operations::federation::RemoteCall;
 use crate::operations::schema::Secret;
 use crate::operations::{Cause, ExecutionMode, Failure, Operation};
 use crate::orchestration::Orchestration;
+use crate::orchestration::budget::Budget;
 use crate::orchestration::preflight::Targets;
 use crate::orchestration::remote::RemoteWork;
 use crate::requests::{Caller, Invoke, JobView};
@@ -74,8 +76,8 @@ pub(super) trait StepHost {
     /// Claims a slot of the process, if one is free.
     fn claim_slot(&self) -> Option<OwnedSemaphorePermit>;
 
-    /// Claims a new sub-job for a run in this process.
-    fn claim_run(&self, job: JobId) -> Option<RunGuard>;
+    /// Makes this process the holder of a sub-job and registers its run.
+    fn acquire(&self, draft: &mut Draft) -> RunGuard;
 
     /// Returns the call that starts a remote step. The state sets its key and depth.
     fn remote_call(
@@ -96,6 +98,8 @@ pub(super) enum StepPhase {
     Running(JobId),
     /// The sub-job waits for a message.
     Asking(Asking),
+    /// The sub-job is paused.
+    Paused(JobId),
     /// The sub-job has ended.
     Ended(Status),
 }
@@ -109,10 +113,13 @@ pub(super) struct Asking {
     output: Option<Value>,
     /// True if the sub-job is on another venue.
     pub(super) is_remote: bool,
+    /// True if nothing below the sub-job runs meanwhile.
+    pub(super) is_idle: bool,
 }
 
 /// The state of one run of an orchestration.
 pub(super) struct OrchestrationState {
+    job: JobId,
     pub(super) plan: Arc<Plan>,
     graph: Arc<Graph>,
     operation: Arc<Operation>,
@@ -134,11 +141,14 @@ pub(super) struct OrchestrationState {
     remote: BTreeMap<u32, (RemoteSnapshot, Option<ValueId>)>,
     /// Remote steps whose state is not stored yet.
     unsaved: BTreeSet<u32>,
+    /// Remote steps whose start was requested and not confirmed.
+    starting: BTreeSet<usize>,
     /// Why the orchestration fails, once it is known to.
     failure: Option<Failure>,
-    /// The slots for concurrent sub-jobs of the root.
-    slots: Arc<Semaphore>,
-    claimed: BTreeMap<u32, OwnedSemaphorePermit>,
+    /// What the root may run at a time.
+    pub(super) budget: Arc<Budget>,
+    /// Drivers that may start a step because one of these steps ended.
+    room_for: BTreeSet<JobId>,
     /// The size of all step inputs that were assembled so far, in bytes.
     assembled: u64,
     cells: Arc<dyn CellSource + Send + Sync>,
@@ -223,16 +233,18 @@ impl Outputs for OrchestrationState {
 impl OrchestrationState {
     /// Creates the state of a run in which no step has started.
     pub(super) fn new(
+        job: JobId,
         cells: Arc<dyn CellSource + Send + Sync>,
         operation: &Arc<Operation>,
         plan: &Arc<Plan>,
         targets: Targets,
         caller: Caller,
         input: Value,
-        slots: Arc<Semaphore>,
+        budget: Arc<Budget>,
     ) -> OrchestrationState {
         let graph = operation.graph().unwrap_or_else(|| Arc::new(plan.graph()));
         OrchestrationState {
+            job,
             ready: graph.first_steps().into_iter().collect(),
             phases: vec![StepPhase::Waiting; plan.steps.len()],
             open: plan.steps.len(),
@@ -249,23 +261,27 @@ impl OrchestrationState {
             remote_work: Vec::new(),
             remote: BTreeMap::new(),
             unsaved: BTreeSet::new(),
+            starting: BTreeSet::new(),
             failure: None,
-            slots,
-            claimed: BTreeMap::new(),
+            budget,
+            room_for: BTreeSet::new(),
             cells,
         }
     }
 
-    /// Returns the state of the same run in which no step has started.
+    /// Returns the state of the same run in which no step has started. Steps that run are counted
+    /// again when they are read.
     pub(super) fn reset(&self) -> OrchestrationState {
+        self.budget.release_all(self.job);
         OrchestrationState::new(
+            self.job,
             Arc::clone(&self.cells),
             &self.operation,
             &self.plan,
             self.targets.clone(),
             self.caller.clone(),
             self.input.clone(),
-            Arc::clone(&self.slots),
+            Arc::clone(&self.budget),
         )
     }
 
@@ -294,8 +310,6 @@ impl OrchestrationState {
                 self.failure = Some(Failure::new("step_gone", text));
                 continue;
             };
-            let slot = Arc::clone(&self.slots).try_acquire_owned().ok();
-            self.claimed.extend(slot.map(|slot| (*step, slot)));
             let view = orchestration.views.view(child);
             self.update(*step, &view, state.end.is_some());
         }
@@ -323,13 +337,22 @@ impl OrchestrationState {
                 let message = job.field("message").and_then(Value::to_text);
                 let message = message.map(|message| message.into_owned());
                 let output = job.field("output").cloned().map(|output| loaded(output, view));
-                let asking = Asking { job: job.id(), status, message, output, is_remote: false };
+                let is_plain = job.steps().is_empty() && job.calls().is_empty();
+                let is_idle = is_plain || job.field(LEFT_MS).is_some_and(|left| !left.is_nil());
+                let (job, is_remote) = (job.id(), false);
+                let asking = Asking { job, status, message, output, is_remote, is_idle };
                 self.phases[index] = StepPhase::Asking(asking);
-                // A step that waits for people occupies no slot.
-                self.claimed.remove(&step);
+                self.release(step);
+            }
+            Status::Paused => {
+                self.phases[index] = StepPhase::Paused(job.id());
+                self.release(step);
             }
             status if !status.is_terminal() => {
                 self.phases[index] = StepPhase::Running(job.id());
+                if !self.is_nested(step) {
+                    self.budget.count((self.job, step));
+                }
             }
             status => {
                 if !is_recorded {
@@ -345,7 +368,7 @@ impl OrchestrationState {
     /// Ends a step.
     fn end(&mut self, step: u32, status: Status, output: Option<Value>, error: &str) {
         self.phases[step as usize] = StepPhase::Ended(status);
-        self.claimed.remove(&step);
+        self.release(step);
         self.open = self.open.saturating_sub(1);
         if status == Status::Complete {
             self.outputs.insert(step, output.unwrap_or_default());
@@ -359,6 +382,71 @@ impl OrchestrationState {
             let text = format!("{} ended as {status}: {error}", self.step_name(step));
             self.failure = Some(Failure::new("step_failed", text));
         }
+    }
+
+    /// Makes room for another step, because this one does not run any more.
+    fn release(&mut self, step: u32) {
+        let next = self.budget.release((self.job, step));
+        self.room_for.extend(next);
+    }
+
+    /// Returns the drivers that may start a step because steps of this one do not run any more.
+    pub(super) fn take_room_for(&mut self) -> BTreeSet<JobId> {
+        std::mem::take(&mut self.room_for)
+    }
+
+    /// Returns true if a step is an orchestration, which only waits for its own steps.
+    fn is_nested(&self, step: u32) -> bool {
+        let target = self.targets.get(step as usize).and_then(Option::as_ref);
+        target.is_some_and(|target| target.plan().is_some())
+    }
+
+    /// Returns the sub-jobs that have not ended, on this venue.
+    pub(super) fn open_sub_jobs(&self) -> Vec<JobId> {
+        let open = |phase: &StepPhase| match phase {
+            StepPhase::Running(job) | StepPhase::Paused(job) => Some(*job),
+            StepPhase::Asking(asking) => Some(asking.job),
+            StepPhase::Waiting | StepPhase::Ended(_) => None,
+        };
+        self.phases.iter().filter_map(open).collect()
+    }
+
+    /// Returns true if a step may start as soon as there is room for it.
+    pub(super) fn wants_room(&self) -> bool {
+        !self.ready.is_empty() && self.failure.is_none()
+    }
+
+    /// Returns true if remote steps have not ended: their tasks need a driver.
+    pub(super) fn has_open_remote(&self) -> bool {
+        let is_open = |step: &u32| !matches!(self.phases[*step as usize], StepPhase::Ended(_));
+        let starting = self.plan.steps.iter().enumerate().any(|(step, definition)| {
+            definition.venue.is_some()
+                && self.phases[step] == StepPhase::Waiting
+                && u32::try_from(step).is_ok_and(|step| !self.ready.contains(&step))
+                && self.starting.contains(&step)
+        });
+        starting || self.remote.keys().any(is_open)
+    }
+
+    /// Returns true if nothing can happen before somebody answers or resumes a step.
+    pub(super) fn waits_for_people(&self) -> bool {
+        let waits = |phase: &StepPhase| match phase {
+            StepPhase::Running(_) => false,
+            StepPhase::Asking(asking) => asking.is_idle,
+            StepPhase::Waiting | StepPhase::Paused(_) | StepPhase::Ended(_) => true,
+        };
+        self.open > 0
+            && self.ready.is_empty()
+            && self.starting.is_empty()
+            && self.phases.iter().all(waits)
+    }
+
+    /// Returns the first step that is paused.
+    pub(super) fn paused(&self) -> Option<(u32, JobId)> {
+        self.phases.iter().enumerate().find_map(|(step, phase)| match phase {
+            StepPhase::Paused(job) => Some((u32::try_from(step).ok()?, *job)),
+            _ => None,
+        })
     }
 
     /// Returns the name of a step for error texts.
@@ -398,8 +486,21 @@ impl OrchestrationState {
         (total.saturating_sub(self.open), total)
     }
 
-    /// Returns true if there is something to decide or to record.
-    pub(super) fn has_changes(&self) -> bool {
+    /// Returns true if there is something to decide or to record about the parent job.
+    pub(super) fn needs_decision(&self, parent: &Job) -> bool {
+        let status = parent.status();
+        let is_interactive = matches!(status, Status::InputRequired | Status::AuthRequired);
+        let waits = self.waits_for_people();
+        let changes_status = match self.asking() {
+            Some(_) => {
+                status == Status::Started || is_interactive && left_ms(parent).is_some() != waits
+            }
+            None => is_interactive || status == Status::Started && waits,
+        };
+        changes_status || self.has_changes()
+    }
+
+    fn has_changes(&self) -> bool {
         !self.starts.is_empty()
             || !self.ends.is_empty()
             || !self.remote_work.is_empty()
@@ -448,10 +549,9 @@ impl OrchestrationState {
         let is_inline =
             target.as_ref().is_some_and(|target| target.mode() == ExecutionMode::Inline);
         let is_nested = target.as_ref().is_some_and(|target| target.plan().is_some());
-        let mut slot = None;
-        if !is_inline && !is_nested {
-            let Ok(claimed) = Arc::clone(&self.slots).try_acquire_owned() else { return Ok(false) };
-            slot = Some(claimed);
+        let counts = !is_inline && !is_nested;
+        if counts && !self.budget.try_start((self.job, step)) {
+            return Ok(false);
         }
         let secrets = input_secrets(parent);
         let input = match self.input_of(definition, &secrets) {
@@ -459,13 +559,14 @@ impl OrchestrationState {
             Err(error) => {
                 let text = format!("{} cannot start: {error}", self.step_name(step));
                 self.failure = Some(Failure::new("step_input", text));
+                self.release(step);
                 return Ok(true);
             }
         };
-        self.claimed.extend(slot.map(|slot| (step, slot)));
         let input = input.fully_loaded(&*self.cells);
         let input = input.map_err(|error| StoreError::Damaged(error.to_string()))?;
         let Some(target) = target else {
+            self.starting.insert(step as usize);
             batch.remote_work.push((step, self.start_remote(host, parent, step, input)));
             return Ok(true);
         };
@@ -476,7 +577,7 @@ impl OrchestrationState {
         request.depth = depth_of(parent) + 1;
         let passed_on = passed_on_secrets(&definition.input, &secrets);
         let (mut new_job, secrets) = host.new_job(id, &request, &target, &passed_on);
-        new_job.parent = Some(Parent { job: parent.id(), step });
+        new_job.parent = Some(Parent::of_step(parent.id(), step));
         let refused = target.refusal(&request.input);
         let mut child = Draft::new(new_job, now, refused.as_deref()).map_err(append_error)?;
         let record = child.job().head();
@@ -591,30 +692,83 @@ impl OrchestrationState {
         Ok(output)
     }
 
-    /// Makes the orchestration wait for a message if a step does, and continue if none does any more.
+    /// Makes the orchestration wait for a message if a step does, continue if none does any more, and
+    /// pause if nothing can happen before a paused step is resumed.
     fn ask_or_continue(&self, host: &dyn StepHost, parent: &mut Draft) -> Result<(), StoreError> {
-        let now = host.now();
         let status = parent.job().status();
+        let is_interactive = matches!(status, Status::InputRequired | Status::AuthRequired);
+        let is_clock_stopped = left_ms(parent.job()).is_some();
         match self.asking() {
             Some((step, asking)) if status == Status::Started => {
-                let ask = catena_job::state::Ask {
-                    message: Some(truncate_text(&self.waiting_message(step))),
-                    output: asking.output.clone(),
-                };
-                let event = match asking.status {
-                    Status::AuthRequired => Event::AskedForAuth(ask),
-                    _ => Event::AskedForInput(ask),
-                };
-                let mut change = Change::new(event, now);
-                let waits = deadline(now, host.limits().interactive);
-                change.extra.push(("deadline", waits));
-                parent.append(change).map_err(append_error)
+                self.ask(host, parent, step, asking)
             }
-            None if matches!(status, Status::InputRequired | Status::AuthRequired) => {
-                parent.append(Change::new(Event::Answered, now)).map_err(append_error)
+            // The last step that ran has ended, or another one runs: the clock stops or starts.
+            Some((step, asking))
+                if is_interactive && is_clock_stopped != self.waits_for_people() =>
+            {
+                self.answer(host, parent)?;
+                self.ask(host, parent, step, asking)
             }
+            None if is_interactive => self.answer(host, parent),
+            None if status == Status::Started && self.waits_for_people() => match self.paused() {
+                Some((step, job)) => self.pause(host, parent, step, job),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
+    }
+
+    /// Makes the orchestration wait for a message. Its clock stops if everything below it waits.
+    fn ask(
+        &self,
+        host: &dyn StepHost,
+        parent: &mut Draft,
+        step: u32,
+        asking: &Asking,
+    ) -> Result<(), StoreError> {
+        let now = host.now();
+        let ask = catena_job::state::Ask {
+            message: Some(truncate_text(&self.waiting_message(step))),
+            output: asking.output.clone(),
+        };
+        let event = match asking.status {
+            Status::AuthRequired => Event::AskedForAuth(ask),
+            _ => Event::AskedForInput(ask),
+        };
+        let mut change = Change::new(event, now);
+        if self.waits_for_people() {
+            stop_clock(parent.job(), now, host.limits().interactive, &mut change);
+        } else if left_ms(parent.job()).is_some() {
+            change.extra.push((LEFT_MS, Value::Nil));
+        }
+        parent.append(change).map_err(append_error)
+    }
+
+    /// Makes the orchestration continue. Its clock starts again if it had stopped.
+    fn answer(&self, host: &dyn StepHost, parent: &mut Draft) -> Result<(), StoreError> {
+        let mut change = Change::new(Event::Answered, host.now());
+        restart_clock(parent.job(), host.now(), &mut change);
+        parent.append(change).map_err(append_error)
+    }
+
+    /// Pauses the orchestration because only a resume of this step can continue it.
+    fn pause(
+        &self,
+        host: &dyn StepHost,
+        parent: &mut Draft,
+        step: u32,
+        job: JobId,
+    ) -> Result<(), StoreError> {
+        let now = host.now();
+        let mut paused = PausedTurn::new(Status::Started, "open");
+        paused.left_ms = time_left_ms(parent.job(), now);
+        paused.since = Some(now);
+        let mut change = Change::new(Event::Paused, now);
+        let message = format!("{} is paused: job {job}", self.step_name(step));
+        change.extra.push(("message", message.into()));
+        change.extra.push(("paused", paused_member(&paused, None)));
+        change.extra.push(("deadline", deadline(now, host.limits().interactive)));
+        parent.append(change).map_err(append_error)
     }
 
     /// Returns the change that forwards a message of the orchestration to the local step that waits
@@ -631,6 +785,7 @@ impl OrchestrationState {
         let parent = current.job.id();
         let (trigger, public) = message_record(&message);
         let mut change = Change::new(Event::Answered, jobs.runtime.now());
+        restart_clock(&current.job, jobs.runtime.now(), &mut change);
         change.trigger = Some(trigger);
         change.extra.push(("received", public));
         let mut draft = current.draft();
@@ -678,7 +833,7 @@ fn prepare_run(
     let mut started = Change::new(Event::Started, now);
     started.extra.push(("deadline", deadline(now, limit)));
     child.append(started).map_err(append_error)?;
-    let guard = host.claim_run(job).ok_or(StoreError::Contended)?;
+    let guard = host.acquire(child);
     batch.runs.push(ChildRun { job, operation, input, guard, slot });
     Ok(())
 }

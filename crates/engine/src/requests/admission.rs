@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use catena_store::owner_key;
 use parking_lot::Mutex;
 
 use crate::error::RateLimited;
@@ -14,7 +16,10 @@ use crate::runtime::Runtime;
 /// What every caller has used of its quotas.
 pub(crate) struct Admission {
     runtime: Arc<Runtime>,
-    live: Mutex<HashMap<Arc<str>, usize>>,
+    /// Live jobs by the key of their owner.
+    live: Mutex<HashMap<[u8; 8], usize>>,
+    /// True if nobody has a live job, which is the usual case for a venue of inline operations.
+    is_idle: AtomicBool,
     rates: Mutex<HashMap<Arc<str>, Bucket>>,
 }
 
@@ -27,7 +32,12 @@ struct Bucket {
 
 impl Admission {
     pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
-        Admission { runtime, live: Mutex::default(), rates: Mutex::default() }
+        Admission {
+            runtime,
+            live: Mutex::default(),
+            is_idle: AtomicBool::new(true),
+            rates: Mutex::default(),
+        }
     }
 
     /// Admits one request of a caller, or refuses it because the caller's rate is used up.
@@ -39,28 +49,36 @@ impl Admission {
     /// Counts a live job of this owner.
     pub(crate) fn add_live(&self, owner: &str) {
         let mut live = self.live.lock();
-        match live.get_mut(owner) {
-            Some(count) => *count += 1,
-            None => {
-                live.insert(owner.into(), 1);
-            }
-        }
+        *live.entry(owner_key(owner)).or_default() += 1;
+        self.is_idle.store(false, Ordering::Relaxed);
     }
 
     /// Counts the end of a live job of this owner.
     pub(crate) fn remove_live(&self, owner: &str) {
+        let key = owner_key(owner);
         let mut live = self.live.lock();
-        if let Some(count) = live.get_mut(owner) {
+        if let Some(count) = live.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
-                live.remove(owner);
+                live.remove(&key);
             }
         }
+        self.is_idle.store(live.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Replaces all numbers of live jobs, by owner key.
+    pub(crate) fn set_live(&self, counts: HashMap<[u8; 8], usize>) {
+        let mut live = self.live.lock();
+        self.is_idle.store(counts.is_empty(), Ordering::Relaxed);
+        *live = counts;
     }
 
     /// Returns the number of live jobs of this owner.
     pub(crate) fn live_count(&self, owner: &str) -> usize {
-        self.live.lock().get(owner).copied().unwrap_or(0)
+        if self.is_idle.load(Ordering::Relaxed) {
+            return 0;
+        }
+        self.live.lock().get(&owner_key(owner)).copied().unwrap_or(0)
     }
 
     /// Spends one token of a caller's bucket. `now` is monotonic time.

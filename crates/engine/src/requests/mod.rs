@@ -12,7 +12,7 @@ pub(crate) use idempotency::{
     ClaimedKey, IdempotencyKeys, KeyLookup, commit_error, job_from_response, response_for_job,
 };
 pub use request::{
-    HistoryPage, IdempotencyKey, Invoke, Invoked, JobList, JobView, ListJobs, MessageReceipt,
-    Recording, RunOutput,
+    CallRequest, HistoryPage, IdempotencyKey, Invoke, Invoked, JobList, JobView, ListJobs,
+    MessageReceipt, Recording, RunOutput,
 };
 pub use schedule::{Scheduled, When};

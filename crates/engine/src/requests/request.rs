@@ -95,12 +95,20 @@ pub struct JobView {
     pub steps: Option<Value>,
     /// Whether the job is queued or runs.
     pub phase: catena_job::vocabulary::Phase,
+    /// When it may be started from its queue, as Unix time in ms. `None` if it is not known to be on
+    /// one.
+    pub ready_at: Option<i64>,
 }
 
 impl JobView {
     /// Returns the job's status.
     pub fn status(&self) -> Status {
         self.job.status()
+    }
+
+    /// Returns true if the job waits for its next attempt.
+    pub fn waits_for_attempt(&self) -> bool {
+        self.status() == Status::Started && self.job.failures() > 0 && self.ready_at.is_some()
     }
 
     /// Returns the entity tag, with quotes.
@@ -115,6 +123,23 @@ impl JobView {
             None => &catena_value::NoCells,
         }
     }
+}
+
+/// A request of a running job to invoke an operation.
+#[derive(Debug, Clone)]
+pub struct CallRequest {
+    /// The calling job.
+    pub job: JobId,
+    /// The caller on whose authority the calling job runs.
+    pub caller: Caller,
+    /// Identifies the call within the job: a repeated turn makes the same call under the same key.
+    pub key: String,
+    /// The operation, in any form of reference.
+    pub operation: String,
+    /// Its input.
+    pub input: Value,
+    /// True if the calling job does not wait for the end of the call.
+    pub is_detached: bool,
 }
 
 /// A page of a job's records.

@@ -114,6 +114,7 @@ impl Env for SystemEnv {
 pub struct PausedEnv {
     started: tokio::time::Instant,
     counter: std::sync::atomic::AtomicU64,
+    tasks: std::sync::Mutex<Vec<tokio::task::AbortHandle>>,
 }
 
 #[cfg(feature = "testing")]
@@ -133,6 +134,14 @@ impl PausedEnv {
         PausedEnv {
             started: tokio::time::Instant::now(),
             counter: std::sync::atomic::AtomicU64::new(counter),
+            tasks: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Ends all tasks where they are, as `kill -9` ends a process.
+    pub fn kill(&self) {
+        if let Ok(mut tasks) = self.tasks.lock() {
+            tasks.drain(..).for_each(|task| task.abort());
         }
     }
 }
@@ -164,7 +173,13 @@ impl Env for PausedEnv {
     }
 
     fn spawn(&self, task: Task) {
-        tokio::spawn(task);
+        let handle = tokio::spawn(task).abort_handle();
+        if let Ok(mut tasks) = self.tasks.lock() {
+            if tasks.len() == tasks.capacity() {
+                tasks.retain(|task| !task.is_finished());
+            }
+            tasks.push(handle);
+        }
     }
 
     fn sleep(&self, time: Duration) -> Task {

@@ -4,11 +4,11 @@
 //! corresponds to several statuses, one or more lists are scanned in parallel and jobs that do not
 //! match are skipped.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
-use catena_job::vocabulary::{CanvasStatus, State};
+use catena_job::vocabulary::{CanvasStatus, Phase, State};
 use catena_job::{JobId, Status};
-use catena_store::{Filter, ListOrder, ListQuery, ListedJob};
+use catena_store::{Filter, ListOrder, ListQuery, ListedJob, LiveHold, LiveJob};
 
 use crate::error::StoreError;
 use crate::limits::PAGE_MAX;
@@ -76,8 +76,14 @@ impl Views {
             (None, None) => vec![Filter::All],
         };
         let page = Page { order: query.order, offset: query.offset, limit: query.limit };
-        let matches =
-            |job: &ListedJob| query.status.is_none_or(|status| self.has_canvas_status(job, status));
+        let held = match query.status {
+            Some(CanvasStatus::Pending | CanvasStatus::Processing) => self.held_jobs().await?,
+            _ => HashSet::new(),
+        };
+        let matches = |job: &ListedJob| {
+            let found = canvas_status(job.status, held.contains(&job.id));
+            query.status.is_none_or(|status| status == found)
+        };
         self.scan(owner, filters, page, matches).await
     }
 
@@ -208,15 +214,24 @@ impl Views {
         Ok(())
     }
 
-    fn has_canvas_status(&self, job: &ListedJob, status: CanvasStatus) -> bool {
-        self.canvas_status(job.id, job.status) == status
+    /// Returns the jobs that a process holds.
+    async fn held_jobs(&self) -> Result<HashSet<JobId>, StoreError> {
+        let mut held = HashSet::new();
+        let mut after = None;
+        loop {
+            let page = self.jobs.store.live(after, PAGE_MAX).await?;
+            let Some(last) = page.last() else { return Ok(held) };
+            after = Some(last.job);
+            let is_held = |live: &&LiveJob| matches!(live.hold, LiveHold::By(_));
+            held.extend(page.iter().filter(is_held).map(|live| live.job));
+        }
     }
+}
 
-    /// Returns the canvas status of a job with this status.
-    pub(crate) fn canvas_status(&self, id: JobId, status: Status) -> CanvasStatus {
-        let phase = self.phase(id, status);
-        State { status, phase, has_started: true }.canvas()
-    }
+fn canvas_status(status: Status, is_held: bool) -> CanvasStatus {
+    let runs = status == Status::Started && is_held;
+    let phase = if runs { Phase::Leased } else { Phase::Queued };
+    State { status, phase, has_started: true }.canvas()
 }
 
 /// A list that is being scanned.

@@ -16,7 +16,7 @@ use crate::operations::Operations;
 use crate::runtime::Runtime;
 
 pub use follow::{Follow, JobEvent, Reader};
-pub use health::Health;
+pub use health::{Health, OldestQueued, QueueDepths};
 pub use list::CanvasQuery;
 pub use summary::{AttemptFailure, FailureKind, JobSummary, RecoveryNote};
 

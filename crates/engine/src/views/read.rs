@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use catena_job::vocabulary::Phase;
 use catena_job::{Job, JobId, Status};
 
 use crate::error::{JobError, StoreError};
@@ -79,9 +78,8 @@ impl Views {
         Ok(HistoryPage { records: page.records, total: page.total, cells: page.cells })
     }
 
-    /// Adds the phase and the steps to the view of a job after a commit.
-    pub(crate) async fn complete(&self, mut view: JobView) -> Result<JobView, StoreError> {
-        view.phase = self.phase(view.job.id(), view.status());
+    /// Adds the steps to the view of a job after a commit.
+    pub(crate) async fn complete(&self, view: JobView) -> Result<JobView, StoreError> {
         self.with_steps(view).await
     }
 
@@ -93,27 +91,7 @@ impl Views {
 
     /// Returns the view of a job as it was read, without steps.
     pub(crate) fn view(&self, current: Current) -> JobView {
-        let phase = self.phase(current.job.id(), current.job.status());
-        let is_in_chain = current.job.field("progress").is_some();
-        JobView {
-            job: current.job,
-            cells: current.cells,
-            changes: current.changes,
-            queue_depth: current.queue_depth,
-            // The record that ends a job carries the last progress.
-            progress: if is_in_chain { None } else { current.progress },
-            steps: None,
-            phase,
-        }
-    }
-
-    /// Returns the phase of a job with this status, as far as this process knows.
-    pub(crate) fn phase(&self, job: JobId, status: Status) -> Phase {
-        if status == Status::Started && self.execution.registry.get(job).is_some() {
-            Phase::Leased
-        } else {
-            Phase::Queued
-        }
+        JobView::from(current)
     }
 
     /// Returns true if the definition of a job is known to have no steps, without reading it.

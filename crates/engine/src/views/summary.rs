@@ -149,7 +149,7 @@ impl Views {
 }
 
 fn recovery_note(record: &Record) -> Option<RecoveryNote> {
-    let Some(Note::Recovered { attempt, reason }) = record.note() else { return None };
+    let Some(Note::Recovered { attempt, reason, .. }) = record.note() else { return None };
     Some(RecoveryNote {
         attempt: attempt.unwrap_or(1),
         reason: truncate(reason.as_deref().unwrap_or_default()),
@@ -159,11 +159,13 @@ fn recovery_note(record: &Record) -> Option<RecoveryNote> {
 
 /// Returns the failure of the previous attempt that an annotation names.
 fn attempt_failure(record: &Record) -> Option<AttemptFailure> {
-    let (kind, attempt, reason) = match record.note()? {
-        Note::Attempt { attempt, reason } => (FailureKind::Attempt, attempt, reason),
+    let (kind, attempt, reason, code) = match record.note()? {
+        Note::Attempt(note) if note.reason.is_some() => {
+            (FailureKind::Attempt, &note.attempt, &note.reason, note.code.clone())
+        }
         // A job that had not started lost no attempt.
-        Note::Recovered { attempt, reason } if record.status() == Status::Started => {
-            (FailureKind::Interrupted, attempt, reason)
+        Note::Recovered { attempt, reason, .. } if record.status() == Status::Started => {
+            (FailureKind::Interrupted, attempt, reason, None)
         }
         _ => return None,
     };
@@ -171,7 +173,7 @@ fn attempt_failure(record: &Record) -> Option<AttemptFailure> {
         at: record.updated(),
         attempt: attempt.map_or(1, |attempt| attempt.saturating_sub(1).max(1)),
         kind,
-        code: None,
+        code,
         error: truncate(reason.as_deref().unwrap_or_default()),
     })
 }

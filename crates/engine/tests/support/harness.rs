@@ -164,8 +164,8 @@ impl Case {
     }
 
     /// Asserts that nothing runs, neither on the venue under test nor on the remote venue.
-    fn assert_nothing_runs(&self, venue: &TestVenue, engine: &Engine, when: &str) {
-        assert_eq!(engine.counters().running, 0, "{} {when}: a job runs", self.name);
+    async fn assert_nothing_runs(&self, venue: &TestVenue, engine: &Engine, when: &str) {
+        assert_eq!(engine.counters().await.running, 0, "{} {when}: a job runs", self.name);
         for status in venue.remote.statuses() {
             assert!(status.is_terminal(), "{} {when}: a remote job is {status}", self.name);
         }
@@ -201,7 +201,7 @@ impl Case {
             self.assert_takes(started.elapsed(), first_end_ms);
             self.assert_error_names_first(&view, failing, first_end_ms);
             tokio::time::sleep(Duration::from_secs(100)).await;
-            self.assert_nothing_runs(&venue, &engine, "after a failure");
+            self.assert_nothing_runs(&venue, &engine, "after a failure").await;
             let after = engine.job(&alice(), id).await.unwrap();
             assert_eq!(after.job.head(), view.job.head(), "a record follows the end");
             self.assert_step_statuses(&venue, &after, first_end_ms);
@@ -281,7 +281,7 @@ impl Case {
         at: usize,
     ) {
         tokio::time::sleep(Duration::from_secs(100)).await;
-        self.assert_nothing_runs(venue, engine, "after its end");
+        self.assert_nothing_runs(venue, engine, "after its end").await;
         let after = engine.job(&alice(), ended.job.id()).await.unwrap();
         assert_eq!(after.job.head(), ended.job.head(), "a record follows the end");
         assert_eq!(self.statuses(venue, &after)[at], "CANCELLED", "{}: {at}", self.name);
@@ -386,7 +386,7 @@ pub async fn verify_tree(engine: &Engine, id: JobId) {
     for (step, state) in view.job.steps().iter().filter(|(_, state)| state.start.venue.is_none()) {
         let child = engine.job(&alice(), state.start.job).await.unwrap();
         let parent = child.job.parent().unwrap();
-        assert_eq!((parent.job, parent.step), (id, *step));
+        assert_eq!((parent.job, parent.step()), (id, Some(*step)));
         assert_eq!(child.job.first_record(), state.start.record);
         if let Some(end) = &state.end {
             assert_eq!((child.job.head(), child.status()), (end.record, end.status));

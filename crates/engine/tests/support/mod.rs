@@ -1,6 +1,7 @@
 //! A venue in memory with a paused clock, and an adapter whose operations behave as tests need.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
+pub mod cluster;
 pub mod harness;
 pub mod remote;
 pub mod script;
@@ -24,8 +25,9 @@ use catena_store::embedded::EmbeddedStore;
 use catena_store::testing::jobs::Draft;
 use catena_store::testing::stepped::SteppedStore;
 use catena_store::testing::{Disk, RealDisk, SimDisk};
-use catena_store::{Effects, Store as _};
+use catena_store::{Effect, Effects, Hold, Holder, Store as _};
 use catena_value::{Map, NoCells, Value, json};
+use cluster::{Cluster, Node, engine_count};
 use remote::{FakeFederation, FakeVenue};
 use script::{Script, fake_adapters};
 
@@ -65,32 +67,47 @@ impl TestVenue {
 
     /// Runs one process of the venue and, once it has recovered, a scenario in it. Everything that
     /// still runs at its end is lost, as after `kill -9`.
-    pub fn run_process<T>(&self, scenario: impl AsyncFnOnce(Engine) -> T) -> T {
+    pub fn run_process<T>(&self, scenario: impl AsyncFnOnce(Cluster) -> T) -> T {
+        self.run_engines(engine_count(), scenario)
+    }
+
+    /// Like [`TestVenue::run_process`], with this many engines.
+    pub fn run_engines<T>(&self, count: usize, scenario: impl AsyncFnOnce(Cluster) -> T) -> T {
         runtime().block_on(async {
-            let engine = self.start().await;
-            engine.recovered().await;
-            scenario(engine).await
+            let cluster = self.start(count).await;
+            cluster.recovered().await;
+            scenario(cluster).await
         })
     }
 
-    async fn start(&self) -> Engine {
+    async fn start(&self, count: usize) -> Cluster {
         let store = Arc::new(self.open_store());
         let files = RealDisk::new(self.folder.path()).unwrap();
         let files = LocalBlobs::open_folder(Arc::new(files), Options::default()).unwrap();
+        let blobs = Blobs::new(store.clone(), Arc::new(files));
+        let mut nodes = Vec::new();
+        for _ in 0..count {
+            nodes.push(self.start_engine(store.clone(), blobs.clone()).await);
+        }
+        Cluster::new(nodes)
+    }
+
+    /// Starts an engine on a store that others may use too.
+    pub async fn start_engine(&self, store: Arc<SteppedStore>, blobs: Blobs) -> Node {
         let key = KeyPair::from_seed(&[self.seed; 32]);
         let process = self.processes.fetch_add(1, Ordering::SeqCst);
-        Engine::start(Setup {
-            store: store.clone(),
-            blobs: Blobs::new(store, Arc::new(files)),
-            env: Arc::new(PausedEnv::for_process(process)),
+        let env = Arc::new(PausedEnv::for_process(process));
+        let engine = Engine::start(Setup {
+            store,
+            blobs,
+            env: env.clone(),
             did: key.did(),
             key,
             limits: self.limits.clone(),
             adapters: self.adapters(),
             assets: Vec::new(),
-        })
-        .await
-        .unwrap()
+        });
+        Node { engine: engine.await.unwrap(), env }
     }
 
     /// Opens the store on the simulated disk. Only one may be open at a time.
@@ -108,8 +125,8 @@ impl TestVenue {
     }
 
     /// Like [`TestVenue::run_process`], but the scenario starts before recovery is done.
-    pub fn run_process_during_recovery<T>(&self, scenario: impl AsyncFnOnce(Engine) -> T) -> T {
-        runtime().block_on(async { scenario(self.start().await).await })
+    pub fn run_process_during_recovery<T>(&self, scenario: impl AsyncFnOnce(Cluster) -> T) -> T {
+        runtime().block_on(async { scenario(self.start(1).await).await })
     }
 
     /// Appends to the chain of a job between two processes, as if the venue had been killed right
@@ -117,9 +134,16 @@ impl TestVenue {
     pub fn append(&self, job: JobId, event: Event) {
         let store = self.open_store();
         runtime().block_on(async {
-            let mut draft = Draft::from_job(store.job(job).await.unwrap().unwrap().job);
+            let stored = store.job(job).await.unwrap().unwrap();
+            let mut draft = Draft::from_job(stored.job);
             assert!(draft.change(event), "the change is not allowed");
-            store.commit(Effects::one(draft.effect())).await.unwrap();
+            let runs = draft.job.status() == Status::Started;
+            let mut effect = draft.effect();
+            if let (true, Effect::Append { hold, .. }) = (runs, &mut effect) {
+                let holder = Holder { process: "killed".into(), epoch: 1 };
+                *hold = Hold::Acquire { holder, fence: stored.hold.fence + 1 };
+            }
+            store.commit(Effects::one(effect)).await.unwrap();
         });
     }
 

@@ -85,7 +85,7 @@ impl Adapter for FakeAdapter {
 
 async fn run_step(script: &Script, call: Call) -> Turn {
     let view = call.host.job(&call.caller, call.job.unwrap()).await.unwrap();
-    let step = view.job.parent().map_or(0, |parent| parent.step as usize);
+    let step = view.job.parent().map_or(0, |parent| parent.step().unwrap() as usize);
     script.started.lock().push((step, call.input.clone()));
     call.control.sleep(script.duration(step)).await;
     if script.fails(step) {

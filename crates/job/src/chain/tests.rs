@@ -164,7 +164,7 @@ fn the_last_records_of_a_history_are_reserved_for_its_ending() {
     let noted = Event::Noted(Note::Held(Some(Outcome::failed("x"))));
     assert_eq!(full.append(Change::new(noted, 9_000)).unwrap_err(), AppendError::HistoryFull);
     append(&mut job, Event::Resumed);
-    let attempt = Event::Noted(Note::Attempt { attempt: Some(2), reason: None });
+    let attempt = Event::Noted(Note::Attempt(Attempt::default()));
     assert_eq!(job.append(Change::new(attempt, 9_000)).unwrap_err(), AppendError::HistoryFull);
     append(&mut job, Event::Erred { error: "history_full".into() });
     assert_eq!(job.count(), HISTORY_RECORDS_MAX);

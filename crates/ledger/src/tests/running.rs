@@ -86,11 +86,23 @@ fn a_newer_format_and_a_foreign_folder_are_refused() {
     let disk = RealDisk::new(scratch.path()).unwrap();
     std::fs::write(scratch.path().join("holiday.txt"), "sun").unwrap();
     assert!(matches!(Ledger::open(scratch.path(), options()), Err(OpenError::NotALedger { .. })));
-    write_stamp_of_version(&disk, 2).unwrap();
+    write_stamp_of_version(&disk, 3).unwrap();
     let refused = Ledger::open(scratch.path(), options()).err().unwrap();
-    assert!(matches!(refused, OpenError::NewerFormat { found: 2, supported: 1, .. }));
+    assert!(matches!(refused, OpenError::NewerFormat { found: 3, supported: 2, .. }));
     std::fs::write(scratch.path().join("FORMAT"), "short").unwrap();
     assert!(matches!(Ledger::open(scratch.path(), options()), Err(OpenError::NotALedger { .. })));
+}
+
+#[test]
+fn a_folder_of_an_earlier_format_is_stamped_with_the_current_one() {
+    let scratch = Scratch::new("upgrade");
+    Ledger::open(scratch.path(), options()).unwrap();
+    let current = std::fs::read(scratch.path().join("FORMAT")).unwrap();
+    let disk = RealDisk::new(scratch.path()).unwrap();
+    write_stamp_of_version(&disk, 1).unwrap();
+    assert_ne!(std::fs::read(scratch.path().join("FORMAT")).unwrap(), current);
+    Ledger::open(scratch.path(), options()).unwrap();
+    assert_eq!(std::fs::read(scratch.path().join("FORMAT")).unwrap(), current);
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(super) async fn read_health(request: ApiRequest) -> ApiResult<Response> {
     let store = &request.state.store;
     let store_status = store_status(&store.health());
     let is_healthy = engine.is_ready() && store_status == "ok";
-    let health = engine.health();
+    let health = engine.health().await?;
     let members = [
         ("status", Value::from(if is_healthy { "ok" } else { "degraded" })),
         ("queue", queue_value(&health.queue)),

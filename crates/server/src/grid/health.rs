@@ -117,6 +117,6 @@ pub(crate) fn recovery_members(summary: &RecoverySummary) -> Vec<(&'static str, 
 
 async fn metrics(request: ApiRequest) -> ApiResult<Response> {
     let state = &request.state;
-    let text = state.metrics.to_openmetrics(&state.engine, &state.store);
+    let text = state.metrics.to_openmetrics(&state.engine, &state.store).await;
     Ok(response::with_type(StatusCode::OK, METRICS, text))
 }

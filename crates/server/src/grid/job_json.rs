@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use catena_engine::requests::JobView;
+use catena_job::record::Link;
 use catena_job::{Job, Record};
 use catena_value::{CellSource, Value};
 
@@ -21,6 +22,9 @@ pub(crate) fn view_to_json(view: &JobView) -> ApiResult<String> {
     let mut text = String::with_capacity(TYPICAL_JOB_BYTES);
     write_job(&view.job, view.cells(), &mut text)?;
     text.pop();
+    if let Some(at) = view.ready_at.filter(|_| view.waits_for_attempt()) {
+        let _ = write!(text, ",\"nextAttemptAt\":{at}");
+    }
     if view.queue_depth > 0 {
         let _ = write!(text, ",\"queueDepth\":{}", view.queue_depth);
     }
@@ -66,7 +70,18 @@ fn write_job(job: &Job, cells: &dyn CellSource, text: &mut String) -> ApiResult<
         write_member(&Value::from("operation"), op, cells, text)?;
     }
     if let Some(parent) = job.parent() {
-        let _ = write!(text, ",\"parent\":\"{}\",\"parentStep\":{}", parent.job, parent.step);
+        let (name, number) = match parent.link {
+            Link::Step(step) => ("parentStep", step),
+            Link::Call(call) => ("parentCall", call),
+        };
+        let _ = write!(text, ",\"parent\":\"{}\",\"{name}\":{number}", parent.job);
+    }
+    if let Some(failure) = job.last_failure().filter(|_| !status.is_terminal()) {
+        let reason = Value::from(failure.reason.as_str());
+        write_member(&Value::from("lastError"), &reason, cells, text)?;
+        if let Some(code) = failure.code.as_deref() {
+            write_member(&Value::from("lastErrorCode"), &Value::from(code), cells, text)?;
+        }
     }
     if job.attempt() > 1 {
         let _ = write!(text, ",\"attempt\":{}", job.attempt());
@@ -151,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_parent_is_a_string_and_the_error_too() {
-        let parent = Parent { job: JobId::from_bytes([8; 16]), step: 3 };
+        let parent = Parent::of_step(JobId::from_bytes([8; 16]), 3);
         let (job, _) = Job::create(new_job(Some(parent)), NOW, Some("bad input")).unwrap();
         let text = job_to_json(&job, &NoCells, None).unwrap();
         assert_eq!(field(&text, "parent"), format!("0x{}", "08".repeat(16)).into());
@@ -182,6 +197,7 @@ mod tests {
             steps: None,
             progress: Some(read(r#"{"processedItems":1}"#)),
             phase: Phase::Admitted,
+            ready_at: None,
         };
         let text = view_to_json(&view).unwrap();
         assert_eq!(field(&text, "queueDepth"), 2.into());

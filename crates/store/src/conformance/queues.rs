@@ -1,12 +1,12 @@
-//! Messages, queues and leases.
+//! Messages, queues, holders and leases.
 
 use catena_job::state::Event;
 use catena_value::Value;
 
 use super::Subject;
-use crate::effects::{CommitError, Effect, Effects};
+use crate::effects::{CommitError, Effect, Effects, Hold};
 use crate::limits::MESSAGES_MAX;
-use crate::store::{Message, Timer, TimerKind};
+use crate::store::{Hint, HoldState, Holder, LiveHold, Message, ProcessLease, ReadyJobs};
 use crate::testing::jobs::{Draft, hello, job_id, opening};
 
 async fn open(store: &Subject, number: u64) -> Draft {
@@ -84,68 +84,121 @@ pub(super) async fn a_queue_gives_the_most_urgent_first(store: Subject) {
         store.commit(offer(number, "python", priority, ready_at)).await.unwrap();
     }
     store.commit(offer(5, "latex", 9, 0)).await.unwrap();
-    let mut claimed = Vec::new();
-    while let Some(claim) = store.claim("python", "w", 50, 1_000).await.unwrap() {
-        claimed.push(claim.job);
-    }
-    assert_eq!(claimed, [job_id(3), job_id(1), job_id(4)]);
-    let later = store.claim("python", "w", 90, 1_000).await.unwrap().unwrap();
-    assert_eq!(later.job, job_id(2));
-    assert!(store.claim("nothing", "w", 90, 1_000).await.unwrap().is_none());
+    let ready = async |now, limit| store.ready("python", now, limit).await.unwrap();
+    let at_50 = ready(50, 10).await;
+    assert_eq!(at_50.jobs, [job_id(3), job_id(1), job_id(4)]);
+    assert_eq!(at_50.next, Some(90));
+    assert_eq!(ready(50, 2).await.jobs, [job_id(3), job_id(1)]);
+    assert_eq!(ready(90, 10).await.jobs, [job_id(3), job_id(2), job_id(1), job_id(4)]);
+    assert_eq!(store.ready("nothing", 90, 10).await.unwrap(), ReadyJobs::default());
+    assert_eq!(ready(5, 10).await, ReadyJobs { jobs: Vec::new(), next: Some(10) });
+    let queued = store.queue("python", 10).await.unwrap();
+    let entries: Vec<_> = queued.iter().map(|entry| (entry.priority, entry.ready_at)).collect();
+    assert_eq!(entries, [(5, 20), (5, 90), (1, 10), (1, 10)]);
+    let stored = store.job(job_id(2)).await.unwrap().unwrap();
+    assert_eq!(stored.ready_at, Some(90));
+    store.commit(Effects::one(Effect::Dequeue { job: job_id(2) })).await.unwrap();
+    assert_eq!(store.job(job_id(2)).await.unwrap().unwrap().ready_at, None);
+    let unknown = store.commit(offer(9, "python", 1, 0)).await.unwrap_err();
+    assert_eq!(unknown, CommitError::NoSuchJob { job: job_id(9) });
 }
 
-pub(super) async fn a_job_is_claimed_by_one_worker(store: Subject) {
-    open(&store, 1).await;
+fn holder(process: &str) -> Holder {
+    Holder { process: process.into(), epoch: 7 }
+}
+
+fn held_by(process: &str, fence: u64) -> HoldState {
+    HoldState { fence, holder: Some(holder(process)), is_parked: false }
+}
+
+fn acquire(draft: &Draft, process: &str, fence: u64) -> Effects {
+    let hold = Hold::Acquire { holder: holder(process), fence };
+    let (job, after) = (draft.job.id(), draft.job.head());
+    Effects::one(Effect::SetHold { job, after, hold })
+}
+
+pub(super) async fn a_job_is_acquired_by_one_process(store: Subject) {
+    let draft = open(&store, 1).await;
     store.commit(offer(1, "q", 1, 0)).await.unwrap();
-    let claim = store.claim("q", "one", 5, 100).await.unwrap().unwrap();
-    assert_eq!((claim.fence, claim.worker.as_str(), claim.until), (1, "one", 100));
-    assert!(store.claim("q", "two", 5, 100).await.unwrap().is_none());
+    store.commit(acquire(&draft, "one", 1)).await.unwrap();
+    let refused = store.commit(acquire(&draft, "two", 1)).await.unwrap_err();
+    assert_eq!(refused, CommitError::Fenced { job: job_id(1), fence: 1, found: Some(1) });
     let stored = store.job(job_id(1)).await.unwrap().unwrap();
-    assert_eq!(stored.lease, Some(claim));
-    // After it was dequeued, no worker can claim it.
-    store.commit(Effects::one(Effect::Dequeue { job: job_id(1) })).await.unwrap();
-    assert_eq!(store.job(job_id(1)).await.unwrap().unwrap().lease, None);
-    assert!(store.claim("q", "two", 5, 100).await.unwrap().is_none());
-    let unknown = store.commit(offer(9, "q", 1, 0)).await.unwrap_err();
-    assert_eq!(unknown, CommitError::NoSuchJob { job: job_id(9) });
+    assert_eq!(stored.hold, held_by("one", 1));
+    // It left the queue with the commit that acquired it.
+    assert_eq!(stored.ready_at, None);
+    assert!(store.ready("q", 5, 10).await.unwrap().jobs.is_empty());
+    let live = store.live(None, 10).await.unwrap();
+    let live: Vec<_> = live.iter().map(|live| (live.job, live.hold)).collect();
+    assert_eq!(live, [(job_id(1), LiveHold::By(holder("one").key()))]);
+    let release =
+        Effect::SetHold { job: job_id(1), after: draft.job.head(), hold: Hold::Release(1) };
+    store.commit(Effects::one(release.clone())).await.unwrap();
+    let stored = store.job(job_id(1)).await.unwrap().unwrap();
+    assert_eq!(stored.hold, HoldState { fence: 1, ..HoldState::default() });
+    assert!(store.commit(Effects::one(release)).await.is_err(), "it is held by nobody");
+    store.commit(acquire(&draft, "two", 2)).await.unwrap();
 }
 
 pub(super) async fn late_results_are_fenced_off(store: Subject) {
     let draft = open(&store, 1).await;
-    store.commit(offer(1, "q", 1, 0)).await.unwrap();
-    let first = store.claim("q", "one", 5, 100).await.unwrap().unwrap();
-    // The first worker is given up; another takes over.
-    store.commit(offer(1, "q", 1, 0)).await.unwrap();
-    let second = store.claim("q", "two", 200, 300).await.unwrap().unwrap();
-    assert!(second.fence > first.fence);
-    let result = |fence| {
+    store.commit(acquire(&draft, "one", 1)).await.unwrap();
+    // The first process is given up; another takes over.
+    store.commit(acquire(&draft, "two", 2)).await.unwrap();
+    let result = |hold| {
         let mut draft = draft.clone();
         assert!(draft.change(Event::Started));
         let Effect::Append { job, after, records, .. } = draft.effect() else {
             panic!("no append")
         };
-        Effects::one(Effect::Append { job, after, records, fence: Some(fence) })
+        Effects::one(Effect::Append { job, after, records, hold })
     };
-    let late = store.commit(result(first.fence)).await.unwrap_err();
-    let found = Some(second.fence);
-    assert_eq!(late, CommitError::Fenced { job: job_id(1), fence: first.fence, found });
-    store.commit(result(second.fence)).await.unwrap();
+    let late = store.commit(result(Hold::Under(1))).await.unwrap_err();
+    assert_eq!(late, CommitError::Fenced { job: job_id(1), fence: 1, found: Some(2) });
+    store.commit(result(Hold::Under(2))).await.unwrap();
+    let stored = store.job(job_id(1)).await.unwrap().unwrap();
+    assert_eq!(stored.hold.holder, Some(holder("two")));
 }
 
-pub(super) async fn a_lease_ends_unless_it_is_renewed(store: Subject) {
-    let mut draft = open(&store, 1).await;
-    store.commit(offer(1, "q", 1, 0)).await.unwrap();
-    let claim = store.claim("q", "one", 5, 100).await.unwrap().unwrap();
-    let end = |at| Timer { at, kind: TimerKind::LeaseEnd, job: job_id(1) };
-    assert_eq!(store.due(1_000, 10).await.unwrap(), [end(100)]);
-    let renew = |fence| Effects::one(Effect::RenewLease { job: job_id(1), fence, until: 400 });
-    store.commit(renew(claim.fence)).await.unwrap();
-    assert_eq!(store.due(1_000, 10).await.unwrap(), [end(400)]);
-    assert!(store.commit(renew(claim.fence + 1)).await.is_err());
-    draft.change(Event::Cancelled { error: "no".into() });
-    store.commit(Effects::one(draft.effect())).await.unwrap();
-    assert!(store.due(1_000, 10).await.unwrap().is_empty());
-    assert!(store.commit(renew(claim.fence)).await.is_err());
+pub(super) async fn a_job_that_starts_with_a_holder_loses_it_when_it_ends(store: Subject) {
+    let mut draft = Draft::open(opening(job_id(1), "did:a", hello()), 5);
+    assert!(draft.change(Event::Started));
+    let with_hold = |draft: Draft, hold| {
+        let Effect::Append { job, after, records, .. } = draft.effect() else {
+            panic!("no append")
+        };
+        Effects::one(Effect::Append { job, after, records, hold })
+    };
+    let hold = Hold::Acquire { holder: holder("one"), fence: 1 };
+    store.commit(with_hold(draft.clone(), hold)).await.unwrap();
+    let stored = store.job(job_id(1)).await.unwrap().unwrap();
+    assert_eq!(stored.hold, held_by("one", 1));
+    let mut draft = Draft::from_job(draft.job);
+    assert!(draft.change(Event::Finished { output: Value::Nil }));
+    store.commit(with_hold(draft, Hold::Under(1))).await.unwrap();
+    let stored = store.job(job_id(1)).await.unwrap().unwrap();
+    assert_eq!(stored.hold, HoldState::default());
+    assert!(store.live(None, 10).await.unwrap().is_empty());
+}
+
+pub(super) async fn a_process_is_alive_while_its_lease_lasts(store: Subject) {
+    let (one, two) = (holder("one"), holder("two"));
+    assert!(!store.has_peers());
+    store.renew_lease(&one, 0, 100).await.unwrap();
+    assert!(!store.has_peers());
+    let leases = store.renew_lease(&two, 10, 110).await.unwrap();
+    assert_eq!(leases.len(), 2);
+    assert!(store.has_peers());
+    let mut hints = store.hints(&two).unwrap();
+    assert!(store.hints(&two).is_none(), "hints have one receiver");
+    store.send_hint(&one, Hint::Queued);
+    store.send_hint(&two, Hint::Deleted { job: job_id(1) });
+    assert_eq!(hints.try_recv(), Ok(Hint::Queued), "a process does not receive its own hints");
+    assert!(hints.try_recv().is_err());
+    let alive = |leases: Vec<ProcessLease>| leases.into_iter().map(|lease| lease.holder);
+    assert_eq!(alive(store.processes(105).await.unwrap()).collect::<Vec<_>>(), [two.clone()]);
+    store.end_lease(&two).await.unwrap();
+    assert!(store.processes(105).await.unwrap().is_empty());
 }
 
 pub(super) async fn a_commit_may_depend_on_how_many_messages_wait(store: Subject) {

@@ -25,7 +25,7 @@ use super::recent::RecentJobs;
 use super::sequence::CommitSequence;
 use super::store::EmbeddedStore;
 use crate::effects::{CommitError, Effects, Receipt};
-use crate::store::{Claim, StoreFuture};
+use crate::store::StoreFuture;
 use prepare::{PreparedCommit, PreparedEffect, prepare};
 
 impl EmbeddedStore {
@@ -52,19 +52,6 @@ impl EmbeddedStore {
             drop(spent);
             Ok(receipt)
         })
-    }
-
-    /// Submits a claim of the first ready job on a queue.
-    pub(super) fn submit_claim(
-        &self,
-        queue: &str,
-        worker: &str,
-        now: i64,
-        until: i64,
-    ) -> StoreFuture<'static, Option<Claim>, CommitError> {
-        let queue = queue.to_owned();
-        let worker = worker.to_owned();
-        Box::pin(self.driver.submit(move |tx| apply::claim(tx, &queue, &worker, now, until)))
     }
 }
 

@@ -20,8 +20,9 @@ use crate::keys::*;
 use crate::limits::{PAGE_ROWS_MAX, PAGE_SCANNED_MAX};
 use crate::row::{JobRow, LocalCells, read_chunk};
 use crate::store::{
-    Claim, Filter, Idempotency, JobCells, JobPage, ListOrder, ListQuery, ListedJob, Message,
-    ReadError, RecordPage, Root, RootKey, RootSpace, StoredBlob, StoredJob, Timer,
+    Filter, Idempotency, JobCells, JobPage, ListOrder, ListQuery, ListedJob, LiveJob, Message,
+    QueuedJob, ReadError, ReadyJobs, RecordPage, Root, RootKey, RootSpace, StoredBlob, StoredJob,
+    Timer,
 };
 use crate::summary::{Summary, status_from_byte};
 use catena_ledger::{Direction, KeyRange, RowBytes};
@@ -42,7 +43,7 @@ impl EmbeddedStore {
         let Some(row) = self.driver.get(JOBS, id.as_bytes())? else { return Ok(None) };
         let known = self.recent.get_decoded(id, &row);
         let is_known = known.is_some();
-        let DecodedJob { job, cells, order } = match known {
+        let DecodedJob { job, cells, order, hold } = match known {
             Some(made) => made,
             None => self.decode_job(id, &row)?,
         };
@@ -57,14 +58,15 @@ impl EmbeddedStore {
             ),
             None => None,
         };
-        let lease = if job.status().is_terminal() { None } else { self.read_lease(id)? };
+        let ready_at = if job.status().is_terminal() { None } else { self.read_ready_at(id)? };
         let stored = StoredJob {
             job,
             order,
             changes: sidecar.changes,
             queue_depth: sidecar.queued,
             progress,
-            lease,
+            hold,
+            ready_at,
             cells,
         };
         if !is_known && self.recent.note_request(id) {
@@ -77,18 +79,108 @@ impl EmbeddedStore {
     fn decode_job(&self, id: JobId, row: &RowBytes) -> Result<DecodedJob, ReadError> {
         let read = JobRow::read(row).map_err(damaged_error(id))?;
         let (job, cells) = read.job(id).map_err(damaged_error(id))?;
-        Ok(DecodedJob { job: Arc::new(job), cells: self.job_cells(cells), order: read.order })
+        let cells = self.job_cells(cells);
+        Ok(DecodedJob { job: Arc::new(job), cells, order: read.order, hold: read.hold })
     }
 
     fn job_cells(&self, local: LocalCells) -> JobCells {
         JobCells::new(local, self.cells.clone())
     }
 
-    fn read_lease(&self, id: JobId) -> Result<Option<Claim>, ReadError> {
+    /// When a queued job may be started.
+    fn read_ready_at(&self, id: JobId) -> Result<Option<i64>, ReadError> {
         let Some(row) = self.driver.get(LEASES, id.as_bytes())? else { return Ok(None) };
         let lease = Lease::decode(&row).map_err(damaged_error(id))?;
-        let fence = lease.fence;
-        Ok(lease.holder.map(|(worker, until)| Claim { job: id, fence, worker, until }))
+        match lease.queue_key {
+            Some(key) => queue_ready_at(&key).map(Some).map_err(damaged_error(id)),
+            None => Ok(None),
+        }
+    }
+
+    /// The ready jobs of a queue. One range per priority in use: within one, the earliest ready job
+    /// comes first.
+    pub(super) fn read_ready(
+        &self,
+        queue: &str,
+        now: i64,
+        limit: usize,
+    ) -> Result<ReadyJobs, ReadError> {
+        let limit = limit.min(PAGE_ROWS_MAX);
+        let mut found = ReadyJobs::default();
+        self.scan_queue(queue, now, limit, |key, job| {
+            let ready_at = queue_ready_at(key).map_err(damaged_error("a queue"))?;
+            if ready_at <= now {
+                found.jobs.push(job);
+            } else {
+                found.next = Some(found.next.map_or(ready_at, |next| next.min(ready_at)));
+            }
+            Ok(found.jobs.len() < limit)
+        })?;
+        Ok(found)
+    }
+
+    /// Visits the ready jobs of each priority and the first that is not ready, until `visit` returns
+    /// false.
+    fn scan_queue(
+        &self,
+        queue: &str,
+        now: i64,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], JobId) -> Result<bool, ReadError>,
+    ) -> Result<(), ReadError> {
+        let scope = queue_scope(queue);
+        let upper = KeyRange::prefix(&scope).upper;
+        let mut lower = Bound::Included(scope[..].into());
+        loop {
+            let range = KeyRange { lower, upper: upper.clone() };
+            let rows = self.driver.range(QUEUE, &range, Direction::Forward, limit.max(1))?;
+            let mut next: Option<Vec<u8>> = None;
+            for (key, value) in &rows {
+                if value.get(16..) != Some(queue.as_bytes()) {
+                    continue;
+                }
+                if !visit(key, job_id(value.get(..16).unwrap_or(&[]))?)? {
+                    return Ok(());
+                }
+                if queue_ready_at(key).map_err(damaged_error("a queue"))? > now {
+                    // Nothing else of this priority is ready.
+                    if key[8] == u8::MAX {
+                        return Ok(());
+                    }
+                    next = Some([&scope[..], &[key[8] + 1]].concat());
+                    break;
+                }
+            }
+            lower = match (next, rows.last()) {
+                (Some(next), _) => Bound::Included(next.as_slice().into()),
+                (None, Some((last, _))) if rows.len() == limit.max(1) => {
+                    Bound::Excluded(last[..].into())
+                }
+                _ => return Ok(()),
+            };
+        }
+    }
+
+    pub(super) fn read_queue(
+        &self,
+        queue: &str,
+        limit: usize,
+    ) -> Result<Vec<QueuedJob>, ReadError> {
+        let range = KeyRange::prefix(&queue_scope(queue));
+        let limit = limit.min(PAGE_ROWS_MAX);
+        let rows = self.driver.range(QUEUE, &range, Direction::Forward, limit)?;
+        let mut found = Vec::with_capacity(rows.len());
+        for (key, value) in rows {
+            let job = job_id(value.get(..16).unwrap_or(&[]))?;
+            let Some(row) = self.read_row(job)? else { continue };
+            found.push(QueuedJob {
+                job,
+                op: row.summary.op,
+                priority: u8::MAX - key[8],
+                ready_at: queue_ready_at(&key).map_err(damaged_error("a queue"))?,
+            });
+        }
+        Ok(found)
     }
 
     pub(super) fn read_records(
@@ -274,16 +366,31 @@ impl EmbeddedStore {
         &self,
         after: Option<JobId>,
         limit: usize,
-    ) -> Result<Vec<JobId>, ReadError> {
+    ) -> Result<Vec<LiveJob>, ReadError> {
         let lower = after.map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_bytes()[..].into()));
         let range = KeyRange { lower, upper: Bound::Unbounded };
         let rows = self.driver.range(LIVE, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
-        rows.iter().map(|(key, _)| job_id(key)).collect()
+        let mut found = Vec::with_capacity(rows.len());
+        for (key, value) in &rows {
+            let id = job_id(key)?;
+            match decode_live(id, value).map_err(damaged_error("a live job"))? {
+                Some(live) => found.push(live),
+                None => found.extend(self.read_row(id)?.map(|row| live_job(id, &row))),
+            }
+        }
+        Ok(found)
     }
 
-    pub(super) fn read_due(&self, until: i64, limit: usize) -> Result<Vec<Timer>, ReadError> {
+    pub(super) fn read_due(
+        &self,
+        until: i64,
+        after: Option<Timer>,
+        limit: usize,
+    ) -> Result<Vec<Timer>, ReadError> {
         let upper = Bound::Excluded(time_key(until.saturating_add(1))[..].into());
-        let range = KeyRange { lower: Bound::Unbounded, upper };
+        let after = after.map(|timer| timer_key(timer.at, timer.kind, timer.job));
+        let lower = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key[..].into()));
+        let range = KeyRange { lower, upper };
         let rows =
             self.driver.range(TIMERS, &range, Direction::Forward, limit.min(PAGE_ROWS_MAX))?;
         rows.iter().map(|(key, _)| decode_timer(key).map_err(damaged_error("a timer"))).collect()

@@ -17,7 +17,7 @@ use catena_job::{Job, JobId};
 
 use crate::cache::RecentCache;
 use crate::limits::{RECENT_JOBS_MAX, RECENT_ROW_BYTES_MAX};
-use crate::store::{JobCells, StoredJob};
+use crate::store::{HoldState, JobCells, StoredJob};
 use catena_ledger::RowBytes;
 
 /// The decoded form of a job's row.
@@ -26,6 +26,7 @@ pub(super) struct DecodedJob {
     pub(super) job: Arc<Job>,
     pub(super) cells: JobCells,
     pub(super) order: u64,
+    pub(super) hold: HoldState,
 }
 
 /// The cached form of a job.
@@ -97,7 +98,8 @@ impl RecentJobs {
         } else {
             let job = Arc::clone(&stored.job);
             let cells = stored.cells.clone();
-            CachedJob::Live(row, DecodedJob { job, cells, order: stored.order })
+            let hold = stored.hold.clone();
+            CachedJob::Live(row, DecodedJob { job, cells, order: stored.order, hold })
         };
         self.jobs.insert_if(id, cached, || self.epoch() == epoch);
     }
@@ -143,7 +145,8 @@ mod tests {
             changes: 0,
             queue_depth: 0,
             progress: None,
-            lease: None,
+            hold: HoldState::default(),
+            ready_at: None,
             cells: JobCells::new(HashMap::new(), Arc::new(NoCells)),
         }
     }

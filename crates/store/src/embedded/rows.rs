@@ -41,7 +41,7 @@ impl Sidecar {
     }
 }
 
-/// The lease of a job, or its entry on a queue.
+/// A job's entry on a queue. Rows of format 1 may contain the lease of a single job, with its fence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Lease {
     pub(super) fence: u64,

@@ -12,19 +12,22 @@ use catena_ledger::{
 #[cfg(feature = "testing")]
 use catena_ledger::{Disk, ManualLedger};
 use catena_value::CellSource;
+use tokio::sync::mpsc;
 
 use super::cells::StoreCells;
 use super::collect::CollectError;
 use super::counts::ListCounts;
 use super::driver::LedgerDriver;
 use super::in_use::InUseCells;
+use super::members::Members;
 use super::recent::RecentJobs;
 use super::sequence::CommitSequence;
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::keys::TABLES;
 use crate::store::{
-    Claim, Filter, Idempotency, JobPage, ListQuery, Message, ReadError, RecordPage, Root, RootKey,
-    RootSpace, Store, StoreFuture, StoredBlob, StoredJob, Timer,
+    Filter, Hint, Holder, Idempotency, JobPage, ListQuery, LiveJob, Message, ProcessLease,
+    QueuedJob, ReadError, ReadyJobs, RecordPage, Root, RootKey, RootSpace, Store, StoreFuture,
+    StoredBlob, StoredJob, Timer,
 };
 use crate::summary::Summary;
 
@@ -36,6 +39,7 @@ pub struct EmbeddedStore {
     pub(super) sequence: CommitSequence,
     pub(super) counts: ListCounts,
     pub(super) recent: Arc<RecentJobs>,
+    members: Members,
 }
 
 impl EmbeddedStore {
@@ -55,6 +59,7 @@ impl EmbeddedStore {
             sequence: CommitSequence::default(),
             counts: ListCounts::default(),
             recent: Arc::default(),
+            members: Members::default(),
         }
     }
 
@@ -123,14 +128,42 @@ impl Store for EmbeddedStore {
         self.submit_commit(effects)
     }
 
-    fn claim(
+    fn ready(&self, queue: &str, now: i64, limit: usize) -> StoreFuture<'_, ReadyJobs, ReadError> {
+        Box::pin(ready(self.read_ready(queue, now, limit)))
+    }
+
+    fn queue(&self, queue: &str, limit: usize) -> StoreFuture<'_, Vec<QueuedJob>, ReadError> {
+        Box::pin(ready(self.read_queue(queue, limit)))
+    }
+
+    fn renew_lease(
         &self,
-        queue: &str,
-        worker: &str,
+        process: &Holder,
         now: i64,
         until: i64,
-    ) -> StoreFuture<'static, Option<Claim>, CommitError> {
-        self.submit_claim(queue, worker, now, until)
+    ) -> StoreFuture<'_, Vec<ProcessLease>, CommitError> {
+        Box::pin(ready(Ok(self.members.renew(process, now, until))))
+    }
+
+    fn end_lease(&self, process: &Holder) -> StoreFuture<'_, (), CommitError> {
+        self.members.remove(process);
+        Box::pin(ready(Ok(())))
+    }
+
+    fn processes(&self, now: i64) -> StoreFuture<'_, Vec<ProcessLease>, ReadError> {
+        Box::pin(ready(Ok(self.members.leases(now))))
+    }
+
+    fn hints(&self, process: &Holder) -> Option<mpsc::Receiver<Hint>> {
+        self.members.take_hints(process)
+    }
+
+    fn send_hint(&self, process: &Holder, hint: Hint) {
+        self.members.send_hint(process, &hint);
+    }
+
+    fn has_peers(&self) -> bool {
+        self.members.has_peers()
     }
 
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<StoredJob>, ReadError> {
@@ -175,12 +208,17 @@ impl Store for EmbeddedStore {
         })
     }
 
-    fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<JobId>, ReadError> {
+    fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<LiveJob>, ReadError> {
         Box::pin(ready(self.read_live(after, limit)))
     }
 
-    fn due(&self, until: i64, limit: usize) -> StoreFuture<'_, Vec<Timer>, ReadError> {
-        Box::pin(ready(self.read_due(until, limit)))
+    fn due(
+        &self,
+        until: i64,
+        after: Option<Timer>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Timer>, ReadError> {
+        Box::pin(ready(self.read_due(until, after, limit)))
     }
 
     fn executions(

@@ -15,9 +15,9 @@ use catena_value::{Map, Value, ValueId};
 
 use super::drive;
 use super::jobs::{Draft, echo, hello, job_id, opening};
-use crate::effects::{CommitError, Effect, Effects};
+use crate::effects::{CommitError, Effect, Effects, Hold};
 use crate::embedded::EmbeddedStore;
-use crate::store::{Message, RootKey, RootSpace, Store};
+use crate::store::{Holder, Message, RootKey, RootSpace, Store};
 use catena_ledger::testing::rng::Rng;
 use catena_ledger::testing::sim_disk::{Crash, SimDisk};
 use catena_ledger::{Faults, Options};
@@ -347,12 +347,30 @@ impl Simulation {
         let offer = Effect::Enqueue { job, queue: "q".into(), priority: 1, ready_at: 0 };
         let Some(outcome) = drive(store, store.commit(Effects::one(offer))) else { return Ok(()) };
         if self.record_outcome(outcome)? {
-            let claim = drive(store, store.claim("q", "worker", 5, 100));
-            if let Some(Ok(None)) = claim {
-                return Err(format!("job {job} was offered but cannot be claimed"));
+            let acquired = self.acquire(store, job);
+            if let Some(Err(CommitError::Fenced { .. } | CommitError::HeadMoved { .. })) = acquired
+            {
+                return Err(format!("job {job} was offered but cannot be acquired"));
             }
         }
         Ok(())
+    }
+
+    /// Makes a process the holder of a queued job. `None` if the store crashed.
+    fn acquire(
+        &mut self,
+        store: &EmbeddedStore,
+        job: JobId,
+    ) -> Option<Result<crate::Receipt, CommitError>> {
+        let ready = drive(store, store.ready("q", 5, usize::MAX))?.ok()?;
+        if !ready.jobs.contains(&job) {
+            return Some(Err(CommitError::NoSuchJob { job }));
+        }
+        let stored = drive(store, store.job(job))?.ok()??;
+        let holder = Holder { process: "worker".into(), epoch: 1 };
+        let hold = Hold::Acquire { holder, fence: stored.hold.fence + 1 };
+        let effect = Effect::SetHold { job, after: stored.job.head(), hold };
+        drive(store, store.commit(Effects::one(effect)))
     }
 
     fn any_open(&mut self) -> Option<JobId> {

@@ -7,7 +7,7 @@ use catena_job::state::Event;
 use catena_job::{Job, JobId, Record, RecordId};
 use catena_value::{Map, Value};
 
-use crate::effects::Effect;
+use crate::effects::{Effect, Hold};
 
 /// A job ID from a number.
 pub fn job_id(number: u64) -> JobId {
@@ -77,7 +77,7 @@ impl Draft {
     /// The effect that stores it.
     pub fn effect(self) -> Effect {
         let Draft { job, after, records } = self;
-        Effect::Append { job: Arc::new(job), after, records, fence: None }
+        Effect::Append { job: Arc::new(job), after, records, hold: Hold::Unchanged }
     }
 }
 

@@ -27,14 +27,41 @@ impl Store for SteppedStore {
         self.step(self.0.commit(effects))
     }
 
-    fn claim(
+    fn ready(&self, queue: &str, now: i64, limit: usize) -> StoreFuture<'_, ReadyJobs, ReadError> {
+        self.0.ready(queue, now, limit)
+    }
+
+    fn queue(&self, queue: &str, limit: usize) -> StoreFuture<'_, Vec<QueuedJob>, ReadError> {
+        self.0.queue(queue, limit)
+    }
+
+    fn renew_lease(
         &self,
-        queue: &str,
-        worker: &str,
+        process: &Holder,
         now: i64,
         until: i64,
-    ) -> StoreFuture<'static, Option<Claim>, CommitError> {
-        self.step(self.0.claim(queue, worker, now, until))
+    ) -> StoreFuture<'_, Vec<ProcessLease>, CommitError> {
+        self.0.renew_lease(process, now, until)
+    }
+
+    fn end_lease(&self, process: &Holder) -> StoreFuture<'_, (), CommitError> {
+        self.0.end_lease(process)
+    }
+
+    fn processes(&self, now: i64) -> StoreFuture<'_, Vec<ProcessLease>, ReadError> {
+        self.0.processes(now)
+    }
+
+    fn hints(&self, process: &Holder) -> Option<tokio::sync::mpsc::Receiver<Hint>> {
+        self.0.hints(process)
+    }
+
+    fn send_hint(&self, process: &Holder, hint: Hint) {
+        self.0.send_hint(process, hint);
+    }
+
+    fn has_peers(&self) -> bool {
+        self.0.has_peers()
     }
 
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<StoredJob>, ReadError> {
@@ -66,12 +93,17 @@ impl Store for SteppedStore {
         self.0.all(after, limit)
     }
 
-    fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<JobId>, ReadError> {
+    fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<LiveJob>, ReadError> {
         self.0.live(after, limit)
     }
 
-    fn due(&self, until: i64, limit: usize) -> StoreFuture<'_, Vec<Timer>, ReadError> {
-        self.0.due(until, limit)
+    fn due(
+        &self,
+        until: i64,
+        after: Option<Timer>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Timer>, ReadError> {
+        self.0.due(until, after, limit)
     }
 
     fn executions(

@@ -198,7 +198,7 @@ impl OrchestrationDriver {
         let mut draft = current.draft();
         draft.append(change).map_err(append_error)?;
         draft.add(Effect::TakeMessage { job: self.run.job.id(), number: message.number });
-        draft.set_fence(self.run.guard.handle.fence);
+        draft.set_hold(catena_store::Hold::Under(self.run.guard.handle.fence));
         let committed = unless_overtaken(orchestration.jobs.commit(draft).await)?;
         let Some(committed) = committed else { return Ok(false) };
         self.run.job = (*committed.view.job).clone();

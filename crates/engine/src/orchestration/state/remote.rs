@@ -25,6 +25,7 @@ impl Asking {
             message: state.message.clone(),
             output: state.output.clone().filter(is_short),
             is_remote: true,
+            is_idle: true,
         }
     }
 }
@@ -84,6 +85,7 @@ impl OrchestrationState {
             RemoteEvent::Started(_) if self.phases[index] != StepPhase::Waiting => {}
             RemoteEvent::Changed(_) if self.phases[index] == StepPhase::Waiting => {}
             RemoteEvent::Started(start) => {
+                self.starting.remove(&index);
                 self.phases[index] = StepPhase::Running(start.job);
                 let location = self.plan.steps[index].venue.as_deref().unwrap_or_default();
                 let snapshot = RemoteSnapshot::from_start(&start, location, now);
@@ -99,6 +101,7 @@ impl OrchestrationState {
             RemoteEvent::Changed(state) => self.apply_remote(parent, step, *state, now),
             RemoteEvent::Delivered { .. } => {}
             RemoteEvent::Failed(failure) => {
+                self.starting.remove(&index);
                 let text =
                     format!("{} failed on its venue: {}", self.step_name(step), failure.error);
                 self.failure = Some(Failure::new(&failure.code, text));
@@ -130,7 +133,7 @@ impl OrchestrationState {
             self.end(step, status, output, error.as_deref().unwrap_or_default());
         } else if waits_for_message(status) {
             self.phases[step as usize] = StepPhase::Asking(Asking::from_remote(job, &remote));
-            self.claimed.remove(&step);
+            self.release(step);
         } else {
             self.phases[step as usize] = StepPhase::Running(job);
         }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use catena_job::plan::Plan;
 use catena_value::NoCells;
+use tokio::sync::Semaphore;
 
 use super::*;
 use crate::execution::RunRegistry;
@@ -77,8 +78,10 @@ impl StepHost for FakeHost {
         Arc::clone(&self.slots).try_acquire_owned().ok()
     }
 
-    fn claim_run(&self, job: JobId) -> Option<RunGuard> {
-        self.registry.claim(job, None)
+    fn acquire(&self, draft: &mut Draft) -> RunGuard {
+        let holder = catena_store::Holder { process: "test".into(), epoch: 1 };
+        let fence = draft.acquire(&holder);
+        self.registry.register(draft.job().id(), fence)
     }
 
     fn remote_call(
@@ -133,16 +136,17 @@ impl Scenario {
             Some(operation(&format!(r#"{{"operation":{{"adapter":"leaf:{op}"}}}}"#)))
         };
         let plan: Arc<Plan> = definition.plan().cloned().unwrap();
+        let id = JobId::from_bytes([1; 16]);
         let state = OrchestrationState::new(
+            id,
             Arc::new(NoCells),
             &definition,
             &plan,
             steps.iter().map(target).collect(),
             Caller::known("did:key:caller"),
             Value::Nil,
-            Arc::new(Semaphore::new(256)),
+            Arc::new(Budget::new(256)),
         );
-        let id = JobId::from_bytes([1; 16]);
         let (mut parent, _) = Job::create(new_job(id, "o/plan", Value::Nil), 1, None).unwrap();
         parent.append(Change::new(Event::Started, 2)).unwrap();
         let host = FakeHost::new(slots);
@@ -151,7 +155,7 @@ impl Scenario {
 
     /// Lets the state decide, and applies what it decided to the parent.
     fn advance(&mut self) -> Batch {
-        let mut draft = Current::from_job(self.parent.clone()).draft();
+        let mut draft = Current::from_job(self.parent.clone(), 1).draft();
         let mut batch = self.state.advance(&self.host, &mut draft).unwrap();
         self.parent = draft.job().clone();
         for child in std::mem::take(&mut batch.children) {
@@ -179,6 +183,7 @@ impl Scenario {
         let letter = |phase: &StepPhase| match phase {
             StepPhase::Waiting => 'w',
             StepPhase::Running(_) => 'r',
+            StepPhase::Paused(_) => 'p',
             StepPhase::Asking(_) => 'a',
             StepPhase::Ended(status) => status.as_str().chars().next().unwrap(),
         };
@@ -290,10 +295,10 @@ fn a_step_that_asks_makes_the_job_ask_until_it_is_answered() {
 #[test]
 fn a_reset_state_knows_nothing_and_frees_its_slots() {
     let mut scenario = Scenario::new(9, &["task", "task"], "");
-    let free = scenario.state.slots.available_permits();
+    let free = scenario.state.budget.room();
     scenario.advance();
-    assert_eq!(scenario.state.slots.available_permits(), free - 2);
+    assert_eq!(scenario.state.budget.room(), free - 2);
     scenario.state = scenario.state.reset();
     assert_eq!(scenario.phases(), "ww");
-    assert_eq!(scenario.state.slots.available_permits(), free);
+    assert_eq!(scenario.state.budget.room(), free);
 }

@@ -179,6 +179,19 @@ impl From<ControlError> for ApiError {
                     .member("status", status)
                     .hint(hint)
             }
+            ControlError::ParentPaused { job, parent } => ApiError::new(Code::JobConflict, text)
+                .member("id", job)
+                .member("status", Status::Paused)
+                .member("parent", parent)
+                .hint("Resume the job above it: that resumes everything below."),
+            ControlError::StepPaused { job, status, step } => {
+                let hint = format!("Resume its sub-job {step}, which is paused.");
+                ApiError::new(Code::JobConflict, text)
+                    .member("id", job)
+                    .member("status", status)
+                    .member("step", step)
+                    .hint(hint)
+            }
             ControlError::SubJob { job, root } => {
                 ApiError::new(Code::SubJob, text).member("id", job).member("root", root)
             }

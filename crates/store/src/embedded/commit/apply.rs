@@ -10,14 +10,14 @@ use catena_value::{Encoded, ValueId};
 
 use super::prepare::{PreparedAppend, PreparedBegin, PreparedEffect, PreparedRoot};
 use crate::bytes::DamagedRow;
-use crate::effects::{CommitError, Receipt};
+use crate::effects::{CommitError, Hold, Receipt};
 use crate::embedded::in_use::InUseCells;
 use crate::embedded::rows::{Lease, Sidecar, decode_idempotency, encode_blob};
 use crate::embedded::sequence::CommitSequence;
 use crate::keys::{self, *};
 use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX};
 use crate::row::{JobRow, LocalCells, reachable};
-use crate::store::{Claim, Idempotency, Message, RootKey, TimerKind};
+use crate::store::{HoldState, Idempotency, Message, RootKey, TimerKind};
 use catena_ledger::{Direction, KeyRange, RowReadError, TableId, Tx};
 
 type ApplyResult<T> = Result<T, CommitError>;
@@ -67,8 +67,11 @@ pub(super) fn apply(
             PreparedEffect::Enqueue { job, queue, priority, ready_at } => {
                 enqueue(tx, job, queue, priority, ready_at)?;
             }
-            PreparedEffect::Dequeue { job } => dequeue(tx, job)?,
-            PreparedEffect::RenewLease { job, fence, until } => renew_lease(tx, job, fence, until)?,
+            PreparedEffect::Dequeue { job } => leave_queue(tx, job)?,
+            PreparedEffect::SetHold { job, after, hold } => set_hold(tx, job, after, hold)?,
+            PreparedEffect::CheckHead { job, head } => {
+                check_append(job, Some(head), job_row(tx, job)?.as_ref())?;
+            }
             PreparedEffect::SetRoot { key, expected, value } => {
                 set_root(tx, key, expected, value, in_use)?;
             }
@@ -120,7 +123,7 @@ fn begin_job(
     in_use: &InUseCells,
     sequence: &CommitSequence,
 ) -> ApplyResult<u64> {
-    check_append(tx, begin.job, begin.fence, None, None)?;
+    check_append(begin.job, None, job_row(tx, begin.job)?.as_ref())?;
     put_cells(tx, &begin.shared, in_use)?;
     check_needed(tx, None, begin.job, &begin.needed, in_use)?;
     let order = sequence.next_position(tx)?;
@@ -129,7 +132,7 @@ fn begin_job(
         None => return Err(DamagedRow("row of its own").into()),
     }
     tx.put(JOBS, *begin.job.as_bytes(), Arc::clone(&begin.row));
-    begin.facts.visit_rows(order, |table, key, value| match table {
+    begin.facts.visit_rows(order, &begin.hold, |table, key, value| match table {
         // Only users read lists; no commit does.
         LISTS => tx.put_unread(table, key, value),
         _ => tx.put(table, key, value),
@@ -137,26 +140,50 @@ fn begin_job(
     Ok(order)
 }
 
-/// Checks what an append relies on: the fence of its lease, and the head it continues.
-fn check_append(
-    tx: &Tx<'_>,
-    job: JobId,
-    fence: Option<u64>,
-    after: Option<RecordId>,
-    row: Option<&JobRow>,
-) -> ApplyResult<()> {
-    if let Some(fence) = fence {
-        check_fence(tx, job, fence)?;
-    }
-    let found = match row {
-        Some(row) => Some(row.head),
-        None => job_row(tx, job)?.map(|row| row.head),
-    };
+/// Checks the head that an append continues.
+fn check_append(job: JobId, after: Option<RecordId>, row: Option<&JobRow>) -> ApplyResult<()> {
+    let found = row.map(|row| row.head);
     if found == after {
         Ok(())
     } else {
         Err(CommitError::HeadMoved { job, expected: after, found })
     }
+}
+
+/// Checks what a commit relies on about who runs a job, and changes it.
+fn change_hold(tx: &mut Tx<'_>, job: JobId, state: &mut HoldState, hold: Hold) -> ApplyResult<()> {
+    let found = state.holder.as_ref().map(|_| state.fence);
+    let fenced = |fence| CommitError::Fenced { job, fence, found };
+    match hold {
+        Hold::Unchanged => {}
+        Hold::Vacant(fence) if found.is_none() && state.fence == fence => {}
+        Hold::Vacant(_) => return Err(CommitError::HoldMoved { job }),
+        Hold::Under(fence) if found == Some(fence) => {}
+        Hold::Release(fence) if found == Some(fence) => state.holder = None,
+        Hold::Park(fence) if found == Some(fence) => {
+            *state = HoldState { fence, holder: None, is_parked: true };
+        }
+        Hold::Acquire { holder, fence } if fence == state.fence + 1 => {
+            *state = HoldState { fence, holder: Some(holder), is_parked: false };
+            leave_queue(tx, job)?;
+        }
+        Hold::Under(fence)
+        | Hold::Release(fence)
+        | Hold::Park(fence)
+        | Hold::Acquire { fence, .. } => return Err(fenced(fence)),
+    }
+    Ok(())
+}
+
+fn set_hold(tx: &mut Tx<'_>, job: JobId, after: RecordId, hold: Hold) -> ApplyResult<()> {
+    let mut row = live_row(tx, job)?;
+    check_append(job, Some(after), Some(&row))?;
+    let old = index_rows(job, &row);
+    change_hold(tx, job, &mut row.hold, hold)?;
+    tx.put(JOBS, *job.as_bytes(), row.write());
+    put_index(tx, old, index_rows(job, &row));
+    // Clients see whether a job runs or waits.
+    change_sidecar(tx, job, |_| {})
 }
 
 /// The row of a job that has not ended.
@@ -174,7 +201,7 @@ fn append_records(
 ) -> ApplyResult<()> {
     let id = append.job.id();
     let held = job_row(tx, id)?;
-    check_append(tx, id, append.fence, append.after, held.as_ref())?;
+    check_append(id, append.after, held.as_ref())?;
     put_cells(tx, &append.packed.shared, in_use)?;
     let carried = check_needed(tx, held.as_ref(), id, &append.packed.needed, in_use)?;
     append.packed.entries.append_cells(&carried);
@@ -190,17 +217,18 @@ fn append_records(
 }
 
 fn continue_chain(tx: &mut Tx<'_>, mut row: JobRow, append: PreparedAppend) -> ApplyResult<()> {
-    let PreparedAppend { job, summary, facts, packed, .. } = append;
+    let PreparedAppend { job, summary, facts, packed, hold, .. } = append;
     let id = job.id();
     let old = match row.count {
         0 => Vec::new(),
-        _ => index_rows(id, row.order, &row.summary),
+        _ => index_rows(id, &row),
     };
+    change_hold(tx, id, &mut row.hold, hold)?;
     if let Some(sealed) = row.append(&job, summary, &packed.entries)? {
         tx.put(CHUNKS, chunk_key(id, sealed.first), sealed.bytes);
     }
     tx.put(JOBS, *id.as_bytes(), row.write());
-    put_index(tx, old, facts.rows(row.order));
+    put_index(tx, old, facts.rows(row.order, &row.hold));
     if row.summary.is_live() { Ok(()) } else { end_job(tx, id) }
 }
 
@@ -250,9 +278,9 @@ fn put_index(tx: &mut Tx<'_>, old: Vec<IndexRow>, new: Vec<IndexRow>) {
     }
 }
 
-/// Removes what a job loses when it ends: its lease, its entry on a queue, its messages.
+/// Removes what a job loses when it ends: its entry on a queue, and its messages.
 fn end_job(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
-    end_lease(tx, job)?;
+    leave_queue(tx, job)?;
     let Some(mut sidecar) = read_sidecar(tx, job)? else { return Ok(()) };
     if sidecar.next_message > 0 {
         delete_range(tx, MESSAGES, job)?;
@@ -280,10 +308,10 @@ fn delete_range(tx: &mut Tx<'_>, table: TableId, job: JobId) -> ApplyResult<()> 
 
 fn delete_job(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
     let row = job_row(tx, job)?.ok_or(CommitError::NoSuchJob { job })?;
-    for (table, key, _) in index_rows(job, row.order, &row.summary) {
+    for (table, key, _) in index_rows(job, &row) {
         tx.delete(table, key);
     }
-    end_lease(tx, job)?;
+    leave_queue(tx, job)?;
     for table in [CHUNKS, MESSAGES, MESSAGE_IDS] {
         delete_range(tx, table, job)?;
     }
@@ -361,31 +389,16 @@ fn read_lease(tx: &Tx<'_>, job: JobId) -> ApplyResult<Option<Lease>> {
     }
 }
 
-fn check_fence(tx: &Tx<'_>, job: JobId, fence: u64) -> ApplyResult<Lease> {
-    let lease = read_lease(tx, job)?;
-    let found = lease.as_ref().and_then(|lease| lease.holder.as_ref().map(|_| lease.fence));
-    match lease {
-        Some(lease) if found == Some(fence) => Ok(lease),
-        _ => Err(CommitError::Fenced { job, fence, found }),
-    }
-}
-
-/// Takes a job off its queue or from its worker. The fence stays, so that late results are recognised.
-fn release(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<Option<Lease>> {
-    let Some(mut lease) = read_lease(tx, job)? else { return Ok(None) };
-    if let Some((_, until)) = lease.holder.take() {
+/// Takes a job off its queue. A row of format 1 may contain a lease, which ends with it.
+fn leave_queue(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
+    let Some(lease) = read_lease(tx, job)? else { return Ok(()) };
+    if let Some((_, until)) = lease.holder {
         tx.delete(TIMERS, timer_key(until, TimerKind::LeaseEnd, job));
     }
-    if let Some(queue_key) = lease.queue_key.take() {
+    if let Some(queue_key) = lease.queue_key {
         tx.delete(QUEUE, queue_key);
     }
-    Ok(Some(lease))
-}
-
-fn end_lease(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
-    if release(tx, job)?.is_some() {
-        tx.delete(LEASES, *job.as_bytes());
-    }
+    tx.delete(LEASES, *job.as_bytes());
     Ok(())
 }
 
@@ -397,70 +410,14 @@ fn enqueue(
     ready_at: i64,
 ) -> ApplyResult<()> {
     let row = live_row(tx, job)?;
-    let mut lease = release(tx, job)?.unwrap_or_default();
+    leave_queue(tx, job)?;
     let key = queue_key(&queue, priority, ready_at, row.order).to_vec();
     let mut value = job.as_bytes().to_vec();
     value.extend_from_slice(queue.as_bytes());
     tx.put(QUEUE, key.as_slice(), value);
-    lease.queue_key = Some(key);
+    let lease = Lease { queue_key: Some(key), ..Lease::default() };
     tx.put(LEASES, *job.as_bytes(), lease.encode());
     Ok(())
-}
-
-fn dequeue(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
-    if let Some(lease) = release(tx, job)? {
-        tx.put(LEASES, *job.as_bytes(), lease.encode());
-    }
-    Ok(())
-}
-
-fn renew_lease(tx: &mut Tx<'_>, job: JobId, fence: u64, until: i64) -> ApplyResult<()> {
-    let mut lease = check_fence(tx, job, fence)?;
-    if let Some((_, end)) = &mut lease.holder {
-        tx.delete(TIMERS, timer_key(*end, TimerKind::LeaseEnd, job));
-        *end = until;
-        tx.put(TIMERS, timer_key(until, TimerKind::LeaseEnd, job), Vec::new());
-    }
-    tx.put(LEASES, *job.as_bytes(), lease.encode());
-    Ok(())
-}
-
-/// Leases the first job that is ready on a queue to a worker.
-pub(super) fn claim(
-    tx: &mut Tx<'_>,
-    queue: &str,
-    worker: &str,
-    now: i64,
-    until: i64,
-) -> ApplyResult<Option<Claim>> {
-    let scope = queue_scope(queue);
-    // One lookup per priority that is in use: within one, the earliest ready job comes first.
-    let mut from = scope.to_vec();
-    loop {
-        let upper = KeyRange::prefix(&scope).upper;
-        let range = KeyRange { lower: std::ops::Bound::Included(from.as_slice().into()), upper };
-        let rows = tx.range(QUEUE, &range, Direction::Forward, 1)?;
-        let Some((key, value)) = rows.into_iter().next() else { return Ok(None) };
-        let is_ready = key.len() == 25 && key[9..17] <= time_key(now)[..];
-        if is_ready && value.get(16..) == Some(queue.as_bytes()) {
-            let id: [u8; 16] = value[..16].try_into().map_err(|_| DamagedRow("queued job"))?;
-            return lease_job(tx, JobId::from_bytes(id), worker, until).map(Some);
-        }
-        if key.len() != 25 || key[8] == u8::MAX {
-            return Ok(None);
-        }
-        from = scope.to_vec();
-        from.push(key[8] + 1);
-    }
-}
-
-fn lease_job(tx: &mut Tx<'_>, job: JobId, worker: &str, until: i64) -> ApplyResult<Claim> {
-    let mut lease = release(tx, job)?.unwrap_or_default();
-    lease.fence += 1;
-    lease.holder = Some((worker.to_owned(), until));
-    tx.put(LEASES, *job.as_bytes(), lease.encode());
-    tx.put(TIMERS, timer_key(until, TimerKind::LeaseEnd, job), Vec::new());
-    Ok(Claim { job, fence: lease.fence, worker: worker.to_owned(), until })
 }
 
 fn set_root(

@@ -7,12 +7,12 @@ use catena_value::{Encoded, Survey, ValueId, encode, encode_message, survey};
 
 #[cfg(feature = "testing")]
 use crate::bytes::put_bytes;
-use crate::effects::{CommitError, Effect, Effects};
+use crate::effects::{CommitError, Effect, Effects, Hold};
 use crate::embedded::rows::{encode_idempotency, encode_job_message};
 use crate::keys::IndexFacts;
 use crate::limits::AHEAD_BYTES;
 use crate::row::{JobRow, NewRow, PackedRecords, pack_records};
-use crate::store::{Idempotency, Message, RootKey};
+use crate::store::{HoldState, Idempotency, Message, RootKey};
 use crate::summary::Summary;
 
 /// Effects that are ready for the committer.
@@ -58,10 +58,14 @@ pub(super) enum PreparedEffect {
     Dequeue {
         job: JobId,
     },
-    RenewLease {
+    SetHold {
         job: JobId,
-        fence: u64,
-        until: i64,
+        after: RecordId,
+        hold: Hold,
+    },
+    CheckHead {
+        job: JobId,
+        head: RecordId,
     },
     SetRoot {
         key: RootKey,
@@ -107,7 +111,7 @@ impl PreparedEffect {
 /// cheapest to free on the thread that allocated it.
 pub(super) struct PreparedBegin {
     pub(super) job: JobId,
-    pub(super) fence: Option<u64>,
+    pub(super) hold: HoldState,
     pub(super) row: Arc<Vec<u8>>,
     pub(super) facts: IndexFacts,
     pub(super) shared: Vec<Encoded>,
@@ -118,7 +122,7 @@ pub(super) struct PreparedBegin {
 pub(super) struct PreparedAppend {
     pub(super) job: Arc<Job>,
     pub(super) after: Option<RecordId>,
-    pub(super) fence: Option<u64>,
+    pub(super) hold: Hold,
     pub(super) summary: Summary,
     pub(super) facts: IndexFacts,
     pub(super) packed: PackedRecords,
@@ -173,7 +177,7 @@ fn split_off_large_cells(cells: &mut [Encoded], ahead: &mut Vec<Vec<Encoded>>) {
 
 fn prepare_effect(effect: Effect) -> Result<PreparedEffect, CommitError> {
     Ok(match effect {
-        Effect::Append { job, after, records, fence } => {
+        Effect::Append { job, after, records, hold } => {
             let damaged_error = |reason: &str| CommitError::Damaged { reason: reason.to_owned() };
             if records.last().map(|record| record.id()) != Some(job.head()) {
                 return Err(damaged_error("the job is not what these records lead to"));
@@ -187,17 +191,25 @@ fn prepare_effect(effect: Effect) -> Result<PreparedEffect, CommitError> {
             let facts = IndexFacts::from_summary(job.id(), &summary);
             let packed = match after {
                 Some(_) => pack_records(&records),
-                None => match JobRow::encode_new(&job, &summary, &records) {
-                    Ok(NewRow { bytes, shared, needed }) => {
-                        let row = Arc::new(bytes);
-                        let begin =
-                            PreparedBegin { job: job.id(), fence, row, facts, shared, needed };
-                        return Ok(PreparedEffect::Begin(Box::new(begin)));
+                None => {
+                    let state = new_hold(&job, &hold)?;
+                    match JobRow::encode_new(&job, &summary, &state, &records) {
+                        Ok(NewRow { bytes, shared, needed }) => {
+                            let begin = PreparedBegin {
+                                job: job.id(),
+                                hold: state,
+                                row: Arc::new(bytes),
+                                facts,
+                                shared,
+                                needed,
+                            };
+                            return Ok(PreparedEffect::Begin(Box::new(begin)));
+                        }
+                        Err(packed) => packed,
                     }
-                    Err(packed) => packed,
-                },
+                }
             };
-            let append = PreparedAppend { job, after, fence, summary, facts, packed };
+            let append = PreparedAppend { job, after, hold, summary, facts, packed };
             PreparedEffect::Append(Box::new(append))
         }
         Effect::Delete { job } => PreparedEffect::Delete { job },
@@ -217,9 +229,8 @@ fn prepare_effect(effect: Effect) -> Result<PreparedEffect, CommitError> {
             PreparedEffect::Enqueue { job, queue, priority, ready_at }
         }
         Effect::Dequeue { job } => PreparedEffect::Dequeue { job },
-        Effect::RenewLease { job, fence, until } => {
-            PreparedEffect::RenewLease { job, fence, until }
-        }
+        Effect::SetHold { job, after, hold } => PreparedEffect::SetHold { job, after, hold },
+        Effect::CheckHead { job, head } => PreparedEffect::CheckHead { job, head },
         Effect::SetRoot { key, expected, value } => {
             if key.owner.contains('\0') || key.name.is_empty() {
                 let reason = format!("root {key} has no usable name");
@@ -245,6 +256,23 @@ fn prepare_effect(effect: Effect) -> Result<PreparedEffect, CommitError> {
     })
 }
 
+/// Who runs a new job.
+fn new_hold(job: &Job, hold: &Hold) -> Result<HoldState, CommitError> {
+    match hold {
+        Hold::Unchanged | Hold::Vacant(0) => Ok(HoldState::default()),
+        Hold::Vacant(_) => Err(CommitError::HoldMoved { job: job.id() }),
+        Hold::Acquire { holder, fence: 1 } => {
+            Ok(HoldState { fence: 1, holder: Some(holder.clone()), is_parked: false })
+        }
+        Hold::Acquire { fence, .. }
+        | Hold::Under(fence)
+        | Hold::Release(fence)
+        | Hold::Park(fence) => {
+            Err(CommitError::Fenced { job: job.id(), fence: *fence, found: None })
+        }
+    }
+}
+
 /// The bytes of effects on new jobs, as rows one after the other: what a log without an index would
 /// write.
 #[cfg(feature = "testing")]
@@ -254,7 +282,7 @@ pub(super) fn encode_log_entry(effects: Effects) -> Result<Vec<u8>, CommitError>
         let PreparedEffect::Begin(begin) = effect else { continue };
         put_bytes(begin.job.as_bytes(), &mut entry);
         put_bytes(&begin.row, &mut entry);
-        for (_, key, value) in begin.facts.rows(0) {
+        for (_, key, value) in begin.facts.rows(0, &begin.hold) {
             put_bytes(&key, &mut entry);
             put_bytes(&value, &mut entry);
         }

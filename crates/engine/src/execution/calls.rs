@@ -1,0 +1,128 @@
+//! The calls of a job whose turn ends or asks.
+
+use std::sync::Arc;
+
+use catena_job::chain::Change;
+use catena_job::note::{CallEnd, Note};
+use catena_job::state::Event;
+use catena_job::{Job, JobId};
+use catena_store::{Effect, Hold, Message};
+
+use crate::error::{ControlError, StoreError};
+use crate::execution::record::TurnOutcome;
+use crate::execution::{Execution, offer};
+use crate::jobs::{
+    Current, append_error, is_live, left_ms, message_record, reseal_message, restart_clock,
+    unless_overtaken, waits_for_message,
+};
+
+/// Returns the calls of a job that have not ended and that it does not leave behind.
+fn open_calls(job: &Job) -> Vec<(u32, JobId)> {
+    let open = job.calls().iter().filter(|call| call.end.is_none() && !call.start.is_detached);
+    open.map(|call| (call.start.call, call.start.job)).collect()
+}
+
+impl Execution {
+    /// Ends the calls that a turn left open, and records their ends. A turn that asks keeps them.
+    pub(super) async fn end_open_calls(
+        self: &Arc<Self>,
+        id: JobId,
+        fence: u64,
+        outcome: &TurnOutcome,
+    ) -> Result<(), ControlError> {
+        if outcome.waits() {
+            return Ok(());
+        }
+        let Some(current) = self.jobs.current(id).await? else { return Ok(()) };
+        let error = "Job cancelled: the job that called it has ended".to_owned();
+        let event = Event::Cancelled { error };
+        let by = self.jobs.did.to_string();
+        for (call, job) in open_calls(&current.job) {
+            let may = |current: &Current| Ok(is_live(&current.job));
+            self.end(job, &event, Some(by.clone()), may).await?;
+            let Some(called) = self.jobs.current(job).await? else { continue };
+            let end = CallEnd { call, status: called.job.status(), record: called.job.head() };
+            let decide = |current: &Current| -> Result<_, StoreError> {
+                let is_open = open_calls(&current.job).iter().any(|(open, _)| *open == call);
+                if !is_open || !is_live(&current.job) {
+                    return Ok(None);
+                }
+                let note = Note::Call { started: Vec::new(), ended: vec![end.clone()] };
+                let mut draft = current.draft();
+                let change = Change::new(Event::Noted(note), self.runtime.now());
+                draft.append(change).map_err(append_error)?;
+                draft.set_hold(Hold::Under(fence));
+                Ok(Some(draft))
+            };
+            self.jobs.change(id, None, decide).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the job of a call that waits for a message.
+    pub(super) async fn asking_call(&self, job: &Job) -> Result<Option<JobId>, StoreError> {
+        for (_, called) in open_calls(job) {
+            let current = self.jobs.current(called).await?;
+            if current.is_some_and(|current| waits_for_message(current.job.status())) {
+                return Ok(Some(called));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Forwards a message of a job to the call that waits for one. Returns false if the job has
+    /// changed meanwhile.
+    pub(super) async fn forward_to_call(
+        self: &Arc<Self>,
+        current: &Current,
+        called: JobId,
+        message: Message,
+    ) -> Result<bool, StoreError> {
+        let id = current.job.id();
+        let now = self.runtime.now();
+        let (trigger, public) = message_record(&message);
+        let mut change = Change::new(Event::Answered, now);
+        change.trigger = Some(trigger);
+        change.extra.push(("received", public));
+        restart_clock(&current.job, now, &mut change);
+        let mut draft = current.draft();
+        draft.append(change).map_err(append_error)?;
+        draft.add(Effect::TakeMessage { job: id, number: message.number });
+        let body = reseal_message(&self.jobs, id, called, message.body)?;
+        draft.add(Effect::SendMessage {
+            job: called,
+            message: Message { number: 0, id: message.id, body },
+        });
+        if !current.is_held() {
+            // Its turn was lost: it is repeated, and finds the call in the chain.
+            draft.set_hold(Hold::Vacant(current.hold.fence));
+            draft.add(offer(id, now));
+        }
+        if unless_overtaken(self.jobs.commit(draft).await)?.is_none() {
+            return Ok(false);
+        }
+        self.notify_queued();
+        self.runtime.spawn(self.wake(called));
+        Ok(true)
+    }
+
+    /// Repeats the turn of a job that asked for what a call needed, if that call needs nothing any
+    /// more and the turn was lost.
+    pub(crate) async fn continue_caller(&self, id: JobId) -> Result<(), StoreError> {
+        let Some(current) = self.jobs.current(id).await? else { return Ok(()) };
+        let waits = waits_for_message(current.job.status()) && left_ms(&current.job).is_some();
+        if !waits || current.is_held() || self.asking_call(&current.job).await?.is_some() {
+            return Ok(());
+        }
+        let now = self.runtime.now();
+        let mut change = Change::new(Event::Answered, now);
+        restart_clock(&current.job, now, &mut change);
+        let mut draft = current.draft();
+        draft.append(change).map_err(append_error)?;
+        draft.set_hold(Hold::Vacant(current.hold.fence));
+        draft.add(offer(id, now));
+        unless_overtaken(self.jobs.commit(draft).await)?;
+        self.notify_queued();
+        Ok(())
+    }
+}

@@ -1,0 +1,402 @@
+//! Control requests: pause, resume and end a job together with everything below it.
+//!
+//! A request is decided on the job that it names and, in the same commit, on its open local
+//! sub-jobs. If the tree is too large for one commit, or changes too quickly, the job's own record
+//! is committed first, with a [`PendingControl`] that the reconciler carries out afterwards.
+//!
+//! The process that receives a request commits it, whichever process runs the job. Work in this
+//! process is signalled before the commit; other processes learn of it from a hint or their next
+//! check.
+
+mod draft;
+mod pending;
+mod resume;
+mod tree;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use catena_job::state::Event;
+use catena_job::{JobId, RecordId, Status};
+use catena_store::{CommitError, Effect, Effects, HolderKey};
+
+use crate::error::{ControlError, StoreError};
+use crate::execution::{Execution, PausedTurn};
+use crate::jobs::{Changed, CommitFailure, Current, Draft, is_live};
+use crate::limits::{CONTENTION_TRIES_MAX, TREE_COMMIT_MAX};
+use crate::requests::JobView;
+
+pub(crate) use draft::overdue_error;
+pub(crate) use pending::PendingControl;
+pub(crate) use resume::Continuation;
+pub(crate) use tree::{Descend, open_sub_jobs};
+
+/// Attempts to change a tree in one commit. A tree whose jobs change faster than it can be read is
+/// changed root first.
+const TREE_TRIES: usize = 4;
+
+/// What is requested of a job and everything below it.
+#[derive(Debug, Clone)]
+pub(crate) enum ControlAction {
+    /// Nothing new starts, and running work is suspended.
+    Pause,
+    /// Everything continues where it stopped.
+    Resume,
+    /// The job ends with this event, and its sub-jobs are cancelled.
+    End(Event),
+}
+
+/// A request, and who made it.
+#[derive(Debug, Clone)]
+pub(crate) struct ControlRequest {
+    pub(crate) action: ControlAction,
+    /// The DID of the caller. `None` if the venue itself acts.
+    pub(crate) by: Option<String>,
+}
+
+/// A change of one job of a tree, and what follows from it.
+pub(super) struct JobChange {
+    pub(super) draft: Draft,
+    pub(super) follow_up: FollowUp,
+}
+
+/// What this process does once a change is durable.
+#[derive(Debug, Clone)]
+pub(super) enum FollowUp {
+    /// Suspends the work.
+    Suspend,
+    /// Stops the work for good.
+    Stop,
+    /// Continues as a resume does.
+    Continue(Continuation),
+}
+
+/// The result of one attempt to commit a request.
+enum Attempt {
+    Done(Changed),
+    Conflict,
+}
+
+impl Execution {
+    /// Carries out a request on a job and everything below it. `may` decides on the current job
+    /// whether the request applies.
+    pub(crate) async fn control(
+        self: &Arc<Self>,
+        id: JobId,
+        request: &ControlRequest,
+        may: impl Fn(&Current) -> Result<bool, ControlError>,
+    ) -> Result<Changed, ControlError> {
+        let mut signalled = HashSet::new();
+        let changed = self.try_control(id, request, &may, &mut signalled).await;
+        if !matches!(&changed, Ok(Changed::Done(_))) {
+            self.undo_signals(signalled).await;
+        }
+        changed
+    }
+
+    async fn try_control(
+        self: &Arc<Self>,
+        id: JobId,
+        request: &ControlRequest,
+        may: &impl Fn(&Current) -> Result<bool, ControlError>,
+        signalled: &mut HashSet<JobId>,
+    ) -> Result<Changed, ControlError> {
+        for attempt in 0..CONTENTION_TRIES_MAX {
+            let Some(mut root) = self.jobs.current(id).await? else { return Ok(Changed::Gone) };
+            if !may(&root)? {
+                return Ok(Changed::Unchanged(Box::new(root)));
+            }
+            self.suspend_before_commit(&mut root, request, signalled);
+            let tree = self.read_tree(&root, Descend::Open, TREE_COMMIT_MAX).await?;
+            let is_whole = tree.is_complete && attempt < TREE_TRIES;
+            let attempted = if is_whole {
+                self.control_whole(&root, tree.below, request, signalled).await?
+            } else {
+                self.control_root_first(&root, request).await?
+            };
+            if let Attempt::Done(changed) = attempted {
+                return Ok(changed);
+            }
+        }
+        Err(StoreError::Contended.into())
+    }
+
+    /// Commits the change of a job and of everything below it.
+    async fn control_whole(
+        self: &Arc<Self>,
+        root: &Current,
+        below: Vec<Current>,
+        request: &ControlRequest,
+        signalled: &mut HashSet<JobId>,
+    ) -> Result<Attempt, ControlError> {
+        let alive = self.alive_holders().await?;
+        let Some(mut change) = self.root_change(root, request, &alive).await? else {
+            return Ok(Attempt::Conflict);
+        };
+        let control = change.draft.job().head();
+        if let Some(pending) = self.jobs.pending_control(root.job.id()).await? {
+            // This request comes later than the one that is still being carried out.
+            change.draft.add(pending.clear());
+        }
+        let mut changes = vec![change];
+        for mut current in below {
+            self.suspend_before_commit(&mut current, request, signalled);
+            let changed = self.sub_job_change(&current, request, control, &alive).await?;
+            changes.extend(changed);
+        }
+        self.commit_changes(changes).await
+    }
+
+    /// Commits the change of a job alone, with the request that is carried out on everything below
+    /// it afterwards.
+    async fn control_root_first(
+        self: &Arc<Self>,
+        root: &Current,
+        request: &ControlRequest,
+    ) -> Result<Attempt, ControlError> {
+        let alive = self.alive_holders().await?;
+        let id = root.job.id();
+        let Some(mut change) = self.root_change(root, request, &alive).await? else {
+            return Ok(Attempt::Conflict);
+        };
+        let earlier = self.jobs.pending_control(id).await?;
+        let pending = PendingControl::new(change.draft.job(), &request.action);
+        change.draft.add(pending.store(earlier.as_ref()));
+        let attempted = self.commit_changes(vec![change]).await?;
+        if matches!(attempted, Attempt::Done(_)) {
+            self.reconcile(id).await?;
+        }
+        Ok(attempted)
+    }
+
+    /// Returns the change of the job that a request names. `None` if it has changed meanwhile.
+    async fn root_change(
+        &self,
+        root: &Current,
+        request: &ControlRequest,
+        alive: &HashSet<HolderKey>,
+    ) -> Result<Option<JobChange>, ControlError> {
+        let by = request.by.as_deref();
+        match &request.action {
+            ControlAction::Pause => self.pause_change(root, by, None).map(Some),
+            ControlAction::End(event) => self.end_change(root, event, by, None).map(Some),
+            ControlAction::Resume => {
+                let ancestors = self.ancestors_of(&root.job).await?;
+                if let Some(paused) =
+                    ancestors.iter().find(|ancestor| ancestor.job.status() == Status::Paused)
+                {
+                    let (job, parent) = (root.job.id(), paused.job.id());
+                    return Err(ControlError::ParentPaused { job, parent });
+                }
+                let mut change = self.resume_change(root, by, None, alive).await?;
+                for ancestor in ancestors {
+                    let head = ancestor.job.head();
+                    change.draft.add(Effect::CheckHead { job: ancestor.job.id(), head });
+                }
+                Ok(Some(change))
+            }
+        }
+    }
+
+    /// Returns the change of a job below the one that a request names. `None` if there is nothing
+    /// to change.
+    pub(super) async fn sub_job_change(
+        &self,
+        current: &Current,
+        request: &ControlRequest,
+        control: RecordId,
+        alive: &HashSet<HolderKey>,
+    ) -> Result<Option<JobChange>, ControlError> {
+        let by = self.jobs.did.to_string();
+        let by = Some(by.as_str());
+        let status = current.job.status();
+        match &request.action {
+            _ if !is_live(&current.job) => Ok(None),
+            ControlAction::Pause if status != Status::Paused => {
+                self.pause_change(current, by, Some(control)).map(Some)
+            }
+            ControlAction::Resume if status == Status::Paused => {
+                match self.resume_change(current, by, Some(control), alive).await {
+                    Ok(change) => Ok(Some(change)),
+                    // Its operation is not available: it stays paused.
+                    Err(ControlError::Invalid(_)) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            }
+            ControlAction::End(event) => {
+                let ended = draft::ended_status(event);
+                let error = format!("Job cancelled: the parent job is {ended}");
+                self.end_change(current, &Event::Cancelled { error }, by, Some(control)).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Commits changes together and does what follows from them.
+    async fn commit_changes(
+        self: &Arc<Self>,
+        changes: Vec<JobChange>,
+    ) -> Result<Attempt, ControlError> {
+        let (drafts, follow_ups): (Vec<_>, Vec<_>) =
+            changes.into_iter().map(|change| (change.draft, change.follow_up)).unzip();
+        match self.jobs.commit_all(drafts).await.map_err(CommitFailure::from) {
+            Ok(views) => {
+                let mut changed = views.into_iter().zip(follow_ups);
+                let Some((root, follow_up)) = changed.next() else { return Ok(Attempt::Conflict) };
+                self.follow_up(&root, follow_up);
+                for (view, follow_up) in changed {
+                    self.follow_up(&view, follow_up);
+                }
+                Ok(Attempt::Done(Changed::Done(root)))
+            }
+            // One of them is gone or changed hands: read them again.
+            Err(CommitFailure::Conflict | CommitFailure::Gone) => Ok(Attempt::Conflict),
+            Err(CommitFailure::Busy(error) | CommitFailure::Fatal(error)) => Err(error.into()),
+        }
+    }
+
+    /// Does what follows from a durable change of one job.
+    pub(super) fn follow_up(self: &Arc<Self>, view: &JobView, follow_up: FollowUp) {
+        let id = view.job.id();
+        match follow_up {
+            FollowUp::Suspend => {
+                for handle in self.registry.runs_of(id) {
+                    handle.pause(&*self.runtime.env);
+                }
+                if let Some(handle) = self.registry.get(id) {
+                    let owner = view.job.field("caller").and_then(|owner| owner.as_str());
+                    self.freeze(id, owner.unwrap_or_default(), handle);
+                }
+            }
+            FollowUp::Stop => {
+                for handle in self.registry.runs_of(id) {
+                    handle.stop();
+                }
+                if let Some(plans) = self.plan_runner() {
+                    self.runtime.spawn(plans.cancel_unfollowed(Arc::clone(&view.job)));
+                }
+            }
+            FollowUp::Continue(continuation) => self.continue_job(view, continuation),
+        }
+    }
+
+    /// Suspends running work before the record says so: it must have no effect once it does. What it
+    /// reported last becomes part of the record.
+    fn suspend_before_commit(
+        &self,
+        current: &mut Current,
+        request: &ControlRequest,
+        signalled: &mut HashSet<JobId>,
+    ) {
+        let suspends = !matches!(request.action, ControlAction::Resume);
+        let id = current.job.id();
+        let Some(handle) = self.registry.get(id).filter(|_| suspends) else { return };
+        if current.job.status() == Status::Started {
+            handle.pause(&*self.runtime.env);
+            signalled.insert(id);
+        }
+        let newest = handle.progress.newest(&*self.runtime.env);
+        current.progress = newest.or(current.progress.take());
+    }
+
+    /// Resumes work that was suspended for a request that was not carried out.
+    async fn undo_signals(self: &Arc<Self>, signalled: HashSet<JobId>) {
+        for id in signalled {
+            let current = self.jobs.current(id).await.ok().flatten();
+            let is_paused = current.is_some_and(|current| current.job.status() == Status::Paused);
+            if let (Some(handle), false) = (self.registry.get(id), is_paused) {
+                handle.resume(&self.runtime, &self.slots);
+            }
+        }
+    }
+
+    /// Carries out what was requested of the sub-jobs of a job and is not done yet. It is safe to
+    /// repeat, and safe to interrupt.
+    pub(crate) async fn reconcile(self: &Arc<Self>, id: JobId) -> Result<(), ControlError> {
+        let Some(pending) = self.jobs.pending_control(id).await? else { return Ok(()) };
+        let Some(root) = self.jobs.current(id).await? else {
+            return Ok(self.finish_pending(&pending).await?);
+        };
+        let request = pending.request(&root);
+        let alive = self.alive_holders().await?;
+        let tree = self.read_tree(&root, Descend::All, usize::MAX).await?;
+        for current in tree.below {
+            self.reconcile_job(current, &request, &pending, &alive).await?;
+        }
+        Ok(self.finish_pending(&pending).await?)
+    }
+
+    async fn reconcile_job(
+        self: &Arc<Self>,
+        current: Current,
+        request: &ControlRequest,
+        pending: &PendingControl,
+        alive: &HashSet<HolderKey>,
+    ) -> Result<(), ControlError> {
+        let id = current.job.id();
+        let mut known = Some(current);
+        for _ in 0..CONTENTION_TRIES_MAX {
+            let current = match known.take() {
+                Some(current) => current,
+                None => match self.jobs.current(id).await? {
+                    Some(current) => current,
+                    None => return Ok(()),
+                },
+            };
+            // A pause that was requested after the resume is not undone.
+            let since = PausedTurn::from_job(&current).and_then(|paused| paused.since);
+            let is_later = since.is_some_and(|since| since > pending.at);
+            if is_later && matches!(request.action, ControlAction::Resume) {
+                return Ok(());
+            }
+            let change = self.sub_job_change(&current, request, pending.control, alive).await?;
+            let Some(change) = change else { return Ok(()) };
+            if let Attempt::Done(_) = self.commit_changes(vec![change]).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Contended.into())
+    }
+
+    async fn finish_pending(&self, pending: &PendingControl) -> Result<(), StoreError> {
+        match self.jobs.store.commit(Effects::one(pending.clear())).await {
+            // A later request has replaced it.
+            Ok(_) | Err(CommitError::RootMoved { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the keys of the processes that are alive.
+    pub(crate) async fn alive_holders(&self) -> Result<HashSet<HolderKey>, StoreError> {
+        let leases = self.jobs.store.processes(self.runtime.now()).await?;
+        let mut alive: HashSet<HolderKey> = leases.iter().map(|lease| lease.holder.key()).collect();
+        alive.insert(self.jobs.process.key());
+        Ok(alive)
+    }
+
+    /// Ends a job from outside, with its sub-jobs, if `may` allows it.
+    pub(crate) async fn end(
+        self: &Arc<Self>,
+        id: JobId,
+        event: &Event,
+        by: Option<String>,
+        may: impl Fn(&Current) -> Result<bool, ControlError>,
+    ) -> Result<Changed, ControlError> {
+        let request = ControlRequest { action: ControlAction::End(event.clone()), by };
+        self.control(id, &request, may).await
+    }
+
+    /// Ends a job whose deadline has passed. Returns false if it has ended or its deadline is later
+    /// by now.
+    pub(crate) async fn expire(self: &Arc<Self>, id: JobId) -> Result<bool, ControlError> {
+        let now = self.runtime.now();
+        let Some(current) = self.jobs.current(id).await? else { return Ok(false) };
+        let event = Event::Expired { error: overdue_error(&current.job) };
+        let is_due = |current: &Current| {
+            let deadline = current.number("deadline");
+            Ok(is_live(&current.job) && deadline.is_some_and(|deadline| deadline <= now))
+        };
+        let changed = self.end(id, &event, None, is_due).await?;
+        Ok(matches!(changed, Changed::Done(_)))
+    }
+}
