@@ -304,7 +304,7 @@ fn progress_is_reported_to_followers_and_stored_in_the_last_record() {
 
 #[test]
 fn a_private_job_leaves_no_trace() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::new().run_engines(1, async |engine| {
         let mut invocation = request("t:wait", r#"{"ms":500}"#);
         invocation.recording = Recording::Private;
         let id = engine.invoke(invocation.clone()).await.unwrap().view.job.id();
@@ -360,7 +360,7 @@ fn a_repeated_request_with_the_same_key_returns_the_same_job() {
 fn live_jobs_and_rates_are_bounded_per_caller() {
     let mut venue = TestVenue::new();
     venue.limits.live_jobs_per_caller_max = 2;
-    venue.run_process(async |engine| {
+    venue.run_engines(1, async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
         invoke(&engine, "t:wait", r#"{"ms":1000}"#).await;
         let error = engine.invoke(request("t:wait", r#"{"ms":1}"#)).await.unwrap_err();
@@ -373,7 +373,7 @@ fn live_jobs_and_rates_are_bounded_per_caller() {
     });
     let mut venue = TestVenue::new();
     venue.limits.rate = Some(catena_engine::limits::Rate { per_second: 1.0, burst: 2 });
-    venue.run_process(async |engine| {
+    venue.run_engines(1, async |engine| {
         invoke(&engine, "t:echo", "1").await;
         invoke(&engine, "t:echo", "1").await;
         let before = engine.counters().await.invoked;

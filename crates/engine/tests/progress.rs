@@ -18,7 +18,7 @@ async fn visible_progress(engine: &Engine, id: JobId) -> ProgressView {
 
 #[test]
 fn the_last_report_is_visible_at_once_and_the_percentage_never_decreases() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::new().run_engines(1, async |engine| {
         let reports = r#"{"ms":100,"reports":[
             {"processedItems":5,"totalItems":10},{"processedItems":3,"totalItems":10},
             {"processedItems":6,"totalItems":20},{"processedItems":15,"totalItems":20}]}"#;
@@ -45,7 +45,7 @@ fn reports_create_no_records() {
 #[test]
 fn the_last_value_before_a_pause_survives_a_restart() {
     let venue = TestVenue::new();
-    let id = venue.run_process(async |engine| {
+    let id = venue.run_engines(1, async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         sleep(1000).await;
         let paused = engine.pause(&alice(), id).await.unwrap();
@@ -53,7 +53,7 @@ fn the_last_value_before_a_pause_survives_a_restart() {
         assert_eq!(progress.processed_items, 3, "the response contains it");
         id
     });
-    venue.run_process(async |engine| {
+    venue.run_engines(1, async |engine| {
         let now = visible_progress(&engine, id).await;
         assert_eq!((now.percent, now.processed_items), (30, 3));
         engine.resume(&alice(), id).await.unwrap();
@@ -66,7 +66,7 @@ fn the_last_value_before_a_pause_survives_a_restart() {
 
 #[test]
 fn a_pause_does_not_count_for_the_rate() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::new().run_engines(1, async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":500}"#).await.job.id();
         sleep(1100).await;
         engine.pause(&alice(), id).await.unwrap();
@@ -84,7 +84,7 @@ fn a_pause_does_not_count_for_the_rate() {
 #[test]
 fn the_last_value_before_a_shutdown_survives_a_restart() {
     let mut venue = TestVenue::new();
-    let id = venue.run_process(async |engine| {
+    let id = venue.run_engines(1, async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         sleep(1000).await;
         engine.shutdown(Duration::ZERO).await;
@@ -92,7 +92,7 @@ fn the_last_value_before_a_shutdown_survives_a_restart() {
     });
     // The next attempt would start over.
     venue.missing_operation = Some("progress");
-    venue.run_process(async |engine| {
+    venue.run_engines(1, async |engine| {
         let summary = engine.summary(&alice(), id).await.unwrap();
         let stored = ProgressView::new(summary.view.progress.as_ref(), None, Stage::Waiting);
         assert_eq!((stored.percent, stored.processed_items), (30, 3));
@@ -101,7 +101,7 @@ fn the_last_value_before_a_shutdown_survives_a_restart() {
 
 #[test]
 fn the_record_of_a_cancel_contains_the_last_value() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::new().run_engines(1, async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         sleep(1000).await;
         let view = engine.cancel(&alice(), id, None).await.unwrap();

@@ -44,7 +44,10 @@ async fn finished(site: &Client) -> Vec<(&'static str, String)> {
 #[tokio::test]
 async fn a_job_is_paused_from_all_four_states() {
     let site = one_at_a_time().await;
-    for (status, id) in unfinished(&site).await.into_iter().filter(|(from, _)| *from != "PAUSED") {
+    // The pending one first: a paused job occupies no slot, so the others would let it start.
+    for (status, id) in
+        unfinished(&site).await.into_iter().rev().filter(|(from, _)| *from != "PAUSED")
+    {
         let before = site.history(&id).await.len();
         let job = site.control(&id, "pause").await.expect(200).json();
         assert_eq!(job["status"], "PAUSED", "from {status}");

@@ -89,7 +89,7 @@ impl Background {
     async fn end_if_due(&self, job: JobId, at: i64, now: i64) -> Result<bool, StoreError> {
         let Some(current) = self.jobs.current(job).await? else { return Ok(true) };
         let is_long_overdue = now.saturating_sub(at) >= milliseconds(HOLDER_GRACE);
-        if !is_long_overdue && self.is_timed_by_holder(&current).await? {
+        if !is_long_overdue && self.holder_keeps_time(&current).await? {
             return Ok(false);
         }
         if let Err(error) = self.execution.expire(job).await {
@@ -99,7 +99,7 @@ impl Background {
     }
 
     /// Returns true if the process that runs a job ends it when its time is up.
-    async fn is_timed_by_holder(&self, current: &Current) -> Result<bool, StoreError> {
+    async fn holder_keeps_time(&self, current: &Current) -> Result<bool, StoreError> {
         let Some(holder) = &current.hold.holder else { return Ok(false) };
         if current.job.status() != Status::Started {
             return Ok(false);

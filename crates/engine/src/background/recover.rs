@@ -26,7 +26,7 @@ use crate::error::{ControlError, ResolveError, StoreError};
 use crate::execution::{PausedTurn, offer, paused_member};
 use crate::jobs::{
     Current, Draft, append_error, deadline, incomplete_payload, interrupted, interrupted_too_often,
-    message_trigger, outcome_change, unless_overtaken, waits_for_message,
+    is_live, message_trigger, outcome_change, unless_overtaken, waits_for_message,
 };
 use crate::limits::SKIPPED_JOBS_MAX;
 use crate::operations::{Failure, Operation, Recovery};
@@ -65,6 +65,8 @@ enum Recovered {
 pub(super) struct LiveJobs {
     /// The number of all of them.
     found: u64,
+    /// Those that wait on the queue.
+    queued: u64,
     /// Those that may have to be recovered.
     lost: Vec<JobId>,
     /// Parked orchestrations.
@@ -91,6 +93,8 @@ impl Background {
                     live.parked.push(job.job);
                 } else if may_be_lost(&job, &alive) {
                     live.lost.push(job.job);
+                } else if job.hold == LiveHold::Released && job.status == Status::Started {
+                    live.queued += 1;
                 }
             }
         }
@@ -105,7 +109,8 @@ impl Background {
         self.recovery.send_modify(|summary| {
             summary.found += live.found;
             summary.scanned += fine;
-            summary.left += fine;
+            summary.requeued += live.queued;
+            summary.left += fine - live.queued;
         });
         let jobs = futures_util::stream::iter(live.lost);
         let mut recovered =
@@ -182,8 +187,9 @@ impl Background {
 
     async fn try_recover(&self, id: JobId, loss: Loss) -> Result<Recovered, StoreError> {
         let Some(current) = self.jobs.current(id).await? else { return Ok(Recovered::Unchanged) };
-        if !self.is_lost(&current, loss).await? {
-            return Ok(Recovered::Unchanged);
+        if !self.check_lost(&current, loss).await? {
+            let is_queued = current.ready_at.is_some() && is_live(&current.job);
+            return Ok(if is_queued { Recovered::Requeued } else { Recovered::Unchanged });
         }
         if let Some(reason) = self.orphan_reason(&current.job).await? {
             tracing::info!(job = %id, reason, "cancelling a step whose parent job has ended");
@@ -212,7 +218,7 @@ impl Background {
     }
 
     /// Returns true if nobody takes care of a job.
-    async fn is_lost(&self, current: &Current, loss: Loss) -> Result<bool, StoreError> {
+    async fn check_lost(&self, current: &Current, loss: Loss) -> Result<bool, StoreError> {
         let status = current.job.status();
         if status.is_terminal() {
             return Ok(false);

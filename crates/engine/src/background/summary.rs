@@ -11,7 +11,7 @@ pub struct RecoverySummary {
     pub found: u64,
     /// The number of jobs that were processed so far.
     pub scanned: u64,
-    /// The number of requeued jobs.
+    /// The number of jobs that are on the queue: put back, or still there.
     pub requeued: u64,
     /// The number of jobs that failed.
     pub failed: u64,

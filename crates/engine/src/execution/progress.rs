@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use catena_job::JobId;
 use catena_job::progress::Meter;
-use catena_store::{Effect, Effects};
+use catena_store::{Effect, Effects, Hint};
 use catena_value::{Map, Value};
 
 use crate::execution::Execution;
@@ -88,7 +88,12 @@ impl<'a> ProgressReporter<'a> {
         let Some(progress) = self.progress.newest(&*runtime.env) else { return };
         let now = runtime.env.monotonic();
         self.announced = Some(now);
-        self.execution.jobs.watchers.announce_progress(self.job, &progress);
+        let jobs = &self.execution.jobs;
+        jobs.watchers.announce_progress(self.job, &progress);
+        if jobs.store.has_peers() {
+            let hint = Hint::Progress { job: self.job, progress };
+            jobs.store.send_hint(&jobs.process, hint);
+        }
         if self.stored.is_none_or(|stored| now >= stored + STORE_INTERVAL) {
             self.stored = Some(now);
             if let Some(progress) = self.progress.take_unsaved(&*runtime.env) {

@@ -114,13 +114,13 @@ impl Orchestration {
     /// may have stopped right after it parked the job.
     pub(crate) async fn check_parked(self: &Arc<Self>, job: JobId) -> Result<(), StoreError> {
         let Some(current) = self.jobs.current(job).await? else { return Ok(()) };
-        if is_live(&current.job) && current.hold.is_parked && self.has_news(&current).await? {
+        if is_live(&current.job) && current.hold.is_parked && self.needs_driver(&current).await? {
             Arc::clone(self).drive_job(job).await;
         }
         Ok(())
     }
 
-    async fn has_news(&self, parent: &Current) -> Result<bool, StoreError> {
+    async fn needs_driver(&self, parent: &Current) -> Result<bool, StoreError> {
         let status = parent.job.status();
         let mut has_running = false;
         let mut has_asking = false;

@@ -5,6 +5,7 @@
 //! is a [`Batch`], which is committed as a unit. If the commit is refused, the state is discarded
 //! and rebuilt from the store: it holds nothing that the chains do not.
 
+mod people;
 mod remote;
 #[cfg(test)]
 mod tests;
@@ -24,12 +25,11 @@ use catena_value::{CellSource, ExtentError, Value, ValueId};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::StoreError;
-use crate::execution::{PausedTurn, Run, RunGuard, RunSpec, offer, paused_member};
+use crate::execution::{Run, RunGuard, RunSpec, offer};
 use crate::jobs::{
-    Current, Draft, Jobs, LEFT_MS, NewSecrets, RemoteSnapshot, ReusedStep, append_error,
-    check_output, deadline, depth_of, execution_limit, input_secrets, left_ms, message_record,
-    outcome_change, passed_on_secrets, recorded_limit, redact, reseal_message, restart_clock,
-    stop_clock, time_left_ms, truncate_text,
+    Current, Draft, LEFT_MS, NewSecrets, RemoteSnapshot, ReusedStep, append_error, check_output,
+    deadline, depth_of, execution_limit, input_secrets, left_ms, outcome_change, passed_on_secrets,
+    recorded_limit, redact,
 };
 use crate::limits::{BATCH_STEPS_MAX, Limits};
 use crate::operations::federation::RemoteCall;
@@ -428,51 +428,12 @@ impl OrchestrationState {
         starting || self.remote.keys().any(is_open)
     }
 
-    /// Returns true if nothing can happen before somebody answers or resumes a step.
-    pub(super) fn waits_for_people(&self) -> bool {
-        let waits = |phase: &StepPhase| match phase {
-            StepPhase::Running(_) => false,
-            StepPhase::Asking(asking) => asking.is_idle,
-            StepPhase::Waiting | StepPhase::Paused(_) | StepPhase::Ended(_) => true,
-        };
-        self.open > 0
-            && self.ready.is_empty()
-            && self.starting.is_empty()
-            && self.phases.iter().all(waits)
-    }
-
-    /// Returns the first step that is paused.
-    pub(super) fn paused(&self) -> Option<(u32, JobId)> {
-        self.phases.iter().enumerate().find_map(|(step, phase)| match phase {
-            StepPhase::Paused(job) => Some((u32::try_from(step).ok()?, *job)),
-            _ => None,
-        })
-    }
-
     /// Returns the name of a step for error texts.
     pub(super) fn step_name(&self, step: u32) -> String {
         match self.plan.steps.get(step as usize).and_then(|step| step.name.as_deref()) {
             Some(name) => format!("step {step} ({name})"),
             None => format!("step {step}"),
         }
-    }
-
-    /// Returns the message of a step that waits.
-    pub(super) fn waiting_message(&self, step: u32) -> String {
-        let message = match self.phases.get(step as usize) {
-            Some(StepPhase::Asking(asking)) => asking.message.as_deref(),
-            _ => None,
-        };
-        let message = message.map_or_else(String::new, |message| format!(": {message}"));
-        format!("{} waits{message}", self.step_name(step))
-    }
-
-    /// Returns the first step that waits for a message.
-    pub(super) fn asking(&self) -> Option<(u32, &Asking)> {
-        self.phases.iter().enumerate().find_map(|(step, phase)| match phase {
-            StepPhase::Asking(asking) => Some((u32::try_from(step).ok()?, asking)),
-            _ => None,
-        })
     }
 
     /// Returns true if running steps are cancelled when another step fails.
@@ -690,120 +651,6 @@ impl OrchestrationState {
         let output = output.map_err(|error| Failure::new("damaged", error.to_string()))?;
         check_output(&self.operation, &output)?;
         Ok(output)
-    }
-
-    /// Makes the orchestration wait for a message if a step does, continue if none does any more, and
-    /// pause if nothing can happen before a paused step is resumed.
-    fn ask_or_continue(&self, host: &dyn StepHost, parent: &mut Draft) -> Result<(), StoreError> {
-        let status = parent.job().status();
-        let is_interactive = matches!(status, Status::InputRequired | Status::AuthRequired);
-        let is_clock_stopped = left_ms(parent.job()).is_some();
-        match self.asking() {
-            Some((step, asking)) if status == Status::Started => {
-                self.ask(host, parent, step, asking)
-            }
-            // The last step that ran has ended, or another one runs: the clock stops or starts.
-            Some((step, asking))
-                if is_interactive && is_clock_stopped != self.waits_for_people() =>
-            {
-                self.answer(host, parent)?;
-                self.ask(host, parent, step, asking)
-            }
-            None if is_interactive => self.answer(host, parent),
-            None if status == Status::Started && self.waits_for_people() => match self.paused() {
-                Some((step, job)) => self.pause(host, parent, step, job),
-                None => Ok(()),
-            },
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes the orchestration wait for a message. Its clock stops if everything below it waits.
-    fn ask(
-        &self,
-        host: &dyn StepHost,
-        parent: &mut Draft,
-        step: u32,
-        asking: &Asking,
-    ) -> Result<(), StoreError> {
-        let now = host.now();
-        let ask = catena_job::state::Ask {
-            message: Some(truncate_text(&self.waiting_message(step))),
-            output: asking.output.clone(),
-        };
-        let event = match asking.status {
-            Status::AuthRequired => Event::AskedForAuth(ask),
-            _ => Event::AskedForInput(ask),
-        };
-        let mut change = Change::new(event, now);
-        if self.waits_for_people() {
-            stop_clock(parent.job(), now, host.limits().interactive, &mut change);
-        } else if left_ms(parent.job()).is_some() {
-            change.extra.push((LEFT_MS, Value::Nil));
-        }
-        parent.append(change).map_err(append_error)
-    }
-
-    /// Makes the orchestration continue. Its clock starts again if it had stopped.
-    fn answer(&self, host: &dyn StepHost, parent: &mut Draft) -> Result<(), StoreError> {
-        let mut change = Change::new(Event::Answered, host.now());
-        restart_clock(parent.job(), host.now(), &mut change);
-        parent.append(change).map_err(append_error)
-    }
-
-    /// Pauses the orchestration because only a resume of this step can continue it.
-    fn pause(
-        &self,
-        host: &dyn StepHost,
-        parent: &mut Draft,
-        step: u32,
-        job: JobId,
-    ) -> Result<(), StoreError> {
-        let now = host.now();
-        let mut paused = PausedTurn::new(Status::Started, "open");
-        paused.left_ms = time_left_ms(parent.job(), now);
-        paused.since = Some(now);
-        let mut change = Change::new(Event::Paused, now);
-        let message = format!("{} is paused: job {job}", self.step_name(step));
-        change.extra.push(("message", message.into()));
-        change.extra.push(("paused", paused_member(&paused, None)));
-        change.extra.push(("deadline", deadline(now, host.limits().interactive)));
-        parent.append(change).map_err(append_error)
-    }
-
-    /// Returns the change that forwards a message of the orchestration to the local step that waits
-    /// for one, and that step.
-    pub(super) fn forward_message(
-        &self,
-        jobs: &Jobs,
-        current: &Current,
-        message: catena_store::Message,
-    ) -> Result<Option<(Draft, u32)>, StoreError> {
-        let Some((step, child)) = self.asking().map(|(step, asking)| (step, asking.job)) else {
-            return Ok(None);
-        };
-        let parent = current.job.id();
-        let (trigger, public) = message_record(&message);
-        let mut change = Change::new(Event::Answered, jobs.runtime.now());
-        restart_clock(&current.job, jobs.runtime.now(), &mut change);
-        change.trigger = Some(trigger);
-        change.extra.push(("received", public));
-        let mut draft = current.draft();
-        draft.append(change).map_err(append_error)?;
-        draft.add(Effect::TakeMessage { job: parent, number: message.number });
-        let body = reseal_message(jobs, parent, child, message.body)?;
-        let message = catena_store::Message { number: 0, id: message.id, body };
-        draft.add(Effect::SendMessage { job: child, message });
-        Ok(Some((draft, step)))
-    }
-
-    /// Marks a local step as running because a message was forwarded to it. Returns its sub-job.
-    pub(super) fn mark_forwarded(&mut self, step: u32) -> Option<JobId> {
-        let phase = self.phases.get_mut(step as usize)?;
-        let StepPhase::Asking(asking) = phase else { return None };
-        let child = asking.job;
-        *phase = StepPhase::Running(child);
-        Some(child)
     }
 }
 

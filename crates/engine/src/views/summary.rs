@@ -97,7 +97,9 @@ impl Views {
         let (first, last) = self.ends_of_chain(&view.job).await?;
         let records = || first.iter().chain(&last);
         let started = records().find(|record| record.status() == Status::Started);
-        let mut errors: Vec<AttemptFailure> = records().filter_map(attempt_failure).collect();
+        let mut interruptions = 0;
+        let mut errors: Vec<AttemptFailure> =
+            records().filter_map(|record| attempt_failure(record, &mut interruptions)).collect();
         errors.extend(final_failure(&view.job));
         errors.drain(..errors.len().saturating_sub(SUMMARY_ERRORS_MAX));
         Ok(JobSummary {
@@ -157,14 +159,21 @@ fn recovery_note(record: &Record) -> Option<RecoveryNote> {
     })
 }
 
-/// Returns the failure of the previous attempt that an annotation names.
-fn attempt_failure(record: &Record) -> Option<AttemptFailure> {
+/// Returns the failure of the previous attempt that an annotation names. `known` is the number of
+/// interruptions so far: a planned stop does not add to it.
+fn attempt_failure(record: &Record, known: &mut u32) -> Option<AttemptFailure> {
     let (kind, attempt, reason, code) = match record.note()? {
         Note::Attempt(note) if note.reason.is_some() => {
             (FailureKind::Attempt, &note.attempt, &note.reason, note.code.clone())
         }
         // A job that had not started lost no attempt.
-        Note::Recovered { attempt, reason, .. } if record.status() == Status::Started => {
+        Note::Recovered { attempt, reason, interruptions }
+            if record.status() == Status::Started =>
+        {
+            let before = std::mem::replace(known, interruptions.unwrap_or(*known + 1));
+            if *known <= before {
+                return None;
+            }
             (FailureKind::Interrupted, attempt, reason, None)
         }
         _ => return None,

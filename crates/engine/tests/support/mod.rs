@@ -71,7 +71,8 @@ impl TestVenue {
         self.run_engines(engine_count(), scenario)
     }
 
-    /// Like [`TestVenue::run_process`], with this many engines.
+    /// Like [`TestVenue::run_process`], with this many engines. Facts about one process (private jobs,
+    /// request rates, progress that is not stored yet, slots) are tested with one.
     pub fn run_engines<T>(&self, count: usize, scenario: impl AsyncFnOnce(Cluster) -> T) -> T {
         runtime().block_on(async {
             let cluster = self.start(count).await;

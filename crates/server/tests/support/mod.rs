@@ -145,6 +145,12 @@ pub(crate) async fn venue_with(
 
 impl Running {
     /// Stops the venue and returns its folder.
+    /// Leaves the venue as it is; what it runs ends with its runtime, as after `kill -9`.
+    pub(crate) fn crash(mut self) -> TempDir {
+        drop(self.venue.take());
+        self.folder
+    }
+
     pub(crate) async fn stop(mut self) -> TempDir {
         self.venue.take().unwrap().stop().await.unwrap();
         self.folder

@@ -9,6 +9,7 @@
 //! check.
 
 mod draft;
+mod freeze;
 mod pending;
 mod resume;
 mod tree;
@@ -130,15 +131,14 @@ impl Execution {
         signalled: &mut HashSet<JobId>,
     ) -> Result<Attempt, ControlError> {
         let alive = self.alive_holders().await?;
-        let Some(mut change) = self.root_change(root, request, &alive).await? else {
-            return Ok(Attempt::Conflict);
-        };
+        let (mut change, above) = self.root_change(root, request, &alive).await?;
         let control = change.draft.job().head();
         if let Some(pending) = self.jobs.pending_control(root.job.id()).await? {
             // This request comes later than the one that is still being carried out.
             change.draft.add(pending.clear());
         }
         let mut changes = vec![change];
+        changes.extend(above);
         for mut current in below {
             self.suspend_before_commit(&mut current, request, signalled);
             let changed = self.sub_job_change(&current, request, control, &alive).await?;
@@ -156,44 +156,48 @@ impl Execution {
     ) -> Result<Attempt, ControlError> {
         let alive = self.alive_holders().await?;
         let id = root.job.id();
-        let Some(mut change) = self.root_change(root, request, &alive).await? else {
-            return Ok(Attempt::Conflict);
-        };
+        let (mut change, above) = self.root_change(root, request, &alive).await?;
         let earlier = self.jobs.pending_control(id).await?;
         let pending = PendingControl::new(change.draft.job(), &request.action);
         change.draft.add(pending.store(earlier.as_ref()));
-        let attempted = self.commit_changes(vec![change]).await?;
+        let changes = std::iter::once(change).chain(above).collect();
+        let attempted = self.commit_changes(changes).await?;
         if matches!(attempted, Attempt::Done(_)) {
             self.reconcile(id).await?;
         }
         Ok(attempted)
     }
 
-    /// Returns the change of the job that a request names. `None` if it has changed meanwhile.
+    /// Returns the change of the job that a request names, and the changes of jobs above it that
+    /// follow from it.
     async fn root_change(
         &self,
         root: &Current,
         request: &ControlRequest,
         alive: &HashSet<HolderKey>,
-    ) -> Result<Option<JobChange>, ControlError> {
+    ) -> Result<(JobChange, Vec<JobChange>), ControlError> {
         let by = request.by.as_deref();
         match &request.action {
-            ControlAction::Pause => self.pause_change(root, by, None).map(Some),
-            ControlAction::End(event) => self.end_change(root, event, by, None).map(Some),
+            ControlAction::Pause => Ok((self.pause_change(root, by, None)?, Vec::new())),
+            ControlAction::End(event) => Ok((self.end_change(root, event, by, None)?, Vec::new())),
             ControlAction::Resume => {
-                let ancestors = self.ancestors_of(&root.job).await?;
-                if let Some(paused) =
-                    ancestors.iter().find(|ancestor| ancestor.job.status() == Status::Paused)
-                {
-                    let (job, parent) = (root.job.id(), paused.job.id());
-                    return Err(ControlError::ParentPaused { job, parent });
-                }
                 let mut change = self.resume_change(root, by, None, alive).await?;
-                for ancestor in ancestors {
-                    let head = ancestor.job.head();
-                    change.draft.add(Effect::CheckHead { job: ancestor.job.id(), head });
+                let control = change.draft.job().head();
+                let mut above = Vec::new();
+                for ancestor in self.ancestors_of(&root.job).await? {
+                    let (job, head) = (ancestor.job.id(), ancestor.job.head());
+                    if ancestor.job.status() != Status::Paused {
+                        change.draft.add(Effect::CheckHead { job, head });
+                    } else if ancestor.job.field("by").is_none() {
+                        // It was paused only because nothing below it could run.
+                        let control = Some(control);
+                        above.push(self.resume_change(&ancestor, by, control, alive).await?);
+                    } else {
+                        let (job, parent) = (root.job.id(), job);
+                        return Err(ControlError::ParentPaused { job, parent });
+                    }
                 }
-                Ok(Some(change))
+                Ok((change, above))
             }
         }
     }
@@ -269,11 +273,13 @@ impl Execution {
                 }
             }
             FollowUp::Stop => {
+                // The tasks of a driver cancel the remote steps that they follow.
+                let is_driven = self.jobs.is_driven(id);
+                if let Some(plans) = self.plan_runner().filter(|_| !is_driven) {
+                    self.runtime.spawn(plans.cancel_unfollowed(Arc::clone(&view.job)));
+                }
                 for handle in self.registry.runs_of(id) {
                     handle.stop();
-                }
-                if let Some(plans) = self.plan_runner() {
-                    self.runtime.spawn(plans.cancel_unfollowed(Arc::clone(&view.job)));
                 }
             }
             FollowUp::Continue(continuation) => self.continue_job(view, continuation),

@@ -228,6 +228,10 @@ impl Orchestration {
                 Err(failure) => {
                     let error = &failure.error;
                     tracing::warn!(job = %parent, step, %error, "a remote step cannot be cancelled");
+                    // It may have ended, or another process may have cancelled it.
+                    if let Ok(state) = federation.fetch_job(job.clone()).await {
+                        known = RemoteSnapshot { state, at: self.runtime.now(), ..known };
+                    }
                 }
             }
             break;
