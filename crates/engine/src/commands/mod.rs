@@ -5,7 +5,9 @@
 
 mod cancel;
 mod delete;
+mod due_schedules;
 mod invoke;
+pub mod offline;
 mod pause;
 mod rerun;
 mod resume;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::commands::due_schedules::ScheduleStarts;
 use crate::execution::Execution;
 use crate::jobs::Jobs;
 use crate::operations::Operations;
@@ -36,6 +39,7 @@ pub(crate) struct Commands {
     keys: Arc<IdempotencyKeys>,
     /// Notified when something was scheduled.
     pub(crate) schedule_changed: Notify,
+    schedule_starts: ScheduleStarts,
 }
 
 impl Commands {
@@ -51,6 +55,7 @@ impl Commands {
             operations,
             orchestration,
             schedule_changed: Notify::new(),
+            schedule_starts: ScheduleStarts::default(),
         })
     }
 }

@@ -30,6 +30,8 @@ pub struct Invoke {
     pub idempotency: Option<IdempotencyKey>,
     /// The number of orchestrations that enclose it, including those on calling venues.
     pub depth: u32,
+    /// The ID of the job, if the run has one already: the store refuses to create it twice.
+    pub id: Option<JobId>,
 }
 
 impl Invoke {
@@ -45,6 +47,7 @@ impl Invoke {
             recording: Recording::Durable,
             idempotency: None,
             depth: 0,
+            id: None,
         }
     }
 }

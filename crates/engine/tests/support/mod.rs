@@ -74,9 +74,28 @@ impl TestVenue {
     }
 
     async fn start(&self) -> Engine {
-        let store = Arc::new(self.open_store());
-        let files = RealDisk::new(self.folder.path()).unwrap();
-        let files = LocalBlobs::open_folder(Arc::new(files), Options::default()).unwrap();
+        self.start_on(Arc::new(self.open_store()), self.open_files()).await
+    }
+
+    /// Runs two processes of the venue that share one store.
+    pub fn run_two_processes<T>(&self, scenario: impl AsyncFnOnce(Engine, Engine) -> T) -> T {
+        runtime().block_on(async {
+            let store = Arc::new(self.open_store());
+            let files = self.open_files();
+            let first = self.start_on(Arc::clone(&store), files.clone()).await;
+            let second = self.start_on(store, files).await;
+            first.recovered().await;
+            second.recovered().await;
+            scenario(first, second).await
+        })
+    }
+
+    fn open_files(&self) -> LocalBlobs {
+        let disk = RealDisk::new(self.folder.path()).unwrap();
+        LocalBlobs::open_folder(Arc::new(disk), Options::default()).unwrap()
+    }
+
+    async fn start_on(&self, store: Arc<SteppedStore>, files: LocalBlobs) -> Engine {
         let key = KeyPair::from_seed(&[self.seed; 32]);
         let process = self.processes.fetch_add(1, Ordering::SeqCst);
         Engine::start(Setup {
@@ -121,6 +140,12 @@ impl TestVenue {
             assert!(draft.change(event), "the change is not allowed");
             store.commit(Effects::one(draft.effect())).await.unwrap();
         });
+    }
+
+    /// Changes the store between two processes.
+    pub fn commit(&self, change: impl AsyncFnOnce(&SteppedStore)) {
+        let store = self.open_store();
+        runtime().block_on(change(&store));
     }
 
     /// Returns true if any file on the disk contains these words.
