@@ -152,6 +152,15 @@ impl<T: Transport> Client<T> {
         let items = member(&page, "items").and_then(Value::as_vector);
         let items = items.ok_or_else(|| self.malformed("the list has no `items`"))?;
         let items: Vec<Value> = items.iter(&NoCells).flatten().collect();
+    /// Runs an operation and returns its output, once it has one.
+    pub async fn run(&self, operation: &str, input: Value) -> ClientResult<Value, T> {
+        let body: Map =
+            [("operation", Value::from(operation)), ("input", input)].into_iter().collect();
+        let mut request = self.request(Method::POST, "/run").with_json(&body.into())?;
+        request.time += WAIT_MAX;
+        self.fetch_json(request).await
+    }
+
         let total = member(&page, "total").and_then(as_u64).unwrap_or(items.len() as u64);
         Ok(JobPage { items, total })
     }
