@@ -27,7 +27,7 @@ use crate::operations::{
 use crate::orchestration::{Drivers, Orchestration, Orchestrator};
 use crate::requests::{
     Admission, Caller, Did, HistoryPage, IdempotencyKey, IdempotencyKeys, Invoke, Invoked, JobList,
-    JobView, ListJobs, MessageReceipt, NewSchedule, RunOutput, Scheduled,
+    JobView, ListJobs, MessageReceipt, NewSchedule, RerunScope, RunOutput, Scheduled,
 };
 use crate::runtime::{Env, Runtime};
 use crate::views::{CanvasQuery, Follow, Health, JobSummary, Reader, Views};
@@ -400,10 +400,10 @@ impl Engine {
         &self,
         caller: &Caller,
         job: JobId,
-        from: Option<u32>,
+        scope: impl Into<RerunScope>,
         key: Option<IdempotencyKey>,
     ) -> Result<Invoked, RerunError> {
-        self.0.commands.rerun(caller, job, from, key).await
+        self.0.commands.rerun(caller, job, scope.into(), key).await
     }
 
     /// Pauses a job: nothing new starts until it is resumed.

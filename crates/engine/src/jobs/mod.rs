@@ -44,7 +44,7 @@ pub(crate) use outcome::{
 pub(crate) use queue_stats::QueueStats;
 pub use queue_stats::{OldestQueued, QueueDepths};
 pub(crate) use remote_steps::{PausedHere, RemoteSnapshot, has_open_remote_steps};
-pub(crate) use reuse::{Rerun, ReusedEntry, ReusedStep, reused_steps};
+pub(crate) use reuse::{Rerun, ReusedEntry, ReusedStep, kept_output, reused_steps};
 pub(crate) use secrets::{
     DELEGATED, JOB_SECRETS_PURPOSE, NewSecrets, input_secrets, passed_on_secrets, redact,
     redacted_paths,

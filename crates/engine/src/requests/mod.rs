@@ -14,7 +14,7 @@ pub(crate) use idempotency::{
 };
 pub use request::{
     HistoryPage, IdempotencyKey, Invoke, Invoked, JobList, JobView, ListJobs, MessageReceipt,
-    Recording, RunOutput,
+    Recording, RerunScope, RunOutput,
 };
 pub use schedule::{NewSchedule, Overlap, ScheduleState, Scheduled, When};
 pub(crate) use schedule_entry::{

@@ -52,6 +52,23 @@ impl Invoke {
     }
 }
 
+/// What a rerun of an orchestration runs again. The outputs of all other steps are reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RerunScope {
+    /// The steps that did not complete, and what depends on them. Everything if the job is COMPLETE.
+    Unfinished,
+    /// The same, and this step and what depends on it.
+    From(u32),
+    /// All steps.
+    Everything,
+}
+
+impl From<Option<u32>> for RerunScope {
+    fn from(step: Option<u32>) -> Self {
+        step.map_or(RerunScope::Unfinished, RerunScope::From)
+    }
+}
+
 /// Whether a job is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recording {
