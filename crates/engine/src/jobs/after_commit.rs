@@ -53,6 +53,8 @@ impl Jobs {
         }
         if let Some(parent) = job.parent() {
             let is_driven = self.drivers.child_changed(parent.job, view);
+            // The steps of the parent are part of what its watchers see.
+            self.watchers.announce_off_chain(parent.job);
             if ends && !is_driven {
                 self.runtime.spawn(self.touch(parent.job));
             }
