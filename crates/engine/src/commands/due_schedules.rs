@@ -243,7 +243,7 @@ impl Commands {
         }
         let decide = |entry: &Entry| match entry.starts {
             0 => Decision::Keep,
-            _ => Decision::Store(Entry { starts: 0, ..entry.clone() }),
+            _ => Decision::store(Entry { starts: 0, ..entry.clone() }),
         };
         let key = own_key(&marked.scheduled.owner, &marked.scheduled.handle);
         self.change_entry(&key, decide).await?;
@@ -277,7 +277,7 @@ impl Commands {
             None => tracing::warn!(handle, reason, "a scheduled run could not be created"),
         }
         self.change_marked(marked, |current| {
-            Decision::Store(match at_least_ms {
+            Decision::store(match at_least_ms {
                 Some(ms) => current.delayed(now, ms, shown.clone()),
                 None => current.failed(reason.clone(), now, random),
             })
@@ -370,7 +370,7 @@ impl Commands {
             {
                 return Decision::Keep;
             }
-            Decision::Store(Entry { retry_at: Some(now), ..entry.clone() })
+            Decision::store(Entry { retry_at: Some(now), ..entry.clone() })
         };
         self.change_entry(&key, decide).await?;
         self.schedule_changed.notify_one();

@@ -29,14 +29,21 @@ pub(super) enum Decision {
     /// It stays as it is.
     Keep,
     /// It is replaced.
-    Store(Entry),
+    Store(Box<Entry>),
     /// It is removed.
     Remove,
 }
 
+impl Decision {
+    /// Replaces the schedule.
+    pub(super) fn store(entry: Entry) -> Self {
+        Decision::Store(Box::new(entry))
+    }
+}
+
 impl From<Option<Entry>> for Decision {
     fn from(entry: Option<Entry>) -> Self {
-        entry.map_or(Decision::Remove, Decision::Store)
+        entry.map_or(Decision::Remove, Decision::store)
     }
 }
 
@@ -88,7 +95,7 @@ impl Commands {
         caller: &Caller,
         handle: &str,
     ) -> Result<Option<Scheduled>, InvokeError> {
-        let decide = |entry: &Entry| Decision::Store(entry.paused());
+        let decide = |entry: &Entry| Decision::store(entry.paused());
         Ok(self.change_schedule(caller, handle, decide).await?)
     }
 
@@ -103,7 +110,7 @@ impl Commands {
         let random = self.random();
         let decide = |entry: &Entry| match entry.scheduled.state {
             crate::requests::ScheduleState::Active => Decision::Keep,
-            _ => Decision::Store(entry.resumed(now, random)),
+            _ => Decision::store(entry.resumed(now, random)),
         };
         let changed = self.change_schedule(caller, handle, decide).await?;
         self.schedule_changed.notify_one();
@@ -175,7 +182,7 @@ impl Commands {
             let Some(stored) = self.stored_schedule(key).await? else { return Ok(None) };
             let after = match decide(&stored.entry) {
                 Decision::Keep => return Ok(Some(stored.entry)),
-                Decision::Store(entry) => Some(entry),
+                Decision::Store(entry) => Some(*entry),
                 Decision::Remove => None,
             };
             let effects = stored.replace(after.as_ref());
