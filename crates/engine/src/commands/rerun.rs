@@ -114,7 +114,7 @@ impl Commands {
         let reused = reused_steps(current.member("reused")?.as_ref());
         for step in 0..steps {
             let is_reused = reused.iter().any(|earlier| earlier.step == step);
-            if !is_reused && !self.is_step_complete(current, step).await? {
+            if !is_reused && !self.check_step_complete(current, step).await? {
                 open.push(step);
             }
         }
@@ -127,9 +127,9 @@ impl Commands {
         Ok(found)
     }
 
-    /// Returns true if a step has completed. A step that its parent left running may complete after
+    /// Returns true if a step has completed, and fails if it still runs. A step that its parent left running may complete after
     /// the parent's end; until it has ended, it can be neither reused nor run a second time.
-    async fn is_step_complete(&self, current: &Current, step: u32) -> Result<bool, RerunError> {
+    async fn check_step_complete(&self, current: &Current, step: u32) -> Result<bool, RerunError> {
         let Some(state) = current.job.steps().get(&step) else { return Ok(false) };
         if let Some(end) = &state.end {
             return Ok(end.status == Status::Complete);
