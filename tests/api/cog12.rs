@@ -809,3 +809,114 @@ async fn what_comes_from_orchestrations_of_other_venues_counts_as_nested_in_them
     assert_eq!(nested_in("test:echo", "9").await.json()["status"], "COMPLETE");
     nested_in(&inner, "deep").await.expect_error(400, "bad_request");
 }
+
+/// A workflow shows the state of its steps, so its entity tag changes with them, also if its own chain
+/// does not change.
+#[tokio::test]
+async fn the_entity_tag_changes_with_the_steps() {
+    let site = Site::start().await;
+    let steps = json!([
+        {"op": "test:delay", "input": ["const", {"delay": 60000}]},
+        {"op": "test:delay", "input": ["const", {"delay": 60000}]},
+    ]);
+    let job = begin(&site, steps, json!([0]), json!({})).await;
+    let id = id_of(&job);
+    let step = job["steps"][0]["id"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/jobs/{id}");
+    let tag = async || site.get(&path).await.header("etag").unwrap().to_owned();
+    let before = tag().await;
+    assert_eq!(tag().await, before, "nothing has changed");
+    let head = site.job(&id).await["head"].clone();
+    site.control(&step, "pause").await.expect(200);
+    let after = tag().await;
+    assert_ne!(after, before);
+    let job = site.job(&id).await;
+    assert_eq!(job["steps"][0]["status"], "PAUSED");
+    if job["head"] == head {
+        // A client that waits for a change of what it knows is answered when the step changes.
+        let request = site.request("GET", &path).header("if-none-match", &after);
+        let waiting = site.ask(request.header("prefer", "wait=20"));
+        let resuming = async {
+            site.control(&step, "resume").await.expect(200);
+        };
+        let (reply, ()) = tokio::join!(waiting, resuming);
+        assert_eq!(reply.status(), 200);
+    }
+    site.control(&id, "cancel").await.expect(200);
+}
+
+/// Replayed events show the steps as of each record.
+#[tokio::test]
+async fn replayed_events_show_the_steps_as_of_each_record() {
+    let site = Site::start().await;
+    let steps = json!([
+        {"op": "test:delay", "input": ["const", {"delay": 30, "input": 1}]},
+        {"op": "test:delay", "input": {"delay": ["const", 30], "input": [0]}},
+    ]);
+    let job = begin(&site, steps, json!([1]), json!({})).await;
+    let id = id_of(&job);
+    assert_eq!(site.ended(&id).await["status"], "COMPLETE");
+    let history = site.history(&id).await;
+    let replayed = site.follow_after(&id, 0).await.rest().await;
+    assert_eq!(replayed.len() + 1, history.entries.len());
+    let mut ended: Vec<u64> = Vec::new();
+    let mut started: Vec<u64> = Vec::new();
+    for event in &replayed {
+        let record = &history.entries[event.id.unwrap() as usize]["record"];
+        let indices = |name: &str| -> Vec<u64> {
+            let list = record["note"][name].as_array().cloned().unwrap_or_default();
+            list.iter().map(|step| step["step"].as_u64().unwrap()).collect()
+        };
+        started.extend(indices("started"));
+        ended.extend(indices("ended"));
+        for step in event.data["steps"].as_array().unwrap() {
+            let index = step["index"].as_u64().unwrap();
+            let expected: &[&str] = match (started.contains(&index), ended.contains(&index)) {
+                (false, _) => &["PENDING"],
+                // A sub-job that ended in the same millisecond as the record may be shown as such.
+                (true, false) => &["STARTED", "PENDING"],
+                (true, true) => &["COMPLETE"],
+            };
+            let status = step["status"].as_str().unwrap();
+            assert!(expected.contains(&status), "record {record}: step {step}");
+            assert_eq!(step.get("output").is_some(), status == "COMPLETE", "{step}");
+        }
+    }
+    assert_eq!((started, ended), (vec![0, 1], vec![0, 1]));
+}
+
+/// A rerun runs what failed and what depends on it, and keeps what it reused.
+#[tokio::test]
+async fn a_rerun_runs_what_failed_and_what_depends_on_it() {
+    let target = Target::start().await;
+    target.open();
+    let host = target.address.to_string();
+    let site = Site::with(|flags| flags.allow_hosts = Some(host)).await;
+    let steps = json!([
+        {"op": "test:delay", "input": ["const", {"delay": 50}]},
+        {"op": "test:error", "input": {"message": ["input", "message"], "after": [0]}},
+        {"op": "http:post", "input": {"url": ["const", target.url("/one")]}},
+        {"op": "http:post", "input": {"url": ["const", target.url("/two")], "body": [1]}},
+    ]);
+    let mut metadata = orchestration(steps, json!([2, "status"]));
+    metadata["operation"]["onFailure"] = json!("leave");
+    let operation = register(&site, &metadata).await;
+    let id = id_of(&site.invoke(&operation, json!({"message": "no"})).await);
+    site.ended(&id).await;
+    let job = site.until_that(&id, |job| job["steps"][2]["status"] == "COMPLETE").await;
+    assert_eq!(of_steps(&job, "status"), ["COMPLETE", "FAILED", "COMPLETE", "SKIPPED"]);
+    let path = format!("/api/v1/jobs/{id}/rerun");
+    site.post(&path, &json!({"all": true, "from": 1})).await.expect_error(400, "bad_request");
+    site.post(&path, &json!({"from": 9})).await.expect_error(400, "bad_request");
+    let again = site.post(&path, &json!({})).await.expect(201).json();
+    let again = site.ended(&id_of(&again)).await;
+    assert_eq!(of_steps(&again, "reused"), [json!(true), Json::Null, json!(true), Json::Null]);
+    assert_eq!(target.count("/one"), 1, "the step that completed did not run again");
+    assert!(again.get("reusedOutputs").is_none(), "outputs are shown with the steps");
+    let chain = site.history(&id_of(&again)).await;
+    assert_eq!(chain.entries[0]["record"]["reusedOutputs"][1]["status"], 200);
+    chain.verify();
+    site.control(&id, "delete").await.expect(200);
+    let kept = site.job(&id_of(&again)).await;
+    assert_eq!(kept["steps"][2]["output"]["status"], 200, "{kept}");
+}

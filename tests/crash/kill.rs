@@ -59,3 +59,47 @@ async fn a_venue_that_gets_sigterm_ends_within_five_seconds() {
     chain.verify();
     venue.kill().await;
 }
+
+/// The number of jobs with this operation.
+async fn count(client: &Client, op: &str) -> u64 {
+    let path = format!("/api/v1/jobs?op={op}&limit=0");
+    client.get(&path).await.expect(200).json()["total"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn every_scheduled_run_is_created_once_however_often_the_venue_is_killed() {
+    const SCHEDULES: u64 = 24;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let venue = Process::start(&binary(), &data, &[]).await;
+    let client = Client::anonymous(venue.address);
+    // They are due in the moments at which the venue is killed and started again.
+    for number in 0..SCHEDULES {
+        let input = json!({"operation": "test:random", "input": {"length": 1},
+            "after": 200 + 100 * number});
+        let body = json!({"operation": "scheduler:schedule", "input": input});
+        client.post("/api/v1/run", &body).await.expect(200);
+    }
+    let mut venue = Some(venue);
+    for kill in 0..5 {
+        tokio::time::sleep(std::time::Duration::from_millis(150 + 70 * kill)).await;
+        venue.take().unwrap().kill().await;
+        venue = Some(Process::start(&binary(), &data, &[]).await);
+    }
+    let venue = venue.unwrap();
+    let client = Client::anonymous(venue.address);
+    let list = json!({"operation": "scheduler:list", "input": {}});
+    let done = async {
+        loop {
+            let listed = client.post("/api/v1/run", &list).await.expect(200).json();
+            if listed["events"].as_array().unwrap().is_empty() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    // A mark of a process that was killed ends after ten seconds.
+    tokio::time::timeout(std::time::Duration::from_secs(40), done).await.unwrap();
+    assert_eq!(count(&client, "test:random").await, SCHEDULES);
+    venue.kill().await;
+}

@@ -71,6 +71,11 @@ def check(binary: pathlib.Path, data: pathlib.Path, manifest: dict[str, Any]) ->
         assert api.get(f"/api/v1/jobs/{jobs['rerun']['id']}")["output"] == {"n": 1}
         scheduled = json.dumps(api.run("v/ops/scheduler/list", {}))
         assert manifest["schedule"]["handle"] in scheduled, f"the schedule is lost: {scheduled}"
+        handle = {"handle": manifest["schedule"]["handle"]}
+        assert api.run("v/ops/scheduler/trigger", handle)["triggered"]
+        assert api.run("v/ops/scheduler/pause", handle) == {"paused": True}
+        resumed = api.run("v/ops/scheduler/resume", handle)
+        assert resumed == {"resumed": True, "time": manifest["schedule"]["time"]} or resumed["time"] > manifest["schedule"]["time"], resumed
         # A new job shares the folder with the old ones.
         assert api.invoke("test:echo", {"n": 5})["status"] == "COMPLETE"
         problems = venue.problems()

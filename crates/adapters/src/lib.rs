@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn every_operation_has_complete_metadata() {
         let everything = everything();
-        assert_eq!(everything.len(), 9 + 4 + 5 + 7 + 4 + 1 + 4);
+        assert_eq!(everything.len(), 9 + 4 + 5 + 7 + 4 + 1 + 6);
         for (adapter, registration) in everything {
             let reference = format!("{}:{}", adapter.name(), registration.name);
             let metadata = &registration.metadata;

@@ -8,6 +8,7 @@ pub(crate) mod jobs;
 pub(crate) mod ops;
 pub(crate) mod plan;
 pub(crate) mod run;
+pub(crate) mod schedules;
 pub(crate) mod serve;
 pub(crate) mod store;
 pub(crate) mod token;

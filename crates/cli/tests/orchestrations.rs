@@ -42,8 +42,9 @@ fn an_orchestration_is_added_run_verified_and_run_again() {
     assert_eq!(watched.code, 0, "{}", watched.stderr);
     let read = venue.catena(&["jobs", "get", &rerun, "--json"]);
     assert_eq!(member(&read.stdout, "output"), value(r#"{"n":1,"m":2}"#));
+    // Those of the earlier run whose outputs were reused are verified, too.
     let deep = venue.catena(&["verify", &rerun, "--deep"]);
-    assert!(deep.stdout.contains("sub-jobs: 1 verified, 0 unavailable"), "{}", deep.stdout);
+    assert!(deep.stdout.contains("sub-jobs: 3 verified, 0 unavailable"), "{}", deep.stdout);
     let refused = venue.catena(&["jobs", "rerun", &job, "--from", "9"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
 }

@@ -26,7 +26,8 @@ use crate::operations::{
 use crate::orchestration::{Drivers, Orchestration, Orchestrator};
 use crate::requests::{
     Admission, CallRequest, Caller, Did, HistoryPage, IdempotencyKey, IdempotencyKeys, Invoke,
-    Invoked, JobList, JobView, ListJobs, MessageReceipt, RunOutput, Scheduled, When,
+    Invoked, JobList, JobView, ListJobs, MessageReceipt, NewSchedule, RerunScope, RunOutput,
+    Scheduled,
 };
 use crate::runtime::{Env, Runtime};
 use crate::views::{CanvasQuery, Follow, Health, JobSummary, Reader, Views};
@@ -400,10 +401,10 @@ impl Engine {
         &self,
         caller: &Caller,
         job: JobId,
-        from: Option<u32>,
+        scope: impl Into<RerunScope>,
         key: Option<IdempotencyKey>,
     ) -> Result<Invoked, RerunError> {
-        self.0.commands.rerun(caller, job, from, key).await
+        self.0.commands.rerun(caller, job, scope.into(), key).await
     }
 
     /// Pauses a job: nothing new starts until it is resumed.
@@ -457,24 +458,47 @@ impl Engine {
     pub async fn schedule(
         &self,
         caller: &Caller,
-        operation: &str,
-        input: Value,
-        when: When,
+        request: NewSchedule,
     ) -> Result<Scheduled, InvokeError> {
-        self.0.commands.schedule(caller, operation, input, when).await
+        self.0.commands.schedule(caller, request).await
     }
 
-    /// Removes a scheduled invocation of the caller. Returns false if there was none.
+    /// Removes a schedule. Returns false if the caller has none with this handle.
     pub async fn unschedule(&self, caller: &Caller, handle: &str) -> Result<bool, InvokeError> {
         self.0.commands.unschedule(caller, handle).await
     }
 
-    /// Returns the caller's scheduled invocations, ordered by time.
-    pub async fn scheduled(&self, caller: &Caller) -> Result<Vec<Scheduled>, InvokeError> {
-        self.0.commands.scheduled(caller).await
+    /// Pauses a schedule. Returns `None` if the caller has none with this handle.
+    pub async fn pause_schedule(
+        &self,
+        caller: &Caller,
+        handle: &str,
+    ) -> Result<Option<Scheduled>, InvokeError> {
+        self.0.commands.pause_schedule(caller, handle).await
     }
 
-    /// Invokes a scheduled operation now. Returns `None` if there is no such schedule.
+    /// Resumes a schedule that is paused or was set aside. Returns `None` if the caller has none with
+    /// this handle.
+    pub async fn resume_schedule(
+        &self,
+        caller: &Caller,
+        handle: &str,
+    ) -> Result<Option<Scheduled>, InvokeError> {
+        self.0.commands.resume_schedule(caller, handle).await
+    }
+
+    /// Returns schedules, ordered by time: those of the caller, those of another owner or, for the
+    /// owner `*`, all.
+    pub async fn scheduled(
+        &self,
+        caller: &Caller,
+        owner: Option<&str>,
+    ) -> Result<Vec<Scheduled>, InvokeError> {
+        self.0.commands.scheduled(caller, owner).await
+    }
+
+    /// Starts a run of a schedule now, in addition to those at its times. Returns `None` if the
+    /// caller has none with this handle.
     pub async fn trigger(
         &self,
         caller: &Caller,
@@ -532,17 +556,10 @@ impl Host for Components {
         Box::pin(async move { commands.cancel(&caller, job, reason).await })
     }
 
-    fn schedule(
-        &self,
-        caller: &Caller,
-        operation: &str,
-        input: Value,
-        when: When,
-    ) -> HostReply<Scheduled, InvokeError> {
+    fn schedule(&self, caller: &Caller, request: NewSchedule) -> HostReply<Scheduled, InvokeError> {
         let commands = Arc::clone(&self.commands);
         let caller = caller.clone();
-        let operation = operation.to_owned();
-        Box::pin(async move { commands.schedule(&caller, &operation, input, when).await })
+        Box::pin(async move { commands.schedule(&caller, request).await })
     }
 
     fn unschedule(&self, caller: &Caller, handle: &str) -> HostReply<bool, InvokeError> {
@@ -552,10 +569,37 @@ impl Host for Components {
         Box::pin(async move { commands.unschedule(&caller, &handle).await })
     }
 
-    fn scheduled(&self, caller: &Caller) -> HostReply<Vec<Scheduled>, InvokeError> {
+    fn pause_schedule(
+        &self,
+        caller: &Caller,
+        handle: &str,
+    ) -> HostReply<Option<Scheduled>, InvokeError> {
         let commands = Arc::clone(&self.commands);
         let caller = caller.clone();
-        Box::pin(async move { commands.scheduled(&caller).await })
+        let handle = handle.to_owned();
+        Box::pin(async move { commands.pause_schedule(&caller, &handle).await })
+    }
+
+    fn resume_schedule(
+        &self,
+        caller: &Caller,
+        handle: &str,
+    ) -> HostReply<Option<Scheduled>, InvokeError> {
+        let commands = Arc::clone(&self.commands);
+        let caller = caller.clone();
+        let handle = handle.to_owned();
+        Box::pin(async move { commands.resume_schedule(&caller, &handle).await })
+    }
+
+    fn scheduled(
+        &self,
+        caller: &Caller,
+        owner: Option<&str>,
+    ) -> HostReply<Vec<Scheduled>, InvokeError> {
+        let commands = Arc::clone(&self.commands);
+        let caller = caller.clone();
+        let owner = owner.map(str::to_owned);
+        Box::pin(async move { commands.scheduled(&caller, owner.as_deref()).await })
     }
 
     fn trigger(&self, caller: &Caller, handle: &str) -> HostReply<Option<JobId>, InvokeError> {

@@ -357,6 +357,12 @@ pub enum RerunError {
     /// The new job was not created.
     #[error(transparent)]
     Invoke(#[from] InvokeError),
+    /// The output of a step that would be reused is no longer stored.
+    #[error("the output of step {step} is no longer stored, so it cannot be reused")]
+    StepGone {
+        /// The index of the step.
+        step: u32,
+    },
 }
 
 impl From<StoreError> for RerunError {

@@ -35,6 +35,7 @@ pub mod requests;
 pub mod runtime;
 pub mod views;
 
+pub use commands::offline;
 pub use engine::{Counters, Engine, Setup};
 pub use limits::Limits;
 pub use operations::{

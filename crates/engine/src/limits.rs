@@ -173,6 +173,23 @@ pub const CANCEL_TRIES_MAX: u32 = 8;
 /// Schedules of one caller.
 pub const SCHEDULES_MAX: usize = 1_000;
 
+/// Jitter of a schedule in ms: a day, the longest period of most schedules.
+pub const SCHEDULE_JITTER_MAX_MS: i64 = 24 * 3_600 * 1_000;
+
+/// Runs of one owner's schedules that one process starts at a time. Starts of other owners do not
+/// wait for them.
+pub const SCHEDULE_STARTS_MAX: usize = 16;
+
+/// Consecutive starts of a schedule that the process may not survive, before the schedule is set
+/// aside.
+pub const SCHEDULE_ABORTS_MAX: i64 = 3;
+
+/// Longest delay in ms before a scheduled run that was refused is tried again.
+pub const SCHEDULE_DELAY_MAX_MS: i64 = 60_000;
+
+/// Schedules that a list over all owners shows.
+pub const SCHEDULES_LISTED_MAX: usize = 10_000;
+
 /// Jobs that the recovery summary names because they could not be recovered; others are counted.
 pub const SKIPPED_JOBS_MAX: usize = 100;
 

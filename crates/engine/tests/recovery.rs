@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use catena_engine::requests::When;
+use catena_engine::requests::{NewSchedule, When};
 use catena_job::Status;
 use catena_job::state::Event;
 use support::*;
@@ -324,23 +324,25 @@ fn a_schedule_survives_a_restart_and_missed_invocations_are_made_up_for_once() {
     let venue = TestVenue::new();
     venue.run_process(async |engine| {
         let when = When::At(engine.env().now() + 3_600_000);
-        engine.schedule(&alice(), "t:echo", value("1"), when).await.unwrap();
-        let every_minute = When::Cron("* * * * *".to_owned());
-        engine.schedule(&alice(), "t:echo", value("2"), every_minute).await.unwrap();
+        let once = NewSchedule::new("t:echo", value("1"), when);
+        engine.schedule(&alice(), once).await.unwrap();
+        let when = When::Cron { expression: "* * * * *".to_owned(), time_zone: None };
+        let every_minute = NewSchedule::new("t:echo", value("2"), when);
+        engine.schedule(&alice(), every_minute).await.unwrap();
         tokio::time::sleep(Duration::from_secs(150)).await;
         assert_eq!(engine.counters().await.invoked, 3, "three minutes started");
     });
     // The clock of the next process starts over: times in its future have not been missed.
     venue.run_process(async |engine| {
         tokio::time::sleep(Duration::from_secs(3_650)).await;
-        let list = engine.scheduled(&alice()).await.unwrap();
+        let list = engine.scheduled(&alice(), None).await.unwrap();
         assert_eq!(list.len(), 1, "the schedule without repetition is removed");
         let handle = &list[0].handle;
         assert!(engine.trigger(&alice(), handle).await.unwrap().is_some());
         assert!(engine.trigger(&bob(), handle).await.unwrap().is_none());
         assert!(!engine.unschedule(&bob(), handle).await.unwrap());
         assert!(engine.unschedule(&alice(), handle).await.unwrap());
-        assert!(engine.scheduled(&alice()).await.unwrap().is_empty());
+        assert!(engine.scheduled(&alice(), None).await.unwrap().is_empty());
     });
 }
 

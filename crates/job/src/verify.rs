@@ -5,6 +5,8 @@
 //! of a parent are compared with its sub-jobs. The result names the first invalid record and the
 //! reason.
 
+mod reused;
+
 use std::collections::HashMap;
 
 use catena_value::{Map, Value};
@@ -15,6 +17,7 @@ use crate::ids::{JobId, RecordId};
 use crate::limits::SUBJOB_DEPTH_MAX;
 use crate::record::{Link, Record};
 use crate::state::Status;
+use reused::Claims;
 
 /// What the verifying party already knows about the job.
 #[derive(Debug, Clone, Default)]
@@ -42,7 +45,8 @@ pub struct Report {
     pub first: RecordId,
     /// ID of the last record.
     pub head: RecordId,
-    /// Number of sub-jobs, at any depth, whose histories are in the document and valid.
+    /// Number of sub-jobs, at any depth, whose histories are in the document and valid. Those of an
+    /// earlier run whose outputs were reused are included.
     pub subjobs_verified: u64,
     /// Number of sub-jobs whose histories are not in the document.
     pub subjobs_unavailable: u64,
@@ -51,6 +55,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// Counts a sub-job that was verified, and its own.
+    fn add_subjob(&mut self, found: &Report) {
+        self.subjobs_verified += 1 + found.subjobs_verified;
+        self.subjobs_unavailable += found.subjobs_unavailable;
+        self.signatures_unchecked += found.signatures_unchecked;
+    }
+
     /// The report as JSON.
     pub fn to_value(&self) -> Value {
         let number = |n: u64| Value::from(i64::try_from(n).unwrap_or(i64::MAX));
@@ -198,6 +209,7 @@ fn verify_history(history: &History, expected: &Expected, depth: usize) -> Resul
     }
     check_complete(history)?;
     let signatures = verifier.signatures;
+    let claims = std::mem::take(&mut verifier.claims);
     let job = verifier.finish(expected)?;
     let mut report = Report {
         job: job.id(),
@@ -215,19 +227,28 @@ fn verify_history(history: &History, expected: &Expected, depth: usize) -> Resul
             report.subjobs_unavailable += 1;
             continue;
         };
-        if depth == SUBJOB_DEPTH_MAX {
-            let reason = format!("sub-jobs nest deeper than {SUBJOB_DEPTH_MAX}");
-            return Err(Fault::in_history(Code::MalformedHistory, reason));
-        }
+        check_depth(depth)?;
         let in_subjob = |fault: Fault| fault.in_subjob(commitment.job);
         let child = child.map_err(|error| in_subjob(malformed(&error)))?;
         let venue = commitment.venue.unwrap_or(job.venue()).to_owned();
         let expected = Expected { job: Some(commitment.job), venue: Some(venue), head: None };
         let found = verify_history(&child, &expected, depth + 1).map_err(in_subjob)?;
         check_child(&job, &commitment, &child, &found).map_err(in_subjob)?;
-        report.subjobs_verified += 1 + found.subjobs_verified;
-        report.subjobs_unavailable += found.subjobs_unavailable;
-        report.signatures_unchecked += found.signatures_unchecked;
+        report.add_subjob(&found);
+    }
+    for claim in &claims.all {
+        let Some(earlier) = history.child(claim.job) else {
+            report.subjobs_unavailable += 1;
+            continue;
+        };
+        check_depth(depth)?;
+        let in_subjob = |fault: Fault| fault.in_subjob(claim.job);
+        let earlier = earlier.map_err(|error| in_subjob(malformed(&error)))?;
+        let venue = (!claim.is_remote).then(|| job.venue().to_owned());
+        let expected = Expected { job: Some(claim.job), venue, head: None };
+        let found = verify_history(&earlier, &expected, depth + 1).map_err(in_subjob)?;
+        claim.check_subjob(&earlier, &found).map_err(in_subjob)?;
+        report.add_subjob(&found);
     }
     Ok(report)
 }
@@ -261,6 +282,14 @@ fn commitments(job: &Job) -> impl Iterator<Item = Commitment<'_>> {
         venue: None,
     });
     steps.chain(calls)
+}
+
+fn check_depth(depth: usize) -> Result<(), Fault> {
+    if depth < SUBJOB_DEPTH_MAX {
+        return Ok(());
+    }
+    let reason = format!("sub-jobs nest deeper than {SUBJOB_DEPTH_MAX}");
+    Err(Fault::in_history(Code::MalformedHistory, reason))
 }
 
 /// Checks that the document has as many records as it says there are.
@@ -324,6 +353,8 @@ pub struct Verifier {
     /// Index of each record, to distinguish forks and duplicates from broken links.
     seen: HashMap<RecordId, u64>,
     signatures: u64,
+    /// What the job claims to have reused.
+    claims: Claims,
 }
 
 impl Verifier {
@@ -342,6 +373,11 @@ impl Verifier {
         let record = Record::from_map(entry.record)
             .map_err(|error| Fault::at(at, Code::MalformedRecord, error.to_string()))?;
         self.follow(at, &record)?;
+        if at == 0 {
+            self.claims = Claims::from_first_record(&record)?;
+        } else {
+            self.claims.check_record(at, &record)?;
+        }
         self.seen.insert(found, at);
         self.signatures += u64::from(entry.is_signed);
         Ok(())

@@ -347,3 +347,80 @@ fn a_sub_job_names_its_parent() {
     assert_eq!(fault.to_string(), expected);
     assert_eq!(orphan.parent.last().unwrap().status(), Status::Complete);
 }
+
+/// A rerun that claims to have reused the output of step 0 and runs the steps in `starts`. `outputs`
+/// are the outputs that its first record carries.
+fn rerun_of(earlier: &[Record], outputs: Option<Vec<Value>>, starts: &[u32]) -> Vec<Record> {
+    let claim: Map = [
+        ("step", Value::from(0)),
+        ("job", JobId::new(2, [2; 10]).into()),
+        ("record", earlier.last().unwrap().id().into()),
+    ]
+    .into_iter()
+    .collect();
+    let list = |values: Vec<Value>| Value::from(catena_value::Vector::from_items(values));
+    let mut new = new_job(JobId::new(9, [9; 10]), None);
+    new.extra.push(("reused", list(vec![claim.into()])));
+    new.extra.extend(outputs.map(|outputs| ("reusedOutputs", list(outputs))));
+    let (mut job, first) = Job::create(new, 30, None).unwrap();
+    let mut records = vec![first, job.append(Change::new(Event::Started, 31)).unwrap()];
+    for step in starts {
+        let id = JobId::new(u64::from(*step), [4; 10]);
+        let record = RecordId::new(Value::from(*step).id());
+        let start = StepStart { step: *step, job: id, record, venue: None };
+        let note = Note::Step { started: vec![start], ended: vec![] };
+        records.push(job.append(Change::new(Event::Noted(note), 32)).unwrap());
+    }
+    records
+}
+
+fn earlier_step(step: u32) -> (JobId, Vec<Record>) {
+    let id = JobId::new(2, [2; 10]);
+    (id, run_child(id, Some(Parent::of_step(JobId::new(1, [1; 10]), step))))
+}
+
+#[test]
+fn a_rerun_that_starts_a_step_it_claims_to_have_reused_is_refused() {
+    let (_, earlier) = earlier_step(0);
+    let verified = |outputs: Option<Vec<Value>>, starts: &[u32]| {
+        let records = rerun_of(&earlier, outputs, starts);
+        verify(&document(&records, &[]), &Expected::default())
+    };
+    assert!(verified(Some(vec![Value::Nil]), &[1]).is_ok());
+    let fault = verified(Some(vec![Value::Nil]), &[1, 0]).unwrap_err();
+    assert_eq!((fault.record, fault.code), (Some(3), Code::Commitment));
+    assert_eq!(fault.to_string(), "record 3: step 0 starts although its output was reused");
+    // Venues that wrote no outputs could run the step after all.
+    assert!(verified(None, &[1, 0]).is_ok());
+    let fault = verified(Some(vec![]), &[]).unwrap_err();
+    assert_eq!((fault.record, fault.code), (Some(0), Code::MalformedRecord));
+}
+
+#[test]
+fn what_a_rerun_reused_is_compared_with_the_earlier_run() {
+    let (id, earlier) = earlier_step(0);
+    let records = rerun_of(&earlier, Some(vec![Value::Nil]), &[]);
+    let check = |records: &[Record], children: &[(JobId, Vec<Record>)]| {
+        verify(&document(records, children), &Expected::default())
+    };
+    let report = check(&records, &[]).unwrap();
+    assert_eq!((report.subjobs_verified, report.subjobs_unavailable), (0, 1));
+    let report = check(&records, &[(id, earlier.clone())]).unwrap();
+    assert_eq!((report.subjobs_verified, report.subjobs_unavailable), (1, 0));
+    let refused = |records: &[Record], child: &[Record]| {
+        let fault = check(records, &[(id, child.to_vec())]).unwrap_err();
+        assert_eq!((fault.subjob, fault.code), (Some(id), Code::Commitment));
+        fault.reason
+    };
+    // Its history is cut short, is that of another step, or has another output.
+    assert!(refused(&records, &earlier[..2]).contains("as the last record"));
+    let other = rerun_of(&earlier, Some(vec![Value::from(7)]), &[]);
+    assert!(refused(&other, &earlier).contains("another output"));
+    let (_, step_one) = earlier_step(1);
+    let other = rerun_of(&step_one, Some(vec![Value::Nil]), &[]);
+    assert!(refused(&other, &step_one).contains("`parent` must name step 0"));
+    // Chains without outputs are compared with the earlier run, too.
+    let without = rerun_of(&earlier, None, &[]);
+    assert_eq!(check(&without, &[(id, earlier.clone())]).unwrap().subjobs_verified, 1);
+    assert!(refused(&without, &earlier[..2]).contains("as the last record"));
+}

@@ -99,6 +99,106 @@ async fn a_schedule_that_cannot_be_is_refused_and_says_why() {
 }
 
 #[tokio::test]
+async fn a_trigger_is_a_separate_run_and_changes_nothing_about_the_schedule() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    let later = json!({"operation": "test:echo", "input": 7, "after": 3_600_000});
+    let handle = json!({"handle": run(&alice, "scheduler:schedule", later).await["handle"]});
+    let before = events(&alice).await;
+    let one = run(&alice, "scheduler:trigger", handle.clone()).await;
+    let two = run(&alice, "scheduler:trigger", handle).await;
+    assert_ne!(one["result"], two["result"]);
+    assert_eq!(events(&alice).await, before, "also one that does not repeat stays");
+    assert_eq!(count(&alice, "test:echo").await, 2);
+}
+
+#[tokio::test]
+async fn a_schedule_has_a_time_zone_an_overlap_policy_and_jitter() {
+    let site = Site::start().await;
+    let daily = json!({"operation": "test:echo", "cron": "30 9 * * *", "timeZone": "Asia/Kathmandu",
+        "overlap": "skip", "jitterMs": 1000});
+    let made = run(&site, "scheduler:schedule", daily).await;
+    // Nepal is five hours and three quarters ahead of UTC all year: 03:45 UTC.
+    let of_day = made["time"].as_i64().unwrap() % 86_400_000;
+    assert!((13_500_000..=13_501_000).contains(&of_day), "{made}");
+    let listed = &events(&site).await[0];
+    assert_eq!(listed["timeZone"], "Asia/Kathmandu");
+    assert_eq!((&listed["overlap"], &listed["jitterMs"]), (&json!("skip"), &json!(1000)));
+    assert_eq!(listed["state"], "active");
+}
+
+#[tokio::test]
+async fn a_schedule_is_paused_and_resumed_also_across_a_restart() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    let soon = json!({"operation": "test:random", "input": {"length": 1}, "after": 500});
+    let handle = json!({"handle": run(&alice, "scheduler:schedule", soon).await["handle"]});
+    assert_eq!(run(&alice, "scheduler:pause", handle.clone()).await, json!({"paused": true}));
+    let bob = site.caller(2).await;
+    assert_eq!(run(&bob, "scheduler:resume", handle.clone()).await, json!({"resumed": false}));
+    let site = site.restarted_after(Duration::from_millis(600)).await;
+    let alice = site.caller(1).await;
+    assert_eq!(events(&alice).await[0]["state"], "paused");
+    assert_eq!(count(&alice, "test:random").await, 0);
+    assert_eq!(run(&alice, "scheduler:resume", handle).await["resumed"], true);
+    until_over(&alice).await;
+    assert_eq!(count(&alice, "test:random").await, 1, "its only time is made up for");
+}
+
+#[tokio::test]
+async fn a_schedule_whose_operation_asks_for_more_than_the_quota_delays_nobody() {
+    let site = Site::with(|flags| flags.live_jobs = Some("1".to_owned())).await;
+    let alice = site.caller(1).await;
+    let bob = site.caller(2).await;
+    for caller in [&alice, &bob] {
+        let soon = json!({"operation": "test:random", "input": {"length": 1}, "after": 300});
+        run(caller, "scheduler:schedule", soon).await;
+    }
+    let running = alice.invoked("test:never", json!({}), "STARTED").await;
+    until_over(&bob).await;
+    assert_eq!(count(&bob, "test:random").await, 1);
+    let waiting = &events(&alice).await[0];
+    assert_eq!(waiting["state"], "active");
+    alice.control(&running, "cancel").await.expect(200);
+    until_over(&alice).await;
+    assert_eq!(count(&alice, "test:random").await, 1, "it starts when there is room");
+}
+
+#[tokio::test]
+async fn an_unknown_member_of_a_schedule_is_refused_by_name() {
+    let site = Site::start().await;
+    let input = json!({"operation": "test:echo", "crom": "* * * * *"});
+    let job = site.invoke("scheduler:schedule", input).await;
+    let job = site.ended(job["id"].as_str().unwrap()).await;
+    assert_eq!(job["errorCode"], "unknown_member", "{job}");
+    assert!(job["error"].as_str().unwrap().contains("the nearest is `cron`"), "{job}");
+    let free = json!({"operation": "test:echo", "after": 3_600_000, "x-team": "blue"});
+    run(&site, "scheduler:schedule", free).await;
+}
+
+#[tokio::test]
+async fn an_admin_lists_and_removes_the_schedules_of_others() {
+    let admin_key = catena_auth::KeyPair::from_seed(&[9; 32]);
+    let site = Site::with(|flags| flags.admins = Some(admin_key.did())).await;
+    let alice = site.caller(1).await;
+    let admin = site.caller(9).await;
+    let later = json!({"operation": "test:echo", "after": 3_600_000});
+    let handle = run(&alice, "scheduler:schedule", later).await["handle"].clone();
+    let all = |caller: Client| async move {
+        let listed = run(&caller, "scheduler:list", json!({"owner": "*"})).await;
+        listed["events"].as_array().unwrap().clone()
+    };
+    assert_eq!(all(admin.clone()).await[0]["handle"], handle);
+    assert!(all(alice.clone()).await.is_empty(), "only admins see those of all owners");
+    let owner = all(admin.clone()).await[0]["owner"].clone();
+    let of_alice = run(&admin, "scheduler:list", json!({"owner": owner})).await;
+    assert_eq!(of_alice["events"].as_array().unwrap().len(), 1);
+    let removed = run(&admin, "scheduler:cancel", json!({"handle": handle})).await;
+    assert_eq!(removed, json!({"cancelled": true}));
+    assert!(events(&alice).await.is_empty());
+}
+
+#[tokio::test]
 async fn every_venue_has_the_demo_assets() {
     let site = Site::start().await;
     let page = site.get("/api/v1/assets?kind=data").await.expect(200).json();

@@ -61,6 +61,17 @@ pub struct JobPage {
     pub total: u64,
 }
 
+/// What a rerun of an orchestration runs again. The outputs of all other steps are reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RerunScope {
+    /// The steps that did not complete, and what depends on them. Everything if the job is COMPLETE.
+    Unfinished,
+    /// The same, and this step and what depends on it.
+    From(u32),
+    /// All steps.
+    Everything,
+}
+
 /// An action on a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
@@ -141,6 +152,15 @@ impl<T: Transport> Client<T> {
         self.fetch_json(request).await
     }
 
+    /// Runs an operation and returns its output, once it has one.
+    pub async fn run(&self, operation: &str, input: Value) -> ClientResult<Value, T> {
+        let body: Map =
+            [("operation", Value::from(operation)), ("input", input)].into_iter().collect();
+        let mut request = self.request(Method::POST, "/run").with_json(&body.into())?;
+        request.time += WAIT_MAX;
+        self.fetch_json(request).await
+    }
+
     /// A job in its current state.
     pub async fn job(&self, id: &str) -> ClientResult<Value, T> {
         self.fetch_json(self.request(Method::GET, &job_path(id, ""))).await
@@ -172,11 +192,14 @@ impl<T: Transport> Client<T> {
         Ok(deleted.into_iter().collect::<Map>().into())
     }
 
-    /// Runs a job again and returns the new job. If `from` names a step, the outputs of the steps
-    /// before it are reused.
-    pub async fn rerun(&self, id: &str, from: Option<u32>) -> ClientResult<Value, T> {
-        let members = from.map(|from| ("from", Value::from(from)));
-        let body: Map = members.into_iter().collect();
+    /// Runs a job again and returns the new job.
+    pub async fn rerun(&self, id: &str, scope: RerunScope) -> ClientResult<Value, T> {
+        let member = match scope {
+            RerunScope::Unfinished => None,
+            RerunScope::From(step) => Some(("from", Value::from(step))),
+            RerunScope::Everything => Some(("all", true.into())),
+        };
+        let body: Map = member.into_iter().collect();
         let request = self.request(Method::POST, &job_path(id, "/rerun"));
         self.fetch_json(request.with_json(&body.into())?).await
     }

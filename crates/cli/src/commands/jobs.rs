@@ -7,7 +7,7 @@ mod ls;
 mod send;
 mod watch;
 
-use catena_api::client::jobs::Action;
+use catena_api::client::jobs::{Action, RerunScope};
 
 use crate::output::{Failure, Output};
 use crate::venue::{VenueArgs, block_on};
@@ -42,13 +42,20 @@ enum Command {
     /// Resume a paused job.
     Resume(control::Args),
     /// Run a job that has ended again, as a new job.
+    ///
+    /// An orchestration runs the steps that did not complete and what depends on them, and reuses the
+    /// outputs of all others. If it is COMPLETE, everything runs.
     Rerun {
         #[command(flatten)]
         job: control::Args,
 
-        /// Reuse the outputs of the steps before this one.
+        /// Run this step again, too, and what depends on it.
         #[arg(long, value_name = "STEP")]
         from: Option<u32>,
+
+        /// Run all steps again.
+        #[arg(long, conflicts_with = "from")]
+        all: bool,
     },
     /// Delete a job. A job that has not ended is cancelled first.
     Rm(control::Args),
@@ -68,7 +75,14 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
             }
             Command::Pause(job) => control::run(job, &Action::Pause, &client, output).await,
             Command::Resume(job) => control::run(job, &Action::Resume, &client, output).await,
-            Command::Rerun { job, from } => control::rerun(job, *from, &client, output).await,
+            Command::Rerun { job, from, all } => {
+                let scope = match (all, from) {
+                    (true, _) => RerunScope::Everything,
+                    (false, Some(step)) => RerunScope::From(*step),
+                    (false, None) => RerunScope::Unfinished,
+                };
+                control::rerun(job, scope, &client, output).await
+            }
             Command::Rm(job) => control::run(job, &Action::Delete, &client, output).await,
             Command::Send(args) => send::run(args, &client, output).await,
         }

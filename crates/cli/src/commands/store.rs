@@ -2,7 +2,12 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use catena_engine::error::ControlError;
+use catena_engine::offline::Offline;
+use catena_engine::runtime::SystemEnv;
+use catena_job::JobId;
 use catena_store::embedded::OpenError;
 use catena_store::embedded::admin::request_backup;
 use catena_store::embedded::{CheckReport, CopyReport, DataFolder, FolderError};
@@ -10,6 +15,7 @@ use catena_value::{Map, Value, Vector, json};
 
 use crate::exit::Exit;
 use crate::output::{Failure, Output};
+use crate::venue::block_on;
 
 /// Check, back up, restore or clean up the data of a venue.
 #[derive(clap::Args)]
@@ -50,6 +56,20 @@ enum Command {
     },
     /// Remove cells that are no longer referenced.
     Collect,
+    /// Cancel a job and its sub-jobs while the venue is stopped.
+    Cancel {
+        /// The job's ID.
+        #[arg(value_name = "JOB")]
+        job: JobId,
+
+        /// Why the job is cancelled.
+        #[arg(
+            long,
+            value_name = "R",
+            default_value = "by the operator, while the venue was stopped"
+        )]
+        reason: String,
+    },
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
@@ -83,10 +103,39 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
             print(&numbers, output);
             Ok(())
         }
+        Command::Cancel { job, reason } => cancel(&args.data, *job, reason, output),
     }
 }
 
-fn open(path: &Path) -> Result<DataFolder, Failure> {
+/// Cancels a job in a folder that no venue uses.
+fn cancel(data: &Path, job: JobId, reason: &str, output: &mut Output) -> Result<(), Failure> {
+    let folder = open(data)?;
+    let (status, cancelled) = block_on(async {
+        let offline = Offline::new(folder.store.clone(), Arc::new(SystemEnv::new()));
+        offline.cancel(job, reason).await.map_err(|error| match error {
+            ControlError::NotFound(_) => {
+                Failure::new(Exit::NotFound, "job_not_found", format!("there is no job {job}"))
+            }
+            error => failure(&error),
+        })
+    })?;
+    if output.is_json() {
+        let count = i64::try_from(cancelled).unwrap_or(i64::MAX);
+        let members = [
+            ("id", Value::from(job)),
+            ("status", status.into()),
+            ("cancelled", Value::from(count)),
+        ];
+        output.value(&members.into_iter().collect::<Map>().into());
+    } else {
+        output.line(&format!("{job}  {status}"));
+        output.note(&format!("cancelled {cancelled} jobs"));
+    }
+    Ok(())
+}
+
+/// Opens the data folder of a venue that is not running.
+pub(crate) fn open(path: &Path) -> Result<DataFolder, Failure> {
     DataFolder::open_existing(path).map_err(|error| {
         let (exit, code) = match &error {
             FolderError::NoStore { .. } => (Exit::NotFound, "no_store"),
@@ -94,7 +143,11 @@ fn open(path: &Path) -> Result<DataFolder, Failure> {
             FolderError::Store(OpenError::NewerFormat { .. }) => (Exit::Invalid, "newer_format"),
             _ => (Exit::Invalid, "store_unusable"),
         };
-        Failure::new(exit, code, chain(&error))
+        let failure = Failure::new(exit, code, chain(&error));
+        match code {
+            "store_in_use" => failure.hint("Stop the venue first, or send the request to it."),
+            _ => failure,
+        }
     })
 }
 
@@ -156,6 +209,11 @@ fn print(numbers: &[(&'static str, u64)], output: &mut Output) {
         return output.line(&json::to_string(&fields.into()).unwrap_or_default());
     }
     numbers.iter().for_each(|(name, n)| output.line(&format!("{name}: {n}")));
+}
+
+/// The failure of a command on a data folder.
+pub(crate) fn folder_failure(error: &dyn Error) -> Failure {
+    failure(error)
 }
 
 fn failure(error: &dyn Error) -> Failure {

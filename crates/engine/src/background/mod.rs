@@ -59,7 +59,7 @@ impl Background {
         self.spawn_until_stopped(lease::receive_hints(Arc::clone(self)));
         self.spawn_until_stopped(retain::delete_old_jobs(Arc::clone(&self.commands)));
         self.spawn_until_stopped(collect::collect_garbage(Arc::clone(&self.jobs)));
-        self.spawn_until_stopped(schedules::invoke_due(Arc::clone(&self.commands)));
+        self.spawn_until_stopped(schedules::start_due(Arc::clone(&self.commands)));
         self.spawn_until_stopped(async move { orchestration.retry_pending_cancels().await });
         self.spawn_until_stopped(claim::start_queued_jobs(Arc::clone(self)));
         self.spawn_until_stopped(expire::end_overdue_jobs(Arc::clone(self)));

@@ -1,20 +1,20 @@
-//! Invokes scheduled operations.
+//! Starts the runs of schedules that are due.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::commands::Commands;
 
-/// How long to wait after a failure.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// How long to wait after a failure of the store.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Invokes what is due, repeatedly.
-pub(super) async fn invoke_due(commands: Arc<Commands>) {
+/// Starts what is due, repeatedly.
+pub(super) async fn start_due(commands: Arc<Commands>) {
     loop {
-        let wait = match commands.invoke_due_schedules().await {
+        let wait = match commands.start_due_schedules().await {
             Ok(wait) => wait,
             Err(error) => {
-                tracing::warn!(%error, "a scheduled operation is delayed");
+                tracing::warn!(%error, "schedules cannot be read");
                 RETRY_DELAY
             }
         };

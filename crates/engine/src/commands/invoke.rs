@@ -114,6 +114,11 @@ impl Commands {
         Ok(Invoked { view, is_replay: true })
     }
 
+    /// Returns the ID of the job that a request creates.
+    fn id_for(&self, request: &Invoke) -> JobId {
+        request.id.unwrap_or_else(|| self.runtime.new_id())
+    }
+
     /// Creates a REJECTED job, so that the refusal can be audited.
     async fn reject(
         &self,
@@ -122,7 +127,8 @@ impl Commands {
         refusal: &str,
         key: Option<Box<ClaimedKey>>,
     ) -> Result<JobView, InvokeError> {
-        let (new_job, _) = self.jobs.new_job(self.runtime.new_id(), request, operation, &[]);
+        let id = self.id_for(request);
+        let (new_job, _) = self.jobs.new_job(id, request, operation, &[]);
         let draft = Draft::new(new_job, self.runtime.now(), Some(refusal)).map_err(invalid_job)?;
         if request.recording == Recording::Private {
             return Ok(draft.into_parts().1);
@@ -137,7 +143,7 @@ impl Commands {
         operation: Arc<Operation>,
         rerun: Option<Box<Rerun>>,
     ) -> Result<Draft, InvokeError> {
-        let id = self.runtime.new_id();
+        let id = self.id_for(request);
         let now = self.runtime.now();
         let (mut draft, _) = self.new_draft(id, request, &operation, rerun.as_deref(), now)?;
         let call = self.execution.unpaused_call(request, operation, Some(id));
@@ -155,7 +161,7 @@ impl Commands {
         key: Option<Box<ClaimedKey>>,
         rerun: Option<Box<Rerun>>,
     ) -> Result<JobView, InvokeError> {
-        let id = self.runtime.new_id();
+        let id = self.id_for(request);
         let mut watch = self.jobs.watchers.watch(id);
         let commands = Arc::clone(self);
         let owned = request.clone();

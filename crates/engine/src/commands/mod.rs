@@ -6,7 +6,9 @@
 mod call;
 mod cancel;
 mod delete;
+mod due_schedules;
 mod invoke;
+pub mod offline;
 mod pause;
 mod rerun;
 mod resume;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::commands::due_schedules::ScheduleStarts;
 use crate::execution::Execution;
 use crate::jobs::Jobs;
 use crate::operations::Operations;
@@ -37,6 +40,7 @@ pub(crate) struct Commands {
     keys: Arc<IdempotencyKeys>,
     /// Notified when something was scheduled.
     pub(crate) schedule_changed: Notify,
+    schedule_starts: ScheduleStarts,
 }
 
 impl Commands {
@@ -52,6 +56,7 @@ impl Commands {
             operations,
             orchestration,
             schedule_changed: Notify::new(),
+            schedule_starts: ScheduleStarts::default(),
         })
     }
 }

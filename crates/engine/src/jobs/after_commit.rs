@@ -54,6 +54,8 @@ impl Jobs {
         }
         if let Some(parent) = job.parent() {
             self.drivers.child_changed(parent.job, view);
+            // The steps of the parent are part of what its watchers see.
+            self.watchers.announce_off_chain(parent.job);
         }
         self.watchers.announce(view);
         self.hint_changed(job);

@@ -42,7 +42,7 @@ pub(crate) use outcome::{
     time_limit_exceeded,
 };
 pub(crate) use remote_steps::{PausedHere, RemoteSnapshot, has_open_remote_steps};
-pub(crate) use reuse::{Rerun, ReusedEntry, ReusedStep, reused_steps};
+pub(crate) use reuse::{Rerun, ReusedEntry, ReusedStep, kept_output, reused_steps};
 pub(crate) use secrets::{
     DELEGATED, JOB_SECRETS_PURPOSE, NewSecrets, input_secrets, passed_on_secrets, redact,
     redacted_paths,

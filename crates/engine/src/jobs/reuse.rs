@@ -1,13 +1,18 @@
 //! Outputs that a rerun takes over from an earlier run.
 //!
-//! The first record of a rerun names the earlier run, and the sub-jobs whose outputs it reuses by
-//! the IDs of their last records, so that they can be verified with it.
+//! The first record of a rerun names the earlier run, and in `reused` the sub-jobs whose outputs it
+//! reuses by the IDs of their last records, so that they can be verified with it. It carries the
+//! outputs themselves in `reusedOutputs`, in the same order, because the earlier run may be deleted.
+//! Reruns of earlier versions have no `reusedOutputs`; they read the outputs from the earlier run.
 
 use catena_job::{JobId, RecordId, Status};
 use catena_value::{Map, NoCells, Value, Vector};
 
 use crate::error::StoreError;
 use crate::jobs::{Current, Jobs, RemoteSnapshot};
+
+/// The member of a first record with the outputs that a rerun reuses, in the order of `reused`.
+pub(crate) const REUSED_OUTPUTS: &str = "reusedOutputs";
 
 /// A step whose output is reused.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +66,8 @@ impl Rerun {
             };
             let reused: Vector = self.reused.iter().map(entry).collect();
             members.push(("reused", reused.into()));
+            let outputs: Vector = self.reused.iter().map(|reused| reused.output.clone()).collect();
+            members.push((REUSED_OUTPUTS, outputs.into()));
         }
         members
     }
@@ -78,9 +85,15 @@ impl Jobs {
             Some(state) => (state.start.job, state.start.venue.is_some()),
             None => {
                 let taken = reused_steps(current.member("reused")?.as_ref());
-                let Some(taken) = taken.into_iter().find(|earlier| earlier.step == step) else {
-                    return Ok(None);
-                };
+                let taken = taken.into_iter().enumerate().find(|(_, earlier)| earlier.step == step);
+                let Some((at, taken)) = taken else { return Ok(None) };
+                if !taken.is_remote
+                    && let Some(record) = taken.record
+                    && let Some(output) = kept_output(current, at)?
+                {
+                    let job = taken.job;
+                    return Ok(Some(ReusedStep { step, job, record, output, remote: None }));
+                }
                 (taken.job, taken.is_remote)
             }
         };
@@ -120,17 +133,27 @@ impl Jobs {
         Ok(Some(ReusedStep { step, job, record, output, remote: Some(Box::new(known)) }))
     }
 
-    /// Returns what a rerun reuses, read from the store.
+    /// Returns what a rerun reuses, read from the store. A step whose output is missing is returned as
+    /// an error.
     pub(crate) async fn reused_outputs(
         &self,
         current: &Current,
-    ) -> Result<Vec<ReusedStep>, StoreError> {
+    ) -> Result<Vec<Result<ReusedStep, u32>>, StoreError> {
         let mut all = Vec::new();
         for earlier in reused_steps(current.member("reused")?.as_ref()) {
-            all.extend(self.output_of_step(current, earlier.step).await?);
+            let found = self.output_of_step(current, earlier.step).await?;
+            all.push(found.ok_or(earlier.step));
         }
         Ok(all)
     }
+}
+
+/// Returns an output that a rerun carries. `None` if it was created by an earlier version.
+pub(crate) fn kept_output(current: &Current, at: usize) -> Result<Option<Value>, StoreError> {
+    let outputs = current.member(REUSED_OUTPUTS)?;
+    let Some(outputs) = outputs.as_ref().and_then(Value::as_vector) else { return Ok(None) };
+    let output = outputs.iter(&NoCells).nth(at).transpose();
+    output.map_err(|error| StoreError::Damaged(format!("`{REUSED_OUTPUTS}`: {error}")))
 }
 
 /// Parses the `reused` member of a first record.

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::JobId;
-use catena_value::Value;
 
 use crate::error::{ControlError, InvokeError, JobError};
 use crate::operations::adapter::Failure;
-use crate::requests::{CallRequest, Caller, Invoke, Invoked, JobView, Scheduled, When};
+use crate::requests::{CallRequest, Caller, Invoke, Invoked, JobView, NewSchedule, Scheduled};
 use crate::runtime::Env;
 
 /// The reply of a [`Host`].
@@ -51,20 +50,33 @@ pub trait Host: Send + Sync + 'static {
     ) -> HostReply<JobView, ControlError>;
 
     /// Schedules an operation.
-    fn schedule(
-        &self,
-        caller: &Caller,
-        operation: &str,
-        input: Value,
-        when: When,
-    ) -> HostReply<Scheduled, InvokeError>;
+    fn schedule(&self, caller: &Caller, request: NewSchedule) -> HostReply<Scheduled, InvokeError>;
 
-    /// Removes a scheduled invocation. Returns false if there was none.
+    /// Removes a schedule. Returns false if there was none.
     fn unschedule(&self, caller: &Caller, handle: &str) -> HostReply<bool, InvokeError>;
 
-    /// Returns the caller's scheduled invocations, ordered by time.
-    fn scheduled(&self, caller: &Caller) -> HostReply<Vec<Scheduled>, InvokeError>;
+    /// Pauses a schedule. Returns `None` if there is no such schedule.
+    fn pause_schedule(
+        &self,
+        caller: &Caller,
+        handle: &str,
+    ) -> HostReply<Option<Scheduled>, InvokeError>;
 
-    /// Invokes a scheduled operation now. Returns `None` if there is no such schedule.
+    /// Resumes a schedule. Returns `None` if there is no such schedule.
+    fn resume_schedule(
+        &self,
+        caller: &Caller,
+        handle: &str,
+    ) -> HostReply<Option<Scheduled>, InvokeError>;
+
+    /// Returns the schedules of the caller, of another owner or, for the owner `*`, of all, ordered
+    /// by time.
+    fn scheduled(
+        &self,
+        caller: &Caller,
+        owner: Option<&str>,
+    ) -> HostReply<Vec<Scheduled>, InvokeError>;
+
+    /// Starts a run of a schedule now. Returns `None` if there is no such schedule.
     fn trigger(&self, caller: &Caller, handle: &str) -> HostReply<Option<JobId>, InvokeError>;
 }

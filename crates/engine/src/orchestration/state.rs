@@ -292,7 +292,10 @@ impl OrchestrationState {
         parent: &Current,
     ) -> Result<(), StoreError> {
         for reused in orchestration.jobs.reused_outputs(parent).await? {
-            self.reuse(reused);
+            match reused {
+                Ok(reused) => self.reuse(reused),
+                Err(step) => self.lose_reused(step),
+            }
         }
         for (step, state) in parent.job.steps() {
             let index = *step as usize;
@@ -321,6 +324,14 @@ impl OrchestrationState {
         self.ready.remove(&reused.step);
         self.end(reused.step, Status::Complete, Some(reused.output), "");
         self.ready.retain(|step| self.phases[*step as usize] == StepPhase::Waiting);
+    }
+
+    /// Fails the orchestration, because the output of a step that it reuses is missing. The step has
+    /// run, so it must not run again.
+    fn lose_reused(&mut self, step: u32) {
+        self.ready.remove(&step);
+        let text = format!("the output of {} is no longer stored", self.step_name(step));
+        self.failure.get_or_insert_with(|| Failure::new("step_gone", text));
     }
 
     /// Applies the current state of a sub-job. `is_recorded` is true if the parent's chain contains its

@@ -5,6 +5,7 @@ mod caller;
 mod idempotency;
 mod request;
 mod schedule;
+mod schedule_entry;
 
 pub(crate) use admission::Admission;
 pub use caller::{Caller, Did, Role};
@@ -13,6 +14,9 @@ pub(crate) use idempotency::{
 };
 pub use request::{
     CallRequest, HistoryPage, IdempotencyKey, Invoke, Invoked, JobList, JobView, ListJobs,
-    MessageReceipt, Recording, RunOutput,
+    MessageReceipt, Recording, RerunScope, RunOutput,
 };
-pub use schedule::{Scheduled, When};
+pub use schedule::{NewSchedule, Overlap, ScheduleState, Scheduled, When};
+pub(crate) use schedule_entry::{
+    DUE, Entry, IDLE, StoredEntry, list_key, name_after, own_key, owner_list, time_of_name,
+};

@@ -30,6 +30,8 @@ pub struct Invoke {
     pub idempotency: Option<IdempotencyKey>,
     /// The number of orchestrations that enclose it, including those on calling venues.
     pub depth: u32,
+    /// The ID of the job, if the run has one already: the store refuses to create it twice.
+    pub id: Option<JobId>,
 }
 
 impl Invoke {
@@ -45,7 +47,25 @@ impl Invoke {
             recording: Recording::Durable,
             idempotency: None,
             depth: 0,
+            id: None,
         }
+    }
+}
+
+/// What a rerun of an orchestration runs again. The outputs of all other steps are reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RerunScope {
+    /// The steps that did not complete, and what depends on them. Everything if the job is COMPLETE.
+    Unfinished,
+    /// The same, and this step and what depends on it.
+    From(u32),
+    /// All steps.
+    Everything,
+}
+
+impl From<Option<u32>> for RerunScope {
+    fn from(step: Option<u32>) -> Self {
+        step.map_or(RerunScope::Unfinished, RerunScope::From)
     }
 }
 

@@ -7,9 +7,10 @@ use catena_store::JobCells;
 use catena_value::Value;
 
 use crate::error::{JobError, StoreError};
-use crate::jobs::{Watch, check_visible};
+use crate::jobs::{Current, Watch, check_visible};
 use crate::requests::Caller;
 use crate::views::Views;
+use crate::views::steps::Moment;
 
 /// Records that are read at a time.
 const READ_BATCH: usize = 64;
@@ -144,7 +145,7 @@ impl Follow {
             return Ok(None);
         }
         if std::mem::take(&mut self.has_current) {
-            return self.record_event().await;
+            return self.record_event(Moment::Present).await;
         }
         loop {
             if self.read.is_empty() {
@@ -164,16 +165,20 @@ impl Follow {
                 }
             }
             if self.job.as_ref().is_some_and(|job| job.count() > self.first) {
-                return self.record_event().await;
+                return self.record_event(Moment::LastRecord).await;
             }
         }
     }
 
-    async fn record_event(&self) -> Result<Option<JobEvent>, StoreError> {
+    async fn record_event(&self, moment: Moment) -> Result<Option<JobEvent>, StoreError> {
         let (Some(job), Some(cells)) = (self.job.clone(), self.cells.clone()) else {
             return Ok(None);
         };
-        let steps = self.views.steps_of(&job).await?;
+        // No record follows the end of a job, but its steps may end after it.
+        let moment = if job.status().is_terminal() { Moment::Present } else { moment };
+        let current =
+            Current { cells: Some(cells.clone()), ..Current::from_job((*job).clone(), 0) };
+        let steps = self.views.steps_of(&current, moment).await?.map(|steps| steps.entries);
         Ok(Some(JobEvent::Record { index: job.count() - 1, job, cells, steps }))
     }
 

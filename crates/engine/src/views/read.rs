@@ -9,17 +9,23 @@ use crate::jobs::{Current, check_visible};
 use crate::limits::{PAGE_MAX, WAIT_MAX};
 use crate::requests::{Caller, HistoryPage, JobView};
 use crate::views::Views;
+use crate::views::steps::Moment;
 
 impl Views {
     /// Returns a job.
     pub(crate) async fn job(&self, caller: &Caller, id: JobId) -> Result<JobView, JobError> {
+        let view = self.job_without_steps(caller, id).await?;
+        Ok(self.with_steps(view).await?)
+    }
+
+    async fn job_without_steps(&self, caller: &Caller, id: JobId) -> Result<JobView, JobError> {
         if let Some(private) = self.execution.private.get(id) {
             let view = private.view();
             return check_visible(caller, &view.job).map(|()| view);
         }
         let current = self.jobs.current(id).await?.ok_or(JobError::NotFound(id))?;
         check_visible(caller, &current.job)?;
-        Ok(self.with_steps(self.view(current)).await?)
+        Ok(self.view(current))
     }
 
     /// Returns a job once it has ended, or as it is after `time`.
@@ -30,7 +36,7 @@ impl Views {
         time: Duration,
     ) -> Result<JobView, JobError> {
         let mut watch = self.jobs.watchers.watch(id);
-        let view = self.job(caller, id).await?;
+        let view = self.job_without_steps(caller, id).await?;
         let time = time.min(WAIT_MAX);
         let view = self.jobs.watch_until(view, &mut watch, time, Status::is_terminal).await;
         Ok(self.complete(view).await?)
@@ -83,9 +89,25 @@ impl Views {
         self.with_steps(view).await
     }
 
-    /// Adds the steps to a view, if the job is an orchestration.
+    /// Adds the steps to a view that has none, if the job is an orchestration.
     pub(crate) async fn with_steps(&self, mut view: JobView) -> Result<JobView, StoreError> {
-        view.steps = self.steps_of(&view.job).await?;
+        if view.steps.is_some() || self.has_no_steps(&view.job) {
+            return Ok(view);
+        }
+        let current = Current {
+            job: std::sync::Arc::clone(&view.job),
+            cells: view.cells.clone(),
+            queue_depth: view.queue_depth,
+            progress: None,
+            changes: view.changes,
+            hold: catena_store::HoldState::default(),
+            ready_at: view.ready_at,
+        };
+        if let Some(steps) = self.steps_of(&current, Moment::Present).await? {
+            view.steps = Some(steps.entries);
+            // The entity tag changes with the steps.
+            view.changes += steps.changes;
+        }
         Ok(view)
     }
 

@@ -1,4 +1,10 @@
 //! The `steps` member of an orchestration's JSON.
+//!
+//! A parent's chain says which steps started and ended; everything else is read from the sub-jobs.
+//! What is shown of them depends on the moment: a client that reads the job wants their present
+//! state, and one that replays the records of a parent wants their state as of each record.
+
+use std::sync::Arc;
 
 use catena_job::chain::StepState;
 use catena_job::plan::Plan;
@@ -6,62 +12,107 @@ use catena_job::{Job, Status};
 use catena_value::{CellSource, Map, Value, Vector};
 
 use crate::error::{ResolveError, StoreError};
-use crate::jobs::{RemoteSnapshot, ReusedEntry, reused_steps};
+use crate::jobs::{Current, RemoteSnapshot, ReusedEntry, kept_output, reused_steps};
 use crate::operations::federation::RemoteJob;
 use crate::views::Views;
+
+/// Records of a sub-job that are read at a time.
+const READ_BATCH: usize = 64;
 
 /// The members of a step's entry.
 type Entry = Vec<(&'static str, Value)>;
 
+/// The steps of a job at one moment.
+pub(crate) struct Steps {
+    /// One entry per step.
+    pub(crate) entries: Value,
+    /// The number of records of the sub-jobs. It grows with every change of a step, also if the
+    /// chain of the parent does not.
+    pub(crate) changes: u64,
+}
+
+/// The moment at which steps are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Now.
+    Present,
+    /// When the last record of the job, as far as it was read, was appended.
+    LastRecord,
+}
+
 impl Views {
-    /// Returns one entry per step, from the parent's chain and the sub-jobs. `None` if the job is
-    /// not an orchestration.
-    pub(crate) async fn steps_of(&self, job: &Job) -> Result<Option<Value>, StoreError> {
-        if self.has_no_steps(job) {
+    /// Returns the steps of a job at a moment. `None` if the job is not an orchestration.
+    pub(crate) async fn steps_of(
+        &self,
+        current: &Current,
+        moment: Moment,
+    ) -> Result<Option<Steps>, StoreError> {
+        if self.has_no_steps(&current.job) {
             return Ok(None);
         }
-        Box::pin(self.steps_of_orchestration(job)).await
+        Box::pin(self.steps_of_orchestration(current, moment)).await
     }
 
-    async fn steps_of_orchestration(&self, job: &Job) -> Result<Option<Value>, StoreError> {
-        let operation = match self.operations.operation_of(job).await {
+    async fn steps_of_orchestration(
+        &self,
+        current: &Current,
+        moment: Moment,
+    ) -> Result<Option<Steps>, StoreError> {
+        let operation = match self.operations.operation_of(&current.job).await {
             Ok(operation) => operation,
             Err(ResolveError::Store(error)) => return Err(error),
             Err(_) => return Ok(None),
         };
         let Some(plan) = operation.plan() else { return Ok(None) };
         let mut entries = Vec::with_capacity(plan.steps.len());
+        let mut changes = 0;
         for index in 0..plan.steps.len() {
-            entries.push(self.step(job, plan, index).await?);
+            let (entry, records) = self.step(current, plan, index, moment).await?;
+            entries.push(entry);
+            changes += records;
         }
-        Ok(Some(Vector::from_items(entries).into()))
+        Ok(Some(Steps { entries: Vector::from_items(entries).into(), changes }))
     }
 
-    async fn step(&self, job: &Job, plan: &Plan, index: usize) -> Result<Value, StoreError> {
+    /// Returns the entry of a step, and the number of records of its sub-job.
+    async fn step(
+        &self,
+        current: &Current,
+        plan: &Plan,
+        index: usize,
+        moment: Moment,
+    ) -> Result<(Value, u64), StoreError> {
+        let job = &*current.job;
         let step = &plan.steps[index];
         let number = i64::try_from(index).unwrap_or(i64::MAX);
         let mut entry = vec![("index", Value::from(number)), ("op", step.op.as_str().into())];
         entry.extend(step.name.as_deref().map(|name| ("name", name.into())));
         entry.extend(step.venue.as_deref().map(|venue| ("venue", venue.into())));
         let at = u32::try_from(index).unwrap_or(u32::MAX);
+        let mut records = 0;
         match (job.steps().get(&at), step.venue.is_some()) {
-            (Some(state), true) => self.describe_remote(job, at, state, &mut entry).await?,
-            (Some(state), false) => self.describe_started(state, &mut entry).await?,
-            (None, is_remote) => self.describe_not_started(job, at, is_remote, &mut entry).await?,
+            (Some(state), true) => self.describe_remote(job, at, state, moment, &mut entry).await?,
+            (Some(state), false) => {
+                records = self.describe_started(job, state, moment, &mut entry).await?;
+            }
+            (None, is_remote) => {
+                self.describe_not_started(current, at, is_remote, &mut entry).await?;
+            }
         }
-        Ok(entry.into_iter().collect::<Map>().into())
+        Ok((entry.into_iter().collect::<Map>().into(), records))
     }
 
     /// Describes a step that the chain does not name.
     async fn describe_not_started(
         &self,
-        job: &Job,
+        current: &Current,
         step: u32,
         is_remote: bool,
         entry: &mut Entry,
     ) -> Result<(), StoreError> {
-        let reused = reused_steps(job.field("reused"));
-        if let Some(earlier) = reused.into_iter().find(|earlier| earlier.step == step) {
+        let job = &*current.job;
+        let reused = reused_steps(job.field("reused")).into_iter().enumerate();
+        if let Some((at, earlier)) = reused.into_iter().find(|(_, earlier)| earlier.step == step) {
             entry.push(("id", earlier.job.into()));
             entry.push(("reused", true.into()));
             if earlier.is_remote {
@@ -69,7 +120,11 @@ impl Views {
             }
             match self.jobs.current(earlier.job).await? {
                 Some(child) => self.describe(&child.job, child.cells.as_ref(), entry)?,
-                None => entry.push(("status", Status::Complete.into())),
+                None => {
+                    entry.push(("status", Status::Complete.into()));
+                    entry.extend(earlier.record.map(|record| ("head", record.into())));
+                    entry.extend(kept_output(current, at)?.map(|output| ("output", output)));
+                }
             }
             return Ok(());
         }
@@ -88,20 +143,59 @@ impl Views {
         Ok(())
     }
 
+    /// Describes a step that runs here, and returns the number of records of its sub-job.
     async fn describe_started(
         &self,
+        job: &Job,
         state: &StepState,
+        moment: Moment,
         entry: &mut Entry,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         entry.push(("id", state.start.job.into()));
         entry.push(("started", state.started_at.into()));
-        match self.jobs.current(state.start.job).await? {
-            Some(child) => self.describe(&child.job, child.cells.as_ref(), entry),
-            None => {
-                let status = state.end.as_ref().map_or(Status::Started, |end| end.status);
-                entry.push(("status", status.into()));
-                describe_end(state, entry);
-                Ok(())
+        let Some(child) = self.jobs.current(state.start.job).await? else {
+            let status = state.end.as_ref().map_or(Status::Started, |end| end.status);
+            entry.push(("status", status.into()));
+            describe_end(state, entry);
+            return Ok(0);
+        };
+        let child = match (moment, &state.end) {
+            (Moment::LastRecord, None) => self.child_as_of(child, job.updated()).await?,
+            // A sub-job that has ended does not change any more.
+            _ => child,
+        };
+        self.describe(&child.job, child.cells.as_ref(), entry)?;
+        Ok(child.job.count())
+    }
+
+    /// Returns a sub-job as it was at a time, in Unix time in ms.
+    async fn child_as_of(&self, child: Current, at: i64) -> Result<Current, StoreError> {
+        if child.job.updated() <= at {
+            return Ok(child);
+        }
+        let id = child.job.id();
+        let mut folded: Option<Job> = None;
+        loop {
+            let from = folded.as_ref().map_or(0, Job::count);
+            let Some(page) = self.jobs.store.records(id, from, READ_BATCH).await? else {
+                return Ok(child);
+            };
+            let is_last = page.records.is_empty();
+            for record in page.records {
+                let damaged = |error: catena_job::chain::ChainError| {
+                    StoreError::Damaged(format!("job {id}: {error}"))
+                };
+                match &mut folded {
+                    Some(job) if record.updated() <= at => job.follow(&record).map_err(damaged)?,
+                    Some(job) => {
+                        let job = Arc::new(job.clone());
+                        return Ok(Current { job, cells: Some(page.cells), ..child });
+                    }
+                    None => folded = Some(Job::from_first_record(&record).map_err(damaged)?),
+                }
+            }
+            if is_last {
+                return Ok(child);
             }
         }
     }
@@ -112,12 +206,16 @@ impl Views {
         job: &Job,
         step: u32,
         state: &StepState,
+        moment: Moment,
         entry: &mut Entry,
     ) -> Result<(), StoreError> {
         entry.push(("id", state.start.job.into()));
         entry.push(("started", state.started_at.into()));
         let known = self.jobs.remote_snapshot(job.id(), step).await?.map(|(known, _)| known);
         let Some(end) = &state.end else {
+            // Only the newest snapshot is stored.
+            let known =
+                known.filter(|known| moment == Moment::Present || known.at <= job.updated());
             describe_snapshot(
                 known.unwrap_or_else(|| RemoteSnapshot::from_chain(state, "")),
                 entry,

@@ -8,7 +8,7 @@ use catena_job::{Job, JobId, Record, Status};
 use catena_value::Value;
 
 use crate::error::{JobError, ResolveError, StoreError};
-use crate::jobs::check_visible;
+use crate::jobs::{check_visible, reused_steps};
 use crate::limits::{SUMMARY_ERROR_BYTES_MAX, SUMMARY_ERRORS_MAX};
 use crate::requests::{Caller, JobView};
 use crate::views::Views;
@@ -146,6 +146,7 @@ impl Views {
             Err(_) => return Ok(None),
         };
         let ended = job.steps().values().filter(|step| step.end.is_some()).count();
+        let ended = ended + reused_steps(job.field("reused")).len();
         Ok(operation.plan().map(|plan| (ended as u64, plan.steps.len() as u64)))
     }
 }

@@ -83,14 +83,25 @@ impl TestVenue {
 
     async fn start(&self, count: usize) -> Cluster {
         let store = Arc::new(self.open_store());
-        let files = RealDisk::new(self.folder.path()).unwrap();
-        let files = LocalBlobs::open_folder(Arc::new(files), Options::default()).unwrap();
-        let blobs = Blobs::new(store.clone(), Arc::new(files));
+        let blobs = Blobs::new(store.clone(), Arc::new(self.open_files()));
         let mut nodes = Vec::new();
         for _ in 0..count {
             nodes.push(self.start_engine(store.clone(), blobs.clone()).await);
         }
         Cluster::new(nodes)
+    }
+
+    /// Runs two processes of the venue that share one store.
+    pub fn run_two_processes<T>(&self, scenario: impl AsyncFnOnce(Engine, Engine) -> T) -> T {
+        self.run_engines(2, async |cluster| {
+            let [first, second] = &cluster.nodes[..] else { panic!("two engines") };
+            scenario(first.engine.clone(), second.engine.clone()).await
+        })
+    }
+
+    fn open_files(&self) -> LocalBlobs {
+        let disk = RealDisk::new(self.folder.path()).unwrap();
+        LocalBlobs::open_folder(Arc::new(disk), Options::default()).unwrap()
     }
 
     /// Starts an engine on a store that others may use too.
@@ -146,6 +157,12 @@ impl TestVenue {
             }
             store.commit(Effects::one(effect)).await.unwrap();
         });
+    }
+
+    /// Changes the store between two processes.
+    pub fn commit(&self, change: impl AsyncFnOnce(&SteppedStore)) {
+        let store = self.open_store();
+        runtime().block_on(change(&store));
     }
 
     /// Returns true if any file on the disk contains these words.

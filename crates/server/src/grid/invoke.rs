@@ -172,6 +172,7 @@ fn parse_invocation(
         recording: parse_recording(body)?,
         idempotency,
         depth: request.depth()?,
+        id: None,
     };
     Ok((invoke, applied))
 }

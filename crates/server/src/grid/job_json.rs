@@ -60,7 +60,8 @@ fn write_job(job: &Job, cells: &dyn CellSource, text: &mut String) -> ApiResult<
     let _ = write!(text, "{{\"id\":\"{}\",\"status\":\"{status}\"", job.id());
     for (key, value) in job.fields() {
         let Some(name) = key.as_str() else { continue };
-        if !matches!(name, "id" | "parent") {
+        // The outputs that a rerun keeps are shown with its steps.
+        if !matches!(name, "id" | "parent" | "reusedOutputs") {
             write_member(key, value, cells, text)?;
         }
     }

@@ -6,7 +6,9 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::error::ControlError;
 use catena_engine::limits::PAGE_MAX;
-use catena_engine::requests::{HistoryPage, JobList, JobView, ListJobs, MessageReceipt};
+use catena_engine::requests::{
+    HistoryPage, JobList, JobView, ListJobs, MessageReceipt, RerunScope,
+};
 use catena_engine::views::Reader;
 use catena_job::Status;
 use catena_store::{ListOrder, ListedJob};
@@ -168,17 +170,19 @@ pub(crate) const ROUTES: &[Route] = &[
         tag: "Jobs",
         summary: "Run a job again",
         about: "Creates a new job with the same definition and input, which names the old one in \
-                `rerunOf`. With `from`, an orchestration reuses the outputs of the steps before \
-                that one and names their last records in `reused`.",
+                `rerunOf`. An orchestration runs the steps that did not complete and what depends \
+                on them, and with `from` also that step and what depends on it. It reuses and keeps \
+                the outputs of all others, and names their last records in `reused`. If nothing is \
+                unfinished, or with `all`, everything runs.",
         parameters: &[IDEMPOTENCY_KEY],
         body: Some(RequestBody {
-            about: "The step to start from. Defaults to the first one.",
+            about: "What runs again. By default, what did not complete.",
             media: JSON,
-            schema: r#"{"type":"object","properties":{"from":{"type":["integer","null"],"minimum":0}}}"#,
+            schema: r#"{"type":"object","properties":{"from":{"type":["integer","null"],"minimum":0},"all":{"type":["boolean","null"]}}}"#,
             is_required: false,
         }),
         replies: &[reply(201, "The new job.", JOB)],
-        errors: CONTROL_ERRORS,
+        errors: &[Code::InvalidJobId, Code::JobNotFound, Code::JobConflict, Code::StepGone],
         handler: |request| Box::pin(rerun(request)),
         ..ROUTE
     },
@@ -413,8 +417,8 @@ async fn rerun(mut request: ApiRequest) -> ApiResult<Response> {
     let id = request.job_id()?;
     let body = request.read_body().await?;
     let key = request.idempotency_key("rerun", id.as_bytes(), &body)?;
-    let from = parse_first_step(json::parse_optional(&body)?.as_ref())?;
-    let invoked = request.state.engine.rerun(&request.caller, id, from, key).await?;
+    let scope = parse_scope(json::parse_optional(&body)?.as_ref())?;
+    let invoked = request.state.engine.rerun(&request.caller, id, scope, key).await?;
     let text = job_json::view_to_json(&invoked.view)?;
     let mut response = response::json(StatusCode::CREATED, text);
     let location = response::job_location(invoked.view.job.id());
@@ -423,18 +427,28 @@ async fn rerun(mut request: ApiRequest) -> ApiResult<Response> {
     Ok(response)
 }
 
-/// The index of the step to start from. `None` for the start.
-fn parse_first_step(body: Option<&Value>) -> ApiResult<Option<u32>> {
-    let error = || ApiError::bad_request("`from` must be the index of a step");
-    match body {
-        None | Some(Value::Nil) => Ok(None),
-        Some(Value::Map(members)) => match members.field("from") {
-            None | Some(Value::Nil) => Ok(None),
-            Some(from) => {
-                from.as_i64().and_then(|from| u32::try_from(from).ok()).map(Some).ok_or_else(error)
-            }
-        },
-        Some(_) => Err(ApiError::bad_request("the body must be an object")),
+/// What a rerun runs again.
+fn parse_scope(body: Option<&Value>) -> ApiResult<RerunScope> {
+    let members = match body {
+        None | Some(Value::Nil) => return Ok(RerunScope::Unfinished),
+        Some(Value::Map(members)) => members,
+        Some(_) => return Err(ApiError::bad_request("the body must be an object")),
+    };
+    let from = match members.field("from") {
+        None | Some(Value::Nil) => None,
+        Some(from) => {
+            let from = from.as_i64().and_then(|from| u32::try_from(from).ok());
+            let error = || ApiError::bad_request("`from` must be the index of a step");
+            Some(from.ok_or_else(error)?)
+        }
+    };
+    match (members.field("all"), from) {
+        (None | Some(Value::Nil | Value::Bool(false)), from) => Ok(from.into()),
+        (Some(Value::Bool(true)), None) => Ok(RerunScope::Everything),
+        (Some(Value::Bool(true)), Some(_)) => {
+            Err(ApiError::bad_request("give one of `from` and `all`"))
+        }
+        (Some(_), _) => Err(ApiError::bad_request("`all` must be a boolean")),
     }
 }
 

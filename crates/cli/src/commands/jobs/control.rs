@@ -1,7 +1,7 @@
 //! `catena jobs cancel`, `pause`, `resume`, `rerun` and `rm`: one action on one job.
 
 use catena_api::HttpClient;
-use catena_api::client::jobs::Action;
+use catena_api::client::jobs::{Action, RerunScope};
 use catena_job::JobId;
 
 use crate::format::{id_of, status_of};
@@ -36,11 +36,11 @@ pub(super) async fn run(
 /// Runs a job again and prints the new job.
 pub(super) async fn rerun(
     args: &Args,
-    from: Option<u32>,
+    scope: RerunScope,
     client: &HttpClient,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let job = client.rerun(&args.job.to_string(), from).await?;
+    let job = client.rerun(&args.job.to_string(), scope).await?;
     if output.is_json() {
         output.value(&job);
     } else {

@@ -59,15 +59,14 @@ async fn add_children(
     Ok(document.insert("children".into(), children, &NoCells).map_or(history, Value::from))
 }
 
-/// The sub-jobs of a job, each with its venue if it ran on another one. Outputs reused from an
-/// earlier run are left out, because they are not steps of this run.
+/// The sub-jobs of a job, each with its venue if it ran on another one, including those of an earlier
+/// run whose outputs were reused.
 fn steps(job: &Value) -> Vec<(String, Option<String>)> {
     let steps = member(job, "steps");
     let Some(steps) = steps.as_ref().and_then(Value::as_vector) else { return Vec::new() };
     let read = |step: Value| {
         let text = |name: &str| member(&step, name)?.as_str().map(str::to_owned);
-        let is_reused = member(&step, "reused") == Some(Value::Bool(true));
-        Some((text("id").filter(|_| !is_reused)?, text("venue")))
+        Some((text("id")?, text("venue")))
     };
     steps.iter(&NoCells).flatten().filter_map(read).collect()
 }

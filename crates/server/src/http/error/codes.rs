@@ -96,6 +96,7 @@ codes! {
     CredentialsStay "credentials_stay" 409 Never "The step that is waiting runs on another venue, and credentials are not sent to other venues." "Send the credentials to the job in `asking`, on the venue in `venue`.";
     SubJob "sub_job" 409 Never "The job is a step of another job." "Apply the action to the job in `root`; it includes its steps.";
     PrivateJob "private_job" 409 Never "A private job is kept in memory only and does not support this." "Invoke the operation without `private` to create a job that can be controlled.";
+    StepGone "step_gone" 409 Never "The output of a step that would be reused is no longer stored." "Run everything again with `\"all\": true`, or start from the step in `step`.";
     HistoryFull "history_full" 409 Never "The job's history is full." "Cancel the job and start a new one.";
     KeyInFlight "idempotency_key_in_flight" 409 SameRequest "Another request with this idempotency key is in progress." "Wait a moment and send the same request again.";
     Contended "contended" 409 SameRequest "Too many concurrent changes to the same job; nothing was changed." "Send the same request again.";

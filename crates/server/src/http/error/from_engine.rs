@@ -158,6 +158,10 @@ impl From<RerunError> for ApiError {
         match error {
             RerunError::Control(error) => error.into(),
             RerunError::Invoke(error) => error.into(),
+            RerunError::StepGone { step } => {
+                let text = RerunError::StepGone { step }.to_string();
+                ApiError::new(Code::StepGone, text).member("step", step)
+            }
         }
     }
 }
