@@ -13,6 +13,7 @@ use catena_store::{Effects, Store};
 
 use crate::commands::schedule::find_listed;
 use crate::error::{ControlError, StoreError};
+use crate::execution::open_sub_jobs;
 use crate::jobs::{Changed, Current, JOB_SECRETS_PURPOSE, Jobs, append_error, is_live};
 use crate::limits::{Limits, SCHEDULES_LISTED_MAX};
 use crate::orchestration::Drivers;
@@ -101,9 +102,7 @@ impl Offline {
                 }
                 continue;
             };
-            let steps = current.job.steps().values();
-            let local = steps.filter(|step| step.start.venue.is_none() && step.end.is_none());
-            open.extend(local.map(|step| step.start.job));
+            open.extend(open_sub_jobs(&current.job));
             let after = self.cancel_one(id, reason, &mut cancelled).await?;
             status = status.or(Some(after.unwrap_or(current.job.status())));
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use catena_auth::KeyPair;
-use catena_engine::requests::{Invoke, JobView};
+use catena_engine::requests::{CallRequest, Invoke, JobView};
 use catena_engine::runtime::PausedEnv;
 use catena_engine::{
     Adapter, Call, Caller, Cause, Engine, ExecutionMode, Failure, Limits, Registration, Setup,
@@ -274,7 +274,7 @@ pub struct TestAdapter {
 }
 
 /// The operations: name, execution mode, and further members of the `operation` object.
-const OPERATIONS: [(&str, ExecutionMode, &str); 15] = [
+const OPERATIONS: [(&str, ExecutionMode, &str); 17] = [
     ("breaks", ExecutionMode::Task, r#""pure":true"#),
     ("echo", ExecutionMode::Inline, r#""pure":true"#),
     ("error", ExecutionMode::Inline, r#""pure":true"#),
@@ -292,6 +292,12 @@ const OPERATIONS: [(&str, ExecutionMode, &str); 15] = [
     ("auth", ExecutionMode::Task, r#""pure":true"#),
     ("flaky", ExecutionMode::Task, r#""retry":{"attempts":3,"backoffMs":100,"factor":2}"#),
     ("broken", ExecutionMode::Task, r#""pure":true"#),
+    ("caller", ExecutionMode::Task, r#""pure":true"#),
+    (
+        "slow",
+        ExecutionMode::Task,
+        r#""retry":{"attempts":2,"backoffMs":100,"jitter":0,"timeoutMs":1000},"timeoutMs":60000"#,
+    ),
     ("progress", ExecutionMode::Task, r#""pure":true"#),
     ("reports", ExecutionMode::Task, r#""pure":true"#),
     (
@@ -341,13 +347,40 @@ fn number(input: &Value, name: &str) -> u64 {
     number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
 }
 
+/// Makes the calls `{calls: [{op, input, detached?}]}` one after the other and returns their outputs.
+async fn make_calls(call: Call) -> Turn {
+    let calls = call.input.as_map().and_then(|map| map.field("calls")).cloned().unwrap();
+    let mut outputs = Vec::new();
+    for (at, request) in calls.as_vector().unwrap().iter(&NoCells).enumerate() {
+        let request = request.unwrap();
+        let field = |name: &str| request.as_map().unwrap().field(name).cloned();
+        let request = CallRequest {
+            job: call.job.unwrap(),
+            caller: call.caller.clone(),
+            key: format!("call-{at}"),
+            operation: field("op").unwrap().as_str().unwrap().to_owned(),
+            input: field("input").unwrap_or_default(),
+            is_detached: field("detached").is_some(),
+        };
+        match call.host.call(request).await {
+            Ok(view) => outputs.push(match view.job.field("output") {
+                Some(output) => output.clone(),
+                None => Value::from(view.status().to_string()),
+            }),
+            Err(failure) => return Turn::Failed(failure),
+        }
+    }
+    Turn::Complete(catena_value::Vector::from_items(outputs).into())
+}
+
 async fn run_turn(call: Call, effects: &AtomicU32) -> Turn {
     let ms = Duration::from_millis(number(&call.input, "ms"));
     match (call.operation.name(), &call.cause) {
-        ("wait", _) => {
+        ("wait" | "slow", _) => {
             call.control.sleep(ms).await;
             Turn::Complete(call.input)
         }
+        ("caller", _) => make_calls(call).await,
         ("breaks", _) => {
             call.control.sleep(ms).await;
             Turn::Failed(Failure::new("asked_for", "it broke"))
