@@ -49,6 +49,11 @@ export function shorten(id: string, start = 10, end = 4): string {
   return id.length <= start + end + 1 ? id : `${id.slice(0, start)}…${id.slice(-end)}`;
 }
 
+/** The name of an operation for people: an asset ID is shortened, anything else stays. */
+export function operationName(op: string): string {
+  return /^(0x)?[0-9a-f]{64}$/.test(op) ? shorten(op, 10, 4) : op;
+}
+
 /** An identifier in short form, complete on hover, with a button that copies it. */
 export function Id({
   id,

@@ -1,7 +1,7 @@
 // A form made from a JSON Schema.
 
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
-import { draftOf, emptyDraft, emptyText, readDraft } from "../lib/draft";
+import { draftOf, emptyDraft, emptyText, othersPath, readDraft } from "../lib/draft";
 import type { Draft, Problems } from "../lib/draft";
 import { jsonText } from "../lib/json_text";
 import { fieldOf } from "../lib/schema";
@@ -152,6 +152,7 @@ function FieldView(props: FieldProps) {
   switch (field.kind) {
     case "object": {
       const members = draft.kind === "object" ? draft.members : {};
+      const others = draft.kind === "object" ? (draft.others ?? "") : "";
       const content = field.members.map(({ name, field, isRequired }: Member) => (
         <FieldView
           key={name}
@@ -162,10 +163,23 @@ function FieldView(props: FieldProps) {
           path={path === "" ? name : `${path}/${name}`}
           problems={problems}
           onDraft={(changed) =>
-            onDraft({ kind: "object", members: { ...members, [name]: changed } })
+            onDraft({ kind: "object", members: { ...members, [name]: changed }, others })
           }
         />
       ));
+      if (field.hasOthers || others !== "") {
+        content.push(
+          <TextArea
+            key="//others"
+            label="Other members"
+            text={others}
+            problem={problems.get(othersPath(path))}
+            onText={(text) => onDraft({ kind: "object", members, others: text })}
+            rows={2}
+            placeholder="{}"
+          />,
+        );
+      }
       if (name === undefined) return <>{content}</>;
       return (
         <fieldset class="fieldset">

@@ -6,6 +6,7 @@ import { criticalPath, layout } from "../lib/plan";
 import type { PlanStep } from "../lib/plan";
 import { duration } from "../lib/time";
 import { visible } from "../lib/visible";
+import { operationName } from "./copy";
 import { lookOf } from "./status";
 
 const WIDTH = 176;
@@ -92,7 +93,7 @@ function StepBox({
 }) {
   const status = step?.status ?? "WAITING";
   const { word, tone } = lookOf(status);
-  const name = visible(planned.name ?? planned.op);
+  const name = visible(planned.name ?? operationName(planned.op));
   const took =
     step?.started !== undefined && step.ended !== undefined
       ? ` · ${duration(step.ended - step.started)}`

@@ -9,11 +9,14 @@ import { lookOf } from "./status";
 
 const WIDTH = 1000;
 const HEIGHT = 150;
-const LEFT = 64;
+const LEFT = 76;
 const BOTTOM = 20;
 
 /** Positions on a logarithmic scale from 1 ms, because durations differ by orders of magnitude. */
 const scale = (ms: number): number => Math.log10(Math.max(1, ms));
+
+/** The powers of ten of a millisecond, rounded to what people say. */
+const LABELS = ["1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s", "17 min", "3 h", "28 h", "12 d"];
 
 export function Scatter({ jobs }: { jobs: readonly ListedJob[] }) {
   const ended = useMemo(() => jobs.filter(({ status }) => isTerminal(status)), [jobs]);
@@ -43,7 +46,7 @@ export function Scatter({ jobs }: { jobs: readonly ListedJob[] }) {
           <g key={power} class="axis">
             <line x1={LEFT} x2={WIDTH} y1={y(10 ** power)} y2={y(10 ** power)} />
             <text x={LEFT - 8} y={y(10 ** power) + 4} text-anchor="end">
-              {duration(10 ** power)}
+              {LABELS[power] ?? `10^${power} ms`}
             </text>
           </g>
         ))}

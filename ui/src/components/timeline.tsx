@@ -16,6 +16,13 @@ export function TimelineView({ job, timeline }: { job: string; timeline: Timelin
   const described = sums
     .map(([activity, ms]) => `${ACTIVITY_NAMES[activity]} ${duration(ms)}`)
     .join(", ");
+  if (to === from) {
+    return (
+      <p class="muted">
+        Everything happened within one millisecond, at {absolute(from).slice(11, 23)}.
+      </p>
+    );
+  }
   return (
     <div class="timeline">
       <svg

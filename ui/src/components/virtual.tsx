@@ -12,6 +12,7 @@ export function VirtualRows({
   count,
   rowHeight,
   label,
+  head,
   row,
   onRange,
   scrollTo,
@@ -21,6 +22,8 @@ export function VirtualRows({
   count: number;
   rowHeight: number;
   label: string;
+  /** Stays at the top while the rows scroll. */
+  head?: ComponentChildren;
   row: (index: number) => ComponentChildren;
   /** Called with the range of rows that are in the document. */
   onRange?: (from: number, to: number) => void;
@@ -75,6 +78,7 @@ export function VirtualRows({
   for (let index = range.from; index < Math.min(range.to, count); index++) rows.push(row(index));
   return (
     <div class="virtual" ref={view} onScroll={update} tabIndex={0} role="group" aria-label={label}>
+      {head}
       <div class="virtual-space" style={{ height: `${height}px` }}>
         <div
           class="virtual-rows"

@@ -9,7 +9,12 @@ import type { Field } from "./schema";
 export type Draft =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "flag"; readonly value: boolean | undefined }
-  | { readonly kind: "object"; readonly members: Readonly<Record<string, Draft>> }
+  | {
+      readonly kind: "object";
+      readonly members: Readonly<Record<string, Draft>>;
+      /** Further members, as JSON text. */
+      readonly others?: string;
+    }
   | { readonly kind: "array"; readonly items: readonly Draft[] };
 
 export const emptyText: Draft = { kind: "text", text: "" };
@@ -68,6 +73,8 @@ export function readDraft(
       const value = readDraft(inner, drafts[name] ?? emptyText, isInnerRequired, below, found);
       if (value !== undefined) members.set(name, value);
     }
+    const others = draft.kind === "object" ? (draft.others ?? "") : "";
+    if (others.trim() !== "") readOthers(others, path, members, found);
     // An optional object in which nothing was entered is left out, whatever its members require.
     if (members.size === 0 && !isRequired) return undefined;
     for (const [at, problem] of found) problems.set(at, problem);
@@ -101,6 +108,25 @@ export function readDraft(
   } catch (error) {
     problems.set(path, `This is not JSON: ${error instanceof Error ? error.message : ""}.`);
     return undefined;
+  }
+}
+
+/** The path of the field for further members. No member has this name. */
+export const othersPath = (path: string): string => `${path}//others`;
+
+function readOthers(
+  text: string,
+  path: string,
+  members: Map<string, Value>,
+  problems: Problems,
+): void {
+  try {
+    const value = readText(text);
+    if (!(value instanceof Map)) throw new Error("expected an object");
+    for (const [name, member] of value as ReadonlyMap<string, Value>) members.set(name, member);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : "";
+    problems.set(othersPath(path), `This is not a JSON object: ${why}.`);
   }
 }
 
@@ -162,11 +188,14 @@ export function draftOf(field: Field, value: Value | undefined): Draft {
   switch (field.kind) {
     case "object": {
       const map = value instanceof Map ? (value as ReadonlyMap<string, Value>) : undefined;
+      const named = new Set(field.members.map(({ name }) => name));
+      const others = [...(map ?? [])].filter(([name]) => !named.has(name));
       return {
         kind: "object",
         members: Object.fromEntries(
           field.members.map(({ name, field }) => [name, draftOf(field, map?.get(name))]),
         ),
+        others: others.length > 0 ? jsonText(new Map(others), 2) : "",
       };
     }
     case "array": {

@@ -31,7 +31,12 @@ export type Field = Common &
     | { readonly kind: "choice"; readonly options: readonly Value[] }
     /** A string or a number: what looks like a number is one. */
     | { readonly kind: "scalar" }
-    | { readonly kind: "object"; readonly members: readonly Member[] }
+    | {
+        readonly kind: "object";
+        readonly members: readonly Member[];
+        /** Whether the schema says that further members are expected. */
+        readonly hasOthers: boolean;
+      }
     | {
         readonly kind: "array";
         readonly items: Field;
@@ -108,7 +113,9 @@ class Reader {
         };
       case "object": {
         const members = this.members(schema, depth);
-        return members.length > 0 ? { ...common, kind: "object", members } : json;
+        const others = schema.get("additionalProperties");
+        const hasOthers = others === true || asMap(others) !== undefined;
+        return members.length > 0 ? { ...common, kind: "object", members, hasOthers } : json;
       }
       default:
         return json;

@@ -7,7 +7,7 @@ import type { Job, JobPage, ListedJob } from "../api/jobs";
 import { capabilities, readHealth, readMetrics, readStats, readStatus, venueStatus } from "../api/venue";
 import type { Health } from "../api/venue";
 import { VerificationBadge } from "../components/badge";
-import { Id, shorten } from "../components/copy";
+import { Id, operationName, shorten } from "../components/copy";
 import { Icon } from "../components/icons";
 import { JsonView } from "../components/json_view";
 import { Result } from "../components/states";
@@ -281,7 +281,7 @@ function JobLinks({ jobs }: { jobs: readonly ListedJob[] }) {
           <a href={paths.job(job.id)}>
             <StatusChip status={job.status} />
             <span class="job-op">
-              <Text text={job.op} most={80} />
+              <Text text={operationName(job.op)} most={80} />
             </span>
             <span class="muted">
               <Time at={job.updated} />

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { filterOf, listJobs } from "../api/jobs";
 import type { JobFilter, ListedJob } from "../api/jobs";
 import { capabilities } from "../api/venue";
-import { shorten } from "../components/copy";
+import { operationName, shorten } from "../components/copy";
 import { Icon } from "../components/icons";
 import { Scatter } from "../components/scatter";
 import { Empty, Loading, Problem } from "../components/states";
@@ -110,12 +110,32 @@ const FIELDS: readonly (readonly [keyof JobFilter, string, string])[] = [
   ["owner", "Owner", "did:… or *"],
 ];
 
+/** Filters that are always shown. */
+const MAIN: readonly (keyof JobFilter)[] = ["text", "op", "tag"];
+
 /** Filters that this venue understands. They are in the URL, so that a view can be shared. */
 function Filters({ filter }: { filter: JobFilter }) {
   const { listParameters } = useStore(capabilities);
   const first = useRef<HTMLInputElement>(null);
   useEffect(() => onShortcut("/", () => first.current?.focus()), []);
   const fields = FIELDS.filter(([name]) => listParameters.has(name));
+  const main = fields.filter(([name]) => MAIN.includes(name));
+  const more = fields.filter(([name]) => !MAIN.includes(name));
+  const input = ([name, title, example]: (typeof FIELDS)[number]) => (
+    <label key={name} class="filter">
+      <span>{title}</span>
+      <input
+        ref={name === main[0]?.[0] ? first : null}
+        name={name}
+        type="text"
+        placeholder={example}
+        autoComplete="off"
+        spellcheck={false}
+        key={filter[name] ?? ""}
+        defaultValue={filter[name] ?? ""}
+      />
+    </label>
+  );
   const isActive = Object.keys(filter).some((name) => name !== "status");
   return (
     <form
@@ -130,21 +150,13 @@ function Filters({ filter }: { filter: JobFilter }) {
         go({ ...status, ...(Object.fromEntries(entries) as JobFilter) });
       }}
     >
-      {fields.map(([name, title, example], index) => (
-        <label key={name} class="filter">
-          <span>{title}</span>
-          <input
-            ref={index === 0 ? first : null}
-            name={name}
-            type="text"
-            placeholder={example}
-            autoComplete="off"
-            spellcheck={false}
-            key={filter[name] ?? ""}
-            defaultValue={filter[name] ?? ""}
-          />
-        </label>
-      ))}
+      {main.map(input)}
+      {more.length > 0 && (
+        <details open={more.some(([name]) => filter[name] !== undefined)}>
+          <summary>More filters</summary>
+          <div class="filters">{more.map(input)}</div>
+        </details>
+      )}
       <button type="submit" class="button">
         <Icon name="search" /> Filter
       </button>
@@ -226,17 +238,19 @@ function JobTable({ filter }: { filter: JobFilter }) {
         )}
       </div>
       <div class="job-list">
-        <div class="job-row job-head" aria-hidden="true">
-          <span>Status</span>
-          <span>Operation</span>
-          <span>Job</span>
-          <span>Created</span>
-          <span class="right">Duration</span>
-        </div>
         <VirtualRows
           count={total}
           rowHeight={isNarrow ? 64 : 44}
           label="Jobs"
+          head={
+            <div class="job-row job-head" aria-hidden="true">
+              <span>Status</span>
+              <span>Operation</span>
+              <span>Job</span>
+              <span>Created</span>
+              <span class="right">Duration</span>
+            </div>
+          }
           onRange={list.ensure}
           onTop={list.setIsAtTop}
           scrollTo={scrollTo}
@@ -310,7 +324,7 @@ function JobRow({
       >
         <StatusChip status={job.status} />
         <span class="job-op">
-          <Text text={job.op} most={120} />
+          <Text text={operationName(job.op)} most={120} />
         </span>
         <code class="job-id">{shorten(job.id, 10, 4)}</code>
         <span class="muted job-created">

@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import type { Job } from "../../api/jobs";
-import { Id } from "../../components/copy";
+import { Id, operationName } from "../../components/copy";
 import { Icon } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
 import { Text } from "../../components/text";
@@ -84,7 +84,7 @@ function Facts({ job }: { job: Job }) {
     <dl class="facts">
       <Fact name="Operation">
         <a href={paths.operation(job.op)}>
-          <Text text={job.op} most={200} />
+          <Text text={operationName(job.op)} most={200} />
         </a>
       </Fact>
       <Fact name="Definition">

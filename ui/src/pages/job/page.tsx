@@ -4,15 +4,17 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { messageOf } from "../../api/client";
 import { allowed, control, rerun } from "../../api/jobs";
 import type { Control, Job } from "../../api/jobs";
+import { readAsset } from "../../api/operations";
 import { venueStatus } from "../../api/venue";
 import { VerificationBadge } from "../../components/badge";
-import { CopyButton, Id } from "../../components/copy";
+import { CopyButton, Id, operationName } from "../../components/copy";
 import { Confirm } from "../../components/dialog";
 import { Icon } from "../../components/icons";
 import type { IconName } from "../../components/icons";
 import { Loading, Problem } from "../../components/states";
 import { lookOf, StatusChip } from "../../components/status";
 import { Text } from "../../components/text";
+import { useLoad } from "../../lib/load";
 import { jsonText } from "../../lib/json_text";
 import { navigate, paths } from "../../lib/router";
 import type { JobTab } from "../../lib/router";
@@ -20,6 +22,7 @@ import { asCli, asCurl } from "../../lib/shell";
 import { useStore } from "../../lib/store";
 import { onShortcut } from "../../lib/shortcuts";
 import { isTerminal } from "../../verify/status";
+import { asMap, asText } from "../../verify/value";
 import { ChainVerification } from "../../verify/verification";
 import { Chain } from "./chain";
 import { useJob } from "./follow";
@@ -53,6 +56,7 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
   const chain = useMemo(() => new ChainVerification(job.id), [job.id]);
   useEffect(() => () => chain.close(), [chain]);
   const verification = useStore(chain.state);
+  const name = useDefinitionName(job);
   const venue = useStore(venueStatus);
   const expected = {
     job: job.id,
@@ -86,7 +90,7 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
             )}
           </p>
           <h1 tabIndex={-1}>
-            <Text text={job.op} most={200} />
+            <Text text={name ?? operationName(job.op)} most={200} />
           </h1>
           <div class="row wrap">
             <StatusChip status={job.status} />
@@ -117,6 +121,16 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
       {tab === "chain" && <Chain job={job} chain={chain} verification={verification} />}
     </>
   );
+}
+
+/** The name in the definition, for an operation that was invoked by the ID of its definition. */
+function useDefinitionName(job: Job): string | undefined {
+  const isId = operationName(job.op) !== job.op;
+  const definition = useLoad(
+    async (signal) => (isId ? readAsset(job.operation, signal) : null),
+    [job.operation, isId],
+  );
+  return asText(asMap(definition.value)?.get("name"));
 }
 
 const CONTROLS: readonly (readonly [Control, string, IconName])[] = [
