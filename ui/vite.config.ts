@@ -9,7 +9,8 @@ export default defineConfig({
   build: {
     outDir: "../crates/server/src/console/dist",
     emptyOutDir: true,
-    assetsDir: "assets",
+    // Not "assets": the console has pages under that path.
+    assetsDir: "files",
     // Images would otherwise become data: URLs, which the page's policy refuses.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

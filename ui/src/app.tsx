@@ -87,7 +87,10 @@ export function App() {
         )}
         <span class="spacer" />
         <button type="button" class="button small palette-button" onClick={() => setOverlay("palette")}>
-          <Icon name="search" /> <span class="wide-only">Go to…</span> <kbd class="wide-only">Ctrl K</kbd>
+          <Icon name="search" /> <span class="wide-text">Go to…</span>
+          <kbd class="wide-only" aria-hidden="true">
+            Ctrl K
+          </kbd>
         </button>
         <button
           type="button"

@@ -35,7 +35,7 @@ export function CopyButton({
       type="button"
       class={name ? "button small" : "icon-button"}
       title={said}
-      aria-label={said}
+      aria-label={name && state === "idle" ? `${name}: ${said}` : said}
       onClick={copy}
     >
       <Icon name={state === "copied" ? "check" : state === "failed" ? "cross" : "copy"} />

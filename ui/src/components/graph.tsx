@@ -99,14 +99,15 @@ function StepBox({
       ? ` · ${duration(step.ended - step.started)}`
       : "";
   const place = planned.venue || step?.venue ? " · on another venue" : "";
-  const label = `Step ${planned.index}, ${name}: ${word}${took}${place}`;
+  const shownName = clip(`${planned.index} ${name}`, 22);
+  const shownStatus = clip(`${word}${took}`, 26);
   return (
     <g
       class={`step tone-${tone}${isCritical ? " critical" : ""}`}
       transform={`translate(${x} ${y})`}
       role="button"
       tabIndex={0}
-      aria-label={label}
+      aria-label={`${shownName} ${shownStatus}${place}`}
       data-step={planned.index}
       data-status={status}
       onClick={() => onStep(planned.index)}
@@ -116,14 +117,13 @@ function StepBox({
         onStep(planned.index);
       }}
     >
-      <title>{label}</title>
       <rect width={WIDTH} height={HEIGHT} rx={6} />
       <rect class="step-tone" width={4} height={HEIGHT - 2} x={1} y={1} rx={2} />
       <text class="step-name" x={14} y={21}>
-        {clip(`${planned.index} ${name}`, 22)}
-      </text>
+        {shownName}
+      </text>{" "}
       <text class="step-status" x={14} y={40}>
-        {clip(`${word}${took}`, 26)}
+        {shownStatus}
       </text>
     </g>
   );

@@ -76,7 +76,7 @@ export function readDraft(
     const others = draft.kind === "object" ? (draft.others ?? "") : "";
     if (others.trim() !== "") readOthers(others, path, members, found);
     // An optional object in which nothing was entered is left out, whatever its members require.
-    if (members.size === 0 && !isRequired) return undefined;
+    if (!isRequired && !hasContent(draft)) return undefined;
     for (const [at, problem] of found) problems.set(at, problem);
     return members;
   }
@@ -108,6 +108,20 @@ export function readDraft(
   } catch (error) {
     problems.set(path, `This is not JSON: ${error instanceof Error ? error.message : ""}.`);
     return undefined;
+  }
+}
+
+/** Whether anything was entered. */
+function hasContent(draft: Draft): boolean {
+  switch (draft.kind) {
+    case "text":
+      return draft.text !== "";
+    case "flag":
+      return draft.value !== undefined;
+    case "array":
+      return draft.items.length > 0;
+    case "object":
+      return (draft.others ?? "") !== "" || Object.values(draft.members).some(hasContent);
   }
 }
 

@@ -34,7 +34,7 @@ export type Field = Common &
     | {
         readonly kind: "object";
         readonly members: readonly Member[];
-        /** Whether the schema says that further members are expected. */
+        /** Whether further members are to be expected. */
         readonly hasOthers: boolean;
       }
     | {
@@ -114,7 +114,9 @@ class Reader {
       case "object": {
         const members = this.members(schema, depth);
         const others = schema.get("additionalProperties");
-        const hasOthers = others === true || asMap(others) !== undefined;
+        // The input itself rarely has further members; an object within it, such as headers, does.
+        const isOpen = depth > 0 && others !== false;
+        const hasOthers = isOpen || others === true || asMap(others) !== undefined;
         return members.length > 0 ? { ...common, kind: "object", members, hasOthers } : json;
       }
       default:

@@ -31,7 +31,7 @@ struct File {
 const PAGE: &str = "index.html";
 
 /// The folder whose files have a hash of their content in the name and never change.
-const HASHED: &str = "assets/";
+const HASHED: &str = "files/";
 
 /// Scripts, styles and requests of the venue's own origin only; no script may be made from text, and the
 /// one worker has a policy of its own.
@@ -63,6 +63,15 @@ pub(crate) const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        path: "/ui/",
+        tag: "Documents",
+        summary: "The web console (alternative path)",
+        access: Access::Public,
+        replies: HTML,
+        handler: |request| Box::pin(start(request)),
+        ..ROUTE
+    },
+    Route {
         path: "/ui/{*path}",
         path_parameter: "A page or a file of the console.",
         tag: "Documents",
@@ -85,6 +94,10 @@ async fn front(request: ApiRequest) -> ApiResult<Response> {
     let mut response = page::response(text);
     response.headers_mut().insert(header::VARY, VARY);
     Ok(response)
+}
+
+async fn start(request: ApiRequest) -> ApiResult<Response> {
+    file_response(&request, find(PAGE))
 }
 
 async fn serve(request: ApiRequest) -> ApiResult<Response> {

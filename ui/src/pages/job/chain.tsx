@@ -87,6 +87,7 @@ export function Chain({
           <RecordDetail
             job={job.id}
             index={chosen}
+            total={total}
             entry={record(chosen)}
             previous={record(chosen - 1)}
             fault={fault?.record === chosen ? fault : undefined}
@@ -302,16 +303,22 @@ function Summary({
 function RecordDetail({
   job,
   index,
+  total,
   entry,
   previous,
   fault,
 }: {
   job: string;
   index: number;
+  /** Number of records in the chain. */
+  total: number;
   entry: ListedRecord | undefined;
   previous: ListedRecord | undefined;
   fault: FaultInfo | undefined;
 }) {
+  if (index >= total) {
+    return <p class="muted record-detail">The chain has no record {index}.</p>;
+  }
   if (!entry) {
     return (
       <div class="record-detail">

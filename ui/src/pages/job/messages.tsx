@@ -53,6 +53,8 @@ function Turn({ job, turn }: { job: string; turn: ListedRecord }) {
   const trigger = asMap(record.get("trigger"));
   const message = asText(record.get("message"));
   const output = isInteractiveOutput(record) ? record.get("output") : undefined;
+  const received = record.get("received");
+  const content = asText(asMap(received)?.get("content"));
   return (
     <li class="turn">
       <p class="row wrap muted">
@@ -69,6 +71,15 @@ function Turn({ job, turn }: { job: string; turn: ListedRecord }) {
             </>
           )}
         </p>
+      )}
+      {content !== undefined ? (
+        <p class="bubble received">
+          <Text text={content} />
+        </p>
+      ) : (
+        received !== undefined && (
+          <JsonView value={received} label={`the message of record ${index}`} />
+        )
       )}
       {message !== undefined && (
         <p class="bubble">

@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { messageOf } from "../../api/client";
+import { generation } from "../../api/connection";
 import { allowed, control, rerun } from "../../api/jobs";
 import type { Control, Job } from "../../api/jobs";
 import { readAsset } from "../../api/operations";
@@ -64,11 +65,12 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
     head: isTerminal(job.status) ? job.head : undefined,
   };
   const verify = (): void => void chain.run(expected);
+  const current = useStore(generation);
   // Short chains are verified at once, and again as they grow; long ones on request.
   useEffect(() => {
     const pages = verification.state === "verified" ? Infinity : 1;
     void chain.run(expected, pages);
-  }, [chain, job.head]);
+  }, [chain, job.head, current]);
   useEffect(() => onShortcut("v", verify), [chain, job.head]);
   const tabs: readonly (readonly [JobTab, string])[] = [
     ["overview", "Overview"],
