@@ -96,7 +96,7 @@ function StepBox({
   const name = visible(planned.name ?? operationName(planned.op));
   const took =
     step?.started !== undefined && step.ended !== undefined
-      ? ` · ${duration(step.ended - step.started)}`
+      ? ` · ${duration(Math.max(0, step.ended - step.started))}`
       : "";
   const place = planned.venue || step?.venue ? " · on another venue" : "";
   const shownName = clip(`${planned.index} ${name}`, 22);

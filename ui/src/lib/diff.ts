@@ -26,7 +26,8 @@ export function changes(before: ValueMap | undefined, after: ValueMap): FieldCha
   names.sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
   return names.map((name) => {
     const value = after.get(name) as Value;
-    const old = before?.get(name);
+    // Each note says something of its own; it does not replace the one before it.
+    const old = name === "note" ? undefined : before?.get(name);
     const kind = old === undefined ? "added" : isSame(old, value) ? "same" : "changed";
     return { name, kind, before: old, after: value };
   });

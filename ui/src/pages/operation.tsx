@@ -54,9 +54,13 @@ function Loaded({ operation }: { operation: Operation }) {
             <Text text={title} most={120} />
           </h1>
           <div class="row wrap">
-            <code>
-              <Text text={operation.name} most={100} />
-            </code>
+            {isNamed ? (
+              <code>
+                <Text text={operation.name} most={100} />
+              </code>
+            ) : (
+              <Id id={operation.name} label="the operation's ID" />
+            )}
             {operation.isReadOnly && <span class="tag">read only</span>}
             <a href={paths.jobsWhere({ op: reference })}>Jobs of this operation</a>
           </div>

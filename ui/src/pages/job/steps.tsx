@@ -80,7 +80,7 @@ const bareStep = ({ index, name, op, venue }: Step): PlanStep => ({
 
 function Took({ step }: { step: Step }) {
   if (step.started === undefined) return <span class="muted">–</span>;
-  if (step.ended !== undefined) return <Duration ms={step.ended - step.started} />;
+  if (step.ended !== undefined) return <Duration ms={Math.max(0, step.ended - step.started)} />;
   return <Elapsed since={step.started} />;
 }
 
