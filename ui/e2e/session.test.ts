@@ -65,6 +65,27 @@ describe("a venue without anonymous access", () => {
     expect(kept.join(" ")).not.toContain(secret);
   });
 
+  it("does not ask again on its own after the dialog was dismissed", async () => {
+    venue = await Venue.start("--public-access", "off");
+    const secret = token(venue);
+    watched = await open(browser, venue.url);
+    const { page } = watched;
+    await page.goto("/ui/jobs");
+    const dialog = page.getByRole("dialog", { name: "Sign in" });
+    await dialog.getByRole("button", { name: "Not now" }).click();
+    await page.getByText("Sign in to see this").waitFor();
+    // The list is read every two seconds; two more answers must not bring the dialog back.
+    for (let i = 0; i < 2; i++) {
+      await page.waitForResponse((response) => response.url().includes("/api/v1/jobs"));
+    }
+    expect(await dialog.count()).toBe(0);
+    await page.goto("/ui/operations");
+    await dialog.waitFor();
+    await page.getByLabel("Token").fill(secret);
+    await dialog.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("test:echo").first().waitFor();
+  });
+
   it("keeps the token until the tab is closed if asked to", async () => {
     venue = await Venue.start("--public-access", "off");
     const secret = token(venue);
@@ -92,7 +113,7 @@ describe("a venue that is killed", () => {
     await page.goto(`/ui/jobs/${id}`);
     await page.locator('.page-head [data-status="STARTED"]').waitFor();
     await venue.kill();
-    await page.getByText(/The venue cannot be reached/).waitFor();
+    await page.locator(".banner", { hasText: "The venue cannot be reached" }).waitFor();
     await venue.restart();
     await page.getByText(/Connected again after/).waitFor();
     await page.getByText(/1 job changed meanwhile/).waitFor();

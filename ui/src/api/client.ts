@@ -4,7 +4,7 @@ import { readText } from "../verify/json";
 import { asMap, asText } from "../verify/value";
 import type { Value } from "../verify/value";
 import { reportFailure } from "./connection";
-import { requestSignIn, token } from "./session";
+import { mayRequestSignIn, token } from "./session";
 
 /** An answer that is not a success, in the words of the venue. */
 export class ApiError extends Error {
@@ -48,7 +48,7 @@ export async function send(path: string, options: RequestOptions = {}): Promise<
     // Another request may have been given a new token meanwhile.
     if (token.get() !== used && token.get() !== undefined) continue;
     const reason = used === undefined ? "This venue requires a token." : error.message;
-    if (!(await requestSignIn(reason))) throw error;
+    if (!(await mayRequestSignIn(reason))) throw error;
   }
 }
 

@@ -1,6 +1,7 @@
 // The token of the person who uses the console. It is kept in memory, or in session storage if the
 // person asks for it; never in a URL, a log or local storage.
 
+import { location } from "../lib/router";
 import { Store } from "../lib/store";
 
 const KEY = "catena.token";
@@ -22,6 +23,18 @@ export const signIn = new Store<{ readonly reason: string } | undefined>(undefin
 
 let waiting: ((isSignedIn: boolean) => void)[] = [];
 
+// After "Not now", requests that repeat by themselves must not open the dialog again. Going to another
+// page asks anew.
+let isDismissed = false;
+location.subscribe(() => {
+  isDismissed = false;
+});
+
+/** Opens the sign-in dialog for a request that was refused, unless the person has just dismissed the dialog. */
+export function mayRequestSignIn(reason: string): Promise<boolean> {
+  return isDismissed ? Promise.resolve(false) : requestSignIn(reason);
+}
+
 /** Opens the sign-in dialog. Resolves with true once a token was given, with false if not. */
 export function requestSignIn(reason: string): Promise<boolean> {
   signIn.set({ reason });
@@ -37,6 +50,7 @@ function close(isSignedIn: boolean): void {
 
 /** Uses this token from now on. Requests that were waiting for it are sent again. */
 export function useToken(given: string, isKept: boolean): void {
+  isDismissed = false;
   token.set(given);
   try {
     if (isKept) sessionStorage.setItem(KEY, given);
@@ -48,6 +62,7 @@ export function useToken(given: string, isKept: boolean): void {
 }
 
 export function dismissSignIn(): void {
+  isDismissed = true;
   close(false);
 }
 

@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { ApiError, messageOf, OfflineError } from "../api/client";
+import { requestSignIn } from "../api/session";
 import type { Loaded } from "../lib/load";
 import { Icon } from "./icons";
 import { Text } from "./text";
@@ -25,12 +26,15 @@ export function Empty({ title, children }: { title: string; children?: Component
 
 export function Problem({ error, retry }: { error: unknown; retry?: () => void }) {
   const hint = error instanceof ApiError ? error.hint : undefined;
+  const isUnauthenticated = error instanceof ApiError && error.status === 401;
   const title =
     error instanceof OfflineError
       ? "The venue cannot be reached"
       : error instanceof ApiError && error.status === 404
         ? "Not found"
-        : error instanceof ApiError && error.status === 403
+        : isUnauthenticated
+          ? "Sign in to see this"
+          : error instanceof ApiError && error.status === 403
           ? "Not allowed"
           : "This did not work";
   return (
@@ -49,7 +53,16 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
       {error instanceof OfflineError && (
         <p class="muted">This page loads again as soon as the venue is back.</p>
       )}
-      {retry && (
+      {retry && isUnauthenticated && (
+        <button
+          type="button"
+          class="button primary"
+          onClick={() => void requestSignIn("This needs a token.").then(retry)}
+        >
+          <Icon name="key" /> Sign in
+        </button>
+      )}
+      {retry && !isUnauthenticated && (
         <button type="button" class="button" onClick={retry}>
           <Icon name="again" /> Try again
         </button>
