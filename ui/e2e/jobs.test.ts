@@ -132,7 +132,7 @@ describe("the list of jobs", () => {
     await page.keyboard.press("j");
     await page.keyboard.press("k");
     await page.keyboard.press("j");
-    expect(await page.evaluate(() => document.activeElement?.getAttribute("data-row"))).toBe("1");
+    await page.locator("[data-row='1']:focus").waitFor();
     await page.keyboard.press("Enter");
     await page.waitForURL(/\/ui\/jobs\/0x/);
     await page.keyboard.press("g");

@@ -1,3 +1,5 @@
+// Starts the console.
+
 import { render } from "preact";
 import { App } from "./app";
 import { startRouter } from "./lib/router";

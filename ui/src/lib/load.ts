@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { isAbort } from "../api/client";
 import { generation } from "../api/connection";
-import { useStore } from "./store";
+import { Store, useStore } from "./store";
 
 export interface Loaded<T> {
   readonly value: T | undefined;
@@ -70,9 +70,32 @@ export function useInterval(tick: () => void, ms: number): void {
   }, [ms]);
 }
 
+/** One clock per interval, which all components share: a list shows hundreds of times. */
+const clocks = new Map<number, Store<number>>();
+
+function clock(ms: number): Store<number> {
+  let found = clocks.get(ms);
+  if (!found) {
+    const made = new Store(Date.now());
+    const tick = (): void => {
+      if (document.visibilityState === "visible") made.set(Date.now());
+    };
+    setInterval(tick, ms);
+    document.addEventListener("visibilitychange", tick);
+    clocks.set(ms, made);
+    found = made;
+  }
+  return found;
+}
+
 /** The current time, which renders the component again at this interval. */
 export function useNow(ms: number): number {
-  const [now, setNow] = useState(() => Date.now());
-  useInterval(() => setNow(Date.now()), ms);
-  return now;
+  // The clock may have last ticked before the component was made.
+  return Math.max(useStore(clock(ms)), useMade());
+}
+
+function useMade(): number {
+  const made = useRef(0);
+  if (made.current === 0) made.current = Date.now();
+  return made.current;
 }

@@ -173,21 +173,22 @@ function JobTable({ filter }: { filter: JobFilter }) {
   const list = useJobList(filter);
   const isNarrow = useMedia("(max-width: 640px)");
   const { hasBulkControl } = useStore(capabilities);
-  const [chosen, setChosen] = useState(-1);
+  // The row that has the focus. Not a state: keys can arrive faster than the list is drawn.
+  const chosen = useRef(-1);
   const [scrollTo, setScrollTo] = useState<{ index: number } | undefined>(undefined);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const { total } = list;
   const move = (step: number): void => {
     if (total === undefined || total === 0) return;
-    const next = Math.max(0, Math.min(total - 1, chosen + step));
-    setChosen(next);
-    setScrollTo({ index: next });
-    requestAnimationFrame(() =>
-      document.querySelector<HTMLElement>(`[data-row="${next}"]`)?.focus({ preventScroll: true }),
-    );
+    chosen.current = Math.max(0, Math.min(total - 1, chosen.current + step));
+    setScrollTo({ index: chosen.current });
+    requestAnimationFrame(() => {
+      const row = document.querySelector<HTMLElement>(`[data-row="${chosen.current}"]`);
+      row?.focus({ preventScroll: true });
+    });
   };
-  useEffect(() => onShortcut("j", () => move(1)), [chosen, total]);
-  useEffect(() => onShortcut("k", () => move(-1)), [chosen, total]);
+  useEffect(() => onShortcut("j", () => move(1)), [total]);
+  useEffect(() => onShortcut("k", () => move(-1)), [total]);
   if (total === undefined) {
     return list.error === undefined ? <Loading what="the jobs" /> : <Problem error={list.error} />;
   }
@@ -262,7 +263,9 @@ function JobTable({ filter }: { filter: JobFilter }) {
               isSelectable={hasBulkControl}
               isSelected={selected.has(list.at(index)?.id ?? "")}
               onToggle={toggle}
-              onFocus={setChosen}
+              onFocus={(index) => {
+                chosen.current = index;
+              }}
             />
           )}
         />

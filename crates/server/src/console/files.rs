@@ -12,18 +12,18 @@ pub(super) const FILES: &[File] = &[
         gzip: include_bytes!("dist/files/icon-CsbjEDeU.svg.gz"),
     },
     File {
+        path: "files/index-DOhgZSEQ.js",
+        media_type: "text/javascript; charset=utf-8",
+        etag: "\"c430d0303592c55d\"",
+        bytes: include_bytes!("dist/files/index-DOhgZSEQ.js"),
+        gzip: include_bytes!("dist/files/index-DOhgZSEQ.js.gz"),
+    },
+    File {
         path: "files/index-lDfbOVGU.css",
         media_type: "text/css; charset=utf-8",
         etag: "\"b1c00740ddb94289\"",
         bytes: include_bytes!("dist/files/index-lDfbOVGU.css"),
         gzip: include_bytes!("dist/files/index-lDfbOVGU.css.gz"),
-    },
-    File {
-        path: "files/index-yvwuRGJG.js",
-        media_type: "text/javascript; charset=utf-8",
-        etag: "\"842f25ebf9a1c936\"",
-        bytes: include_bytes!("dist/files/index-yvwuRGJG.js"),
-        gzip: include_bytes!("dist/files/index-yvwuRGJG.js.gz"),
     },
     File {
         path: "files/worker-CpeHI-xs.js",
@@ -35,7 +35,7 @@ pub(super) const FILES: &[File] = &[
     File {
         path: "index.html",
         media_type: "text/html; charset=utf-8",
-        etag: "\"b9717a43ba2ff590\"",
+        etag: "\"c90990325ea530cd\"",
         bytes: include_bytes!("dist/index.html"),
         gzip: include_bytes!("dist/index.html.gz"),
     },
