@@ -1,6 +1,6 @@
 // All jobs that the caller may see.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { filterOf, listJobs } from "../api/jobs";
 import type { JobFilter, ListedJob } from "../api/jobs";
 import { capabilities } from "../api/venue";
@@ -280,7 +280,11 @@ function Plot({ filter }: { filter: JobFilter }) {
     [filter],
   );
   useInterval(recent.reload, 10_000);
-  return recent.value ? <Scatter jobs={recent.value.items} /> : null;
+  // The same element is not compared again when only the list around it was drawn.
+  return useMemo(
+    () => (recent.value ? <Scatter jobs={recent.value.items} /> : null),
+    [recent.value],
+  );
 }
 
 function JobRow({

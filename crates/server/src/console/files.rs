@@ -12,11 +12,11 @@ pub(super) const FILES: &[File] = &[
         gzip: include_bytes!("dist/files/icon-CsbjEDeU.svg.gz"),
     },
     File {
-        path: "files/index-DOhgZSEQ.js",
+        path: "files/index-hgBvGbw9.js",
         media_type: "text/javascript; charset=utf-8",
-        etag: "\"c430d0303592c55d\"",
-        bytes: include_bytes!("dist/files/index-DOhgZSEQ.js"),
-        gzip: include_bytes!("dist/files/index-DOhgZSEQ.js.gz"),
+        etag: "\"2f2af2e2644fecfe\"",
+        bytes: include_bytes!("dist/files/index-hgBvGbw9.js"),
+        gzip: include_bytes!("dist/files/index-hgBvGbw9.js.gz"),
     },
     File {
         path: "files/index-lDfbOVGU.css",
@@ -35,7 +35,7 @@ pub(super) const FILES: &[File] = &[
     File {
         path: "index.html",
         media_type: "text/html; charset=utf-8",
-        etag: "\"c90990325ea530cd\"",
+        etag: "\"a18e194914d41818\"",
         bytes: include_bytes!("dist/index.html"),
         gzip: include_bytes!("dist/index.html.gz"),
     },
