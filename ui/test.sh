@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-npm ci --silent
+npm ci --loglevel=error
 npm run --silent build
 
 changed=$(git status --porcelain -- ../crates/server/src/console)
