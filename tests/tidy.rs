@@ -69,7 +69,7 @@ const FOLDER_RANKS: [(&str, &[&str]); 2] = [
         "server",
         &[
             "limits", "values", "tools", "config", "log", "metrics", "identity", "http",
-            "describe", "grid", "canvas", "mcp", "routes", "venue",
+            "describe", "grid", "canvas", "mcp", "console", "routes", "venue",
         ],
     ),
 ];

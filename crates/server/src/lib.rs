@@ -9,6 +9,7 @@
 //!
 //! - [`venue`] starts and stops everything.
 //! - `routes` is the table of all routes.
+//! - `console` has the files of the web console.
 //! - `mcp` is the MCP endpoint: operations as tools, jobs as tasks.
 //! - `canvas` is the canvas API (`/canvas/v1`).
 //! - `grid` is the grid API (`/api/v1`), with monitoring and documents.
@@ -31,6 +32,7 @@ pub mod log;
 pub mod venue;
 
 mod canvas;
+mod console;
 mod describe;
 mod grid;
 mod http;

@@ -2,7 +2,7 @@
 
 use crate::grid::{assets, bench, documents, health, identity, invoke, jobs, operations};
 use crate::http::route::Route;
-use crate::{canvas, mcp};
+use crate::{canvas, console, mcp};
 
 /// All routes, in the order in which they are documented.
 pub(crate) fn all() -> impl Iterator<Item = &'static Route> + Clone {
@@ -16,6 +16,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> + Clone {
         identity::ROUTES,
         health::ROUTES,
         documents::ROUTES,
+        console::ROUTES,
     ];
     tables.into_iter().flatten()
 }

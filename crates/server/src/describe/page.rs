@@ -1,6 +1,11 @@
 //! The HTML pages of the venue. They run no scripts and load nothing from other sites.
 
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+
 use crate::describe::openapi::path_of;
+use crate::http::response;
 use crate::http::route::{ParameterLocation, Route};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}\
@@ -10,11 +15,25 @@ td,th{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-t
 a{color:#05a}nav a{margin-right:1rem}\
 @media(prefers-color-scheme:dark){body{color:#dde;background:#14171a}a{color:#6af}td,th{border-color:#333}.method{color:#5d9}}";
 
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+/// Pages load nothing from other sites and run no scripts.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'",
+);
+
 /// The form of errors, at the end of the `/docs` page.
 const ERRORS: &str = "<h2>Errors</h2><p>Every error is \
     <code>{\"error\", \"code\", \"retry\", \"detail\"?, \"hint\"}</code>: <code>error</code> is a short text, \
     <code>code</code> identifies the error for programs, and <code>retry</code> says whether the same request may be \
     sent again: <code>never</code>, <code>same_request</code>, <code>after_read</code> or <code>later</code>.</p>";
+
+/// The response with one of these pages.
+pub(crate) fn response(body: impl Into<Body>) -> Response {
+    let mut response = response::with_type(StatusCode::OK, HTML, body);
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    response
+}
 
 /// The front page.
 pub(crate) fn front(name: &str, did: &str, url: &str) -> String {

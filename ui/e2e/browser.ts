@@ -1,0 +1,50 @@
+// Debian's Chromium, and what every page is checked for.
+
+import { existsSync } from "node:fs";
+import { chromium } from "playwright-core";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+
+const EXECUTABLE = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find(existsSync);
+
+export function launch(): Promise<Browser> {
+  const executablePath = process.env["CHROMIUM"] ?? EXECUTABLE;
+  if (executablePath === undefined) throw new Error("install chromium, or set CHROMIUM");
+  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
+}
+
+export interface Watched {
+  readonly page: Page;
+  /** Scripts that failed, reports of the page's policy, and requests to other origins. */
+  readonly faults: string[];
+  readonly close: () => Promise<void>;
+}
+
+/** A page on which everything that must not happen is recorded. */
+export async function open(
+  browser: Browser,
+  origin: string,
+  options: BrowserContextOptions = {},
+): Promise<Watched> {
+  const context = await browser.newContext({ baseURL: origin, ...options });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const page = await context.newPage();
+  const faults: string[] = [];
+  page.on("pageerror", (error) => faults.push(`script: ${error.message}`));
+  page.on("dialog", (dialog) => {
+    faults.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on("console", (message) => {
+    if (/Content Security Policy|Trusted/.test(message.text())) faults.push(message.text());
+  });
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (url.origin !== origin && url.protocol !== "blob:") faults.push(`request: ${request.url()}`);
+  });
+  await page.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (event) => {
+      console.error(`Content Security Policy: ${event.violatedDirective} ${event.blockedURI}`);
+    });
+  });
+  return { page, faults, close: () => context.close() };
+}

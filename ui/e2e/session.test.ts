@@ -1,0 +1,124 @@
+// Signing in, and losing the venue.
+
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import type { Browser } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { launch, open } from "./browser";
+import type { Watched } from "./browser";
+import { binary, Venue } from "./venue";
+
+let browser: Browser;
+let venue: Venue | undefined;
+let watched: Watched | undefined;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+afterEach(async () => {
+  expect(watched?.faults ?? []).toEqual([]);
+  await watched?.close();
+  await venue?.stop();
+});
+
+/** A token that the venue issues. */
+function token(venue: Venue): string {
+  const data = join(venue.folder, "data");
+  const args = ["token", "create", "--data", data];
+  return execFileSync(binary(), args, { stdio: ["ignore", "pipe", "ignore"] }).toString().trim();
+}
+
+describe("a venue without anonymous access", () => {
+  it("asks for a token, and asks again without losing what was typed", async () => {
+    venue = await Venue.start("--public-access", "off");
+    const secret = token(venue);
+    watched = await open(browser, venue.url);
+    const { page } = watched;
+    await page.goto("/ui/operations/v/test/ops/error");
+    const dialog = page.getByRole("dialog", { name: "Sign in" });
+    await dialog.waitFor();
+    await page.getByLabel("Token").fill(secret);
+    await dialog.getByRole("button", { name: "Sign in" }).click();
+    await page.getByLabel("message").fill("typed before the token expired");
+    // From now on the venue refuses the token, as it would after its expiry.
+    let isExpired = true;
+    await page.route("**/api/v1/invoke", (route) =>
+      isExpired
+        ? route.fulfill({ status: 401, json: { error: "the token is expired", code: "token_invalid" } })
+        : route.continue(),
+    );
+    await page.getByRole("button", { name: "Run", exact: true }).click();
+    await dialog.waitFor();
+    await dialog.getByText("the token is expired").waitFor();
+    isExpired = false;
+    await page.getByLabel("Token").fill(secret);
+    await dialog.getByRole("button", { name: "Sign in" }).click();
+    await page.waitForURL(/\/ui\/jobs\/0x/);
+    await page.getByText("typed before the token expired").first().waitFor();
+    await page.getByText("verified here: 3 records").waitFor();
+    const kept = await page.evaluate(() => [
+      JSON.stringify(localStorage),
+      JSON.stringify(sessionStorage),
+      location.href,
+    ]);
+    expect(kept.join(" ")).not.toContain(secret);
+  });
+
+  it("does not ask again on its own after the dialog was dismissed", async () => {
+    venue = await Venue.start("--public-access", "off");
+    const secret = token(venue);
+    watched = await open(browser, venue.url);
+    const { page } = watched;
+    await page.goto("/ui/jobs");
+    const dialog = page.getByRole("dialog", { name: "Sign in" });
+    await dialog.getByRole("button", { name: "Not now" }).click();
+    await page.getByText("Sign in to see this").waitFor();
+    // The list is read every two seconds; two more answers must not bring the dialog back.
+    for (let i = 0; i < 2; i++) {
+      await page.waitForResponse((response) => response.url().includes("/api/v1/jobs"));
+    }
+    expect(await dialog.count()).toBe(0);
+    await page.goto("/ui/operations");
+    await dialog.waitFor();
+    await page.getByLabel("Token").fill(secret);
+    await dialog.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("test:echo").first().waitFor();
+  });
+
+  it("keeps the token until the tab is closed if asked to", async () => {
+    venue = await Venue.start("--public-access", "off");
+    const secret = token(venue);
+    watched = await open(browser, venue.url);
+    const { page } = watched;
+    await page.goto("/ui/settings");
+    await page.getByLabel("Token").fill(secret);
+    await page.getByLabel("Keep it until this tab is closed").check();
+    await page.getByRole("dialog").getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("signed in", { exact: true }).waitFor();
+    await page.reload();
+    await page.getByText("signed in", { exact: true }).waitFor();
+    expect(await page.evaluate(() => JSON.stringify(localStorage))).not.toContain(secret);
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("dialog", { name: "Sign in" }).waitFor();
+  });
+});
+
+describe("a venue that is killed", () => {
+  it("is noticed, and what was missed is shown when it is back", async () => {
+    venue = await Venue.start();
+    watched = await open(browser, venue.url);
+    const { page } = watched;
+    const id = await venue.invoke("test:delay", { delay: 2500 });
+    await page.goto(`/ui/jobs/${id}`);
+    await page.locator('.page-head [data-status="STARTED"]').waitFor();
+    await venue.kill();
+    await page.locator(".banner", { hasText: "The venue cannot be reached" }).waitFor();
+    await venue.restart();
+    await page.getByText(/Connected again after/).waitFor();
+    await page.getByText(/1 job changed meanwhile/).waitFor();
+    await page.locator('.page-head [data-status="COMPLETE"]').waitFor();
+    await page.getByText(/verified here: \d+ records/).waitFor();
+    await page.getByText("recovered after a restart").first().waitFor({ state: "attached" });
+  });
+});

@@ -1,0 +1,145 @@
+// The badge: what this browser found in the records that it received.
+
+import { execFileSync } from "node:child_process";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { launch, open } from "./browser";
+import type { Watched } from "./browser";
+import { onPage, Proxy } from "./proxy";
+import type { Tamper } from "./proxy";
+import { binary, Venue } from "./venue";
+
+let venue: Venue;
+let proxy: Proxy;
+let browser: Browser;
+let watched: Watched;
+let page: Page;
+let job: string;
+
+const ORCHESTRATION = {
+  name: "Three in a row",
+  operation: {
+    adapter: "orchestrator",
+    steps: [
+      { op: "test:delay", input: { delay: ["const", 30] } },
+      { op: "test:delay", input: { delay: ["const", 30], input: [0] } },
+      { op: "test:delay", input: { delay: ["const", 30], input: [1] } },
+    ],
+    result: [2],
+  },
+};
+
+beforeAll(async () => {
+  venue = await Venue.start();
+  proxy = await Proxy.start(venue.url);
+  browser = await launch();
+  const operation = (await venue.call("POST", "/api/v1/assets", ORCHESTRATION)) as string;
+  job = await venue.invoke(operation, {}, { wait: true });
+});
+afterAll(async () => {
+  await browser.close();
+  await proxy.stop();
+  await venue.stop();
+});
+beforeEach(async () => {
+  proxy.tamper = undefined;
+  watched = await open(browser, proxy.url);
+  page = watched.page;
+});
+afterEach(async () => {
+  expect(watched.faults).toEqual([]);
+  await watched.close();
+});
+
+/** What `catena verify` says about the same text. */
+function verdict(text: string): { code?: string; record?: number; records?: number } {
+  try {
+    const out = execFileSync(binary(), ["verify", "--json", "-"], { input: text, stdio: "pipe" });
+    return JSON.parse(out.toString()) as { records: number };
+  } catch (error) {
+    const { stderr } = error as { stderr: Buffer };
+    return JSON.parse(stderr.toString()) as { code: string; record: number };
+  }
+}
+
+async function history(): Promise<string> {
+  return (await fetch(`${venue.url}/api/v1/jobs/${job}/history`)).text();
+}
+
+/** The text with one digit of one record's time replaced. */
+const oneByte: Tamper = (text) => {
+  const at = [...text.matchAll(/"updated":\d{12}(\d)/g)][4]!;
+  const index = at.index + at[0].length - 1;
+  return text.slice(0, index) + ((Number(at[1]) + 1) % 10) + text.slice(index + 1);
+};
+
+describe("a chain", () => {
+  it("is verified here, with its sub-jobs on request", async () => {
+    const { records } = verdict(await history());
+    await page.goto(`/ui/jobs/${job}/chain`);
+    await page.getByText(`verified here: ${records} records`).waitFor();
+    await page.getByRole("button", { name: "Verify the sub-jobs too" }).click();
+    await page.getByText("Sub-jobs: 3 verified, 0 unavailable.").waitFor();
+    await page.getByText(`verified here: ${records} records, 3 sub-jobs`).waitFor();
+  });
+
+  it("can be linked to record by record", async () => {
+    await page.goto(`/ui/jobs/${job}/chain#record-2`);
+    await page.getByRole("article", { name: "Record 2" }).waitFor();
+    await page.keyboard.press("j");
+    await page.getByRole("article", { name: "Record 3" }).waitFor();
+    expect(page.url()).toContain("#record-3");
+  });
+
+  it.each<[string, Tamper]>([
+    ["one byte is altered", oneByte],
+    ["one record is dropped", onPage((page) => page.records.splice(3, 1))],
+    [
+      "one record is dropped and the total adjusted",
+      onPage((page) => {
+        page.records.splice(3, 1);
+        page.total--;
+      }),
+    ],
+    [
+      "two records are swapped",
+      onPage(({ records }) => {
+        [records[2], records[4]] = [records[4]!, records[2]!];
+      }),
+    ],
+    [
+      "the last record is dropped",
+      onPage((page) => {
+        page.records.pop();
+      }),
+    ],
+  ])("shows the mismatch at the right record when %s", async (_, tamper) => {
+    const { record } = verdict(tamper(await history()));
+    expect(record).toBeTypeOf("number");
+    proxy.tamper = tamper;
+    await page.goto(`/ui/jobs/${job}/chain`);
+    await page.getByText(`mismatch at record ${record}`, { exact: true }).waitFor();
+    await page.locator(".callout.bad").first().waitFor();
+  });
+
+  it("is not mistaken for valid when the last record and the total are withheld", async () => {
+    proxy.tamper = onPage((page) => {
+      page.records.pop();
+      page.total--;
+    });
+    await page.goto(`/ui/jobs/${job}/chain`);
+    await page.getByRole("link", { name: "mismatch in the history" }).waitFor();
+    await page.getByText(/expected head 0x/).first().waitFor();
+  });
+
+  it("is verified from the text: 1 is not 1.0", async () => {
+    const body = '{"operation":"test:echo","input":{"x":1.0},"wait":true}';
+    const echo = (await venue.call("POST", "/api/v1/invoke", body)) as { id: string };
+    await page.goto(`/ui/jobs/${echo.id}`);
+    await page.getByText("verified here: 3 records").waitFor();
+    proxy.tamper = (text) => text.replace('{"x":1.0}', '{"x":1}');
+    await page.goto(`/ui/jobs/${echo.id}/chain`);
+    await page.reload();
+    await page.getByText("mismatch at record 0", { exact: true }).waitFor();
+  });
+});

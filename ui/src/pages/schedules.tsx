@@ -1,0 +1,187 @@
+// Schedules: operations that the venue invokes later, once or again and again.
+
+import { useState } from "preact/hooks";
+import { messageOf } from "../api/client";
+import { run } from "../api/jobs";
+import { controlSchedule, listSchedules, readOperation } from "../api/operations";
+import type { Schedule } from "../api/operations";
+import { Id } from "../components/copy";
+import { Confirm } from "../components/dialog";
+import { SchemaForm } from "../components/form";
+import { Icon } from "../components/icons";
+import { JsonView } from "../components/json_view";
+import { Empty, Result } from "../components/states";
+import { Text } from "../components/text";
+import { Time } from "../components/time";
+import { useInterval, useLoad } from "../lib/load";
+import { paths } from "../lib/router";
+
+export function SchedulesPage() {
+  const schedules = useLoad(listSchedules, []);
+  useInterval(schedules.reload, 5000);
+  return (
+    <>
+      <header class="page-head">
+        <h1 tabIndex={-1}>Schedules</h1>
+      </header>
+      <Result loaded={schedules} what="the schedules">
+        {(all) =>
+          all.length === 0 ? (
+            <Empty title="Nothing is scheduled.">
+              <p>Use the form below to invoke an operation later, or regularly.</p>
+            </Empty>
+          ) : (
+            <ul class="cards">
+              {all.map((schedule) => (
+                <ScheduleCard
+                  key={schedule.handle}
+                  schedule={schedule}
+                  reload={schedules.reload}
+                />
+              ))}
+            </ul>
+          )
+        }
+      </Result>
+      <NewSchedule onCreated={schedules.reload} />
+    </>
+  );
+}
+
+function ScheduleCard({ schedule, reload }: { schedule: Schedule; reload: () => void }) {
+  const [problem, setProblem] = useState<string | undefined>(undefined);
+  const [said, setSaid] = useState<string | undefined>(undefined);
+  const [isAsked, setIsAsked] = useState(false);
+  const act = async (action: "cancel" | "trigger"): Promise<void> => {
+    setProblem(undefined);
+    try {
+      await controlSchedule(action, schedule.handle);
+      setSaid(action === "trigger" ? "It was invoked now." : undefined);
+      reload();
+    } catch (error) {
+      setProblem(messageOf(error));
+    }
+  };
+  return (
+    <li class="card" id={`schedule-${schedule.handle}`}>
+      <div class="row wrap spread">
+        <h2>
+          <a href={paths.operation(schedule.operation)}>
+            <Text text={schedule.operation} most={100} />
+          </a>
+        </h2>
+        <span class="row wrap">
+          <button type="button" class="button small" onClick={() => void act("trigger")}>
+            <Icon name="play" /> Invoke now
+          </button>
+          <button type="button" class="button small" onClick={() => setIsAsked(true)}>
+            <Icon name="trash" /> Remove
+          </button>
+        </span>
+      </div>
+      <dl class="facts">
+        <div class="fact">
+          <dt>Next</dt>
+          <dd>
+            {schedule.time === undefined ? (
+              <span class="muted">–</span>
+            ) : (
+              <Time at={schedule.time} />
+            )}
+          </dd>
+        </div>
+        <div class="fact">
+          <dt>Repeats</dt>
+          <dd>
+            {schedule.cron === undefined ? (
+              "no"
+            ) : (
+              <code>
+                <Text text={schedule.cron} most={80} />
+              </code>
+            )}
+          </dd>
+        </div>
+        <div class="fact">
+          <dt>Handle</dt>
+          <dd>
+            <Id id={schedule.handle} label="the schedule's handle" />
+          </dd>
+        </div>
+      </dl>
+      <details>
+        <summary>Everything about it</summary>
+        <JsonView value={schedule.all} label="the schedule" />
+      </details>
+      {said && (
+        <p class="muted" role="status">
+          {said} <a href={paths.jobs}>Show jobs</a>
+        </p>
+      )}
+      {problem && (
+        <p class="field-problem" role="alert">
+          <Text text={problem} />
+        </p>
+      )}
+      {isAsked && (
+        <Confirm
+          title="Remove this schedule?"
+          action="Remove it"
+          isDangerous
+          onConfirm={() => void act("cancel")}
+          onClose={() => setIsAsked(false)}
+        >
+          <p>The operation is not invoked any more. Jobs that it created stay.</p>
+        </Confirm>
+      )}
+    </li>
+  );
+}
+
+function NewSchedule({ onCreated }: { onCreated: () => void }) {
+  const operation = useLoad((signal) => readOperation("v/ops/scheduler/schedule", signal), []);
+  const [isBusy, setIsBusy] = useState(false);
+  const [round, setRound] = useState(0);
+  const [problem, setProblem] = useState<string | undefined>(undefined);
+  const create = async (input: string): Promise<void> => {
+    setIsBusy(true);
+    setProblem(undefined);
+    try {
+      await run("scheduler:schedule", input);
+      setRound(round + 1);
+      onCreated();
+    } catch (error) {
+      setProblem(messageOf(error));
+    } finally {
+      setIsBusy(false);
+    }
+  };
+  return (
+    <section class="card">
+      <h2>New schedule</h2>
+      <Result loaded={operation} what="the form">
+        {({ description, input }) => (
+          <>
+            {description && (
+              <p class="muted">
+                <Text text={description} />
+              </p>
+            )}
+            <SchemaForm
+              key={round}
+              schema={input}
+              action="Schedule"
+              isBusy={isBusy}
+              onSubmit={(text) => void create(text)}
+            />
+          </>
+        )}
+      </Result>
+      {problem && (
+        <p class="field-problem" role="alert">
+          <Text text={problem} />
+        </p>
+      )}
+    </section>
+  );
+}

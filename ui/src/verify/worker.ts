@@ -1,0 +1,95 @@
+// Verifies histories off the page's thread, page by page, so that the console stays responsive and
+// holds one page of records at a time, however long the chain is.
+
+import type { Job } from "./chain";
+import { JsonError, readBytes } from "./json";
+import type { FaultInfo, PageResult, Request, Response, SubjobInfo } from "./messages";
+import { checkChild, Fault, incomplete, readHistory, Verifier } from "./verify";
+import type { Report } from "./verify";
+
+interface Session {
+  readonly verifier: Verifier;
+  total: number | undefined;
+  hasMore: boolean;
+  finished: { job: Job; report: Report } | undefined;
+}
+
+const sessions = new Map<number, Session>();
+
+function sessionOf(id: number): Session {
+  let session = sessions.get(id);
+  if (!session) {
+    session = { verifier: new Verifier(), total: undefined, hasMore: false, finished: undefined };
+    sessions.set(id, session);
+  }
+  return session;
+}
+
+function pushPage(session: Session, bytes: ArrayBuffer): PageResult {
+  const history = readHistory(readBytes(new Uint8Array(bytes)));
+  for (const entry of history.records) session.verifier.push(entry);
+  session.total = history.total;
+  session.hasMore = history.hasMore;
+  return { count: session.verifier.count, total: history.total, hasMore: history.hasMore };
+}
+
+function respond(request: Request): Response {
+  if (request.type === "close") {
+    sessions.delete(request.session);
+    return { type: "child" };
+  }
+  const session = sessionOf(request.session);
+  switch (request.type) {
+    case "page":
+      return { type: "page", result: pushPage(session, request.bytes) };
+    case "finish": {
+      const { verifier, total } = session;
+      if (total !== undefined && total !== verifier.count) throw incomplete(verifier.count, total);
+      const job = verifier.finish(request.expected);
+      const report = verifier.report(job);
+      session.finished = { job, report };
+      const subjobs: SubjobInfo[] = job.steps.sorted().map(([step, { start, end }]) => ({
+        step,
+        job: start.job,
+        venue: start.venue,
+        hasEnded: end !== undefined,
+      }));
+      return { type: "finish", result: { report, subjobs } };
+    }
+    case "child": {
+      const parent = sessionOf(request.parent).finished;
+      const child = session.finished;
+      if (!parent || !child) return { type: "error", message: "a verification is not finished" };
+      for (const [step, state] of parent.job.steps.sorted()) {
+        if (state.start.job !== child.job.id) continue;
+        checkChild(parent.job, step, state, child.job.parent, child.report);
+        return { type: "child" };
+      }
+      throw new Fault("commitment", "the parent job did not commit to this sub-job");
+    }
+  }
+}
+
+function faultInfo(error: unknown): FaultInfo | undefined {
+  if (error instanceof Fault) {
+    return { code: error.code, reason: error.reason, record: error.record };
+  }
+  if (error instanceof JsonError) {
+    return { code: "invalid_json", reason: error.message, record: undefined };
+  }
+  return undefined;
+}
+
+self.onmessage = (event: MessageEvent<{ number: number; request: Request }>) => {
+  const { number, request } = event.data;
+  let response: Response;
+  try {
+    response = respond(request);
+  } catch (error) {
+    const fault = faultInfo(error);
+    response = fault
+      ? { type: "fault", fault }
+      : { type: "error", message: error instanceof Error ? error.message : String(error) };
+  }
+  self.postMessage({ number, response });
+};

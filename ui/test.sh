@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Checks the console: the types, the pure parts, that the committed files are those that the sources
+# give, and the pages in a real browser against the real binary.
+#
+#   ui/test.sh          everything; needs Node, Chromium and a built catena binary (or CATENA_BIN)
+#   ui/test.sh build    only the files
+set -euo pipefail
+cd "$(dirname "$0")"
+
+npm ci --loglevel=error
+npm run --silent build
+
+changed=$(git status --porcelain -- ../crates/server/src/console)
+if [ -n "$changed" ]; then
+  echo "The committed files of the console are not those that ui/ gives. Commit the result of npm run build:" >&2
+  echo "$changed" >&2
+  exit 1
+fi
+[ "${1:-}" = build ] && exit 0
+
+npm run --silent unit
+npm run --silent e2e

@@ -1,0 +1,111 @@
+// The verifier of the console against `catena verify`: same verdict, same record, same words.
+
+import { execFile } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { JsonError } from "../src/verify/json";
+import { Fault, verify } from "../src/verify/verify";
+import { generate, Random } from "./histories";
+import { TAMPERS } from "./tamper";
+
+const HISTORIES = 1000;
+const AT_ONCE = 4;
+/** Another value compares other histories. */
+const SEED = Number(process.env["CATENA_SEED"] ?? 0);
+
+/** The binary to compare with: `CATENA_BIN`, or what a build left in `target`. */
+const binary = [process.env["CATENA_BIN"], "../target/release/catena", "../target/debug/catena"].find(
+  (path) => path !== undefined && existsSync(path),
+);
+
+interface Verdict {
+  readonly code: string;
+  readonly record?: number | undefined;
+  readonly subjob?: string | undefined;
+  readonly detail: string;
+}
+
+function ofConsole(text: string): Verdict {
+  try {
+    const report = verify(new TextEncoder().encode(text));
+    const { status, records, head, subjobsVerified, subjobsUnavailable } = report;
+    const detail = [status, records, head, subjobsVerified, subjobsUnavailable].join(" ");
+    return { code: "valid", detail };
+  } catch (error) {
+    if (error instanceof JsonError) return { code: "invalid_json", detail: error.message };
+    if (!(error instanceof Fault)) throw error;
+    return { code: error.code, record: error.record, subjob: error.subjob, detail: error.reason };
+  }
+}
+
+function ofCatena(file: string): Promise<Verdict> {
+  return new Promise((resolve) => {
+    execFile(binary!, ["verify", "--json", file], (_error, stdout, stderr) => {
+      const found = JSON.parse(stdout || stderr) as Record<string, unknown>;
+      if (found["valid"] === true) {
+        const { status, records, head, subjobsVerified, subjobsUnavailable } = found;
+        const detail = [status, records, head, subjobsVerified, subjobsUnavailable].join(" ");
+        return resolve({ code: "valid", detail });
+      }
+      resolve({
+        code: String(found["code"]),
+        record: found["record"] as number | undefined,
+        subjob: found["subjob"] as string | undefined,
+        detail: String(found["error"]),
+      });
+    });
+  });
+}
+
+describe.skipIf(binary === undefined)("the console and `catena verify`", () => {
+  const folder = mkdtempSync(join(tmpdir(), "catena-agree-"));
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  it(`agree on ${HISTORIES} histories, valid and tampered`, { timeout: 300_000 }, async () => {
+    const names = Object.keys(TAMPERS);
+    const codes = new Map<string, number>();
+    const compare = async (seed: number): Promise<void> => {
+      const random = new Random(SEED + seed);
+      const chain = generate(random);
+      // A third of the histories is left as it was generated.
+      const name = seed % 3 === 0 ? "none" : names[seed % names.length]!;
+      const text = TAMPERS[name]!(chain, random);
+      const file = join(folder, `${seed}.json`);
+      writeFileSync(file, text);
+      const ours = ofConsole(text);
+      const theirs = await ofCatena(file);
+      const label = `seed ${seed}, ${name}: ${JSON.stringify(ours)} and ${JSON.stringify(theirs)}`;
+      expect({ ...ours, detail: "" }, label).toEqual({ ...theirs, detail: "" });
+      expect(theirs.detail, label).toContain(ours.detail);
+      codes.set(ours.code, (codes.get(ours.code) ?? 0) + 1);
+    };
+    for (let seed = 0; seed < HISTORIES; seed += AT_ONCE) {
+      await Promise.all(Array.from({ length: AT_ONCE }, (_, i) => compare(seed + i)));
+    }
+    // Every kind of fault that a single history can have must have occurred.
+    if (SEED !== 0) return;
+    expect([...codes.keys()].sort()).toEqual(
+      expect.arrayContaining([
+        "bad_annotation",
+        "bad_start",
+        "binding",
+        "broken_link",
+        "commitment",
+        "duplicate_record",
+        "finality",
+        "fork",
+        "hash_mismatch",
+        "illegal_transition",
+        "incomplete",
+        "invalid_json",
+        "malformed_history",
+        "malformed_record",
+        "time_reversed",
+        "valid",
+      ]),
+    );
+    expect(codes.get("valid")).toBeGreaterThan(200);
+  });
+});

@@ -1,0 +1,274 @@
+// Generated histories: random walks over the rules, and ways to break them. A history is text,
+// because numbers and escapes must reach the verifiers exactly as they are written here.
+
+import { valueId } from "../src/verify/encode";
+import { readText } from "../src/verify/json";
+
+/** A seeded generator (mulberry32), so that every failure can be repeated. */
+export class Random {
+  constructor(private seed: number) {}
+
+  /** A whole number from 0 to `below` - 1. */
+  below(below: number): number {
+    this.seed = (this.seed + 0x6d2b79f5) | 0;
+    let t = Math.imul(this.seed ^ (this.seed >>> 15), 1 | this.seed);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) % below;
+  }
+
+  pick<T>(items: readonly T[]): T {
+    return items[this.below(items.length)]!;
+  }
+
+  chance(percent: number): boolean {
+    return this.below(100) < percent;
+  }
+}
+
+/** A record as its members, each value as JSON text. Duplicates are possible. */
+export type Members = [name: string, json: string][];
+
+export interface Entry {
+  id: string;
+  members: Members;
+}
+
+export interface Chain {
+  job: string;
+  entries: Entry[];
+  children: Map<string, Chain>;
+}
+
+const VENUE = "did:key:z6MkVenue";
+const VALUES = [
+  "1",
+  "1.0",
+  "-0",
+  "-0.0",
+  "1e2",
+  "0.1",
+  "12345678901234567890123",
+  "-9223372036854775809",
+  '"plain"',
+  '"\\u00e9 \\ud83d\\ude00 \\n"',
+  '"é 😀"',
+  '"\\u202e\\u200b"',
+  "null",
+  "true",
+  "[]",
+  "{}",
+  '{"a":1,"a":2}',
+  '{"a":{"b":[1,1.0,{"c":null}]},"d":"' + "x".repeat(200) + '"}',
+  "[" + Array.from({ length: 40 }, (_, i) => i).join(",") + "]",
+  "{" + Array.from({ length: 20 }, (_, i) => `"k${i}":${i}`).join(",") + "}",
+  '"' + "long ".repeat(1200) + '"',
+];
+
+export const text = (value: string): string => JSON.stringify(value);
+
+/** The JSON text of an object. */
+export function write(members: Members): string {
+  return "{" + members.map(([name, json]) => `${text(name)}:${json}`).join(",") + "}";
+}
+
+export function idOf(members: Members): string {
+  return valueId(readText(write(members)));
+}
+
+export function document(chain: Chain, total = chain.entries.length): string {
+  const records = chain.entries.map(
+    ({ id, members }) => `{"id":${text(id)},"record":${write(members)}}`,
+  );
+  const children = [...chain.children].map(([job, child]) => `${text(job)}:${document(child)}`);
+  const tail = children.length > 0 ? `,"children":{${children.join(",")}}` : "";
+  return `{"records":[${records.join(",")}],"total":${total}${tail}}`;
+}
+
+/** Recomputes links and IDs from `from` on, as a forger would who knows the format. */
+export function relink(chain: Chain, from: number): void {
+  for (let at = from; at < chain.entries.length; at++) {
+    const entry = chain.entries[at]!;
+    const prev = at === 0 ? "null" : text(chain.entries[at - 1]!.id);
+    if (at > 0) set(entry.members, "prev", prev);
+    entry.id = idOf(entry.members);
+  }
+}
+
+export function set(members: Members, name: string, json: string): void {
+  const found = members.find(([own]) => own === name);
+  if (found) found[1] = json;
+  else members.push([name, json]);
+}
+
+class Builder {
+  readonly chain: Chain;
+  private status = "PENDING";
+  private updated = 1_769_683_717_706;
+  private held: Members | undefined;
+  private open: { step: number; job: string; child: Chain | undefined }[] = [];
+  private steps = 0;
+
+  constructor(
+    private readonly random: Random,
+    private readonly depth: number,
+    parent?: { job: string; step: number },
+  ) {
+    const job = jobId(random);
+    this.chain = { job, entries: [], children: new Map() };
+    const isRejected = random.chance(4);
+    const members: Members = [
+      ["status", text(isRejected ? "REJECTED" : "PENDING")],
+      ["prev", "null"],
+      ["updated", String(this.updated)],
+      ["id", text(job)],
+      ["venue", text(VENUE)],
+      ["op", '"test:echo"'],
+      ["input", random.pick(VALUES)],
+      ["caller", '"did:key:z6MkCaller"'],
+      ["created", String(this.updated)],
+    ];
+    if (random.chance(70)) members.push(["operation", text("ab".repeat(32))]);
+    if (parent) members.push(["parent", `{"job":${text(parent.job)},"step":${parent.step}}`]);
+    if (isRejected) members.push(["error", '"refused"']);
+    this.status = isRejected ? "REJECTED" : "PENDING";
+    this.push(members);
+  }
+
+  private push(members: Members): void {
+    this.chain.entries.push({ id: idOf(members), members });
+  }
+
+  private add(status: string, more: Members = []): void {
+    this.updated += this.random.below(3);
+    const prev = this.chain.entries[this.chain.entries.length - 1]!.id;
+    const members: Members = [
+      ["status", text(status)],
+      ["prev", text(prev)],
+      ["updated", String(this.updated)],
+      ...more,
+    ];
+    if (!more.some(([name]) => name === "note") && this.random.chance(20)) {
+      members.push(["by", '"did:key:z6MkOther"']);
+    }
+    this.status = status;
+    this.push(members);
+  }
+
+  /** Takes up to `most` random steps, or ends the job. */
+  walk(most: number): Chain {
+    const isEnded = (): boolean =>
+      ["COMPLETE", "FAILED", "CANCELLED", "REJECTED", "TIMEOUT"].includes(this.status);
+    for (let i = 0; i < most && !isEnded(); i++) this.step();
+    return this.chain;
+  }
+
+  private step(): void {
+    const { random } = this;
+    if (random.chance(3)) return this.add("CANCELLED", [["error", '"cancelled"']]);
+    if (random.chance(2)) return this.add("TIMEOUT", [["error", '"too late"']]);
+    switch (this.status) {
+      case "PENDING":
+        if (random.chance(10)) return this.add("PENDING", [["note", '{"kind":"recovered"}']]);
+        if (random.chance(10)) return this.add("PAUSED");
+        return this.add("STARTED");
+      case "STARTED":
+        return this.whileStarted();
+      case "PAUSED":
+        return this.whilePaused();
+      default:
+        if (random.chance(40)) return this.message(random.pick(VALUES));
+        if (random.chance(20)) return this.add("PAUSED");
+        return this.add("STARTED", [["trigger", '{"messageId":"m","from":"did:key:x"}']]);
+    }
+  }
+
+  private message(output: string): void {
+    this.add(this.status, [
+      ["note", '{"kind":"message"}'],
+      ["trigger", '{"messageId":"m1"}'],
+      ["output", output],
+    ]);
+  }
+
+  private whileStarted(): void {
+    const { random } = this;
+    const number = 2 + random.below(5);
+    switch (random.below(9)) {
+      case 0:
+        return this.add("STARTED", [["note", `{"kind":"attempt","attempt":${number}}`]]);
+      case 1:
+        return this.add("STARTED", [["note", '{"kind":"recovered","reason":"restart"}']]);
+      case 2:
+        return this.message("1.0");
+      case 3:
+        return this.add("PAUSED");
+      case 4:
+        return this.add(random.pick(["INPUT_REQUIRED", "AUTH_REQUIRED"]), [
+          ["message", '"which one?"'],
+        ]);
+      case 5:
+        return this.add("FAILED", [["error", '"broke"']]);
+      case 6:
+        if (this.open.length === 0) return this.add("COMPLETE", [["output", random.pick(VALUES)]]);
+        return this.endSteps("COMPLETE");
+      default:
+        return this.depth > 0 ? this.startSteps() : this.add("PAUSED");
+    }
+  }
+
+  private startSteps(): void {
+    const started: string[] = [];
+    for (let i = 0; i <= this.random.below(2); i++) {
+      const step = this.steps++;
+      const builder = new Builder(this.random, this.depth - 1, { job: this.chain.job, step });
+      const child = builder.walk(8);
+      const first = child.entries[0]!.id;
+      started.push(`{"step":${step},"job":${text(child.job)},"record":${text(first)}}`);
+      this.open.push({ step, job: child.job, child });
+      if (this.random.chance(80)) this.chain.children.set(child.job, child);
+    }
+    this.add("STARTED", [["note", `{"kind":"step","started":[${started.join(",")}]}`]]);
+  }
+
+  private endSteps(wanted: string): void {
+    const ended: string[] = [];
+    for (const { step, child } of this.open) {
+      const last = child!.entries[child!.entries.length - 1]!;
+      const status = JSON.parse(last.members.find(([name]) => name === "status")![1]) as string;
+      const isEnded = !["PENDING", "STARTED", "PAUSED"].includes(status) && !status.endsWith("RED");
+      ended.push(
+        `{"step":${step},"status":${text(isEnded ? status : wanted)},"record":${text(last.id)}}`,
+      );
+    }
+    this.open = [];
+    this.add(this.status, [["note", `{"kind":"step","ended":[${ended.join(",")}]}`]]);
+  }
+
+  private whilePaused(): void {
+    const { random } = this;
+    if (!this.held && this.steps === 0 && random.chance(50)) {
+      const outcome: Members = random.chance(50)
+        ? [["status", '"COMPLETE"'], ["output", random.pick(VALUES)]]
+        : [["status", '"FAILED"'], ["error", '"late"']];
+      this.held = outcome;
+      return this.add("PAUSED", [["note", `{"kind":"held","outcome":${write(outcome)}}`]]);
+    }
+    this.add("STARTED");
+    if (this.held) {
+      const [status, field] = this.held;
+      this.held = undefined;
+      this.add(JSON.parse(status![1]) as string, [field!]);
+    }
+  }
+}
+
+export function jobId(random: Random): string {
+  let digits = "0x";
+  for (let i = 0; i < 32; i++) digits += random.below(16).toString(16);
+  return digits;
+}
+
+/** A history that follows the rules, except that a step may have ended as its child did not. */
+export function generate(random: Random): Chain {
+  return new Builder(random, random.below(3)).walk(3 + random.below(25));
+}

@@ -1,0 +1,273 @@
+// The pure parts behind the pages.
+
+import { describe, expect, it } from "vitest";
+import { draftOf, emptyDraft, readDraft } from "../src/lib/draft";
+import type { Draft, Problems } from "../src/lib/draft";
+import { changes } from "../src/lib/diff";
+import { jsonText } from "../src/lib/json_text";
+import { columns, criticalPath, layout, planOf } from "../src/lib/plan";
+import { lineOf } from "../src/lib/pointers";
+import { rates, sample } from "../src/lib/rates";
+import { parseRoute, paths } from "../src/lib/router";
+import { fieldOf } from "../src/lib/schema";
+import { asCli, asCurl, quote } from "../src/lib/shell";
+import { EventParser } from "../src/lib/sse";
+import { duration, relative } from "../src/lib/time";
+import { timeline, totals } from "../src/lib/timeline";
+import type { Moment } from "../src/lib/timeline";
+import { segments, visible } from "../src/lib/visible";
+import { readText } from "../src/verify/json";
+import type { ValueMap } from "../src/verify/value";
+
+describe("text of unknown origin", () => {
+  it("shows characters that cannot be seen by their code point", () => {
+    expect(visible("a\u202eb\u200bc")).toBe("a⟨U+202E⟩b⟨U+200B⟩c");
+    expect(segments("plain é 😀")).toEqual([{ text: "plain é 😀", isHidden: false }]);
+    expect(visible("\ud800")).toBe("⟨U+D800⟩");
+    expect(visible("a\u{e0041}b")).toBe("a⟨U+E0041⟩b");
+  });
+});
+
+describe("JSON text", () => {
+  it("reads back to the same value", () => {
+    const text = '{"a":[1,1.0,-0.0,1e+300,12345678901234567890,null,true,"\\u0001"],"b":{}}';
+    expect(jsonText(readText(text))).toBe(text);
+    expect(readText(jsonText(readText(text), 2))).toEqual(readText(text));
+  });
+});
+
+describe("times", () => {
+  it.each([
+    [0, "0 ms"],
+    [999, "999 ms"],
+    [1500, "1.5 s"],
+    [61_000, "1 min 1 s"],
+    [3_600_000, "1 h"],
+    [90_000_000, "1 d 1 h"],
+    [-20, "−20 ms"],
+  ])("%d ms is %s", (ms, text) => expect(duration(ms)).toBe(text));
+
+  it("are relative to now", () => {
+    expect(relative(1000, 2000)).toBe("just now");
+    expect(relative(0, 125_000)).toBe("2 min ago");
+    expect(relative(125_000, 0)).toBe("in 2 min");
+  });
+});
+
+describe("the timeline", () => {
+  const moment = (index: number, status: Moment["status"], at: number, kind?: string): Moment => ({
+    index,
+    status,
+    at,
+    kind,
+    by: undefined,
+    hasTrigger: false,
+    attempt: undefined,
+  });
+
+  it("separates waiting from working", () => {
+    const made = timeline(
+      [
+        moment(0, "PENDING", 0),
+        moment(1, "STARTED", 10),
+        moment(2, "STARTED", 15, "recovered"),
+        moment(3, "PAUSED", 20),
+        moment(4, "STARTED", 50),
+        moment(5, "COMPLETE", 60),
+      ],
+      1000,
+    );
+    expect([...totals(made)]).toEqual([
+      ["waiting", 10],
+      ["working", 20],
+      ["paused", 30],
+    ]);
+    expect(made.marks.map(({ kind, record }) => [kind, record])).toEqual([
+      ["recovered", 2],
+      ["end", 5],
+    ]);
+    expect(made.to).toBe(60);
+  });
+
+  it("goes on until now while the job runs", () => {
+    const made = timeline([moment(0, "PENDING", 0), moment(1, "STARTED", 10)], 100);
+    expect(made.spans[1]).toEqual({
+      activity: "working",
+      from: 10,
+      to: 100,
+      isOpen: true,
+      record: 1,
+    });
+  });
+});
+
+describe("a plan", () => {
+  const definition = `{"operation":{"adapter":"orchestrator","steps":[
+    {"op":"a","input":{"x":["input","n"]}},
+    {"op":"b","input":{"x":["const",[0]]}},
+    {"op":"c","input":{"values":["array",[0],{"y":[1,"path"]}]}},
+    {"op":"d","input":["concat","text",[2]]}]}}`;
+  const plan = planOf(readText(definition))!;
+
+  it("takes its edges from the sources, not from constants", () => {
+    expect(plan.map(({ needs }) => needs)).toEqual([[], [], [0, 1], [2]]);
+    expect(columns(plan)).toEqual([0, 0, 1, 2]);
+    expect(layout(plan)).toHaveLength(4);
+  });
+
+  it("has the path with the largest sum as its critical one", () => {
+    expect(criticalPath(plan, (step) => (step === 1 ? 5 : 1))).toEqual([1, 2, 3]);
+  });
+
+  it("is undefined for other operations", () => {
+    expect(planOf(readText('{"operation":{"adapter":"test:echo"}}'))).toBeUndefined();
+  });
+});
+
+describe("a form", () => {
+  const schema = readText(`{"type":"object","required":["name","count"],"properties":{
+    "name":{"type":"string","minLength":2},
+    "count":{"type":"integer","minimum":1},
+    "secret":{"type":"string","writeOnly":true},
+    "kind":{"enum":["a",1,null]},
+    "when":{"type":["integer","string","null"]},
+    "address":{"type":"object","required":["street"],"properties":{"street":{"type":"string"}}},
+    "list":{"type":"array","items":{"type":"number"}},
+    "node":{"$ref":"#/$defs/node"}},
+    "$defs":{"node":{"type":"object","properties":{"next":{"$ref":"#/$defs/node"}}}}}`);
+  const field = fieldOf(schema);
+  const text = (text: string): Draft => ({ kind: "text", text });
+  const read = (members: Record<string, Draft>): [string, Problems] => {
+    const problems: Problems = new Map();
+    const value = readDraft(field, { kind: "object", members }, true, "", problems);
+    return [jsonText(value ?? null), problems];
+  };
+
+  it("has one field per member, required ones first", () => {
+    if (field.kind !== "object") throw new Error(field.kind);
+    const kinds = field.members.map(({ name, field }) => `${name}:${field.kind}`);
+    expect(kinds.slice(0, 7)).toEqual([
+      "name:text",
+      "count:number",
+      "secret:text",
+      "kind:choice",
+      "when:scalar",
+      "address:object",
+      "list:array",
+    ]);
+    expect(field.members[2]!.field.isSecret).toBe(true);
+  });
+
+  it("gives exact JSON and leaves out what was not entered", () => {
+    const [json, problems] = read({
+      name: text("ab"),
+      count: text("12345678901234567890"),
+      when: text("2026-01-31T09:00:00Z"),
+      list: { kind: "array", items: [text("1.50"), text("2")] },
+    });
+    expect(problems.size).toBe(0);
+    expect(json).toBe(
+      '{"name":"ab","count":12345678901234567890,"when":"2026-01-31T09:00:00Z","list":[1.5,2]}',
+    );
+  });
+
+  it("says what is wrong with each field", () => {
+    const [, problems] = read({ name: text("a"), count: text("1.5") });
+    expect([...problems.keys()]).toEqual(["name", "count"]);
+    expect(read({ name: text("ab"), count: text("0") })[1].get("count")).toContain("at least 1");
+    expect(read({})[1].get("name")).toBe("A value is required.");
+  });
+
+  it("reads a value back into what was typed", () => {
+    const value = readText('{"name":"ab","count":7,"kind":1,"address":{"street":"x"},"more":[1]}');
+    const problems: Problems = new Map();
+    const draft = draftOf(field, value);
+    expect(readText(jsonText(readDraft(field, draft, true, "", problems)!))).toEqual(value);
+    expect(problems.size).toBe(0);
+  });
+
+  it("is a field for JSON where a form cannot express the schema", () => {
+    for (const other of ["{}", "true", '{"anyOf":[{"type":"string"}]}', '{"type":"object"}']) {
+      expect(fieldOf(readText(other)).kind, other).toBe("json");
+    }
+    expect(emptyDraft(fieldOf(undefined))).toEqual({ kind: "text", text: "" });
+  });
+});
+
+describe("a definition", () => {
+  it("has its problems at the right line", () => {
+    const source = '{\n "a": {"b": [\n  1,\n  "x, }",\n  {"c/d": 2}]},\n "e": 3\n}';
+    expect(lineOf(source, "/a/b/0")).toBe(3);
+    expect(lineOf(source, "/a/b/2/c~1d")).toBe(5);
+    expect(lineOf(source, "/e")).toBe(6);
+    expect(lineOf(source, "/a/b/2/missing")).toBe(5);
+  });
+});
+
+describe("an event stream", () => {
+  it("is parsed whatever the pieces are", () => {
+    const stream = 'retry: 1000\nevent: job-update\nid: 1\ndata: {"a":1}\n\n: ping\n\nevent: progress\ndata: x\ndata: y\n\n';
+    for (const size of [1, 3, 7, 1000]) {
+      const parser = new EventParser();
+      const events = [];
+      for (let at = 0; at < stream.length; at += size) {
+        events.push(...parser.push(stream.slice(at, at + size)));
+      }
+      expect(events).toEqual([
+        { event: "job-update", id: "1", data: '{"a":1}' },
+        { event: "progress", id: undefined, data: "x\ny" },
+      ]);
+    }
+  });
+});
+
+describe("commands to copy", () => {
+  it("are quoted for a shell and never contain a token", () => {
+    expect(quote("it's")).toBe("'it'\\''s'");
+    const curl = asCurl("http://127.0.0.1:1", "test:echo", '{"a":"$(id)"}', true);
+    expect(curl).toContain('$CATENA_TOKEN"');
+    expect(curl).toContain(`'{"operation":"test:echo","input":{"a":"$(id)"}}'`);
+    expect(asCli("http://x", "a b", "1")).toBe("catena run --venue http://x 'a b' -i 1");
+  });
+});
+
+describe("paths", () => {
+  it("lead to pages and back", () => {
+    expect(parseRoute("/")).toEqual({ page: "home" });
+    expect(parseRoute(paths.job("0xab", "chain"))).toEqual({ page: "job", id: "0xab", tab: "chain" });
+    expect(parseRoute(paths.operation("v/ops/http/get"))).toEqual({
+      page: "operation",
+      name: "v/ops/http/get",
+    });
+    expect(parseRoute("/ui/jobs/0xab/nothing").page).toBe("unknown");
+    expect(parseRoute("/ui/%E0%A4%A").page).toBe("unknown");
+  });
+});
+
+describe("a record", () => {
+  it("is shown by what it changed", () => {
+    const before = readText('{"status":"PENDING","prev":null,"updated":1}') as ValueMap;
+    const after = readText('{"status":"STARTED","prev":"0x","updated":1,"by":"did:x"}') as ValueMap;
+    expect(changes(before, after).map(({ name, kind }) => `${name} ${kind}`)).toEqual([
+      "status changed",
+      "updated same",
+      "by added",
+    ]);
+  });
+});
+
+describe("rates", () => {
+  it("come from the difference of two samples", () => {
+    const metrics = (ended: number, fast: number, all: number): Map<string, number> =>
+      new Map([
+        ['catena_jobs_ended_total{status="COMPLETE"}', ended],
+        ['catena_http_request_seconds_bucket{le="0.005",method="POST",route="/api/v1/invoke"}', fast],
+        ['catena_http_request_seconds_bucket{le="0.1",method="POST",route="/api/v1/invoke"}', all],
+        ['catena_http_request_seconds_bucket{le="+Inf",method="POST",route="/api/v1/invoke"}', all],
+      ]);
+    const found = rates([sample(metrics(10, 5, 5), 0), sample(metrics(30, 85, 105), 2000)]);
+    expect(found.endedPerSecond).toBe(10);
+    expect(found.invokeP50).toBe(5);
+    expect(found.invokeP99).toBe(100);
+  });
+});

@@ -1,0 +1,29 @@
+import { defineConfig } from "vitest/config";
+
+// A venue to develop against: `CATENA_VENUE=http://127.0.0.1:8787 npm run dev`.
+const venue = process.env["CATENA_VENUE"] ?? "http://127.0.0.1:8787";
+
+export default defineConfig({
+  base: "/ui/",
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  build: {
+    outDir: "../crates/server/src/console/dist",
+    emptyOutDir: true,
+    // Not "assets": the console has pages under that path.
+    assetsDir: "files",
+    // Images would otherwise become data: URLs, which the page's policy refuses.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    target: "es2022",
+  },
+  worker: { format: "es" },
+  server: {
+    proxy: Object.fromEntries(
+      ["/api", "/readyz", "/livez", "/metrics", "/docs", "/openapi.json"].map((path) => [
+        path,
+        { target: venue, changeOrigin: true },
+      ]),
+    ),
+  },
+  test: { include: ["tests/**/*.test.ts"], environment: "node" },
+});
