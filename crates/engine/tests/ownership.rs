@@ -28,7 +28,10 @@ fn the_end_of_a_lease_follows_the_rule_of_the_operation() {
     let venue = TestVenue::new();
     venue.run_engines(2, async |cluster| {
         let (first, second) = (&cluster.nodes[0], &cluster.nodes[1].engine);
-        let once = invoke(&first.engine, "t:effect", r#"{"ms":9000}"#).await.job.id();
+        // Its time limit is longer than the lease.
+        let text = r#"{"name":"once","operation":{"adapter":"t:effect","timeoutMs":60000}}"#;
+        let (op, _) = first.engine.register(&alice(), text, None).await.unwrap();
+        let once = invoke(&first.engine, &op.to_string(), r#"{"ms":9000}"#).await.job.id();
         let again = invoke(&first.engine, "t:wait", r#"{"ms":9000}"#).await.job.id();
         first.env.kill();
         let view = wait_for_end(second, once).await;

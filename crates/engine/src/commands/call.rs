@@ -56,6 +56,8 @@ impl Commands {
         let operation = resolved.map_err(|error| {
             Failure::new("operation_not_found", format!("{}: {error}", request.operation))
         })?;
+        // From here on the clock of the caller stops while its calls wait for people.
+        handle.leave_time_to_store();
         let control = handle.control(&self.runtime.env);
         for _ in 0..CONTENTION_TRIES_MAX {
             control.proceed().await;
@@ -100,8 +102,6 @@ impl Commands {
             refusal => refusal,
         };
         let new = self.new_call(&current, &invoke, operation, refusal.as_deref())?;
-        // From here on the clock of the caller stops while its calls wait for people.
-        handle.leave_time_to_store();
         self.commit_call(request, &current, handle, new).await.map(Ok)
     }
 

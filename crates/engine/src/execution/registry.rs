@@ -80,7 +80,11 @@ impl RunHandle {
     pub(crate) fn occupy(&self, slot: OwnedSemaphorePermit) {
         let mut own = self.slot.lock();
         // A run that is paused already gives the slot back at once.
-        *own = if self.is_paused() { Slot::Given } else { Slot::Occupied { _slot: slot } };
+        *own = match *self.signal.borrow() {
+            Signal::Go => Slot::Occupied { _slot: slot },
+            Signal::Pause => Slot::Given,
+            Signal::Stop => Slot::Unneeded,
+        };
     }
 
     /// Gives the slot back while the run waits for something that needs slots itself.
@@ -115,8 +119,8 @@ impl RunHandle {
             return self.go();
         }
         if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
-            *self.slot.lock() = Slot::Occupied { _slot: slot };
-            return self.go();
+            self.go();
+            return self.occupy(slot);
         }
         let pauses = self.pauses.load(Ordering::SeqCst);
         let handle = Arc::clone(self);
@@ -128,8 +132,8 @@ impl RunHandle {
                 slot = slots.acquire_owned() => {
                     let Ok(slot) = slot else { return };
                     if handle.pauses.load(Ordering::SeqCst) == pauses {
-                        *handle.slot.lock() = Slot::Occupied { _slot: slot };
                         handle.go();
+                        handle.occupy(slot);
                     }
                 }
             }
@@ -262,8 +266,10 @@ impl Drop for RunGuard {
                 shard.remove(&self.job);
             }
         }
-        // A resume that waits for a slot must not wait for a run that is gone.
+        // A resume that waits for a slot must not wait for a run that is gone, and whoever still has
+        // the handle must not keep its slot.
         self.handle.stop();
+        *self.handle.slot.lock() = Slot::Unneeded;
     }
 }
 

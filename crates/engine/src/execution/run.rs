@@ -138,6 +138,7 @@ impl Run {
         let mut signal = handle.subscribe();
         let mut reporter =
             ProgressReporter::new(execution, self.job.id(), self.job.attempt(), &handle.progress);
+        let mut keeps_time = true;
         let end = loop {
             tokio::select! {
                 biased;
@@ -146,7 +147,13 @@ impl Run {
                     let panicked = |_| Turn::Failed(adapter_panicked(adapter.name()));
                     break TurnEnd::Returned(turn.unwrap_or_else(panicked));
                 }
-                () = &mut limit, if handle.keeps_time() => break TurnEnd::TimedOut,
+                () = &mut limit, if keeps_time => {
+                    // The clock of a job with calls is its deadline in the store.
+                    keeps_time = handle.keeps_time();
+                    if keeps_time {
+                        break TurnEnd::TimedOut;
+                    }
+                }
                 Ok(()) = signal.changed() => reporter.signalled(*signal.borrow_and_update()),
                 () = reporter.wait() => reporter.advance().await,
             }
@@ -203,7 +210,7 @@ impl Run {
         failure: Failure,
     ) {
         let id = self.job.id();
-        let mut known = Some(self.current());
+        let mut known = Some(self.current()).filter(|_| self.guard.handle.keeps_time());
         loop {
             let recorded = self.record_retry(execution, known.take(), delay, &failure).await;
             match recorded {
@@ -286,11 +293,12 @@ impl Run {
         known.progress = progress.clone();
         let id = self.job.id();
         let fence = self.guard.handle.fence;
-        if !self.guard.handle.keeps_time()
-            && let Err(error) = execution.end_open_calls(id, fence, &outcome).await
-        {
+        let made_calls = !self.guard.handle.keeps_time();
+        if made_calls && let Err(error) = execution.end_open_calls(id, fence, &outcome).await {
             tracing::error!(job = %id, %error, "cannot end the calls of a job");
         }
+        // The chain of a job that made calls has grown since this run started.
+        let known = Some(known).filter(|_| !made_calls);
         let changed = store_outcome(execution, id, known, fence, &outcome, progress).await;
         drop(self.guard);
         match changed {
@@ -309,13 +317,12 @@ impl Run {
 async fn store_outcome(
     execution: &Execution,
     id: JobId,
-    known: Current,
+    mut known: Option<Current>,
     fence: u64,
     outcome: &TurnOutcome,
     progress: Option<Value>,
 ) -> Result<Changed, StoreError> {
     let interactive = execution.runtime.limits.interactive;
-    let mut known = Some(known);
     loop {
         let decide = |current: &Current| {
             let mut current = current.clone();

@@ -351,8 +351,8 @@ fn number(input: &Value, name: &str) -> u64 {
 async fn make_calls(call: Call) -> Turn {
     let calls = call.input.as_map().and_then(|map| map.field("calls")).cloned().unwrap();
     let mut outputs = Vec::new();
-    for (at, request) in calls.as_vector().unwrap().iter(&NoCells).enumerate() {
-        let request = request.unwrap();
+    let calls: Vec<Value> = calls.as_vector().unwrap().iter(&NoCells).map(Result::unwrap).collect();
+    for (at, request) in calls.into_iter().enumerate() {
         let field = |name: &str| request.as_map().unwrap().field(name).cloned();
         let request = CallRequest {
             job: call.job.unwrap(),
