@@ -3,13 +3,15 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use catena_auth::KeyPair;
+use catena_auth::identity::UnboundToken;
 use catena_engine::error::StartError;
 use catena_engine::runtime::{Env, SystemEnv};
-use catena_engine::{Adapter, Engine, Setup};
+use catena_engine::{Adapter, Caller, Engine, Setup};
 use catena_store::embedded::Health;
 use catena_store::embedded::admin::AdminSocket;
 use catena_store::embedded::{DataFolder, EmbeddedStore, FolderError};
@@ -26,9 +28,11 @@ use crate::http::response_cache::ResponseCache;
 use crate::http::route::Route;
 use crate::http::service::Service;
 use crate::http::state::ServerState;
-use crate::identity::authenticate::Authenticator;
+use crate::http::tls::{TlsError, TlsIdentity};
+use crate::identity::authenticate::{AccessPolicy, Authenticator};
 use crate::identity::key::{self, KeyError};
-use crate::identity::tokens::RevokedTokens;
+use crate::identity::lists::{self, AccessLists, List};
+use crate::identity::tokens;
 use crate::limits::{FAILURE_NOTICE, HEALTH_CHECK, RECOVERY_AHEAD};
 use crate::metrics::Metrics;
 use crate::routes;
@@ -52,6 +56,9 @@ pub enum VenueError {
         #[source]
         source: io::Error,
     },
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The address could not be bound.
     #[error("could not listen on {address}")]
     Listen {
@@ -118,8 +125,8 @@ impl Venue {
         let key = key::load_or_create(data)?;
         let admin_socket =
             AdminSocket::start(Arc::clone(&folder)).map_err(io_error("the control socket"))?;
-        let revoked = RevokedTokens::load(data).map_err(io_error("the list of revoked tokens"))?;
-        let revoked = Arc::new(revoked);
+        let lists = load_lists(data).map_err(io_error("the lists of identities"))?;
+        let tls = TlsIdentity::from_config(&config)?;
         let (listener, address) = bind(config.listen.value).await?;
         let env: Arc<dyn Env> = Arc::new(SystemEnv::new());
         let did = config.did(&key.did());
@@ -140,9 +147,7 @@ impl Venue {
             let found = engine.recovery().found;
             tracing::info!(found, "live jobs are being recovered in the background");
         }
-        let is_public = config.has_public_access();
-        let authenticator =
-            Authenticator::new(&did, &key, is_public, &config.admins, revoked.clone());
+        let authenticator = Authenticator::new(&did, &key, access_policy(&config), lists.clone());
         let state = server_state(
             &config,
             engine.clone(),
@@ -156,9 +161,18 @@ impl Venue {
         let router = Service::router(Arc::new(state), mounted_routes(&config));
         let listening = connections.clone();
         let tasks = vec![
-            tokio::spawn(async move { listening.serve(listener, router).await }),
-            tokio::spawn(revoked.watch(data.to_owned())),
+            tokio::spawn(reload_tls(tls.clone())),
+            tokio::spawn(async move { listening.serve(listener, router, tls).await }),
+            tokio::spawn(Arc::clone(&lists).watch(data.to_owned())),
+            tokio::spawn(end_schedules_of_blocked(lists, engine.clone())),
         ];
+        config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        let access: Vec<String> = config
+            .resolved_access()
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        tracing::info!("{}", access.join(" "));
         tracing::info!(%address, %did, data = %data.display(), "the venue is ready");
         let grace = config.grace();
         let admin_socket = Some(admin_socket);
@@ -253,15 +267,16 @@ fn server_state(
         store,
         authenticator,
         origins: OriginPolicy {
-            is_guarded: config.has_public_access(),
+            is_guarded: config.is_anonymous_on(),
             bound: address,
             hostnames: config.all_hostnames(),
             allowed: config.cors_origins.to_vec(),
+            public_url: config.public_url.value.clone(),
+            scheme: if config.has_tls() { "https" } else { "http" },
         },
         metrics: Arc::new(Metrics::new(routes)),
         request_ids: RequestIds::new(random),
         response_cache: ResponseCache::default(),
-        public_url: config.public_url.value.clone(),
         public_key: did.strip_prefix("did:key:").unwrap_or(&did).to_owned(),
         body_bytes_max: *config.body_bytes.value,
         sse_by_job_id: config.sse_by_job_id.value,
@@ -269,6 +284,72 @@ fn server_state(
         openapi: openapi::document(&name, mounted_routes(config)).into(),
         docs: page::docs(mounted_routes(config)).into(),
         name,
+    }
+}
+
+/// Who may use a venue with this configuration.
+fn access_policy(config: &Config) -> AccessPolicy {
+    let unbound =
+        if config.allows_unbound_tokens() { UnboundToken::Accept } else { UnboundToken::Refuse };
+    AccessPolicy {
+        mode: config.access(),
+        is_anyone_explicit: config.is_anyone_explicit(),
+        unbound,
+        admins: config.admins.to_vec(),
+        members: config.members.to_vec(),
+    }
+}
+
+/// The lists of a data folder. A folder from before there was an access list gets one with the
+/// subjects of all tokens that were issued, because issuing a token lists its subject.
+fn load_lists(data: &Path) -> io::Result<Arc<AccessLists>> {
+    if !lists::exists(data, List::Members) {
+        let subjects = tokens::issued_subjects(data)?;
+        if !subjects.is_empty() {
+            lists::write(data, List::Members, &subjects)?;
+        }
+    }
+    Ok(Arc::new(AccessLists::load(data)?))
+}
+
+/// Reads the certificate again whenever SIGHUP arrives. Never returns.
+async fn reload_tls(tls: Option<Arc<TlsIdentity>>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Some(tls) = tls else { return };
+    let Ok(mut hangups) = signal(SignalKind::hangup()) else { return };
+    while hangups.recv().await.is_some() {
+        match tls.reload() {
+            Ok(()) => tracing::info!("reloaded the TLS certificate"),
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(%error, cause, "the TLS certificate in use stays");
+            }
+        }
+    }
+}
+
+/// Removes the schedules of identities that become blocked: nobody could remove them afterwards, and
+/// they would go on invoking operations in the name of their owner. Never returns.
+async fn end_schedules_of_blocked(lists: Arc<AccessLists>, engine: Engine) {
+    let mut changes = lists.subscribe();
+    let mut known = lists::Entries::new();
+    loop {
+        for did in lists.new_entries(List::Blocked, &known) {
+            let caller = Caller::known(&did);
+            let schedules = engine.scheduled(&caller).await.unwrap_or_default();
+            let mut removed = 0;
+            for schedule in &schedules {
+                let is_removed = engine.unschedule(&caller, &schedule.handle).await;
+                removed += usize::from(is_removed.is_ok_and(|is_removed| is_removed));
+            }
+            if removed > 0 {
+                tracing::info!(target: "catena::audit", did, removed, "removed the schedules of a blocked identity");
+            }
+        }
+        known = lists.entries(List::Blocked);
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
     }
 }
 

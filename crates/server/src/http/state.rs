@@ -25,8 +25,6 @@ pub(crate) struct ServerState {
     pub(crate) response_cache: ResponseCache,
     /// The venue's display name.
     pub(crate) name: String,
-    /// The URL under which clients reach the venue, if the operator configured one.
-    pub(crate) public_url: Option<String>,
     /// The venue's public key in multibase, as in its DID document.
     pub(crate) public_key: String,
     pub(crate) body_bytes_max: usize,
