@@ -11,7 +11,9 @@
 //! recovery does not repeat them.
 
 use catena_engine::requests::{Scheduled, When};
-use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
+use catena_engine::{
+    Adapter, Call, Caller, ExecutionMode, Failure, Operation, Registration, Role, TurnFuture,
+};
 use catena_job::JobId;
 use catena_value::{Map, Value};
 
@@ -28,6 +30,7 @@ pub(crate) struct Scheduler;
 
 const HANDLE_INPUT: Option<&str> = Some(
     r#"{"type":"object","required":["handle"],"properties":{
+    "owner":{"type":["string","null"],"description":"For admins: the DID of the owner, if it is another caller"},
         "handle":{"type":"string","description":"As `schedule` returned it"}}}"#,
 );
 
@@ -71,7 +74,10 @@ const OPERATIONS: &[Definition] = &[
         description: "The caller's scheduled invocations, the next first.",
         mode: ExecutionMode::Task,
         marks: &[Mark::Idempotent, Mark::ReadOnly],
-        input: Some("{}"),
+        input: Some(
+            r#"{"type":["object","null"],"properties":{
+                "owner":{"type":["string","null"],"description":"For admins: the DID of the owner, if it is another caller"}}}"#,
+        ),
         output: Some(
             r#"{"type":"object","required":["events"],"properties":{
                 "events":{"type":"array","items":{"type":"object","properties":{
@@ -178,6 +184,24 @@ impl Adapter for Scheduler {
     }
 }
 
+/// Whose schedules a call is about: the caller's or, for admins, those of the owner that it names.
+fn owner(call: &Call) -> Result<Caller, Failure> {
+    let named = match &call.input {
+        Value::Nil => None,
+        input => Fields::from_value(input)?.optional_text("owner")?,
+    };
+    match named {
+        Some(owner) if owner != *call.caller.did => {
+            if call.caller.role != Role::Admin {
+                let error = "only an admin may use the schedules of another caller";
+                return Err(Failure::new("forbidden", error));
+            }
+            Ok(Caller::known(&owner))
+        }
+        _ => Ok(call.caller.clone()),
+    }
+}
+
 async fn run(call: &Call) -> Result<Value, Failure> {
     let host = &call.host;
     let caller = &call.caller;
@@ -191,11 +215,12 @@ async fn run(call: &Call) -> Result<Value, Failure> {
         }
         "cancel" => {
             let handle = Fields::from_value(&call.input)?.text("handle")?;
-            let was_scheduled = host.unschedule(caller, &handle).await.map_err(invoke_failure)?;
+            let owner = owner(call)?;
+            let was_scheduled = host.unschedule(&owner, &handle).await.map_err(invoke_failure)?;
             Ok(object([("cancelled", was_scheduled.into())]))
         }
         "list" => {
-            let events = host.scheduled(caller).await.map_err(invoke_failure)?;
+            let events = host.scheduled(&owner(call)?).await.map_err(invoke_failure)?;
             Ok(object([("events", array(events.into_iter().map(event_output).collect()))]))
         }
         "trigger" => {

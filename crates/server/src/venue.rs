@@ -14,12 +14,13 @@ use catena_engine::runtime::{Env, SystemEnv};
 use catena_engine::{Adapter, Caller, Engine, Setup};
 use catena_store::embedded::Health;
 use catena_store::embedded::admin::AdminSocket;
+use catena_store::embedded::permissions::{self, PermissionsError, Sharing};
 use catena_store::embedded::{DataFolder, EmbeddedStore, FolderError};
 use catena_value::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::config::Config;
+use crate::config::{Config, McpRecord};
 use crate::describe::{openapi, page};
 use crate::http::listen::Connections;
 use crate::http::origin::OriginPolicy;
@@ -44,6 +45,9 @@ pub enum VenueError {
     /// The data folder could not be opened.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// Other users could change the data folder.
+    #[error(transparent)]
+    Permissions(#[from] PermissionsError),
     /// The key could not be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -119,10 +123,17 @@ impl Venue {
     ) -> Result<Venue, VenueError> {
         raise_descriptor_limit();
         let data = config.data.value.clone();
-        let folder = Arc::new(in_background(move || DataFolder::open(&data)).await??);
+        let sharing = if config.shared_data.value { Sharing::Group } else { Sharing::Owner };
+        permissions::restrict_new_files(sharing);
+        let opened = in_background(move || {
+            permissions::secure_folder(&data, sharing)?;
+            Ok::<_, VenueError>(DataFolder::open(&data)?)
+        });
+        let folder = Arc::new(opened.await??);
         let store = Arc::clone(&folder.store);
         let data = config.data.as_path();
         let key = key::load_or_create(data)?;
+        let secrets_key = key::load_or_create_secrets(data, config.key_file.as_deref())?;
         let admin_socket =
             AdminSocket::start(Arc::clone(&folder)).map_err(io_error("the control socket"))?;
         let lists = load_lists(data).map_err(io_error("the lists of identities"))?;
@@ -136,6 +147,7 @@ impl Venue {
             env: Arc::clone(&env),
             did: did.clone(),
             key: key.clone(),
+            secrets_key: Some(secrets_key),
             limits: config.engine_limits(),
             adapters,
             assets,
@@ -262,6 +274,7 @@ fn server_state(
     env.random(&mut random);
     let routes = mounted_routes(config).map(|route| (route.method.as_str(), route.path));
     ServerState {
+        records_mcp_reads: config.mcp_record.value == McpRecord::All,
         tools: Tools::from_catalogue(&engine, &config.mcp_tools),
         engine,
         store,

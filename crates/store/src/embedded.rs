@@ -20,6 +20,7 @@ mod counts;
 mod driver;
 mod folder;
 mod in_use;
+pub mod permissions;
 mod read;
 mod recent;
 mod rows;

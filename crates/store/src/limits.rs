@@ -85,3 +85,10 @@ pub const LIST_PAGE_ENTRIES: usize = 1000;
 /// except the last, and some need all of them alike. An upload needs memory for one part, since it is
 /// sent before the next one is gathered.
 pub const PART_BYTES: usize = 5 * 1024 * 1024;
+
+/// Files and folders of a data folder whose permissions are checked when it is opened. Those beyond
+/// are protected by the folder that contains them.
+pub const SECURED_FILES_MAX: usize = 10_000;
+
+/// Bytes of the address of a socket, without the zero byte at its end.
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;

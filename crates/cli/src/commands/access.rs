@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use catena_server::config::{Config, Flags};
 use catena_server::key;
 use catena_server::lists::{self, List};
+use catena_store::embedded::permissions::{self, Sharing};
 use catena_value::{Map, Value, Vector};
 
 use crate::exit::Exit;
@@ -60,6 +61,7 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    permissions::restrict_new_files(Sharing::Owner);
     let data = args.data.as_ref().map(|data| data.display().to_string());
     let flags = Flags { data, ..Flags::default() };
     let config = Config::load(&flags, args.config.as_deref()).map_err(|error| failed(&error))?;

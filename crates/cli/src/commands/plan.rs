@@ -155,7 +155,7 @@ impl SentData {
     fn add_input(&mut self, path: &[String], secrets: &[Secret]) {
         let is_match = |(place, name): (&Place, &String)| match place {
             Place::At(own) => own == name,
-            Place::Each => true,
+            Place::Each | Place::EachExcept(_) => true,
         };
         let overlaps = |secret: &&Secret| secret.iter().zip(path).all(is_match);
         let overlapping: Vec<&Secret> = secrets.iter().filter(overlaps).collect();
@@ -164,7 +164,7 @@ impl SentData {
         }
         let name = |place: &Place| match place {
             Place::At(name) => name.clone(),
-            Place::Each => "*".to_owned(),
+            Place::Each | Place::EachExcept(_) => "*".to_owned(),
         };
         let names = |secret: &&Secret| secret.iter().map(name).collect::<Vec<_>>();
         self.withheld

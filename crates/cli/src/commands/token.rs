@@ -13,6 +13,7 @@ use catena_server::config::{Config, Flags};
 use catena_server::key;
 use catena_server::lists::{self, List};
 use catena_server::tokens;
+use catena_store::embedded::permissions::{self, Sharing};
 use catena_value::{Map, Value, Vector};
 
 use crate::exit::Exit;
@@ -78,6 +79,7 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    permissions::restrict_new_files(Sharing::Owner);
     let config = config(args)?;
     let data = config.data.as_path();
     match &args.command {

@@ -136,6 +136,11 @@ impl Background {
                 return Ok(Recovered::Unchanged);
             }
         }
+        if self.jobs.lacks_key_of(&current.job).await? {
+            let message = "its secrets cannot be decrypted: the key that sealed them is missing";
+            tracing::warn!(job = %id, "paused a job: {message}");
+            return self.pause(current, Some(message)).await;
+        }
         let operation = match self.operations.operation_of(&current.job).await {
             Ok(operation) => operation,
             Err(ResolveError::Store(StoreError::Damaged(reason))) => {
@@ -227,7 +232,7 @@ impl Background {
             }
             Recovery::Rerun => self.requeue(current).await,
             Recovery::Fail => self.fail(current, interrupted()).await,
-            Recovery::Pause => self.pause(current).await,
+            Recovery::Pause => self.pause(current, None).await,
         }
     }
 
@@ -271,12 +276,17 @@ impl Background {
         Ok(if is_changed { Recovered::Failed } else { Recovered::Unchanged })
     }
 
-    async fn pause(&self, current: Current) -> Result<Recovered, StoreError> {
+    async fn pause(
+        &self,
+        current: Current,
+        message: Option<&str>,
+    ) -> Result<Recovered, StoreError> {
         let now = self.runtime.now();
         let mut change = Change::new(Event::Paused, now);
         let trigger = current.job.field("trigger");
-        let paused = paused_member(Status::Started, TurnPosition::Open, None, trigger);
+        let paused = paused_member(current.job.status(), TurnPosition::Open, None, trigger);
         change.extra.push(("paused", paused));
+        change.extra.extend(message.map(|message| ("message", message.into())));
         change.extra.push(("deadline", deadline(now, self.runtime.limits.interactive)));
         let mut draft = current.draft();
         draft.append(change).map_err(append_error)?;

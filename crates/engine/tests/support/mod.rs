@@ -80,6 +80,7 @@ impl TestVenue {
         let key = KeyPair::from_seed(&[self.seed; 32]);
         let process = self.processes.fetch_add(1, Ordering::SeqCst);
         Engine::start(Setup {
+            secrets_key: None,
             store: store.clone(),
             blobs: Blobs::new(store, Arc::new(files)),
             env: Arc::new(PausedEnv::for_process(process)),

@@ -11,7 +11,7 @@ mod parse;
 mod value;
 
 pub use parse::{Bytes, List, Time};
-pub use value::{AccessMode, LogFormat, RateSetting, Switch, UnboundTokens};
+pub use value::{AccessMode, LogFormat, McpRecord, RateSetting, Switch, UnboundTokens};
 
 use std::fmt;
 use std::fs;
@@ -258,6 +258,8 @@ settings! {
         "Whether to mount POST /bench/noop, which does nothing, as a baseline for benchmarks.";
     mcp_tools: List, "mcp.tools", "*",
         "The operations that are exposed as MCP tools: adapters (json), operations (json:merge), or * for all.";
+    mcp_record: McpRecord, "mcp.record", "changes",
+        "Which tool calls of MCP clients are recorded as jobs: all, or changes (calls of operations that only read leave no record).";
     log_format: LogFormat, "log.format", "text",
         "The format of log lines: text for people, json for programs.";
     log_level: String, "log.level", "info",

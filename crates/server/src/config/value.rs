@@ -92,6 +92,25 @@ impl Parse for UnboundTokens {
     }
 }
 
+/// Which tool calls of MCP clients are recorded as jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum McpRecord {
+    /// All of them.
+    All,
+    /// Those of operations that may change something.
+    Changes,
+}
+
+impl Parse for McpRecord {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(McpRecord::All),
+            "changes" => Ok(McpRecord::Changes),
+            _ => Err("expected all or changes".to_owned()),
+        }
+    }
+}
+
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {

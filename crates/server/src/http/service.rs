@@ -93,6 +93,10 @@ impl Service {
         };
         let result = match admitted {
             Ok((Authenticated { caller, standing, subject }, is_job_id_bearer)) => {
+                if caller.role == Role::Admin && route.method != Method::GET {
+                    let (did, method, path) = (&*caller.did, &route.method, head.uri.path());
+                    tracing::info!(target: "catena::audit", did, %method, path, "an admin's request");
+                }
                 let state = Arc::clone(&self.state);
                 let body = body.into();
                 let request =

@@ -32,6 +32,8 @@ pub(crate) struct ServerState {
     pub(crate) sse_by_job_id: bool,
     /// Whether metrics can be read without being an admin.
     pub(crate) has_public_metrics: bool,
+    /// Whether MCP calls that only read are recorded as jobs, too.
+    pub(crate) records_mcp_reads: bool,
     /// The operations that are exposed as MCP tools.
     pub(crate) tools: Tools,
     /// The OpenAPI document, as JSON.

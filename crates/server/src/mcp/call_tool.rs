@@ -53,7 +53,7 @@ pub(super) async fn call(mut context: RequestContext, params: &Map) -> MethodRes
     }
     let invoke = invocation(&mut context, &tool, params)?;
     let is_task = context.client.revision.requests_tasks() && map(params, "task")?.is_some();
-    if tool.operation.is_read_only() && !is_task {
+    if tool.operation.is_read_only() && !is_task && !context.state.records_mcp_reads {
         let invoke = Invoke { wait: Some(WAIT_MAX), ..invoke };
         return call_result::of_run(&tool, context.state.engine.run(invoke).await);
     }
