@@ -3,6 +3,8 @@
 
 #[path = "grid/access.rs"]
 mod access;
+#[path = "grid/files.rs"]
+mod files;
 #[path = "grid/identity.rs"]
 mod identity;
 #[path = "grid/invoke.rs"]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::outbound::{AllowedHost, AllowedVenue, ListEntryError, SHARED};
+use crate::outbound::{AllowedHost, AllowedVenue, ListEntryError, SHARED, venue_url};
 
 /// What an operator decides about adapters.
 #[derive(Debug, Clone)]
@@ -46,6 +46,14 @@ impl Options {
     }
 }
 
+impl Options {
+    /// Whether all users of this venue share an account at a venue, which the operator accepts.
+    pub fn is_shared_venue(&self, venue: &str) -> bool {
+        let Ok(url) = venue_url(venue) else { return false };
+        self.allow_venues.iter().any(|entry| entry.is_shared && entry.covers(&url))
+    }
+}
+
 fn parse_venues<'a>(
     entries: impl IntoIterator<Item = &'a str>,
 ) -> Result<Vec<AllowedVenue>, ListEntryError> {
@@ -71,5 +79,8 @@ mod tests {
         let venues = ["https://a.example", "shared", "https://b.example"];
         let venues = Options::parse([], venues).unwrap().allow_venues;
         assert_eq!([venues[0].is_shared, venues[1].is_shared], [true, false]);
+        let options = Options { allow_venues: venues, ..Options::default() };
+        assert!(options.is_shared_venue("did:web:a.example"));
+        assert!(!options.is_shared_venue("https://b.example"));
     }
 }

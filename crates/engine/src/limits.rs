@@ -175,3 +175,10 @@ pub const SCHEDULES_MAX: usize = 1_000;
 
 /// Jobs that the recovery summary names because they could not be recovered; others are counted.
 pub const SKIPPED_JOBS_MAX: usize = 100;
+
+/// Parts of an orchestration's input that are secret because of its steps. With more, all of the input
+/// is secret.
+pub(crate) const FLOWING_SECRETS_MAX: usize = 256;
+
+/// Operations that are resolved to find these parts. With more, all of the input is secret.
+pub(crate) const FLOWING_OPERATIONS_MAX: usize = 1_000;

@@ -118,7 +118,8 @@ fn refuse_links(source: &Path, data: &Path) -> Result<(), Failure> {
 async fn check_key(source: &Path, backup: &DataFolder) -> Result<(), Failure> {
     let invalid = |message: String| Failure::new(Exit::Invalid, "key_invalid", message);
     let key = key::load(source).map_err(|error| invalid(error.to_string()))?;
-    let key = key.ok_or_else(|| invalid("the backup has no venue.key".to_owned()))?;
+    // A folder that no venue has ever used has no key.
+    let Some(key) = key else { return Ok(()) };
     let first = backup.store.all(None, 1).await.map_err(|error| failure(&error))?;
     let Some((id, _)) = first.first() else { return Ok(()) };
     let Some(stored) = backup.store.job(*id).await.map_err(|error| failure(&error))? else {
