@@ -300,8 +300,9 @@ async fn requests_about_an_anonymous_job_are_anonymous() {
 /// A token is for one venue. A venue with the DID of another host gets none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_venue_with_the_did_of_another_host_gets_no_token() {
-    let scene =
-        Scene::new(only(is_status, || Reply::Json(200, json!({"did": "did:web:bank.example"}))));
+    let scene = Scene::new(only(is_status, || {
+        Reply::Json(200, json!({"did": "did:web:bank.example", "delegation": "scoped"}))
+    }));
     let scene = scene.await;
     let view = scene.run_with_delegation().await;
     let error = text(&view, "error");

@@ -77,13 +77,13 @@ pub enum DelegationError {
 
 impl Delegation {
     /// Checks a delegation: form, issuer, signature, times, and the same for its proofs. `now` is
-    /// Unix time in seconds. The audience is not checked; see [`Delegation::is_for`].
+    /// Unix time in seconds. The audience is not checked; see [`Delegation::check_audience`].
     pub fn verify(text: &str, now: i64) -> Result<Self, DelegationError> {
         verify_nested(text, now, PROOF_DEPTH_MAX)
     }
 
     /// Fails unless one of these DIDs is the audience.
-    pub fn is_for(&self, audiences: &[&str]) -> Result<(), DelegationError> {
+    pub fn check_audience(&self, audiences: &[&str]) -> Result<(), DelegationError> {
         if audiences.contains(&self.audience.as_str()) {
             return Ok(());
         }
@@ -123,7 +123,7 @@ fn verify_nested(text: &str, now: i64, depth: usize) -> Result<Delegation, Deleg
             return Err(DelegationError::TooMany("levels of proofs"));
         };
         let proof = verify_nested(&proof, now, depth).map_err(proof_error)?;
-        proof.is_for(&[issuer]).map_err(proof_error)?;
+        proof.check_audience(&[issuer]).map_err(proof_error)?;
     }
     Ok(Delegation {
         issuer: issuer.to_owned(),
@@ -213,9 +213,9 @@ mod tests {
         assert_eq!(delegation.issuer, alice().did());
         assert_eq!(delegation.expires, Some(NOW + 3600));
         assert_eq!(delegation.capabilities[0].can, "crud/read");
-        assert!(delegation.is_for(&[&venue().did()]).is_ok());
+        assert!(delegation.check_audience(&[&venue().did()]).is_ok());
         assert_eq!(
-            delegation.is_for(&["did:key:other"]),
+            delegation.check_audience(&["did:key:other"]),
             Err(DelegationError::Audience(venue().did()))
         );
         let for_ever = Delegation::verify(&ucan(&alice(), &[("exp", Some(Value::Nil))]), NOW);

@@ -392,8 +392,8 @@ mod tests {
             identity.check_binding(did, move |own| own == url, UnboundToken::Accept)
         };
         assert!(bound(&venue().did, "https://venue.example").is_ok());
-        let elsewhere = bound("did:key:other-venue", "https://venue.example");
-        assert!(matches!(elsewhere, Err(TokenRefused::Audience(_))));
+        let at_other_venue = bound("did:key:other-venue", "https://venue.example");
+        assert!(matches!(at_other_venue, Err(TokenRefused::Audience(_))));
         // A host that claims the venue's DID cannot replay the token at the venue.
         let replayed = bound(&venue().did, "https://evil.example");
         assert!(matches!(replayed, Err(TokenRefused::Origin(_))));

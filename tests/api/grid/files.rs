@@ -44,14 +44,14 @@ async fn without_the_key_of_its_secrets_a_job_is_paused() {
     site.until(&id, "STARTED").await;
     let plain = site.invoked("test:never", json!({}), "STARTED").await;
     let key = site.data().join("secrets.key");
-    let away = site.data().join("secrets.away");
+    let moved = site.data().join("secrets.moved");
     assert_ne!(fs::read(&key).unwrap(), fs::read(site.data().join("venue.key")).unwrap());
-    fs::rename(&key, &away).unwrap();
+    fs::rename(&key, &moved).unwrap();
     let site = site.restarted().await;
     let job = site.until(&id, "PAUSED").await;
     assert!(job["message"].as_str().unwrap().contains("the key that sealed them"), "{job}");
     site.until(&plain, "STARTED").await;
-    fs::rename(&away, &key).unwrap();
+    fs::rename(&moved, &key).unwrap();
     let site = site.restarted().await;
     site.control(&id, "resume").await.expect(200);
     site.until(&id, "STARTED").await;

@@ -10,7 +10,7 @@ use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::request::ApiRequest;
 use crate::http::response;
 use crate::http::route::{Access, ROUTE, Reply, Route, reply};
-use crate::identity::authenticate::Standing;
+use crate::identity::authenticate::Admission;
 use crate::limits::USER_NAME_BYTES_MAX;
 use crate::values::{count, list, object};
 
@@ -90,7 +90,7 @@ async fn status(request: ApiRequest) -> ApiResult<Response> {
         ("delegation", "scoped".into()),
         ("access", object(access)),
     ];
-    if request.standing == Standing::Admitted {
+    if request.admission == Admission::Admitted {
         let all = ListAssets { kind: None, own: false, offset: 0, limit: 0 };
         let (_, assets) = engine.assets(&request.caller, all).await?;
         let operations = engine.operations().len() as u64;

@@ -24,7 +24,7 @@ use sha2::{Digest as _, Sha256};
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::route::Route;
 use crate::http::state::ServerState;
-use crate::identity::authenticate::Standing;
+use crate::identity::authenticate::Admission;
 use crate::limits::{DISCARD_BYTES_MAX, DISCARD_TIME_MAX};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -36,7 +36,7 @@ pub(crate) struct ApiRequest {
     /// The caller. On public routes always the anonymous identity, without authentication.
     pub(crate) caller: Caller,
     /// Whether the caller may use the venue.
-    pub(crate) standing: Standing,
+    pub(crate) admission: Admission,
     /// Whether knowledge of the job's ID is all that authorises this request.
     pub(crate) is_job_id_bearer: bool,
     pub(crate) route: &'static Route,
@@ -128,7 +128,7 @@ impl ApiRequest {
 
     /// The caller as which the request acts with these delegations, which are verified.
     pub(crate) fn act_under(&self, delegations: Vec<String>) -> ApiResult<Caller> {
-        act_under(&self.state, &self.caller, self.standing, delegations)
+        act_under(&self.state, &self.caller, self.admission, delegations)
     }
 
     /// `Prefer: wait=N`: the time to wait, and the value of `Preference-Applied`. Other preferences
@@ -220,11 +220,11 @@ impl ApiRequest {
 pub(crate) fn act_under(
     state: &ServerState,
     caller: &Caller,
-    standing: Standing,
+    admission: Admission,
     delegations: Vec<String>,
 ) -> ApiResult<Caller> {
     let now = state.engine.env().now();
-    let acting = state.authenticator.act_under(caller, standing, delegations, now);
+    let acting = state.authenticator.act_under(caller, admission, delegations, now);
     acting.map_err(|error| {
         let reason = error.to_string();
         let did = &*caller.did;

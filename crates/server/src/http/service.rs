@@ -27,7 +27,7 @@ use crate::http::route::{Access, Route};
 use crate::http::router::{Mount, MountedRoute, mounts};
 use crate::http::state::ServerState;
 use crate::http::stream_end;
-use crate::identity::authenticate::{AuthError, Authenticated, Standing};
+use crate::identity::authenticate::{Admission, AuthError, Authenticated};
 
 /// Serves the requests of all connections.
 pub(crate) struct Service {
@@ -92,7 +92,7 @@ impl Service {
             Err(error) => Err(error),
         };
         let result = match admitted {
-            Ok((Authenticated { caller, standing, subject }, is_job_id_bearer)) => {
+            Ok((Authenticated { caller, admission, subject }, is_job_id_bearer)) => {
                 if caller.role == Role::Admin && route.method != Method::GET {
                     let (did, method, path) = (&*caller.did, &route.method, head.uri.path());
                     tracing::info!(target: "catena::audit", did, %method, path, "an admin's request");
@@ -100,7 +100,7 @@ impl Service {
                 let state = Arc::clone(&self.state);
                 let body = body.into();
                 let request =
-                    ApiRequest { state, caller, standing, is_job_id_bearer, route, head, body };
+                    ApiRequest { state, caller, admission, is_job_id_bearer, route, head, body };
                 let handling = AssertUnwindSafe((route.handler)(request)).catch_unwind();
                 let is_public = matches!(route.access, Access::Probe | Access::Public);
                 let response = flatten_panic(handling.await);
@@ -169,7 +169,7 @@ impl Service {
                 Ok((found.map_err(|error| refuse_identity(&error, route))?, false))
             }
             Access::JobId if state.sse_by_job_id && !has_token => {
-                Ok((Authenticated { standing: Standing::Admitted, ..public() }, true))
+                Ok((Authenticated { admission: Admission::Admitted, ..public() }, true))
             }
             Access::Metrics if state.has_public_metrics => Ok((public(), false)),
             Access::Metrics => match self.authenticate(route, headers)? {
@@ -197,7 +197,7 @@ impl Service {
         path: &str,
         (found, is_job_id_bearer): (Authenticated, bool),
     ) -> ApiResult<(Authenticated, bool)> {
-        if found.standing != Standing::NeedsDelegation
+        if found.admission != Admission::NeedsDelegation
             || matches!(route.access, Access::Delegated | Access::Status)
         {
             return Ok((found, is_job_id_bearer));
@@ -209,7 +209,10 @@ impl Service {
             && let Some(user) = found.caller.user_of_scoped(&owner)
             && self.state.authenticator.is_listed(user, Role::Known)
         {
-            return Ok((Authenticated { standing: Standing::Admitted, ..found }, is_job_id_bearer));
+            return Ok((
+                Authenticated { admission: Admission::Admitted, ..found },
+                is_job_id_bearer,
+            ));
         }
         Err(refuse_identity(&AuthError::NotListed(found.caller.did.to_string()), route))
     }

@@ -73,7 +73,7 @@ pub(crate) struct Authenticator {
 
 /// Whether an identity may use the venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Admission {
     /// It may.
     Admitted,
     /// It is not on the access list: it may act only for an identity that is, under a delegation.
@@ -86,7 +86,7 @@ pub(crate) enum Standing {
 #[derive(Debug, Clone)]
 pub(crate) struct Authenticated {
     pub(crate) caller: Caller,
-    pub(crate) standing: Standing,
+    pub(crate) admission: Admission,
     pub(crate) subject: Subject,
 }
 
@@ -96,6 +96,8 @@ pub(crate) struct Subject {
     pub(crate) did: Did,
     token_id: Option<Arc<str>>,
     role: Role,
+    /// Whether it is admitted because it is on the access list, and not through a delegation.
+    is_listed: bool,
 }
 
 /// What a verified token says.
@@ -152,8 +154,9 @@ impl Authenticator {
     /// A request of the anonymous identity to a public route.
     pub(crate) fn public(&self) -> Authenticated {
         let caller = self.anonymous();
-        let subject = Subject { did: caller.did.clone(), token_id: None, role: caller.role };
-        Authenticated { caller, standing: Standing::Public, subject }
+        let did = caller.did.clone();
+        let subject = Subject { did, token_id: None, role: caller.role, is_listed: false };
+        Authenticated { caller, admission: Admission::Public, subject }
     }
 
     /// The caller that sent these headers. `is_own_url` decides whether a URL is one under which the
@@ -168,7 +171,7 @@ impl Authenticator {
     }
 
     /// The same for a route that tells clients the venue's DID, which their first token cannot name
-    /// yet. Without a token the result has [`Standing::Public`] if anonymous access is off.
+    /// yet. Without a token the result has [`Admission::Public`] if anonymous access is off.
     pub(crate) fn authenticate_first(
         &self,
         headers: &HeaderMap,
@@ -195,7 +198,7 @@ impl Authenticator {
                 return Err(AuthError::TokenMissing);
             }
             self.check_blocked(&self.anonymous)?;
-            return Ok(Authenticated { standing: Standing::Admitted, ..self.public() });
+            return Ok(Authenticated { admission: Admission::Admitted, ..self.public() });
         };
         let token = value.to_str().ok().and_then(bearer_token).ok_or_else(|| {
             let reason = "the `Authorization` header is not `Bearer` followed by a token";
@@ -205,23 +208,19 @@ impl Authenticator {
         let binding = verified.identity.check_binding(&self.venue.did, is_own_url, unbound);
         binding.map_err(|error| AuthError::TokenInvalid(error.to_string()))?;
         let VerifiedToken { did, role, token_id, .. } = verified;
-        let subject = Subject { did: did.clone(), token_id, role };
+        let is_listed = self.is_listed(&did, role);
+        let subject = Subject { did: did.clone(), token_id, role, is_listed };
         self.check_withdrawn(&subject)?;
-        let standing = if self.is_listed(&subject.did, role) {
-            Standing::Admitted
-        } else {
-            Standing::NeedsDelegation
-        };
+        let admission = if is_listed { Admission::Admitted } else { Admission::NeedsDelegation };
         let caller = Caller { did, role, delegations: Vec::new() };
-        Ok(Authenticated { caller, standing, subject })
+        Ok(Authenticated { caller, admission, subject })
     }
 
     /// Whether what authenticated a request is still accepted. The expiry of its token does not
     /// matter: that only limits when a request may be sent.
     pub(crate) fn is_still_admitted(&self, subject: &Subject) -> bool {
-        let is_anonymous = subject.role == Role::Anonymous;
         self.check_withdrawn(subject).is_ok()
-            && (is_anonymous || self.is_listed(&subject.did, subject.role))
+            && (!subject.is_listed || self.is_listed(&subject.did, subject.role))
     }
 
     fn check_withdrawn(&self, subject: &Subject) -> Result<(), AuthError> {
@@ -329,8 +328,8 @@ mod tests {
     impl Authenticator {
         fn caller(&self, headers: &HeaderMap, now: i64) -> Result<Caller, AuthError> {
             let found = self.authenticate(headers, |url| url == "http://here", now)?;
-            match found.standing {
-                Standing::Admitted => Ok(found.caller),
+            match found.admission {
+                Admission::Admitted => Ok(found.caller),
                 _ => Err(AuthError::NotListed(found.caller.did.to_string())),
             }
         }

@@ -12,7 +12,7 @@
 use catena_auth::Delegation;
 use catena_engine::{Caller, Role};
 
-use crate::identity::authenticate::{AuthError, Authenticator, Standing};
+use crate::identity::authenticate::{Admission, AuthError, Authenticator};
 
 impl Authenticator {
     /// The caller as which a request with these delegations acts. `now` is Unix time in
@@ -20,13 +20,13 @@ impl Authenticator {
     pub(crate) fn act_under(
         &self,
         caller: &Caller,
-        standing: Standing,
+        admission: Admission,
         delegations: Vec<String>,
         now: i64,
     ) -> Result<Caller, AuthError> {
         if delegations.is_empty() {
-            return match standing {
-                Standing::Admitted => Ok(caller.clone()),
+            return match admission {
+                Admission::Admitted => Ok(caller.clone()),
                 _ => Err(AuthError::NotListed(caller.did.to_string())),
             };
         }
@@ -43,7 +43,7 @@ impl Authenticator {
                 }
                 delegator = Some(delegation.issuer);
             } else {
-                delegation.is_for(&self.own_dids()).map_err(refused)?;
+                delegation.check_audience(&self.own_dids()).map_err(refused)?;
                 to_present.push((delegation.issuer, text));
             }
         }
@@ -56,7 +56,7 @@ impl Authenticator {
         let role = if caller.role == Role::Admin { Role::Known } else { caller.role };
         let is_admitted = match &delegator {
             Some(user) => self.is_listed(user, Role::Known),
-            None => standing == Standing::Admitted,
+            None => admission == Admission::Admitted,
         };
         if !is_admitted {
             return Err(AuthError::NotListed(user.to_owned()));

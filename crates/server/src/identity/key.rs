@@ -114,9 +114,9 @@ mod tests {
         let secrets = load_or_create_secrets(folder.path(), None).unwrap();
         assert_eq!(load_or_create_secrets(folder.path(), None).unwrap(), secrets);
         assert_ne!(KeyPair::from_seed(&secrets).did(), created.did());
-        let elsewhere = folder.path().join("keys/own.key");
-        assert_ne!(load_or_create_secrets(folder.path(), Some(&elsewhere)).unwrap(), secrets);
-        assert!(elsewhere.exists());
+        let own_file = folder.path().join("keys/own.key");
+        assert_ne!(load_or_create_secrets(folder.path(), Some(&own_file)).unwrap(), secrets);
+        assert!(own_file.exists());
         let other = tempfile::tempdir().unwrap();
         assert_ne!(load_or_create(other.path()).unwrap().did(), created.did());
     }

@@ -77,7 +77,7 @@ fn invocation(context: &mut RequestContext, tool: &Tool, params: &Map) -> Result
     let arguments = map(params, "arguments")?.cloned().unwrap_or_default();
     let (input, delegations) = tool.split_arguments(&arguments);
     let delegations = delegations.as_ref().map(parse_delegations).transpose()?.unwrap_or_default();
-    let caller = act_under(&context.state, &context.caller, context.standing, delegations)?;
+    let caller = act_under(&context.state, &context.caller, context.admission, delegations)?;
     let invoke = Invoke::new(caller, tool.operation.adapter_ref(), input);
     Ok(Invoke { idempotency: context.key.take(), ..invoke })
 }

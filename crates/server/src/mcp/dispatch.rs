@@ -12,7 +12,7 @@ use crate::http::json;
 use crate::http::request::{ApiRequest, act_under};
 use crate::http::response;
 use crate::http::sse;
-use crate::identity::authenticate::Standing;
+use crate::identity::authenticate::Admission;
 use crate::limits::MCP_BATCH_MAX;
 use crate::mcp::client::{Client, revision_of_header};
 use crate::mcp::context::RequestContext;
@@ -68,12 +68,12 @@ async fn handle_message(
     let delay = StreamDelay::for_notifications(&notifications);
     let base_url = request.base_url();
     let caller = request.caller.clone();
-    let standing = request.standing;
+    let admission = request.admission;
     let state = request.into_state();
     let context = RequestContext {
         state: Arc::clone(&state),
         caller,
-        standing,
+        admission,
         client,
         base_url,
         key,
@@ -100,7 +100,7 @@ async fn handle_batch(
     let responses = requests.map(|rpc| {
         let state = Arc::clone(&request.state);
         let caller = request.caller.clone();
-        let standing = request.standing;
+        let admission = request.admission;
         let base_url = base_url.clone();
         async move {
             let rpc = match rpc {
@@ -115,7 +115,7 @@ async fn handle_batch(
             let notifications = Notifications::disabled();
             let key = None;
             let context =
-                RequestContext { state, caller, standing, client, base_url, key, notifications };
+                RequestContext { state, caller, admission, client, base_url, key, notifications };
             respond_to(context, rpc).await.text
         }
     });
@@ -160,8 +160,9 @@ const UNLISTED_METHODS: [&str; 4] = ["initialize", "ping", "server/discover", "t
 
 async fn call_method(context: RequestContext, rpc: &RpcRequest) -> MethodResult {
     let params = &rpc.params;
-    if context.standing != Standing::Admitted && !UNLISTED_METHODS.contains(&rpc.method.as_str()) {
-        let refused = act_under(&context.state, &context.caller, context.standing, Vec::new());
+    if context.admission != Admission::Admitted && !UNLISTED_METHODS.contains(&rpc.method.as_str())
+    {
+        let refused = act_under(&context.state, &context.caller, context.admission, Vec::new());
         return Err(refused.map_or_else(RpcError::from, |_| RpcError::unknown_method(&rpc.method)));
     }
     if context.client.revision.is_stateless() {
