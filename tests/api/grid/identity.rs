@@ -50,11 +50,11 @@ async fn an_invalid_delegation_is_refused_before_anything_happens() {
         }
     }
     assert_eq!(alice.job_count().await, 0);
-    alice.post("/api/v1/invoke", &echo(&[good.clone()])).await.expect(201);
+    alice.post("/api/v1/invoke", &echo(std::slice::from_ref(&good))).await.expect(201);
     // Whoever has seen it cannot use it.
     for stranger in [site.caller(3).await, (*site).clone()] {
         stranger
-            .post("/api/v1/invoke", &echo(&[good.clone()]))
+            .post("/api/v1/invoke", &echo(std::slice::from_ref(&good)))
             .await
             .expect_error(403, "delegation_invalid");
     }
