@@ -155,6 +155,7 @@ async fn start(folder: &Path, limits: Limits) -> Result<Engine, Fault> {
     let folder = DataFolder::open(folder)?;
     let key = KeyPair::from_seed(&[7; 32]);
     let engine = Engine::start(Setup {
+        secrets_key: None,
         store: folder.store.clone(),
         blobs: folder.blobs.clone(),
         env: Arc::new(SystemEnv::new()),

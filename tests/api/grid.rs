@@ -3,6 +3,10 @@
 
 #[path = "grid/access.rs"]
 mod access;
+#[path = "grid/files.rs"]
+mod files;
+#[path = "grid/identity.rs"]
+mod identity;
 #[path = "grid/invoke.rs"]
 mod invoke;
 #[path = "grid/jobs.rs"]

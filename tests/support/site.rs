@@ -11,7 +11,7 @@ use catena_auth::jwt::Token;
 use catena_engine::Adapter;
 use catena_server::Venue;
 use catena_server::config::{Config, Flags};
-use catena_value::{Map, Value};
+use catena_value::{Map, Value, Vector};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
@@ -81,6 +81,11 @@ impl Site {
         Site::open(self.folder, self.flags, Vec::new()).await
     }
 
+    /// The data folder.
+    pub fn data(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// A client of this venue that is authenticated with the key of this seed.
     pub async fn caller(&self, seed: u8) -> Client {
         let did = self.get("/.well-known/did.json").await.json()["id"].as_str().unwrap().to_owned();
@@ -107,6 +112,22 @@ pub fn token(key: &KeyPair, more: &[(&str, Value)]) -> String {
         ("sub", did.as_str().into()),
         ("iat", now.into()),
         ("exp", (now + 300).into()),
+    ];
+    claims.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
+    claims.extend(more.iter().map(|(name, value)| (*name, value.clone())));
+    Token::mint(&claims.into_iter().collect::<Map>(), key)
+}
+
+/// A delegation to this DID, as the SDKs issue it, with some claims replaced.
+pub fn delegation(key: &KeyPair, audience: &str, more: &[(&str, Value)]) -> String {
+    let capability: Map = [("with", key.did()), ("can", "invoke".to_owned())].into_iter().collect();
+    let mut claims = vec![
+        ("iss", Value::from(key.did())),
+        ("aud", audience.into()),
+        ("ucv", "0.10.0".into()),
+        ("att", Vector::from_items(vec![capability.into()]).into()),
+        ("prf", Vector::from_items(Vec::new()).into()),
+        ("exp", (now_seconds() + 3600).into()),
     ];
     claims.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
     claims.extend(more.iter().map(|(name, value)| (*name, value.clone())));

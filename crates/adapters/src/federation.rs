@@ -24,7 +24,7 @@ use catena_job::{JobId, RecordId, Status};
 use catena_value::{NoCells, Value};
 
 use crate::limits::{REMOTE_DID_BYTES_MAX, REMOTE_OUTAGE_MAX, REMOTE_START_BACKOFF_MAX};
-use crate::outbound::{Outbound, venue_url};
+use crate::outbound::Outbound;
 use crate::venue_client::{FetchedJob, VenueClient};
 
 /// Reaches other venues over HTTP.
@@ -44,6 +44,29 @@ impl HttpFederation {
 }
 
 impl Federation for HttpFederation {
+    fn check_venue(
+        &self,
+        venue: &str,
+        presents_delegations: bool,
+        control: RunControl,
+    ) -> RemoteReply<()> {
+        let client = VenueClient::new(Arc::clone(&self.outbound), venue);
+        Box::pin(async move {
+            let client = client?;
+            if !presents_delegations {
+                return Ok(());
+            }
+            match client.status(&control).await {
+                Ok(status) => client.check_scoping(&status),
+                Err(failure) if failure.code == "remote_forbidden" => {
+                    client.check_scoping(&Value::Nil)
+                }
+                // It may be reachable when the step starts, which checks again.
+                Err(_) => Ok(()),
+            }
+        })
+    }
+
     fn start_job(&self, call: RemoteCall) -> RemoteReply<RemoteStart> {
         let client = VenueClient::new(Arc::clone(&self.outbound), &call.venue);
         Box::pin(async move {
@@ -138,7 +161,10 @@ impl RemoteJobClient {
         let client = VenueClient::new(Arc::clone(&self.outbound), venue)?;
         match requester {
             Requester::Anonymous => Ok(client),
-            Requester::Venue => Ok(client.with_token(identity.token(did))),
+            Requester::Venue => {
+                let token = identity.token(did, &client.origin());
+                Ok(client.with_token(token))
+            }
         }
     }
 
@@ -199,40 +225,35 @@ fn is_update(job: &RemoteJob, (status, record): (Status, RecordId)) -> bool {
     job.status.is_terminal() || job.status != status || is_waiting && job.record != record
 }
 
-/// The DID of the venue. It is in the venue's status document; if that requires a token, which must
-/// name the DID, it is taken from the DID document.
-async fn fetch_did(client: &VenueClient, control: &RunControl) -> Result<String, Failure> {
-    let (document, name) = match client.status(control).await {
+/// The DID of the venue and its status document. If that requires a token, which must name the DID,
+/// the DID is taken from the DID document.
+async fn fetch_did(client: &VenueClient, control: &RunControl) -> Result<(String, Value), Failure> {
+    let (document, status, name) = match client.status(control).await {
         Err(failure) if failure.code == "remote_forbidden" => {
-            (client.did_document(control).await?, "id")
+            (client.did_document(control).await?, Value::Nil, "id")
         }
-        status => (status?, "did"),
+        status => {
+            let status = status?;
+            (status.clone(), status, "did")
+        }
     };
     let did = member(&document, name).and_then(|did| did.as_str().map(str::to_owned));
-    did.filter(|did| did.starts_with("did:") && did.len() <= REMOTE_DID_BYTES_MAX)
-        .ok_or_else(|| client.malformed("it does not publish a valid DID"))
-}
-
-/// Refuses a venue whose did:web names another host: a token for that DID could be replayed there.
-fn check_did(client: &VenueClient, did: &str) -> Result<(), Failure> {
-    if !did.starts_with("did:web:") {
-        return Ok(());
-    }
-    match venue_url(did) {
-        Ok(url) if client.is_at(&url) => Ok(()),
-        _ => Err(client.malformed(&format!("its DID {did} belongs to another host"))),
-    }
+    let did = did
+        .filter(|did| did.starts_with("did:") && did.len() <= REMOTE_DID_BYTES_MAX)
+        .ok_or_else(|| client.malformed("it does not publish a valid DID"))?;
+    Ok((did, status))
 }
 
 async fn start_remote_job(client: &VenueClient, call: &RemoteCall) -> Result<RemoteStart, Failure> {
-    let did = fetch_did(client, &call.control).await?;
+    let (did, status) = fetch_did(client, &call.control).await?;
     // Delegations are shown together with the identity of the venue that they were issued to.
     // Without delegations the request is anonymous.
     let (client, requester) = if call.delegations.is_empty() {
         (client.clone(), Requester::Anonymous)
     } else {
-        check_did(client, &did)?;
-        (client.with_token(call.identity.token(&did)), Requester::Venue)
+        client.check_did(&did)?;
+        client.check_scoping(&status)?;
+        (client.with_token(call.identity.token(&did, &client.origin())), Requester::Venue)
     };
     let invocation = Invocation {
         operation: call.operation.clone(),

@@ -28,7 +28,7 @@ use crate::fields::{Fields, invalid_input, items, object, text};
 use crate::limits::{
     REQUEST_HEADER_BYTES_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME, REQUEST_TIME_MAX,
 };
-use crate::outbound::{CREDENTIALS, Gate, Outbound, Request, Response};
+use crate::outbound::{Gate, Outbound, Request, Response, is_harmless};
 
 /// The adapter.
 #[derive(Debug)]
@@ -66,17 +66,19 @@ const fn operation(
     Definition { name, title, description, mode, marks, input: Some(INPUT), output: Some(OUTPUT) }
 }
 
-/// Headers that commonly carry secrets are marked `writeOnly`, so that records do not contain them.
+/// Any header may carry a secret, whatever its name. All are `writeOnly`, so that records do not
+/// contain them, except those in [`HARMLESS_HEADERS`].
 const INPUT: &str = r#"{"type":"object","required":["url"],"properties":{
     "url":{"type":"string","description":"http or https, without credentials"},
     "method":{"enum":[null,"GET","HEAD","POST","PUT","PATCH","DELETE","OPTIONS",
                                       "get","head","post","put","patch","delete","options"],
               "description":"For http:request; GET when missing"},
-    "headers":{"type":["object","null"],"description":"Names and values; an array sends a header several times",
-        "properties":{
-            "Authorization":{"type":"string","writeOnly":true},"authorization":{"type":"string","writeOnly":true},
-            "Cookie":{"type":"string","writeOnly":true},"cookie":{"type":"string","writeOnly":true},
-            "X-API-Key":{"type":"string","writeOnly":true},"x-api-key":{"type":"string","writeOnly":true}}},
+    "headers":{"type":["object","null"],"description":"Names and values; an array sends a header several times. Only the values of harmless headers, such as Accept, are recorded",
+        "additionalProperties":{"writeOnly":true},
+        "x-harmless":["accept","accept-charset","accept-encoding","accept-language","cache-control",
+            "content-encoding","content-language","content-type","date","dnt","if-match",
+            "if-modified-since","if-none-match","if-range","if-unmodified-since","pragma","prefer",
+            "range","user-agent"]},
     "queryParams":{"type":["object","null"],"description":"Added to the URL; an array adds a name several times"},
     "body":{"description":"A string is sent as it is, anything else as JSON"},
     "timeoutMs":{"type":["integer","null"],"minimum":1,"maximum":120000,"description":"30000 when missing"},
@@ -184,7 +186,7 @@ fn headers(fields: &Fields<'_>) -> Result<HeaderMap, Failure> {
         let value = HeaderValue::try_from(value);
         let mut value = value
             .map_err(|_| wrong(format!("the value of {header} is not a valid header value")))?;
-        value.set_sensitive(CREDENTIALS.contains(&header));
+        value.set_sensitive(!is_harmless(&header));
         headers.append(header, value);
     }
     Ok(headers)

@@ -23,21 +23,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use catena_api::{IdentityError, KnownVenues};
 use catena_engine::runtime::Env;
 use catena_engine::{Failure, RunControl};
-use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode, header};
 use url::Url;
 
 use crate::limits::{REDIRECTS_MAX, REQUEST_TIME, RESPONSE_BYTES_MAX};
 use crate::options::Options;
-pub(crate) use allow::venue_url;
 pub use allow::{AllowedHost, AllowedVenue, ListEntryError};
+pub(crate) use allow::{SHARED, venue_url};
 
 /// Sends requests that the operator's policy allows.
 pub(crate) struct Outbound {
     allow_hosts: Vec<AllowedHost>,
     allow_venues: Vec<AllowedVenue>,
+    known_venues: KnownVenues,
     user_agent: HeaderValue,
     tls: tokio_rustls::TlsConnector,
     resolver: Box<dyn Resolve>,
@@ -220,18 +222,48 @@ impl Request {
         }
         if next.url.origin() != self.url.origin() {
             next.reach = Reach::Public;
-            for name in CREDENTIALS {
-                next.headers.remove(name);
-            }
+            // Whatever was meant for one origin stays there: any header may be a secret, and so may
+            // the body.
+            next.body = Bytes::new();
+            next.headers = self
+                .headers
+                .iter()
+                .filter(|(name, _)| is_harmless(name) && !name.as_str().starts_with("content-"))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
         }
         Ok(Some(next))
     }
 }
 
-/// Headers that authenticate the sender. They are sent to the origin that they were given for and to
-/// no other.
-pub(crate) const CREDENTIALS: [HeaderName; 3] =
-    [AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")];
+/// Headers that say nothing about the sender but what it accepts. All others may be secret: they are
+/// in no record, and are sent to the origin that they were given for and to no other.
+pub(crate) const HARMLESS_HEADERS: [&str; 19] = [
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "cache-control",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "date",
+    "dnt",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "pragma",
+    "prefer",
+    "range",
+    "user-agent",
+];
+
+/// Whether a header is harmless. Header names are in lower case.
+pub(crate) fn is_harmless(name: &HeaderName) -> bool {
+    HARMLESS_HEADERS.contains(&name.as_str())
+}
 
 impl Outbound {
     pub(crate) fn new(options: Options) -> Self {
@@ -239,6 +271,9 @@ impl Outbound {
         Outbound {
             allow_hosts: options.allow_hosts,
             allow_venues: options.allow_venues,
+            known_venues: options
+                .known_venues
+                .map_or_else(KnownVenues::default, KnownVenues::in_file),
             user_agent: HeaderValue::from_str(&options.user_agent).unwrap_or(fallback),
             tls: connector(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()),
             resolver: Box::new(SystemResolver),
@@ -367,6 +402,23 @@ impl Outbound {
         let port = url.port_or_known_default().unwrap_or_default();
         let host = allow::host_name(&host);
         self.allow_hosts.iter().any(|entry| entry.covers(&host, port))
+    }
+
+    /// The operator's entry for a venue. `None` if it is not listed, or only as a host.
+    fn venue_entry(&self, url: &Url) -> Option<&AllowedVenue> {
+        self.allow_venues.iter().find(|entry| entry.covers(url))
+    }
+
+    /// Whether the operator allows delegations on a venue that does not keep users apart.
+    pub(crate) fn is_shared_venue(&self, url: &Url) -> bool {
+        self.venue_entry(url).is_some_and(|entry| entry.is_shared)
+    }
+
+    /// Fails unless a venue may have this DID: as the operator says, otherwise a did:web of its host
+    /// or the did:key that it had when it was first used.
+    pub(crate) fn check_venue_did(&self, url: &Url, did: &str) -> Result<(), IdentityError> {
+        let expected = self.venue_entry(url).and_then(AllowedVenue::did);
+        self.known_venues.check(&url.origin().ascii_serialization(), did, expected)
     }
 
     /// Fails unless the operator lists the venue, or its host.

@@ -30,6 +30,7 @@ pub(crate) struct Scheduler;
 
 const HANDLE_INPUT: Option<&str> = Some(
     r#"{"type":"object","required":["handle"],"properties":{
+    "owner":{"type":["string","null"],"description":"For admins: the DID of the owner, if it is another caller"},
         "handle":{"type":"string","description":"As `schedule` returned it"}}}"#,
 );
 

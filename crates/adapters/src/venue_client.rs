@@ -186,9 +186,32 @@ impl VenueClient {
         Ok(job)
     }
 
-    /// Returns true if the URL has the origin of this venue.
-    pub(crate) fn is_at(&self, url: &Url) -> bool {
-        self.base.origin() == url.origin()
+    /// Fails unless the venue may have this DID. Credentials for it are sent to this URL.
+    pub(crate) fn check_did(&self, did: &str) -> Result<(), Failure> {
+        let checked = self.outbound.check_venue_did(&self.base, did);
+        checked.map_err(|error| self.malformed(&error.to_string()))
+    }
+
+    /// Scheme, host and port of the venue.
+    pub(crate) fn origin(&self) -> String {
+        self.base.origin().ascii_serialization()
+    }
+
+    /// Fails unless delegations of this venue's users may be sent to a venue with this status
+    /// document: the venue keeps them apart, or the operator accepts that it does not.
+    pub(crate) fn check_scoping(&self, status: &Value) -> Result<(), Failure> {
+        let delegation = status.as_map().and_then(|status| status.field("delegation"));
+        let is_scoped = delegation.and_then(Value::as_str) == Some("scoped");
+        if is_scoped || self.outbound.is_shared_venue(&self.base) {
+            return Ok(());
+        }
+        let origin = self.origin();
+        let error = format!(
+            "venue {origin} does not keep the users of this venue apart (its status does not say \
+             `\"delegation\": \"scoped\"`), so steps with delegations are not sent there; an operator \
+             can allow it with --allow-venue {origin},shared"
+        );
+        Err(Failure::new("venue_not_scoped", error))
     }
 
     /// The failure of a venue whose responses cannot be used.
@@ -227,6 +250,7 @@ impl VenueClient {
         match error {
             ClientError::Transport(error) => error.clone().into(),
             ClientError::Malformed { reason, .. } => self.unexpected(expected, reason),
+            ClientError::Identity { error, .. } => self.malformed(&error.to_string()),
             ClientError::Invalid(error) => invalid_input(error.to_string()),
             ClientError::Auth(refusal)
             | ClientError::NotFound(refusal)

@@ -5,6 +5,7 @@ mod support;
 
 use std::time::Duration;
 
+use catena_auth::KeyPair;
 use catena_engine::requests::{Invoke, JobView};
 use catena_engine::{Caller, Engine, Role};
 use catena_job::{JobId, Status};
@@ -95,7 +96,10 @@ async fn a_step_is_invoked_anonymously_without_delegations() {
     let operation = define(pair.local.engine(), &steps, "[0]").await;
     for (delegations, requester) in [
         (vec![], format!("{}:public", pair.remote.engine().did())),
-        (vec![delegation(pair.local.engine().did())], pair.local.engine().did().to_owned()),
+        (
+            vec![delegation(pair.local.engine().did())],
+            format!("{}:for:{}", pair.local.engine().did(), KeyPair::from_seed(&[77; 32]).did()),
+        ),
     ] {
         let mut invocation = request(&operation, "{}");
         invocation.caller.delegations = delegations;
@@ -294,5 +298,31 @@ async fn a_venue_without_anonymous_access_accepts_only_delegations() {
     pair.wait_for_remote(remote, Status::Started).await;
     engine.cancel(&bearer, local, None).await.unwrap();
     pair.wait_for_remote(remote, Status::Cancelled).await;
+    pair.stop().await;
+}
+
+/// Two users of one venue are two accounts at another, which need not know the venue but the users.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_users_of_one_venue_are_two_accounts_at_the_next() {
+    let alice = KeyPair::from_seed(&[77; 32]).did();
+    let bob = KeyPair::from_seed(&[78; 32]).did();
+    let members = format!("{alice},{bob}");
+    let pair = Pair::with(&[("access", "listed"), ("members", &members)]).await;
+    let engine = pair.local.engine();
+    let operation = define(engine, &remote_step("test:echo", &pair.url), "[0]").await;
+    let mut accounts = Vec::new();
+    for (seed, status) in [(77, Status::Complete), (78, Status::Complete), (79, Status::Failed)] {
+        let mut invocation = request(&operation, "{}");
+        invocation.caller.delegations = vec![delegation_of(seed, engine.did())];
+        let view = engine.invoke(invocation).await.unwrap().view;
+        assert_eq!(view.status(), status, "{:?}", view.job.field("error"));
+        if let Some(step) = view.job.steps().get(&0).filter(|_| status == Status::Complete) {
+            accounts.push(text(&pair.remote_job(step.start.job).await, "caller"));
+        } else {
+            assert!(text(&view, "error").contains("not on this venue's access list"));
+        }
+    }
+    assert_eq!(accounts[0], format!("\"{}:for:{alice}\"", engine.did()));
+    assert_eq!(accounts[1], format!("\"{}:for:{bob}\"", engine.did()));
     pair.stop().await;
 }

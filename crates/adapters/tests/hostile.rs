@@ -300,12 +300,16 @@ async fn requests_about_an_anonymous_job_are_anonymous() {
 /// A token is for one venue. A venue with the DID of another host gets none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_venue_with_the_did_of_another_host_gets_no_token() {
-    let scene =
-        Scene::new(only(is_status, || Reply::Json(200, json!({"did": "did:web:bank.example"}))));
+    let scene = Scene::new(only(is_status, || {
+        Reply::Json(200, json!({"did": "did:web:bank.example", "delegation": "scoped"}))
+    }));
     let scene = scene.await;
     let view = scene.run_with_delegation().await;
     let error = text(&view, "error");
-    assert!(error.contains("its DID did:web:bank.example belongs to another host"), "{error}");
+    assert!(
+        error.contains("claims to be did:web:bank.example, which belongs to another host"),
+        "{error}"
+    );
     let received = scene.fake.received();
     assert!(
         received.iter().all(|request| request.header("authorization").is_none()),
@@ -344,5 +348,50 @@ async fn a_malformed_answer_to_a_cancel_does_not_block_the_job() {
     let view = until(engine, id, is_cancelled).await;
     assert_eq!(steps(&view)[0]["status"], "STARTED", "its last known status");
     assert!(steps(&view)[0]["asOf"].is_i64());
+    scene.stop().await;
+}
+
+/// Steps with delegations are sent to a venue that does not keep users apart only with consent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_venue_that_does_not_scope_gets_delegations_only_with_consent() {
+    let unscoped = || only(is_status, || Reply::Json(200, json!({"did": "did:key:fake"})));
+    let scene = Scene::new(unscoped()).await;
+    let view = scene.run_with_delegation().await;
+    assert_eq!(view.status(), Status::Rejected, "before any step runs");
+    let error = text(&view, "error");
+    assert!(error.contains(",shared") && error.contains("steps/0/venue"), "{error}");
+    assert!(scene.fake.invocations().is_empty());
+    let received = scene.fake.received();
+    assert!(received.iter().all(|request| request.header("authorization").is_none()));
+    // Without delegations nothing is shared.
+    assert_eq!(scene.run().await.status(), Status::Complete);
+    scene.stop().await;
+
+    let fake = FakeVenue::start(unscoped()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let venue = venue(&folder, &[format!("{},shared", fake.url)]).await;
+    let scene = Scene { venue, fake, _folder: folder };
+    assert_eq!(scene.run_with_delegation().await.status(), Status::Complete);
+    assert!(scene.fake.invocations()[0].header("authorization").is_some());
+    scene.stop().await;
+}
+
+/// A venue is known by the DID that it had when it was first used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_venue_whose_identity_changes_gets_no_token() {
+    let answered = std::sync::atomic::AtomicUsize::new(0);
+    let scene = Scene::new(move |request, _| {
+        let is_first = || answered.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 2;
+        is_status(request).then(|| {
+            let did = if is_first() { "did:key:fake" } else { "did:key:another" };
+            Reply::Json(200, json!({"did": did, "delegation": "scoped"}))
+        })
+    });
+    let scene = scene.await;
+    assert_eq!(scene.run_with_delegation().await.status(), Status::Complete);
+    let view = scene.run_with_delegation().await;
+    let error = text(&view, "error");
+    assert!(error.contains("was did:key:fake and now claims to be did:key:another"), "{error}");
+    assert_eq!(scene.fake.invocations().len(), 1);
     scene.stop().await;
 }

@@ -28,12 +28,14 @@ pub mod sse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catena_auth::Token;
 use catena_value::{Value, json};
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use hyper::{Method, StatusCode};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use crate::known_venues::{IdentityError, KnownVenues};
 use crate::limits::{ANSWER_DEPTH_MAX, REQUEST_TIME};
 use crate::wire::{API, DID_DOCUMENT};
 
@@ -61,6 +63,13 @@ pub struct Client<T> {
     request_time: Duration,
     /// The venue's DID once it was fetched; `Some(None)` if the venue does not publish one.
     did: Arc<OnceCell<Option<String>>>,
+    /// The venues that were used before.
+    known: Arc<KnownVenues>,
+    /// The DID that the venue must have, if the user says so.
+    expected_did: Option<String>,
+    /// Whether a token is sent only to the audience that it names. A caller that has just minted the
+    /// token for this venue has checked that.
+    checks_audience: bool,
 }
 
 impl<T: Transport> Client<T> {
@@ -72,7 +81,20 @@ impl<T: Transport> Client<T> {
             on_rate_limit: OnRateLimit::Fail,
             request_time: REQUEST_TIME,
             did: Arc::default(),
+            known: Arc::default(),
+            expected_did: None,
+            checks_audience: false,
         }
+    }
+
+    /// Sets where the identities of venues are remembered.
+    pub fn with_known_venues(self, known: Arc<KnownVenues>) -> Self {
+        Client { known, ..self }
+    }
+
+    /// Sets the DID that the venue must have.
+    pub fn with_expected_did(self, did: Option<String>) -> Self {
+        Client { expected_did: did, ..self }
     }
 
     /// Sets what happens to a request that the venue refuses because of its rate.
@@ -188,13 +210,49 @@ impl<T: Transport> Client<T> {
     async fn authorization(&self) -> ClientResult<Option<HeaderValue>, T> {
         let token = match &self.credentials {
             Credentials::Anonymous => return Ok(None),
-            Credentials::Token(token) => token.clone(),
-            Credentials::Key(key) => credentials::sign_token(key, self.did().await?),
+            Credentials::Token(token) => {
+                self.check_audience(token).await?;
+                token.clone()
+            }
+            Credentials::Key(key) => {
+                let did = self.trusted_did().await?;
+                credentials::sign_token(key, &did, Some(&self.transport.origin()))
+            }
         };
         let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
             InvalidRequest("the token contains characters that a header cannot carry".to_owned())
         })?;
         value.set_sensitive(true);
         Ok(Some(value))
+    }
+
+    /// The venue's DID, if it may be trusted to be the venue's: credentials for it are sent to this
+    /// URL.
+    async fn trusted_did(&self) -> ClientResult<String, T> {
+        let Some(did) = self.did().await? else {
+            return Err(self.malformed("it does not publish its DID, to which a token is bound"));
+        };
+        let origin = self.transport.origin();
+        let checked = self.known.check(&origin, did, self.expected_did.as_deref());
+        checked.map_err(|error| ClientError::Identity { venue: self.venue(), error })?;
+        Ok(did.to_owned())
+    }
+
+    /// Fails if a token names another venue as its audience. A token that is no JWT names none.
+    async fn check_audience(&self, token: &str) -> ClientResult<(), T> {
+        let audience =
+            Token::parse(token).ok().and_then(|token| Some(token.text("aud")?.to_owned()));
+        let Some(audience) = audience.filter(|_| self.checks_audience) else { return Ok(()) };
+        let found = if audience.starts_with("did:") {
+            self.trusted_did().await?
+        } else {
+            self.transport.origin()
+        };
+        if found == audience.trim_end_matches('/') {
+            return Ok(());
+        }
+        let error =
+            IdentityError::Changed { origin: self.transport.origin(), known: audience, found };
+        Err(ClientError::Identity { venue: self.venue(), error })
     }
 }

@@ -9,14 +9,18 @@
 //! With the feature `client` there is also a transport with its own TCP and TLS connections,
 //! `HttpTransport`, and with it a client that follows a job by its event stream.
 //!
-//! There is no engine inside, and nothing here reads a file or the environment.
+//! [`known_venues`] remembers the identities of venues, in a file if its user names one.
+//!
+//! There is no engine inside, and nothing here reads the environment.
 
 pub mod client;
+pub mod known_venues;
 pub mod limits;
 pub mod venue;
 pub mod wire;
 
 pub use client::{Client, ClientError, Credentials, Transport};
+pub use known_venues::{IdentityError, KnownVenues};
 pub use venue::{VenueUrl, VenueUrlError};
 
 #[cfg(feature = "client")]

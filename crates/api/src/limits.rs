@@ -70,3 +70,6 @@ pub const HISTORY_RECORDS_MAX: u64 = 1_000_000;
 
 /// Characters of an error text from a venue that are shown.
 pub const REASON_CHARS_MAX: usize = 2_000;
+
+/// Bytes of the file of known venues: several thousand of them.
+pub const KNOWN_VENUES_BYTES_MAX: u64 = 1024 * 1024;

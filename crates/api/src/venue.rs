@@ -47,6 +47,11 @@ impl VenueUrl {
         }
     }
 
+    /// Scheme, host and port, without the port that the scheme implies: `https://v.example:8443`.
+    pub fn origin(&self) -> String {
+        self.0.origin().ascii_serialization()
+    }
+
     /// Returns true if the venue is on this machine: at a loopback address or `localhost`.
     pub fn is_loopback(&self) -> bool {
         match self.0.host() {

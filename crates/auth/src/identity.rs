@@ -5,14 +5,20 @@
 //! token is issued by this venue to people and machines that have no key of their own, and may
 //! make its bearer an admin.
 //!
+//! A self-issued token is bound to the venue that it is sent to: by its audience (`aud`), which is the
+//! venue's DID or URL, and by the origin (`origin`) that our own client adds. The origin is what
+//! protects a client from a host that claims the DID of another venue in order to replay its tokens
+//! there. What a venue's names are depends on the request, so [`Venue::identify`] returns the claims
+//! and [`Identity::check_binding`] compares them.
+//!
 //! A delegation (a UCAN, recognised by its `att` claim) is not an identity and is refused here.
 
 use catena_value::{Map, Value};
 
 use crate::did::{DidError, public_key};
-use crate::jwt::{Token, TokenError};
+use crate::jwt::{TimeError, Token, TokenError};
 use crate::key::KeyPair;
-use crate::limits::{CLOCK_SKEW_SECONDS, SELF_ISSUED_SECONDS};
+use crate::limits::{CLOCK_SKEW_SECONDS, DID_BYTES_MAX, IDENTITY_SECONDS_MAX, SELF_ISSUED_SECONDS};
 
 /// The identity of this venue, against which tokens are checked.
 #[derive(Debug, Clone)]
@@ -34,6 +40,19 @@ pub struct Identity {
     pub expires: Option<i64>,
     /// ID of a venue token, by which it can be revoked. `None` for self-issued tokens.
     pub token_id: Option<String>,
+    /// The audience that it names. `None` if it names none.
+    pub audience: Option<String>,
+    /// The origin to which it was sent, if it says so.
+    pub origin: Option<String>,
+}
+
+/// Whether a token has to name its audience.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnboundToken {
+    /// A token without an audience is refused.
+    Refuse,
+    /// A token without an audience is accepted.
+    Accept,
 }
 
 /// The reason why a token was refused.
@@ -57,6 +76,15 @@ pub enum TokenRefused {
     /// The token is for another venue.
     #[error("the token is for {0}, not for this venue")]
     Audience(String),
+    /// The token names no audience.
+    #[error("the token names no audience (`aud`); it must name this venue's DID or URL")]
+    NoAudience,
+    /// The token was made for another host.
+    #[error("the token was made to be sent to {0}, which is not a name of this venue")]
+    Origin(String),
+    /// The token is valid for longer than is accepted.
+    #[error("the token is valid for more than {IDENTITY_SECONDS_MAX} seconds")]
+    TooLongLived,
     /// The token has expired.
     #[error("the token has expired")]
     Expired,
@@ -86,24 +114,20 @@ impl Venue {
         if !is_own && subject != issuer {
             return Err(TokenRefused::Subject);
         }
-        self.check_audience(&token)?;
+        if subject.len() > DID_BYTES_MAX {
+            return Err(TokenRefused::Missing("sub"));
+        }
         let expires = check_time(&token, now, is_own)?;
         let is_admin = is_own && token.claims().field("admin") == Some(&Value::Bool(true));
         let token_id = token.text("jti").filter(|_| is_own).map(str::to_owned);
-        Ok(Identity { did: subject.to_owned(), is_admin, expires, token_id })
-    }
-
-    /// Checks `aud`, which a token may leave out; if present, it must name this venue.
-    fn check_audience(&self, token: &Token) -> Result<(), TokenRefused> {
-        match token.claims().field("aud") {
-            None | Some(Value::Nil) => Ok(()),
-            Some(value) => match value.as_str() {
-                Some(audience) if audience == self.did => Ok(()),
-                other => {
-                    Err(TokenRefused::Audience(other.unwrap_or("another audience").to_owned()))
-                }
-            },
-        }
+        Ok(Identity {
+            did: subject.to_owned(),
+            is_admin,
+            expires,
+            token_id,
+            audience: optional_text(&token, "aud")?,
+            origin: optional_text(&token, "origin")?,
+        })
     }
 
     /// Issues a venue token for a person or a machine.
@@ -123,6 +147,40 @@ impl Venue {
     }
 }
 
+impl Identity {
+    /// Fails unless the token was made for this venue: its audience is the venue's DID or one of its
+    /// URLs, and its origin, if it has one, is one of its URLs.
+    pub fn check_binding(
+        &self,
+        did: &str,
+        is_own_url: impl Fn(&str) -> bool,
+        unbound: UnboundToken,
+    ) -> Result<(), TokenRefused> {
+        match self.audience.as_deref() {
+            None if unbound == UnboundToken::Refuse => return Err(TokenRefused::NoAudience),
+            Some(audience) if audience != did && !is_own_url(audience) => {
+                return Err(TokenRefused::Audience(audience.to_owned()));
+            }
+            _ => {}
+        }
+        match self.origin.as_deref() {
+            Some(origin) if !is_own_url(origin) => Err(TokenRefused::Origin(origin.to_owned())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A claim that is a text if it is present.
+fn optional_text(token: &Token, name: &'static str) -> Result<Option<String>, TokenRefused> {
+    match token.claims().field(name) {
+        None | Some(Value::Nil) => Ok(None),
+        Some(value) => match value.as_str() {
+            Some(text) if text.len() <= DID_BYTES_MAX => Ok(Some(text.to_owned())),
+            _ => Err(TokenRefused::Missing(name)),
+        },
+    }
+}
+
 /// The content of a venue token.
 #[derive(Debug, Clone)]
 pub struct Grant<'a> {
@@ -139,8 +197,14 @@ pub struct Grant<'a> {
 }
 
 /// Mints a self-issued token as the published SDKs do: short-lived, bound to one venue if
-/// `audience` is given, and with the key's ID in its header. `now` is Unix time in seconds.
-pub fn self_issued(key: &KeyPair, audience: Option<&str>, now: i64) -> String {
+/// `audience` is given, and with the key's ID in its header. `origin` is the URL to which it will be
+/// sent, without a path. `now` is Unix time in seconds.
+pub fn self_issued(
+    key: &KeyPair,
+    audience: Option<&str>,
+    origin: Option<&str>,
+    now: i64,
+) -> String {
     let did = key.did();
     let mut claims = vec![
         ("iss", Value::from(did.as_str())),
@@ -149,22 +213,26 @@ pub fn self_issued(key: &KeyPair, audience: Option<&str>, now: i64) -> String {
         ("exp", now.saturating_add(SELF_ISSUED_SECONDS).into()),
     ];
     claims.extend(audience.map(|audience| ("aud", audience.into())));
+    claims.extend(origin.map(|origin| ("origin", origin.into())));
     let key_id = did.strip_prefix("did:key:").unwrap_or(&did);
     Token::mint_with_key_id(&claims.into_iter().collect::<Map>(), key, key_id)
 }
 
-/// Checks that a token is valid at `now` and returns its expiry. Self-issued tokens must have one.
+/// Checks that a token is valid at `now` and returns its expiry. A self-issued token must have one,
+/// at most an hour after its issue.
 fn check_time(token: &Token, now: i64, is_own: bool) -> Result<Option<i64>, TokenRefused> {
-    let expires = match token.claims().field("exp") {
-        None if is_own => None,
-        _ => Some(token.seconds("exp").ok_or(TokenRefused::Missing("exp"))?),
-    };
-    if expires.is_some_and(|expires| expires.saturating_add(CLOCK_SKEW_SECONDS) <= now) {
-        return Err(TokenRefused::Expired);
+    let expires = token.check_times(now).map_err(|error| match error {
+        TimeError::Malformed(name) => TokenRefused::Missing(name),
+        TimeError::Expired => TokenRefused::Expired,
+        TimeError::NotYet => TokenRefused::NotYet,
+    })?;
+    if is_own {
+        return Ok(expires);
     }
-    let starts = token.seconds("nbf").or(token.seconds("iat"));
-    if starts.is_some_and(|starts| starts.saturating_sub(CLOCK_SKEW_SECONDS) > now) {
-        return Err(TokenRefused::NotYet);
+    let ends = expires.ok_or(TokenRefused::Missing("exp"))?;
+    let issued = token.seconds("iat").unwrap_or(now.saturating_add(CLOCK_SKEW_SECONDS));
+    if ends.saturating_sub(issued) > IDENTITY_SECONDS_MAX {
+        return Err(TokenRefused::TooLongLived);
     }
     Ok(expires)
 }
@@ -204,7 +272,10 @@ mod tests {
 
     fn identify(changes: &[(&'static str, Value)]) -> Result<Identity, TokenRefused> {
         let key = KeyPair::from_seed(&[1; 32]);
-        venue().identify(&Token::mint(&claims(&key, changes), &key), NOW)
+        let identity = venue().identify(&Token::mint(&claims(&key, changes), &key), NOW)?;
+        let is_own_url = |url: &str| url == "https://venue.example";
+        identity.check_binding(&venue().did, is_own_url, UnboundToken::Refuse)?;
+        Ok(identity)
     }
 
     #[test]
@@ -212,10 +283,10 @@ mod tests {
         let identity = identify(&[]).unwrap();
         assert_eq!(identity.did, KeyPair::from_seed(&[1; 32]).did());
         assert_eq!((identity.is_admin, identity.expires), (false, Some(NOW + 300)));
-        assert!(
-            identify(&[("aud", Value::Nil)]).is_ok(),
-            "the first request does not know the venue's DID yet"
-        );
+        // The first request of a client does not know the venue's DID yet.
+        assert_eq!(identify(&[("aud", Value::Nil)]), Err(TokenRefused::NoAudience));
+        let unbound = Identity { audience: None, ..identity };
+        assert!(unbound.check_binding("did:x", |_| false, UnboundToken::Accept).is_ok());
     }
 
     #[test]
@@ -238,7 +309,17 @@ mod tests {
     #[test]
     fn an_invalid_token_is_refused() {
         let other = KeyPair::from_seed(&[2; 32]).did();
-        let cases: [(&[(&'static str, Value)], TokenRefused); 9] = [
+        let cases: [(&[(&'static str, Value)], TokenRefused); 16] = [
+            (&[("exp", (NOW + 3_601).into())], TokenRefused::TooLongLived),
+            (&[("iat", Value::Nil), ("exp", (NOW + 3_700).into())], TokenRefused::TooLongLived),
+            (&[("iat", (NOW - 3_400).into())], TokenRefused::TooLongLived),
+            (&[("nbf", "now".into())], TokenRefused::Missing("nbf")),
+            (&[("iat", true.into())], TokenRefused::Missing("iat")),
+            (&[("aud", true.into())], TokenRefused::Missing("aud")),
+            (
+                &[("origin", "https://evil.example".into())],
+                TokenRefused::Origin("https://evil.example".to_owned()),
+            ),
             (&[("exp", (NOW - 61).into())], TokenRefused::Expired),
             (&[("exp", Value::Nil)], TokenRefused::Missing("exp")),
             (&[("exp", "soon".into())], TokenRefused::Missing("exp")),
@@ -254,6 +335,14 @@ mod tests {
         }
         let foreign = identify(&[("aud", "did:key:other-venue".into())]).unwrap_err();
         assert_eq!(foreign.to_string(), "the token is for did:key:other-venue, not for this venue");
+    }
+
+    #[test]
+    fn the_audience_is_the_did_or_a_url_of_the_venue() {
+        assert!(identify(&[("aud", "https://venue.example".into())]).is_ok());
+        assert!(identify(&[("origin", "https://venue.example".into())]).is_ok());
+        let other = identify(&[("aud", "https://other.example".into())]).unwrap_err();
+        assert_eq!(other, TokenRefused::Audience("https://other.example".to_owned()));
     }
 
     #[test]
@@ -295,12 +384,18 @@ mod tests {
     #[test]
     fn a_self_issued_token_is_short_lived_and_for_one_venue() {
         let key = KeyPair::from_seed(&[3; 32]);
-        let token = self_issued(&key, Some(&venue().did), NOW);
+        let token = self_issued(&key, Some(&venue().did), Some("https://venue.example"), NOW);
         let identity = venue().identify(&token, NOW).unwrap();
-        assert_eq!((identity.did, identity.expires), (key.did(), Some(NOW + 300)));
+        assert_eq!((&identity.did, identity.expires), (&key.did(), Some(NOW + 300)));
         assert_eq!(venue().identify(&token, NOW + 400), Err(TokenRefused::Expired));
-        let for_other_venue = self_issued(&key, Some("did:key:other-venue"), NOW);
-        assert!(matches!(venue().identify(&for_other_venue, NOW), Err(TokenRefused::Audience(_))));
-        assert!(venue().identify(&self_issued(&key, None, NOW), NOW).is_ok());
+        let bound = |did: &str, url: &'static str| {
+            identity.check_binding(did, move |own| own == url, UnboundToken::Accept)
+        };
+        assert!(bound(&venue().did, "https://venue.example").is_ok());
+        let at_other_venue = bound("did:key:other-venue", "https://venue.example");
+        assert!(matches!(at_other_venue, Err(TokenRefused::Audience(_))));
+        // A host that claims the venue's DID cannot replay the token at the venue.
+        let replayed = bound(&venue().did, "https://evil.example");
+        assert!(matches!(replayed, Err(TokenRefused::Origin(_))));
     }
 }

@@ -7,7 +7,7 @@ use catena_value::{Map, Value, json};
 
 use crate::base::{from_base64url, to_base64url};
 use crate::key::{KeyPair, is_signed_by};
-use crate::limits::{TOKEN_BYTES_MAX, TOKEN_DEPTH_MAX};
+use crate::limits::{CLOCK_SKEW_SECONDS, TOKEN_BYTES_MAX, TOKEN_DEPTH_MAX};
 
 /// A parsed token whose signature has not been checked.
 #[derive(Debug, Clone)]
@@ -36,6 +36,20 @@ pub enum TokenError {
     /// The header has a `crit` member, which requires extensions that are not supported.
     #[error("the token requires an unsupported extension (`crit`)")]
     Critical,
+}
+
+/// The reason why a token is not valid at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TimeError {
+    /// A time is not a number of seconds.
+    #[error("its time `{0}` is missing or malformed")]
+    Malformed(&'static str),
+    /// It has expired.
+    #[error("it has expired")]
+    Expired,
+    /// It is not valid yet.
+    #[error("it is not valid yet; check that both clocks are correct")]
+    NotYet,
 }
 
 impl Token {
@@ -109,6 +123,24 @@ impl Token {
             Value::Double(number) if number.get().abs() < 9e15 => Some(number.get().floor() as i64),
             _ => None,
         }
+    }
+
+    /// Checks `exp`, `nbf` and `iat` against `now`, which is Unix time in seconds, and returns the
+    /// expiry. A time may be absent or null, but if it is present it must be a number.
+    pub fn check_times(&self, now: i64) -> Result<Option<i64>, TimeError> {
+        let time = |name: &'static str| match self.claims.field(name) {
+            None | Some(Value::Nil) => Ok(None),
+            Some(_) => self.seconds(name).map(Some).ok_or(TimeError::Malformed(name)),
+        };
+        let expires = time("exp")?;
+        let starts = time("nbf")?.max(time("iat")?);
+        if expires.is_some_and(|expires| expires.saturating_add(CLOCK_SKEW_SECONDS) <= now) {
+            return Err(TimeError::Expired);
+        }
+        if starts.is_some_and(|starts| starts.saturating_sub(CLOCK_SKEW_SECONDS) > now) {
+            return Err(TimeError::NotYet);
+        }
+        Ok(expires)
     }
 }
 

@@ -5,10 +5,11 @@
 //! for no other reason. An invalid token is refused; it never makes its bearer anonymous.
 //!
 //! Modules, in reading order: [`base`] (base58 and base64), [`did`] (did:key), [`key`] (key
-//! pairs), [`jwt`] (compact EdDSA tokens), [`identity`] (which identity a token proves), [`seal`]
-//! (encryption of secrets at rest), [`limits`].
+//! pairs), [`jwt`] (compact EdDSA tokens), [`identity`] (which identity a token proves),
+//! [`delegation`] (who may act for whom), [`seal`] (encryption of secrets at rest), [`limits`].
 
 pub mod base;
+pub mod delegation;
 pub mod did;
 pub mod identity;
 pub mod jwt;
@@ -16,8 +17,9 @@ pub mod key;
 pub mod limits;
 pub mod seal;
 
+pub use delegation::{Delegation, DelegationError};
 pub use did::{DidError, did_key, public_key};
 pub use identity::{Identity, TokenRefused, Venue};
-pub use jwt::{Token, TokenError};
+pub use jwt::{TimeError, Token, TokenError};
 pub use key::KeyPair;
 pub use seal::SealKey;

@@ -16,3 +16,20 @@ pub const CLOCK_SKEW_SECONDS: i64 = 60;
 /// Lifetime of a self-issued token, in seconds: the value that the published SDKs use, and enough
 /// for one request between machines whose clocks differ.
 pub const SELF_ISSUED_SECONDS: i64 = 300;
+
+/// Longest lifetime of an identity token, in seconds: a stolen one is of no use afterwards. The
+/// published SDKs use 300 s.
+pub const IDENTITY_SECONDS_MAX: i64 = 3_600;
+
+/// Capabilities in one delegation. Real ones have a handful.
+pub const CAPABILITIES_MAX: u64 = 256;
+
+/// Proofs of one delegation. Real ones have one.
+pub const PROOFS_MAX: u64 = 8;
+
+/// Levels of proofs below a delegation. Every level is contained in the text of the level above it,
+/// so that the length of a token bounds their total.
+pub const PROOF_DEPTH_MAX: usize = 4;
+
+/// Longest DID that a token may name, in bytes. A did:key has 56, a scoped account less than 300.
+pub const DID_BYTES_MAX: usize = 512;

@@ -1,5 +1,6 @@
 //! One file per command, all of one shape: its arguments, then `run`.
 
+pub(crate) mod access;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;

@@ -63,6 +63,7 @@ enum Command {
     Serve(commands::serve::Args),
     Store(commands::store::Args),
     Token(commands::token::Args),
+    Access(commands::access::Args),
     /// Run a venue and print how to use it.
     Up(commands::serve::Args),
     Verify(commands::verify::Args),
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::serve(&args, &mut output),
         Command::Store(args) => commands::store::run(&args, &mut output),
         Command::Token(args) => commands::token::run(&args, &mut output),
+        Command::Access(args) => commands::access::run(&args, &mut output),
         Command::Up(args) => commands::serve::up(&args, &mut output),
         Command::Verify(args) => commands::verify::run(&args, &mut output),
     };

@@ -57,7 +57,8 @@ impl Failure {
         let own = [("error", Value::from(self.message.as_str())), ("code", (*self.code).into())];
         let hint = self.hint.as_deref().map(|hint| ("hint", Value::from(hint)));
         let fields: Map = own.into_iter().chain(hint).chain(self.detail.iter().cloned()).collect();
-        json::to_string(&fields.into()).unwrap_or_else(|_| self.message.clone())
+        let text = json::to_string(&fields.into()).unwrap_or_else(|_| self.message.clone());
+        printable_json(&text).into_owned()
     }
 
     fn to_text(&self) -> String {
@@ -70,16 +71,46 @@ impl Failure {
 }
 
 /// A text from another source with control characters escaped, so that a terminal does not interpret
-/// them.
+/// them. Lines stay lines.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let is_unsafe = |c: char| c.is_control() && c != '\n';
-    if !text.contains(is_unsafe) {
+    escape(text, |c| is_unsafe(c) && c != '\n', |c| c.escape_default().collect())
+}
+
+/// The same for a text that must stay on one line.
+pub(crate) fn printable_line(text: &str) -> Cow<'_, str> {
+    escape(text, is_unsafe, |c| c.escape_default().collect())
+}
+
+/// JSON text in which all such characters are escaped. JSON leaves some of them as they are, and only
+/// strings contain them.
+fn printable_json(text: &str) -> Cow<'_, str> {
+    let unit = |c: char| {
+        let mut units = [0; 2];
+        c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+    };
+    escape(text, |c| is_unsafe(c) && c != '\n', unit)
+}
+
+/// Whether a terminal may interpret a character: control characters, and those that change the
+/// direction of text or are invisible.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+fn escape(
+    text: &str,
+    is_escaped: impl Fn(char) -> bool,
+    form: impl Fn(char) -> String,
+) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_unsafe(c) {
-            escaped.extend(c.escape_default());
+        if is_escaped(c) {
+            escaped.push_str(&form(c));
         } else {
             escaped.push(c);
         }
@@ -128,7 +159,7 @@ impl Output {
         } else {
             json::to_string(value).unwrap_or_default()
         };
-        self.line(&text);
+        self.write_line(&printable_json(&text));
     }
 
     /// Flushes the data written so far, for readers that follow it.
@@ -145,8 +176,17 @@ impl Output {
         }
     }
 
-    /// Writes one line of data.
+    /// Writes one line of data. It may contain what others have written, so control characters are
+    /// escaped.
     pub(crate) fn line(&mut self, text: &str) {
+        if self.is_json {
+            self.write_line(&printable_json(text));
+        } else {
+            self.write_line(&printable(text));
+        }
+    }
+
+    fn write_line(&mut self, text: &str) {
         if self.broken.is_none() {
             self.broken = writeln!(self.data, "{text}").err();
         }
@@ -155,7 +195,7 @@ impl Output {
     /// Prints a note on standard error, unless the output is JSON.
     pub(crate) fn note(&self, text: &str) {
         if !self.is_json {
-            let _ = writeln!(io::stderr(), "{text}");
+            let _ = writeln!(io::stderr(), "{}", printable(text));
         }
     }
 

@@ -11,7 +11,8 @@ use crate::exit::Exit;
 use crate::output::Failure;
 
 /// Settings that are lists, and the flag for one entry, which may be given several times.
-const LISTS: [(&str, &str); 6] = [
+const LISTS: [(&str, &str); 7] = [
+    ("members", "member"),
     ("allow_hosts", "allow-host"),
     ("allow_venues", "allow-venue"),
     ("cors_origins", "cors-origin"),

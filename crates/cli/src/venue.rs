@@ -1,9 +1,10 @@
 //! The venue that a command connects to: its URL, the credentials, and the meaning of its errors.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use catena_api::client::Refusal;
-use catena_api::{ClientError, Credentials, HttpClient, TransportError, VenueUrl};
+use catena_api::{ClientError, Credentials, HttpClient, KnownVenues, TransportError, VenueUrl};
 use catena_auth::KeyPair;
 use catena_value::{NoCells, Value};
 
@@ -23,6 +24,50 @@ pub(crate) struct VenueArgs {
 
     #[command(flatten)]
     identity: IdentityArgs,
+
+    #[command(flatten)]
+    known: KnownArgs,
+}
+
+/// How the identity of a venue is checked before credentials are sent to it.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct KnownArgs {
+    /// The DID that the venue must have. By default a did:web must name the host of its URL, and a
+    /// did:key must be the one that was seen first at this URL.
+    #[arg(long, global = true, env = "CATENA_VENUE_DID", value_name = "DID")]
+    venue_did: Option<String>,
+
+    /// The file that remembers the DIDs of venues
+    /// [default: catena/known-venues in XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, global = true, env = "CATENA_KNOWN_VENUES", value_name = "FILE")]
+    known_venues: Option<PathBuf>,
+
+    #[arg(long, global = true, env = "XDG_STATE_HOME", hide = true)]
+    state_home: Option<PathBuf>,
+
+    #[arg(long, global = true, env = "HOME", hide = true)]
+    home: Option<PathBuf>,
+}
+
+impl KnownArgs {
+    /// The venues that were used before. Without a home folder they are not remembered.
+    fn known_venues(&self) -> KnownVenues {
+        let state = || match (&self.state_home, &self.home) {
+            (Some(state), _) if state.is_absolute() => Some(state.clone()),
+            (_, Some(home)) if home.is_absolute() => Some(home.join(".local/state")),
+            _ => None,
+        };
+        let default = || Some(state()?.join("catena/known-venues"));
+        match self.known_venues.clone().or_else(default) {
+            Some(file) => KnownVenues::in_file(file),
+            None => KnownVenues::default(),
+        }
+    }
+
+    /// A client that checks the identity of its venue.
+    pub(crate) fn connect(&self, venue: VenueUrl, credentials: Credentials) -> HttpClient {
+        HttpClient::connect(venue, credentials).with_known_venues(Arc::new(self.known_venues()))
+    }
 }
 
 /// The credentials.
@@ -40,7 +85,8 @@ pub(crate) struct IdentityArgs {
 impl VenueArgs {
     /// A client of the venue.
     pub(crate) fn client(&self) -> Result<HttpClient, Failure> {
-        Ok(HttpClient::connect(parse(&self.venue)?, self.identity.credentials()?))
+        let client = self.known.connect(parse(&self.venue)?, self.identity.credentials()?);
+        Ok(client.with_expected_did(self.known.venue_did.clone()))
     }
 }
 
@@ -130,6 +176,7 @@ impl From<ClientError<TransportError>> for Failure {
             }
             ClientError::Transport(TransportError::TimedOut { .. }) => (Exit::Timeout, "no_answer"),
             ClientError::Auth(_) => (Exit::Auth, "forbidden"),
+            ClientError::Identity { .. } => (Exit::Auth, "venue_identity"),
             ClientError::NotFound(_) => (Exit::NotFound, "not_found"),
             ClientError::Conflict(_) => (Exit::Invalid, "conflict"),
             ClientError::Busy(_) => (Exit::Unreachable, "busy"),
@@ -196,6 +243,11 @@ fn hint(error: &ClientError<TransportError>) -> Option<String> {
         ClientError::Transport(TransportError::Unreachable { venue, .. }) => {
             Some(start_hint(venue))
         }
+        ClientError::Identity { .. } => Some(
+            "Check the URL and whom the credentials are for. If this DID is right, pass it with \
+             --venue-did, or remove the venue from the file of known venues."
+                .to_owned(),
+        ),
         ClientError::Auth(refusal) if refusal.status == 401 => Some(
             "Pass a token with --token or CATENA_TOKEN, or a key with --key. \
              `catena token create --data DIR` creates a token."

@@ -1,6 +1,7 @@
 //! `catena store` on real folders.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -75,9 +76,15 @@ fn a_backup_restores_to_the_same_store() {
     let copy = dir.path().join("copy");
     let again = dir.path().join("again");
     filled(&data);
-    std::fs::write(data.join("venue.key"), "who this venue is").unwrap();
+    std::fs::write(data.join("access-list"), "did:key:a\n").unwrap();
+    std::fs::write(data.join("secrets.key"), [1; 32]).unwrap();
     let backup = catena(&data, &["backup", copy.to_str().unwrap()]);
-    assert_eq!(std::fs::read(copy.join("venue.key")).unwrap(), b"who this venue is");
+    assert_eq!(std::fs::read(copy.join("access-list")).unwrap(), b"did:key:a\n");
+    assert!(!copy.join("secrets.key").exists(), "a backup does not open its secrets");
+    for (path, expected) in [("", 0o700), ("store", 0o700), ("access-list", 0o600)] {
+        let mode = std::fs::metadata(copy.join(path)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, expected, "{path}");
+    }
     assert_eq!(backup.status.code(), Some(0), "{}", text(&backup.stderr));
     assert!(text(&backup.stdout).ends_with("blobs: 1\n"), "{}", text(&backup.stdout));
     let restored = catena(&again, &["restore", copy.to_str().unwrap()]);
@@ -89,6 +96,39 @@ fn a_backup_restores_to_the_same_store() {
     let refused = catena(&data, &["backup", copy.to_str().unwrap()]);
     assert_eq!((refused.status.code(), text(&refused.stdout)), (Some(2), ""));
     assert!(text(&refused.stderr).contains("is not empty"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_backup_with_a_link_or_with_another_key_is_not_restored() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy");
+    filled(&copy);
+    let again = dir.path().join("again");
+    let refused = |code: &str| {
+        let restored = catena(&again, &["restore", copy.to_str().unwrap(), "--json"]);
+        assert_eq!(restored.status.code(), Some(2), "{}", text(&restored.stderr));
+        assert!(text(&restored.stderr).contains(code), "{}", text(&restored.stderr));
+        assert!(!again.exists());
+    };
+    for key in [vec![7; 16], vec![7; 32]] {
+        std::fs::write(copy.join("venue.key"), key).unwrap();
+        refused("key_invalid");
+    }
+    std::fs::remove_file(copy.join("venue.key")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", copy.join("venue.key")).unwrap();
+    refused("symbolic_link");
+}
+
+#[test]
+fn a_folder_with_a_long_path_is_backed_up_while_it_is_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("x".repeat(200));
+    filled(&data);
+    let folder = Arc::new(DataFolder::open(&data).unwrap());
+    let control = AdminSocket::start(Arc::clone(&folder)).unwrap();
+    let backup = catena(&data, &["backup", dir.path().join("copy").to_str().unwrap()]);
+    assert_eq!(backup.status.code(), Some(0), "{}", text(&backup.stderr));
+    drop(control);
 }
 
 #[test]

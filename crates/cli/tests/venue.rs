@@ -319,3 +319,58 @@ fn a_store_with_orchestrations_checks() {
     assert_eq!(checked.code, 0, "{}", checked.stderr);
     assert!(checked.stdout.ends_with("problems: 0\n"), "{}", checked.stdout);
 }
+
+#[test]
+fn identities_are_listed_and_blocked_by_command() {
+    let listed = |flags: &mut catena_server::config::Flags| {
+        flags.access = Some("listed".to_owned());
+    };
+    let venue = venue_with(tempfile::tempdir().unwrap(), listed);
+    let data = venue.data();
+    let key = Path::new(&data).join("../alice.key");
+    std::fs::write(&key, [1; 32]).unwrap();
+    let key = key.to_str().unwrap().to_owned();
+    let did = catena_auth::KeyPair::from_seed(&[1; 32]).did();
+    let refused = venue.catena(&["jobs", "ls", "--key", &key, "--json"]);
+    assert_eq!((refused.code, member(&refused.stderr, "code")), (4, "not_listed".into()));
+    let access = |command: &str| venue.catena(&["access", command, &did, "--data", &data]);
+    assert_eq!(access("add").code, 0);
+    assert_eq!(access("add").code, 0, "it is on the list already");
+    let shown = venue.catena(&["access", "ls", "--data", &data, "--json"]).stdout;
+    assert!(shown.contains(&did) && shown.contains("listed"), "{shown}");
+    assert_eq!(access("block").code, 0);
+    assert_eq!(access("rm").code, 0);
+    assert_eq!(access("rm").code, 3);
+    assert_eq!(access("unblock").code, 0);
+    assert_eq!(venue.catena(&["access", "add", "somebody", "--data", &data]).code, 2);
+    let shown = venue.catena(&["config", "show", "--access", "listed"]);
+    assert!(shown.stdout.contains("access=listed anonymous=off"), "{}", shown.stdout);
+    let shown = venue.catena(&["config", "show", "--public-access", "off"]);
+    assert!(shown.stdout.contains("access=keys") && shown.stderr.contains("replaced by `access`"));
+}
+
+#[test]
+fn a_token_is_not_sent_to_a_venue_that_it_does_not_name() {
+    let (one, other) = (venue(), venue());
+    let token = one.catena(&["token", "create", "--data", &one.data()]).stdout.trim().to_owned();
+    let sent = one.catena(&["jobs", "ls", "--token", &token]);
+    assert_eq!(sent.code, 0, "{}", sent.stderr);
+    let kept = other.catena(&["jobs", "ls", "--token", &token, "--json"]);
+    assert_eq!((kept.code, member(&kept.stderr, "code")), (4, "venue_identity".into()));
+}
+
+#[test]
+fn what_others_wrote_does_not_reach_the_terminal_as_control_characters() {
+    let venue = venue();
+    let id = venue.job("test:echo", r#"{"a":"\u001b[2J\u009b1m\u202eevil"}"#);
+    for args in [&["jobs", "get", &id][..], &["jobs", "history", &id], &["verify", &id]] {
+        for json in [&[][..], &["--json"]] {
+            let ran = venue.catena(&[args, json].concat());
+            assert_eq!(ran.code, 0, "{}", ran.stderr);
+            for text in [ran.stdout, ran.stderr] {
+                let is_safe = |c: char| c == '\n' || !c.is_control() && c != '\u{202e}';
+                assert!(text.chars().all(is_safe), "{args:?}: {text:?}");
+            }
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use catena_auth::KeyPair;
+use catena_auth::{KeyPair, SealKey};
 use catena_job::{JobId, Status};
 use catena_store::Store;
 use catena_store::blob::Blobs;
@@ -48,8 +48,10 @@ pub struct Setup {
     pub env: Arc<dyn Env>,
     /// The venue's DID.
     pub did: String,
-    /// The venue's key. It signs, and the key that seals secrets is derived from it.
+    /// The venue's key, which signs.
     pub key: KeyPair,
+    /// The key that encrypts secrets at rest. If it is missing, one is derived from the venue's key.
+    pub secrets_key: Option<[u8; 32]>,
     /// The operator's limits.
     pub limits: Limits,
     /// The adapters that execute operations.
@@ -97,7 +99,11 @@ impl Engine {
     /// engine accepts work when this returns; recovery continues, see [`Engine::recovered`].
     pub async fn start(setup: Setup) -> Result<Engine, StartError> {
         let did: Did = setup.did.into();
-        let seal_key = setup.key.seal_key(JOB_SECRETS_PURPOSE);
+        let identity_key = setup.key.seal_key(JOB_SECRETS_PURPOSE);
+        let seal_key = match &setup.secrets_key {
+            Some(key) => SealKey::derive(key, JOB_SECRETS_PURPOSE).with_older(identity_key),
+            None => identity_key,
+        };
         let runtime = Runtime::new(setup.env, setup.limits);
         let admission = Arc::new(Admission::new(Arc::clone(&runtime)));
         let keys = IdempotencyKeys::new(Arc::clone(&runtime), Arc::clone(&setup.store));
@@ -138,6 +144,7 @@ impl Engine {
         let host: Arc<dyn Host> = Arc::clone(&components) as Arc<dyn Host>;
         components.execution.set_host(Arc::downgrade(&host));
         components.operations.store_own_assets(setup.assets).await?;
+        components.jobs.reseal_secrets().await?;
         components.background.start().await?;
         Ok(Engine(components))
     }

@@ -203,3 +203,10 @@ pub const TREE_COMMIT_MAX: usize = 2_048;
 
 /// Queued jobs that are read for statistics. A longer queue is reported as this long.
 pub const QUEUE_SAMPLE_MAX: usize = 1_000;
+
+/// Parts of an orchestration's input that are secret because of its steps. With more, all of the input
+/// is secret.
+pub(crate) const FLOWING_SECRETS_MAX: usize = 256;
+
+/// Operations that are resolved to find these parts. With more, all of the input is secret.
+pub(crate) const FLOWING_OPERATIONS_MAX: usize = 1_000;

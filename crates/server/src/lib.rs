@@ -43,5 +43,5 @@ mod tools;
 mod values;
 
 pub use config::Config;
-pub use identity::{key, tokens};
+pub use identity::{key, lists, tokens};
 pub use venue::{Venue, VenueError, serve};

@@ -63,8 +63,20 @@ pub const REQUEST_ID_BYTES_MAX: usize = 128;
 /// Verified tokens in the cache. Each takes about 300 bytes.
 pub const VERIFIED_TOKENS_MAX: usize = 4_096;
 
-/// How often the list of revoked tokens is checked for changes.
-pub const REVOKED_CHECK: Duration = Duration::from_secs(2);
+/// How often the lists of members, blocked identities and revoked tokens are checked for changes.
+pub const LISTS_CHECK: Duration = Duration::from_secs(2);
+
+/// Bytes of one of these lists: a hundred thousand DIDs.
+pub const LIST_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// How long an event stream lasts at most. Clients reconnect with a new token.
+pub const STREAM_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a client may take for its TLS handshake.
+pub const TLS_HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Bytes of a file with a certificate chain or its key.
+pub const TLS_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// How often the health of the store is checked.
 pub const HEALTH_CHECK: Duration = Duration::from_millis(250);

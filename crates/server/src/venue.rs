@@ -3,21 +3,24 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use catena_auth::KeyPair;
+use catena_auth::identity::UnboundToken;
 use catena_engine::error::StartError;
 use catena_engine::runtime::{Env, SystemEnv};
-use catena_engine::{Adapter, Engine, Setup};
+use catena_engine::{Adapter, Caller, Engine, Setup};
 use catena_store::embedded::Health;
 use catena_store::embedded::admin::AdminSocket;
+use catena_store::embedded::permissions::{self, PermissionsError, Sharing};
 use catena_store::embedded::{DataFolder, EmbeddedStore, FolderError};
 use catena_value::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::config::Config;
+use crate::config::{Config, McpRecord};
 use crate::describe::{openapi, page};
 use crate::http::listen::Connections;
 use crate::http::origin::OriginPolicy;
@@ -26,9 +29,11 @@ use crate::http::response_cache::ResponseCache;
 use crate::http::route::Route;
 use crate::http::service::Service;
 use crate::http::state::ServerState;
-use crate::identity::authenticate::Authenticator;
+use crate::http::tls::{TlsError, TlsIdentity};
+use crate::identity::authenticate::{AccessPolicy, Authenticator};
 use crate::identity::key::{self, KeyError};
-use crate::identity::tokens::RevokedTokens;
+use crate::identity::lists::{self, AccessLists, List};
+use crate::identity::tokens;
 use crate::limits::{FAILURE_NOTICE, HEALTH_CHECK, RECOVERY_AHEAD};
 use crate::metrics::Metrics;
 use crate::routes;
@@ -40,6 +45,9 @@ pub enum VenueError {
     /// The data folder could not be opened.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// Other users could change the data folder.
+    #[error(transparent)]
+    Permissions(#[from] PermissionsError),
     /// The key could not be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -52,6 +60,9 @@ pub enum VenueError {
         #[source]
         source: io::Error,
     },
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The address could not be bound.
     #[error("could not listen on {address}")]
     Listen {
@@ -112,14 +123,21 @@ impl Venue {
     ) -> Result<Venue, VenueError> {
         raise_descriptor_limit();
         let data = config.data.value.clone();
-        let folder = Arc::new(in_background(move || DataFolder::open(&data)).await??);
+        let sharing = if config.shared_data.value { Sharing::Group } else { Sharing::Owner };
+        permissions::restrict_new_files(sharing);
+        let opened = in_background(move || {
+            permissions::secure_folder(&data, sharing)?;
+            Ok::<_, VenueError>(DataFolder::open(&data)?)
+        });
+        let folder = Arc::new(opened.await??);
         let store = Arc::clone(&folder.store);
         let data = config.data.as_path();
         let key = key::load_or_create(data)?;
+        let secrets_key = key::load_or_create_secrets(data, config.key_file.as_deref())?;
         let admin_socket =
             AdminSocket::start(Arc::clone(&folder)).map_err(io_error("the control socket"))?;
-        let revoked = RevokedTokens::load(data).map_err(io_error("the list of revoked tokens"))?;
-        let revoked = Arc::new(revoked);
+        let lists = load_lists(data).map_err(io_error("the lists of identities"))?;
+        let tls = TlsIdentity::from_config(&config)?;
         let (listener, address) = bind(config.listen.value).await?;
         let env: Arc<dyn Env> = Arc::new(SystemEnv::new());
         let did = config.did(&key.did());
@@ -129,6 +147,7 @@ impl Venue {
             env: Arc::clone(&env),
             did: did.clone(),
             key: key.clone(),
+            secrets_key: Some(secrets_key),
             limits: config.engine_limits(),
             adapters,
             assets,
@@ -140,9 +159,7 @@ impl Venue {
             let found = engine.recovery().found;
             tracing::info!(found, "live jobs are being recovered in the background");
         }
-        let is_public = config.has_public_access();
-        let authenticator =
-            Authenticator::new(&did, &key, is_public, &config.admins, revoked.clone());
+        let authenticator = Authenticator::new(&did, &key, access_policy(&config), lists.clone());
         let state = server_state(
             &config,
             engine.clone(),
@@ -156,9 +173,18 @@ impl Venue {
         let router = Service::router(Arc::new(state), mounted_routes(&config));
         let listening = connections.clone();
         let tasks = vec![
-            tokio::spawn(async move { listening.serve(listener, router).await }),
-            tokio::spawn(revoked.watch(data.to_owned())),
+            tokio::spawn(reload_tls(tls.clone())),
+            tokio::spawn(async move { listening.serve(listener, router, tls).await }),
+            tokio::spawn(Arc::clone(&lists).watch(data.to_owned())),
+            tokio::spawn(end_schedules_of_blocked(lists, engine.clone())),
         ];
+        config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        let access: Vec<String> = config
+            .resolved_access()
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        tracing::info!("{}", access.join(" "));
         tracing::info!(%address, %did, data = %data.display(), "the venue is ready");
         let grace = config.grace();
         let admin_socket = Some(admin_socket);
@@ -248,20 +274,22 @@ fn server_state(
     env.random(&mut random);
     let routes = mounted_routes(config).map(|route| (route.method.as_str(), route.path));
     ServerState {
+        records_mcp_reads: config.mcp_record.value == McpRecord::All,
         tools: Tools::from_catalogue(&engine, &config.mcp_tools),
         engine,
         store,
         authenticator,
         origins: OriginPolicy {
-            is_guarded: config.has_public_access(),
+            is_guarded: config.is_anonymous_on(),
             bound: address,
             hostnames: config.all_hostnames(),
             allowed: config.cors_origins.to_vec(),
+            public_url: config.public_url.value.clone(),
+            scheme: if config.has_tls() { "https" } else { "http" },
         },
         metrics: Arc::new(Metrics::new(routes)),
         request_ids: RequestIds::new(random),
         response_cache: ResponseCache::default(),
-        public_url: config.public_url.value.clone(),
         public_key: did.strip_prefix("did:key:").unwrap_or(&did).to_owned(),
         body_bytes_max: *config.body_bytes.value,
         sse_by_job_id: config.sse_by_job_id.value,
@@ -269,6 +297,72 @@ fn server_state(
         openapi: openapi::document(&name, mounted_routes(config)).into(),
         docs: page::docs(mounted_routes(config)).into(),
         name,
+    }
+}
+
+/// Who may use a venue with this configuration.
+fn access_policy(config: &Config) -> AccessPolicy {
+    let unbound =
+        if config.allows_unbound_tokens() { UnboundToken::Accept } else { UnboundToken::Refuse };
+    AccessPolicy {
+        mode: config.access(),
+        is_anyone_explicit: config.is_anyone_explicit(),
+        unbound,
+        admins: config.admins.to_vec(),
+        members: config.members.to_vec(),
+    }
+}
+
+/// The lists of a data folder. A folder from before there was an access list gets one with the
+/// subjects of all tokens that were issued, because issuing a token lists its subject.
+fn load_lists(data: &Path) -> io::Result<Arc<AccessLists>> {
+    if !lists::exists(data, List::Members) {
+        let subjects = tokens::issued_subjects(data)?;
+        if !subjects.is_empty() {
+            lists::write(data, List::Members, &subjects)?;
+        }
+    }
+    Ok(Arc::new(AccessLists::load(data)?))
+}
+
+/// Reads the certificate again whenever SIGHUP arrives. Never returns.
+async fn reload_tls(tls: Option<Arc<TlsIdentity>>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Some(tls) = tls else { return };
+    let Ok(mut hangups) = signal(SignalKind::hangup()) else { return };
+    while hangups.recv().await.is_some() {
+        match tls.reload() {
+            Ok(()) => tracing::info!("reloaded the TLS certificate"),
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(%error, cause, "the TLS certificate in use stays");
+            }
+        }
+    }
+}
+
+/// Removes the schedules of identities that become blocked: nobody could remove them afterwards, and
+/// they would go on invoking operations in the name of their owner. Never returns.
+async fn end_schedules_of_blocked(lists: Arc<AccessLists>, engine: Engine) {
+    let mut changes = lists.subscribe();
+    let mut known = lists::Entries::new();
+    loop {
+        for did in lists.new_entries(List::Blocked, &known) {
+            let caller = Caller::known(&did);
+            let schedules = engine.scheduled(&caller, None).await.unwrap_or_default();
+            let mut removed = 0;
+            for schedule in &schedules {
+                let is_removed = engine.unschedule(&caller, &schedule.handle).await;
+                removed += usize::from(is_removed.is_ok_and(|is_removed| is_removed));
+            }
+            if removed > 0 {
+                tracing::info!(target: "catena::audit", did, removed, "removed the schedules of a blocked identity");
+            }
+        }
+        known = lists.entries(List::Blocked);
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
     }
 }
 

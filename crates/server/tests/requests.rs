@@ -72,7 +72,7 @@ async fn configured_origins_get_their_preflight() {
 #[tokio::test]
 async fn without_public_access_a_token_is_needed() {
     let venue = venue(|flags| flags.public_access = Some("off".to_owned())).await;
-    let reply = venue.get("/api/v1/status").await;
+    let reply = venue.get("/api/v1/jobs").await;
     reply.assert_error(401, "token_missing");
     assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
     let document =

@@ -21,6 +21,7 @@ mod driver;
 mod folder;
 mod in_use;
 mod members;
+pub mod permissions;
 mod read;
 mod recent;
 mod rows;

@@ -89,3 +89,10 @@ pub const PART_BYTES: usize = 5 * 1024 * 1024;
 /// Hints that wait for a process. A process that receives more loses some, and notices the changes
 /// when it checks.
 pub const HINTS_MAX: usize = 65_536;
+
+/// Files and folders of a data folder whose permissions are checked when it is opened. Those beyond
+/// are protected by the folder that contains them.
+pub const SECURED_FILES_MAX: usize = 10_000;
+
+/// Bytes of the address of a socket, without the zero byte at its end.
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;

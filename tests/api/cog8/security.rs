@@ -160,3 +160,25 @@ async fn an_owner_removes_what_is_theirs() {
     alice.control(&id, "delete").await.expect(200);
     alice.get(&format!("/api/v1/jobs/{id}")).await.expect_error(404, "job_not_found");
 }
+
+/// A secret that a plan passes into a secret field of a step is secret in the orchestration, too.
+#[tokio::test]
+async fn a_secret_that_flows_into_a_header_is_in_no_record_of_the_orchestration() {
+    let site = Site::start().await;
+    let definition = json!({"operation": {"adapter": "orchestrator", "steps": [
+        {"op": "http:get", "input": {"url": ["input", "url"],
+            "headers": {"PRIVATE-token": ["input", "token"], "accept": ["input", "accept"]}}}],
+        "result": ["const", 1]}});
+    let reply = site.post("/api/v1/assets", &definition).await.expect(201);
+    let input = json!({"url": "http://127.0.0.1:9/", "token": "hush-hush", "accept": "text/plain"});
+    let id = id_of(&site.invoke(reply.json().as_str().unwrap(), input).await);
+    let job = site.ended(&id).await;
+    assert_eq!(job["input"]["token"], json!({"redacted": true}), "{job}");
+    assert_eq!(job["input"]["accept"], "text/plain");
+    let step = site.job(job["steps"][0]["id"].as_str().unwrap()).await;
+    assert_eq!(step["input"]["headers"]["PRIVATE-token"], json!({"redacted": true}), "{step}");
+    assert_eq!(step["input"]["headers"]["accept"], "text/plain");
+    for path in [format!("/api/v1/jobs/{id}"), format!("/api/v1/jobs/{id}/history")] {
+        assert!(!site.get(&path).await.expect(200).text().contains("hush-hush"));
+    }
+}

@@ -1,7 +1,7 @@
 //! Access control: tokens, owners, hosts, origins.
 
 use catena_auth::KeyPair;
-use catena_tests::site::{Site, token};
+use catena_tests::site::{Site, delegation, token};
 use serde_json::json;
 
 #[tokio::test]
@@ -15,6 +15,9 @@ async fn a_bad_token_is_refused_and_never_anonymous() {
     let signed = good.rsplit_once('.').unwrap().0;
     let forged = format!("{signed}.{}", signature_of(&token(&other, &[])));
     let expired = token(&key, &[("exp", 1_700_000_000.into()), ("iat", 1_699_999_000.into())]);
+    let long_lived = token(&key, &[("exp", 4_000_000_000_i64.into())]);
+    let no_time = token(&key, &[("nbf", "now".into())]);
+    let for_another_origin = token(&key, &[("origin", "https://evil.example".into())]);
     let for_another_venue = token(&key, &[("aud", "did:web:other.example".into())]);
     let for_another_subject = token(&key, &[("sub", other.did().as_str().into())]);
     let delegation = token(&key, &[("att", "x".into())]);
@@ -27,6 +30,9 @@ async fn a_bad_token_is_refused_and_never_anonymous() {
         ("for another venue", format!("Bearer {for_another_venue}")),
         ("for another subject", format!("Bearer {for_another_subject}")),
         ("a delegation", format!("Bearer {delegation}")),
+        ("valid for years", format!("Bearer {long_lived}")),
+        ("malformed time", format!("Bearer {no_time}")),
+        ("made for another origin", format!("Bearer {for_another_origin}")),
     ] {
         for path in ["/api/v1/status", "/api/v1/jobs"] {
             let reply = site.ask(site.request("GET", path).header("authorization", &value)).await;
@@ -46,18 +52,33 @@ async fn a_bad_token_is_refused_and_never_anonymous() {
 #[tokio::test]
 async fn without_public_access_everybody_shows_a_token() {
     let site = Site::with(|flags| flags.public_access = Some("off".to_owned())).await;
-    for path in ["/api/v1/status", "/api/v1/jobs", "/api/v1/operations", "/api/v1/assets"] {
+    for path in ["/api/v1/jobs", "/api/v1/operations", "/api/v1/assets", "/canvas/v1/health"] {
         site.get(path).await.expect_error(401, "token_missing");
     }
+    // Where clients learn whom they talk to, everyone is answered, without figures.
+    let status = site.get("/api/v1/status").await.expect(200).json();
+    assert!(status["did"].is_string() && status["stats"].is_null(), "{status}");
+    assert_eq!(status["delegation"], "scoped");
+    let did = status["did"].as_str().unwrap();
     let body = json!({"operation": "test:echo"});
     site.post("/api/v1/invoke", &body).await.expect_error(401, "token_missing");
     site.get("/.well-known/did.json").await.expect(200);
     site.get("/livez").await.expect(200);
     let key = KeyPair::from_seed(&[1; 32]);
-    let request = site.request("POST", "/api/v1/invoke").json(&body);
-    let request = request.header("authorization", &format!("Bearer {}", token(&key, &[])));
-    let job = site.ask(request).await.expect(201).json();
-    assert_eq!(job["caller"], key.did());
+    let ask = async |token: String| {
+        let request = site.request("POST", "/api/v1/invoke").json(&body);
+        site.ask(request.header("authorization", &format!("Bearer {token}"))).await
+    };
+    let url = format!("http://{}", site.address);
+    for audience in [did, &url] {
+        let job = ask(token(&key, &[("aud", audience.into())])).await.expect(201).json();
+        assert_eq!(job["caller"], key.did());
+    }
+    // A token without an audience could be replayed at any venue.
+    ask(token(&key, &[])).await.expect_error(401, "token_invalid");
+    let unbound = site.request("GET", "/api/v1/status");
+    let unbound = unbound.header("authorization", &format!("Bearer {}", token(&key, &[])));
+    assert!(site.ask(unbound).await.expect(200).json()["stats"].is_object());
 }
 
 #[tokio::test]
@@ -92,7 +113,9 @@ async fn who_shows_delegations_is_no_admin_for_that() {
         (&seen["status"], &seen["output"]["status"]),
         (&json!("COMPLETE"), &json!("STARTED"))
     );
-    look["ucans"] = json!(["a-delegation"]);
+    let user = KeyPair::from_seed(&[5; 32]);
+    let admin_did = KeyPair::from_seed(&[9; 32]).did();
+    look["ucans"] = json!([delegation(&user, &admin_did, &[])]);
     let refused = admin.post("/api/v1/invoke", &look).await.json();
     assert_eq!(refused["status"], "FAILED", "{refused}");
     alice.control(&id, "cancel").await.expect(200);

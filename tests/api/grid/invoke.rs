@@ -1,7 +1,8 @@
 //! Invoking and running: responses, waiting, idempotency keys, private jobs.
 
+use catena_auth::KeyPair;
 use catena_tests::http::Connection;
-use catena_tests::site::{Site, id_of};
+use catena_tests::site::{Site, delegation, id_of};
 use catena_tests::target::Target;
 use serde_json::{Value as Json, json};
 
@@ -320,8 +321,10 @@ async fn jobs_run_although_their_clients_left() {
 async fn texts_may_be_longer_than_one_cell() {
     let site = Site::start().await;
     let long = "x".repeat(5_000);
-    let body = json!({"operation": "test:echo", "ucans": [long.clone()]});
-    site.post("/api/v1/invoke", &body).await.expect(201);
+    let did = site.get("/api/v1/status").await.json()["did"].as_str().unwrap().to_owned();
+    let ucan = delegation(&KeyPair::from_seed(&[1; 32]), &did, &[("fct", long.as_str().into())]);
+    let body = json!({"operation": "test:echo", "ucans": [ucan]});
+    site.caller(1).await.post("/api/v1/invoke", &body).await.expect(201);
     let body = json!({"operation": "test:error", "input": {"message": long.clone()}});
     let error = site.post("/api/v1/run", &body).await.expect_error(422, "job_failed");
     assert_eq!(error["error"], json!(long));

@@ -1,8 +1,9 @@
 //! Calls: jobs, their outputs, their errors, their questions.
 
+use catena_auth::KeyPair;
 use catena_tests::TIMEOUT;
 use catena_tests::mcp::{McpClient, STATELESS, WITH_HANDSHAKE, last_message};
-use catena_tests::site::Site;
+use catena_tests::site::{Site, delegation};
 use serde_json::{Value as Json, json};
 
 fn text(result: &Json) -> &str {
@@ -134,12 +135,30 @@ async fn reading_makes_no_job() {
 }
 
 #[tokio::test]
+async fn reading_makes_a_job_if_the_operator_wants_a_record() {
+    let site = Site::with(|flags| flags.mcp_record = Some("all".to_owned())).await;
+    let caller = site.caller(1).await;
+    let client = McpClient::new(&caller, STATELESS);
+    let result = client.call("json_merge", json!({"values": [{"a": 1}]})).await;
+    assert_eq!(caller.job(&job(&result)).await["status"], "COMPLETE");
+}
+
+#[tokio::test]
 async fn delegations_ride_along_and_are_not_input() {
     let site = Site::start().await;
-    let result = McpClient::new(&site, STATELESS)
-        .call("test_echo", json!({"a": 1, "ucans": ["one.two.three"]}))
-        .await;
+    let caller = site.caller(1).await;
+    let venue = site.get("/api/v1/status").await.json()["did"].as_str().unwrap().to_owned();
+    let good = delegation(&KeyPair::from_seed(&[1; 32]), &venue, &[]);
+    let client = McpClient::new(&caller, STATELESS);
+    let result = client.call("test_echo", json!({"a": 1, "ucans": [good]})).await;
     assert_eq!(result["structuredContent"], json!({"a": 1}));
+    // They are verified as by the grid API.
+    for bad in ["one.two.three".to_owned(), delegation(&KeyPair::from_seed(&[2; 32]), &venue, &[])]
+    {
+        let params = json!({"name": "test_echo", "arguments": {"a": 1, "ucans": [bad]}});
+        let error = client.reply("tools/call", params).await.json()["error"].clone();
+        assert_eq!(error["data"]["code"], "delegation_invalid", "{error}");
+    }
 }
 
 #[tokio::test]

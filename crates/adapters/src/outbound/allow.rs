@@ -16,9 +16,21 @@ pub struct AllowedHost {
 }
 
 /// A venue on which operations may be run: a URL, a `did:web`, or a bare `HOST` or `HOST:PORT`,
-/// which means `https`. Scheme, host and port are compared, the path is not.
+/// which means `https`. Scheme, host and port are compared, the path is not. `URL=DID` states the
+/// identity of the venue, and `URL,shared` allows delegations on a venue at which all users of this
+/// one share an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AllowedVenue(Origin);
+pub struct AllowedVenue {
+    origin: Origin,
+    /// The DID that the venue must have.
+    did: Option<String>,
+    /// Whether steps with delegations may be sent there although the venue does not keep the users
+    /// of this one apart.
+    pub(crate) is_shared: bool,
+}
+
+/// What follows a venue in a list to say that its users share an account there.
+pub(crate) const SHARED: &str = "shared";
 
 /// An invalid entry of a list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,22 +92,41 @@ impl FromStr for AllowedVenue {
 
     fn from_str(entry: &str) -> Result<Self, Self::Err> {
         let refused = |reason| ListEntryError::Venue { entry: entry.to_owned(), reason };
+        let (entry, is_shared) = match entry.rsplit_once(',') {
+            Some((rest, word)) if word.trim() == SHARED => (rest, true),
+            _ => (entry, false),
+        };
+        let (entry, did) = match entry.split_once('=') {
+            Some((entry, did)) if did.starts_with("did:") => (entry, Some(did.to_owned())),
+            Some(_) => return Err(refused("what follows `=` is not a DID".to_owned())),
+            None => (entry, None),
+        };
         let is_bare = !entry.contains("://") && !entry.starts_with("did:");
         let url = if is_bare { format!("https://{entry}") } else { entry.to_owned() };
-        venue_url(&url).map(|url| AllowedVenue(url.origin())).map_err(refused)
+        let url = venue_url(&url).map_err(refused)?;
+        Ok(AllowedVenue { origin: url.origin(), did, is_shared })
     }
 }
 
 impl fmt::Display for AllowedVenue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.ascii_serialization())
+        f.write_str(&self.origin.ascii_serialization())?;
+        if let Some(did) = &self.did {
+            write!(f, "={did}")?;
+        }
+        if self.is_shared { write!(f, ",{SHARED}") } else { Ok(()) }
     }
 }
 
 impl AllowedVenue {
     /// Returns true if this entry covers the venue at this URL.
     pub(crate) fn covers(&self, url: &Url) -> bool {
-        self.0 == url.origin()
+        self.origin == url.origin()
+    }
+
+    /// The DID that the operator says the venue has.
+    pub(crate) fn did(&self) -> Option<&str> {
+        self.did.as_deref()
     }
 }
 
@@ -217,5 +248,9 @@ mod tests {
         assert!(!covers("https://venue.example", "https://venue.example:8443"));
         assert!(covers("http://127.0.0.1:9000", "http://127.0.0.1:9000/api/v1"));
         assert!("ftp://x".parse::<AllowedVenue>().is_err());
+        let entry: AllowedVenue = "http://127.0.0.1:9=did:key:z1,shared".parse().unwrap();
+        assert_eq!((entry.did(), entry.is_shared), (Some("did:key:z1"), true));
+        assert_eq!(entry.to_string(), "http://127.0.0.1:9=did:key:z1,shared");
+        assert!("http://127.0.0.1:9=somebody".parse::<AllowedVenue>().is_err());
     }
 }

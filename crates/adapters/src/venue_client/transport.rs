@@ -25,6 +25,10 @@ impl<G: Gate> Transport for OutboundTransport<'_, G> {
         self.base.origin().ascii_serialization()
     }
 
+    fn origin(&self) -> String {
+        self.base.origin().ascii_serialization()
+    }
+
     async fn send(&self, request: &ApiRequest) -> Result<ApiResponse, OutboundError> {
         let response = self.outbound.send(outbound_request(self.base, request)?, self.gate).await?;
         Ok(ApiResponse { status: response.status, headers: response.headers, body: response.body })

@@ -99,7 +99,9 @@ impl FakeVenue {
 
 fn default_reply(request: &ReceivedRequest) -> Reply {
     match request.target.as_str() {
-        "GET /api/v1/status" => Reply::Json(200, json!({"did": "did:key:fake"})),
+        "GET /api/v1/status" => {
+            Reply::Json(200, json!({"did": "did:key:fake", "delegation": "scoped"}))
+        }
         "POST /api/v1/invoke" => Reply::Json(201, job("STARTED")),
         _ if request.is_job_read() => Reply::Json(200, job("COMPLETE")),
         _ => Reply::Json(404, json!({"error": "there is no such thing"})),

@@ -21,7 +21,7 @@ use catena_engine::{
 use catena_job::{JobId, Status};
 use catena_server::config::Flags;
 use catena_server::{Config, Venue};
-use catena_value::{Map, Value, json};
+use catena_value::{Map, Value, Vector, json};
 use tempfile::TempDir;
 
 /// Longest time that a test waits for a condition that must become true.
@@ -173,11 +173,23 @@ pub async fn until(engine: &Engine, id: JobId, holds: impl Fn(&JobView) -> bool)
     }
 }
 
-/// A delegation to this DID.
+/// A delegation to this DID, as the SDKs issue it.
 pub fn delegation(audience: &str) -> String {
-    let key = KeyPair::from_seed(&[77; 32]);
-    let did = key.did();
-    let claims = [("iss", Value::from(did.as_str())), ("aud", audience.into())];
+    delegation_of(77, audience)
+}
+
+/// A delegation of the user with this key.
+pub fn delegation_of(seed: u8, audience: &str) -> String {
+    let key = KeyPair::from_seed(&[seed; 32]);
+    let capability: Map = [("with", key.did()), ("can", "invoke".to_owned())].into_iter().collect();
+    let claims = [
+        ("iss", Value::from(key.did())),
+        ("aud", audience.into()),
+        ("ucv", "0.10.0".into()),
+        ("att", Vector::from_items(vec![capability.into()]).into()),
+        ("prf", Vector::from_items(Vec::new()).into()),
+        ("exp", Value::Nil),
+    ];
     Token::mint(&claims.into_iter().collect::<Map>(), &key)
 }
 

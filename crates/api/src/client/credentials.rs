@@ -29,9 +29,10 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Signs a token for one request. `audience` is the venue's DID.
-pub(super) fn sign_token(key: &KeyPair, audience: Option<&str>) -> String {
-    self_issued(key, audience, now())
+/// Signs a token for one request. `audience` is the venue's DID, `origin` the URL that the request is
+/// sent to, without a path.
+pub(super) fn sign_token(key: &KeyPair, audience: &str, origin: Option<&str>) -> String {
+    self_issued(key, Some(audience), origin, now())
 }
 
 /// Unix time in seconds.

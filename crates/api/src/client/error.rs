@@ -4,6 +4,7 @@ use catena_value::{Value, json};
 use hyper::header::RETRY_AFTER;
 
 use super::transport::{ApiResponse, InvalidRequest};
+use crate::known_venues::IdentityError;
 use crate::limits::{ANSWER_DEPTH_MAX, REASON_CHARS_MAX};
 use crate::wire::text;
 
@@ -36,6 +37,14 @@ pub enum ClientError<E> {
         venue: String,
         /// The problem with the response.
         reason: String,
+    },
+    /// Nothing was sent, because the venue is not, or no longer, the one that the credentials are for.
+    #[error("{error}; nothing was sent")]
+    Identity {
+        /// The venue.
+        venue: String,
+        /// What is wrong with its identity.
+        error: IdentityError,
     },
     /// The request cannot be sent as it is.
     #[error(transparent)]
@@ -73,9 +82,10 @@ impl<E> ClientError<E> {
             | ClientError::Conflict(refusal)
             | ClientError::Busy(refusal)
             | ClientError::Refused(refusal) => Some(refusal),
-            ClientError::Transport(_) | ClientError::Malformed { .. } | ClientError::Invalid(_) => {
-                None
-            }
+            ClientError::Transport(_)
+            | ClientError::Malformed { .. }
+            | ClientError::Identity { .. }
+            | ClientError::Invalid(_) => None,
         }
     }
 }

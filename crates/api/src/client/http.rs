@@ -35,8 +35,8 @@ impl HttpClient {
     /// A client of the venue at this URL. It sends a request again that was refused because of its
     /// rate. Nothing is sent yet.
     pub fn connect(venue: VenueUrl, credentials: Credentials) -> Self {
-        Client::new(HttpTransport::new(venue), credentials)
-            .with_rate_limit_policy(OnRateLimit::Retry)
+        let client = Client::new(HttpTransport::new(venue), credentials);
+        Client { checks_audience: true, ..client }.with_rate_limit_policy(OnRateLimit::Retry)
     }
 }
 
@@ -88,6 +88,7 @@ impl ClientError<TransportError> {
             | ClientError::Conflict(_)
             | ClientError::Refused(_)
             | ClientError::Malformed { .. }
+            | ClientError::Identity { .. }
             | ClientError::Invalid(_) => false,
         }
     }
@@ -125,6 +126,10 @@ impl Transport for HttpTransport {
 
     fn venue(&self) -> String {
         self.0.venue.to_string()
+    }
+
+    fn origin(&self) -> String {
+        self.0.venue.origin()
     }
 
     async fn send(&self, request: &ApiRequest) -> Result<ApiResponse, TransportError> {

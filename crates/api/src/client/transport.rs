@@ -21,6 +21,9 @@ pub trait Transport: Send + Sync {
     /// The name of the venue in error texts.
     fn venue(&self) -> String;
 
+    /// Scheme, host and port to which requests are sent.
+    fn origin(&self) -> String;
+
     /// Sends a request and returns the complete response, whatever its status. Fails if the response is
     /// not complete within the request's time. Redirects are not followed: a venue is at its URL.
     fn send(

@@ -1,6 +1,6 @@
 //! `catena config`: the settings of a venue and their origins.
 
-use catena_server::config::ResolvedSetting;
+use catena_server::config::{Config, ResolvedSetting};
 use catena_value::{Map, Value, Vector};
 
 use crate::format::table;
@@ -28,14 +28,21 @@ enum Command {
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let Command::Show { settings } = &args.command;
-    let shown = settings.load()?.resolved();
+    let config = settings.load()?;
+    config.warnings().iter().for_each(|warning| output.note(&format!("warning: {warning}")));
+    let shown = config.resolved();
     if output.is_json() {
-        output.value(&shown.iter().map(described).collect::<Vector>().into());
+        output.value(&shown.iter().map(|one| described(one, &config)).collect::<Vector>().into());
         return Ok(());
     }
     let heads = ["SETTING", "VALUE", "FROM"].map(str::to_owned).to_vec();
     let rows: Vec<_> = std::iter::once(heads).chain(shown.iter().map(row)).collect();
     table(&rows).iter().for_each(|line| output.line(line));
+    // What follows from the settings together, as it is printed when a venue starts.
+    let resolved = config.resolved_access();
+    let resolved: Vec<_> = resolved.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    output.line("");
+    output.line(&resolved.join(" "));
     Ok(())
 }
 
@@ -44,13 +51,16 @@ fn row(setting: &ResolvedSetting) -> Vec<String> {
     vec![setting.about.name.to_owned(), text.to_owned(), setting.origin.to_string()]
 }
 
-fn described(setting: &ResolvedSetting) -> Value {
-    let members = [
+fn described(setting: &ResolvedSetting, config: &Config) -> Value {
+    let name = setting.about.name;
+    let resolved = config.resolved_access().into_iter().find(|(own, _)| *own == name);
+    let mut members = vec![
         ("name", Value::from(setting.about.name)),
         ("value", setting.text.as_str().into()),
         ("origin", setting.origin.to_string().into()),
         ("default", setting.about.default.into()),
         ("about", setting.about.about.into()),
     ];
+    members.extend(resolved.map(|(_, value)| ("resolved", value.into())));
     members.into_iter().collect::<Map>().into()
 }

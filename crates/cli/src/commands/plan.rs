@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use catena_adapters::Options;
 use catena_engine::operations::schema::{Place, Schema, Secret};
 use catena_job::plan::{Graph, Plan, Problem, Source};
+use catena_server::config::{Config, Flags};
 use catena_value::{Map, Value, Vector, json};
 
 use crate::exit::Exit;
@@ -28,6 +30,26 @@ pub(crate) struct Args {
     /// Print the graph in the Mermaid language.
     #[arg(long, conflicts_with = "json")]
     mermaid: bool,
+
+    /// An entry of the venue's list of other venues, as `catena serve --allow-venue` takes it; may be
+    /// repeated [default: from the environment and catena.toml]
+    #[arg(long = "allow-venue", value_name = "URL")]
+    allow_venues: Vec<String>,
+}
+
+impl Args {
+    /// What the operator allows.
+    fn options(&self) -> Result<Options, Failure> {
+        let invalid = |error: &dyn std::fmt::Display| {
+            Failure::new(Exit::Invalid, "config_invalid", error.to_string())
+        };
+        let joined = self.allow_venues.join(",");
+        let allow_venues = (!joined.is_empty()).then_some(joined);
+        let flags = Flags { allow_venues, ..Flags::default() };
+        let config = Config::load(&flags, None).map_err(|error| invalid(&error))?;
+        let venues = config.allow_venues.iter().map(String::as_str);
+        Options::parse([], venues).map_err(|error| invalid(&error))
+    }
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
@@ -35,13 +57,15 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let plan = Plan::parse(&metadata).map_err(|problems| failure(&problems))?;
     let graph = plan.graph();
     let secrets = secrets_of(&metadata);
+    let options = args.options()?;
     let lines = match (args.dot, args.mermaid, output.is_json()) {
         (true, _, _) => dot(&plan, &graph),
         (_, true, _) => mermaid(&plan, &graph),
         (_, _, true) => {
-            vec![json::to_string(&describe_json(&plan, &graph, &secrets)).unwrap_or_default()]
+            let described = describe_json(&plan, &graph, &secrets, &options);
+            vec![json::to_string(&described).unwrap_or_default()]
         }
-        _ => describe(&plan, &graph, &secrets),
+        _ => describe(&plan, &graph, &secrets, &options),
     };
     lines.iter().for_each(|line| output.line(line));
     Ok(())
@@ -73,7 +97,7 @@ fn label(plan: &Plan, step: u32) -> String {
     }
 }
 
-fn describe(plan: &Plan, graph: &Graph, secrets: &[Secret]) -> Vec<String> {
+fn describe(plan: &Plan, graph: &Graph, secrets: &[Secret], options: &Options) -> Vec<String> {
     let waves = graph.waves();
     let path: Vec<String> = graph.critical_path().iter().map(u32::to_string).collect();
     let mut lines = vec![
@@ -89,6 +113,11 @@ fn describe(plan: &Plan, graph: &Graph, secrets: &[Secret]) -> Vec<String> {
         if let Some(venue) = &of_plan.venue {
             let data = SentData::from_source(&of_plan.input, secrets);
             lines.push(format!("step {step} is sent to {venue} {data}"));
+            if options.is_shared_venue(venue) {
+                lines.push(format!(
+                    "step {step}: with delegations, all users of this venue share one account at {venue}"
+                ));
+            }
         }
     }
     lines
@@ -155,7 +184,7 @@ impl SentData {
     fn add_input(&mut self, path: &[String], secrets: &[Secret]) {
         let is_match = |(place, name): (&Place, &String)| match place {
             Place::At(own) => own == name,
-            Place::Each => true,
+            Place::Each | Place::EachExcept(_) => true,
         };
         let overlaps = |secret: &&Secret| secret.iter().zip(path).all(is_match);
         let overlapping: Vec<&Secret> = secrets.iter().filter(overlaps).collect();
@@ -164,7 +193,7 @@ impl SentData {
         }
         let name = |place: &Place| match place {
             Place::At(name) => name.clone(),
-            Place::Each => "*".to_owned(),
+            Place::Each | Place::EachExcept(_) => "*".to_owned(),
         };
         let names = |secret: &&Secret| secret.iter().map(name).collect::<Vec<_>>();
         self.withheld
@@ -180,7 +209,7 @@ fn describe_path(what: &str, path: &[String]) -> String {
     format!("{what} at `{}`", path.join("/"))
 }
 
-fn describe_json(plan: &Plan, graph: &Graph, secrets: &[Secret]) -> Value {
+fn describe_json(plan: &Plan, graph: &Graph, secrets: &[Secret], options: &Options) -> Value {
     let numbers = |steps: &[u32]| -> Value {
         steps.iter().map(|step| Value::from(*step)).collect::<Vector>().into()
     };
@@ -203,6 +232,9 @@ fn describe_json(plan: &Plan, graph: &Graph, secrets: &[Secret]) -> Value {
             if !withheld.is_empty() {
                 fields.push(("withholds", list(withheld)));
             }
+        }
+        if step.venue.as_deref().is_some_and(|venue| options.is_shared_venue(venue)) {
+            fields.push(("sharedAccount", true.into()));
         }
         fields.into_iter().collect::<Map>().into()
     };

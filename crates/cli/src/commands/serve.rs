@@ -69,17 +69,14 @@ fn run(
 
 /// The built-in adapters with the operator's policy.
 fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
-    let invalid = |name: &str, error: &dyn std::fmt::Display| {
-        Failure::new(Exit::Invalid, "config_invalid", format!("{name}: {error}"))
-    };
-    let mut options = Options::default();
-    for host in config.allow_hosts.iter() {
-        options.allow_hosts.push(host.parse().map_err(|error| invalid("allow_hosts", &error))?);
-    }
-    for venue in config.allow_venues.iter() {
-        options.allow_venues.push(venue.parse().map_err(|error| invalid("allow_venues", &error))?);
-    }
-    Ok(catena_adapters::all(options))
+    let hosts = config.allow_hosts.iter().map(String::as_str);
+    let venues = config.allow_venues.iter().map(String::as_str);
+    let options = Options::parse(hosts, venues).map_err(|error| {
+        let text = format!("allow_hosts or allow_venues: {error}");
+        Failure::new(Exit::Invalid, "config_invalid", text)
+    })?;
+    let known_venues = Some(config.data.join("known-venues"));
+    Ok(catena_adapters::all(Options { known_venues, ..options }))
 }
 
 /// A future that is ready when SIGTERM or SIGINT arrives.

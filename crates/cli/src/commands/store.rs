@@ -8,8 +8,11 @@ use catena_engine::error::ControlError;
 use catena_engine::offline::Offline;
 use catena_engine::runtime::SystemEnv;
 use catena_job::JobId;
+use catena_server::key::{self, SECRETS_FILE};
+use catena_store::Store as _;
 use catena_store::embedded::OpenError;
 use catena_store::embedded::admin::request_backup;
+use catena_store::embedded::permissions::{self, Sharing};
 use catena_store::embedded::{CheckReport, CopyReport, DataFolder, FolderError};
 use catena_value::{Map, Value, Vector, json};
 
@@ -73,6 +76,7 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    permissions::restrict_new_files(Sharing::Owner);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(|error| {
         Failure::new(Exit::Invalid, "runtime", format!("could not start: {error}"))
@@ -89,10 +93,19 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         }
         Command::Backup { destination } => backup(&args.data, destination, output),
         Command::Restore { source } => {
+            refuse_links(source, &args.data)?;
             let backup = open(source)?;
             let checked = check(&backup)?;
             refuse_problems(&checked)?;
+            runtime.block_on(check_key(source, &backup))?;
             copy(&backup, &args.data, output)?;
+            if !args.data.join(SECRETS_FILE).exists() {
+                output.note(
+                    "A backup does not contain the key that encrypts secrets. Copy secrets.key (or \
+                     the file of key_file) of the old venue here before the first start; otherwise \
+                     jobs that need a secret will be paused.",
+                );
+            }
             refuse_problems(&check(&open(&args.data)?)?)
         }
         Command::Collect => {
@@ -130,6 +143,40 @@ fn cancel(data: &Path, job: JobId, reason: &str, output: &mut Output) -> Result<
     } else {
         output.line(&format!("{job}  {status}"));
         output.note(&format!("cancelled {cancelled} jobs"));
+    }
+    Ok(())
+}
+
+/// Refuses symbolic links in a backup and in place of the data folder: a copy would read or write
+/// whatever they point to.
+fn refuse_links(source: &Path, data: &Path) -> Result<(), Failure> {
+    let in_source = permissions::find_link(source).unwrap_or(None);
+    let is_link = std::fs::symlink_metadata(data).is_ok_and(|metadata| metadata.is_symlink());
+    match in_source.or_else(|| is_link.then(|| data.to_owned())) {
+        None => Ok(()),
+        Some(link) => {
+            let message = format!("{} is a symbolic link", link.display());
+            let hint = "A backup contains no links. Use the folder itself.";
+            Err(Failure::new(Exit::Invalid, "symbolic_link", message).hint(hint))
+        }
+    }
+}
+
+/// Checks that a backup has the key of the venue whose jobs it contains.
+async fn check_key(source: &Path, backup: &DataFolder) -> Result<(), Failure> {
+    let invalid = |message: String| Failure::new(Exit::Invalid, "key_invalid", message);
+    let key = key::load(source).map_err(|error| invalid(error.to_string()))?;
+    // A folder that no venue has ever used has no key.
+    let Some(key) = key else { return Ok(()) };
+    let first = backup.store.all(None, 1).await.map_err(|error| failure(&error))?;
+    let Some((id, _)) = first.first() else { return Ok(()) };
+    let Some(stored) = backup.store.job(*id).await.map_err(|error| failure(&error))? else {
+        return Ok(());
+    };
+    let venue = stored.job.field("venue").and_then(Value::as_str).unwrap_or_default();
+    if venue.starts_with("did:key:") && venue != key.did() {
+        let message = format!("venue.key is the key of {}, but its jobs are of {venue}", key.did());
+        return Err(invalid(message));
     }
     Ok(())
 }

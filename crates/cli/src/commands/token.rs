@@ -11,7 +11,9 @@ use catena_auth::Venue;
 use catena_auth::identity::Grant;
 use catena_server::config::{Config, Flags};
 use catena_server::key;
-use catena_server::tokens::{self, RevokedTokens};
+use catena_server::lists::{self, List};
+use catena_server::tokens;
+use catena_store::embedded::permissions::{self, Sharing};
 use catena_value::{Map, Value, Vector};
 
 use crate::exit::Exit;
@@ -77,6 +79,7 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    permissions::restrict_new_files(Sharing::Owner);
     let config = config(args)?;
     let data = config.data.as_path();
     match &args.command {
@@ -125,6 +128,8 @@ fn create(config: &Config, request: &TokenRequest<'_>, output: &mut Output) -> R
     };
     let text = Venue { did, public: key.public() }.issue(&key, &grant);
     issued_tokens::add(data, &token).map_err(|error| failed(&error))?;
+    // Who gets a token may use the venue.
+    lists::add(data, List::Members, &token.subject).map_err(|error| failed(&error))?;
     if output.is_json() {
         let members = [("token", Value::from(text))].into_iter().chain(token.members());
         output.value(&members.collect::<Map>().into());
@@ -166,7 +171,7 @@ fn list(data: &Path, output: &mut Output) -> Result<(), Failure> {
         return Err(no_venue(data));
     }
     let all = issued_tokens::all(data).map_err(|error| failed(&error))?;
-    let revoked = RevokedTokens::load(data).map_err(|error| failed(&error))?;
+    let revoked = lists::read(data, List::RevokedTokens).map_err(|error| failed(&error))?;
     let state = |token: &IssuedToken| {
         if revoked.contains(&token.id) {
             "revoked"

@@ -13,8 +13,8 @@ use catena_value::{Value, json};
 
 use crate::exit::Exit;
 use crate::input::Input;
-use crate::output::{Failure, Output};
-use crate::venue::{self, DEFAULT, IdentityArgs, block_on};
+use crate::output::{Failure, Output, printable_line};
+use crate::venue::{self, DEFAULT, IdentityArgs, KnownArgs, block_on};
 
 /// Verify the history of a job without trusting its venue.
 ///
@@ -50,12 +50,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     also: Option<String>,
 
-    /// Fetch the histories of sub-jobs too, also from other venues, and verify the complete tree.
+    /// Fetch the histories of sub-jobs too, and verify the complete tree. Those on other venues are
+    /// fetched only from venues that are named with --from.
     #[arg(long)]
     deep: bool,
 
+    /// Another venue from which sub-jobs may be fetched; may be repeated. A history can name any
+    /// host, so no other host is contacted.
+    #[arg(long, value_name = "URL", requires = "deep")]
+    from: Vec<String>,
+
     #[command(flatten)]
     identity: IdentityArgs,
+
+    #[command(flatten)]
+    known: KnownArgs,
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
@@ -69,7 +78,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     if output.is_json() {
         output.line(&json::to_string(&report.to_value()).unwrap_or_default());
     } else {
-        describe(&report).iter().for_each(|line| output.line(line));
+        describe(&report).iter().for_each(|line| output.line(&printable_line(line)));
         if let Some(also) = also {
             output.line(&format!("also:  the same at {also}"));
         }
@@ -89,6 +98,12 @@ impl Args {
         venue::parse(url.unwrap_or(&self.venue_url))
     }
 
+    /// Whether the user allows to fetch sub-jobs from this venue.
+    fn may_fetch_from(&self, venue: &VenueUrl) -> bool {
+        let named = self.from.iter().filter_map(|name| name.parse::<VenueUrl>().ok());
+        named.into_iter().any(|named| named.origin() == venue.origin())
+    }
+
     /// A client of a venue. The token is sent only to the venue that it is for.
     fn client(&self, venue: VenueUrl) -> Result<HttpClient, Failure> {
         let credentials = if self.queried_venue().is_ok_and(|queried| queried == venue) {
@@ -96,7 +111,7 @@ impl Args {
         } else {
             self.identity.credentials_for_other_venue()?
         };
-        Ok(HttpClient::connect(venue, credentials))
+        Ok(self.known.connect(venue, credentials))
     }
 }
 

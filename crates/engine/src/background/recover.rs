@@ -203,6 +203,11 @@ impl Background {
             Status::Pending | Status::Started => {}
             status => return self.recover_waiting(current, status).await,
         }
+        if self.jobs.lacks_key_of(&current.job).await? {
+            let message = "its secrets cannot be decrypted: the key that sealed them is missing";
+            tracing::warn!(job = %id, "paused a job: {message}");
+            return self.pause(current, Some(message)).await;
+        }
         let operation = match self.operations.operation_of(&current.job).await {
             Ok(operation) => operation,
             Err(ResolveError::Store(StoreError::Damaged(reason))) => {
@@ -318,7 +323,7 @@ impl Background {
                 self.requeue(current, Some(note)).await
             }
             Recovery::Fail => self.fail(current, interrupted()).await,
-            Recovery::Pause => self.pause(current).await,
+            Recovery::Pause => self.pause(current, None).await,
         }
     }
 
@@ -352,16 +357,20 @@ impl Background {
         Ok(if is_changed { Recovered::Failed } else { Recovered::Unchanged })
     }
 
-    async fn pause(&self, current: Current) -> Result<Recovered, StoreError> {
+    async fn pause(
+        &self,
+        current: Current,
+        message: Option<&str>,
+    ) -> Result<Recovered, StoreError> {
         let now = self.runtime.now();
         let mut change = Change::new(Event::Paused, now);
         let trigger = message_trigger(&current.job);
-        let mut paused = PausedTurn::new(Status::Started, "open");
+        let mut paused = PausedTurn::new(current.job.status(), "open");
         paused.since = Some(now);
         change.extra.push(("paused", paused_member(&paused, trigger)));
         change.extra.push(("deadline", deadline(now, self.runtime.limits.interactive)));
-        let message = "the venue stopped while the operation ran; resume it to run it again";
-        change.extra.push(("message", message.into()));
+        let rule = "the venue stopped while the operation ran; resume it to run it again";
+        change.extra.push(("message", message.unwrap_or(rule).into()));
         let mut draft = current.draft();
         draft.append(change).map_err(append_error)?;
         draft.set_hold(vacated(&current));

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use catena_job::JobId;
+use catena_job::{JobId, Status};
 use catena_store::{CommitError, Effect, Effects, Message};
 use catena_value::{Map, NoCells, Value, json};
 
@@ -38,8 +38,12 @@ impl Commands {
         message: Value,
         key: Option<IdempotencyKey>,
     ) -> Result<MessageReceipt, SendError> {
-        if self.execution.private.get(id).is_some() {
-            return Err(SendError::Private(id));
+        if let Some(private) = self.execution.private.get(id) {
+            // Only its owner may learn that there is such a job.
+            let view = private.view();
+            let owner = view.job.field("caller").and_then(Value::as_str).unwrap_or_default();
+            let is_visible = caller.may_touch(owner);
+            return Err(if is_visible { SendError::Private(id) } else { SendError::NotFound(id) });
         }
         let current = self.jobs.current(id).await?.ok_or(SendError::NotFound(id))?;
         if !caller.may_touch(current.text("caller")) {
@@ -59,7 +63,11 @@ impl Commands {
         }
         let message = self.checked_message(&current, message).await?;
         let message_id = self.message_id(&message)?;
-        let body = self.jobs.seal_message(id, caller, message)?;
+        // An answer to a request for authorisation is secret wherever its secrets are. A step on
+        // another venue gets what its venue would get from any client.
+        let is_secret = status == Status::AuthRequired
+            && self.orchestration.remote_recipient(&current).await?.is_none();
+        let body = self.jobs.seal_message(id, caller, message, is_secret)?;
         let message = Message { number: 0, id: message_id.clone(), body };
         let mut effects = vec![Effect::SendMessage { job: id, message }];
         if let Some(key) = &key {

@@ -1,6 +1,6 @@
 //! What follows from a commit: watchers, counters, quotas, deadlines and drivers are notified.
 
-use catena_job::{Job, JobId};
+use catena_job::{Job, JobId, Status};
 use catena_store::{Effect, Effects, Hint};
 use catena_value::Value;
 
@@ -49,6 +49,7 @@ impl Jobs {
             }
         }
         self.runtime.counters.count_job(is_new, ends.then(|| job.status()));
+        log_failure(job);
         if let Some(deadline) = job.field("deadline").and_then(Value::as_i64).filter(|_| !ends) {
             self.runtime.deadlines.wake_by(deadline);
         }
@@ -108,6 +109,18 @@ impl Jobs {
                 tracing::warn!(%job, %error, "could not update the entity tag after a step changed");
             }
         })
+    }
+}
+
+/// Logs a job that ended as FAILED or TIMEOUT, without any of its contents.
+fn log_failure(job: &Job) {
+    if matches!(job.status(), Status::Failed | Status::Timeout) {
+        let code = job.field("errorCode").and_then(Value::as_str);
+        let op = job.field("op").and_then(Value::as_str).unwrap_or_default();
+        tracing::info!(
+            target: "catena::audit",
+            job = %job.id(), status = %job.status(), code, op, caller = owner(job), "a job failed"
+        );
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A queued message is `{from, message, sealed?}`: the sender's DID, the message without its
 //! credentials, and the sealed credentials. Credentials are never stored in plaintext, neither in
-//! the queue nor in the chain.
+//! the queue nor in the chain. An answer to a job that asks for authorisation may contain them
+//! anywhere and is sealed as a whole: `message` is then `{"redacted": true}`.
 
 use catena_job::JobId;
 use catena_store::Message;
@@ -10,6 +11,7 @@ use catena_value::path::Path;
 use catena_value::{Map, NoCells, Value};
 
 use crate::error::StoreError;
+use crate::jobs::secrets::redacted;
 use crate::jobs::{Jobs, redact};
 use crate::operations::schema::Place;
 use crate::requests::Caller;
@@ -32,6 +34,9 @@ pub(crate) struct OpenedMessage {
 /// Adds credentials to a message.
 pub(super) fn with_credentials(public: Value, secret: Option<Value>) -> Value {
     let Some(secret) = secret else { return public };
+    if public == redacted() {
+        return secret;
+    }
     let at = Path::from_segments([CREDENTIALS.to_owned()]);
     at.ok().and_then(|at| at.set(&public, &secret, &NoCells).ok()).unwrap_or(public)
 }
@@ -69,15 +74,21 @@ pub(crate) fn reseal_message(
 }
 
 impl Jobs {
-    /// Returns the body of a message as it is queued.
+    /// Returns the body of a message as it is queued. `is_secret` says that all of it is secret.
     pub(crate) fn seal_message(
         &self,
         job: JobId,
         sender: &Caller,
         message: Map,
+        is_secret: bool,
     ) -> Result<Value, StoreError> {
         let mut members = vec![("from", Value::from(&*sender.did))];
         let message = Value::from(message);
+        if is_secret {
+            members.push(("sealed", self.seal(job, &message)?.into()));
+            members.push(("message", redacted()));
+            return Ok(members.into_iter().collect::<Map>().into());
+        }
         let secrets = [vec![Place::At(CREDENTIALS.to_owned())]];
         let redacted = redact(&message, &secrets, "/received");
         if !redacted.paths.is_empty() {

@@ -8,8 +8,8 @@
 
 use catena_job::plan::Source;
 use catena_job::{Job, JobId};
-use catena_store::{Effect, RootKey, RootSpace};
-use catena_value::{Map, NoCells, Value, Vector, json};
+use catena_store::{Effect, Effects, RootKey, RootSpace};
+use catena_value::{Map, NoCells, Value, ValueId, Vector, json};
 
 use crate::error::StoreError;
 use crate::jobs::{Draft, Jobs};
@@ -31,13 +31,19 @@ const DELEGATIONS: &str = "ucans";
 pub(crate) const DELEGATED: &str = "delegated";
 
 /// Returns what a record contains in place of a secret.
-fn redacted() -> Value {
+pub(super) fn redacted() -> Value {
     [("redacted", true)].into_iter().collect::<Map>().into()
 }
 
 fn secrets_key(job: JobId) -> RootKey {
-    RootKey { space: RootSpace::Venue, owner: "sealed".to_owned(), name: job.to_hex() }
+    RootKey { space: RootSpace::Venue, owner: SEALED.to_owned(), name: job.to_hex() }
 }
+
+/// The owner of the roots with sealed secrets.
+const SEALED: &str = "sealed";
+
+/// How many jobs' secrets are read at once when they are sealed again.
+const RESEALED_PER_PAGE: usize = 256;
 
 /// A value whose secrets were removed.
 pub(crate) struct Redacted {
@@ -70,6 +76,9 @@ fn hide(value: &Value, secret: &[Place], at: &str, paths: &mut Vec<Value>) -> Op
     let is_selected = |name: &str| match first {
         Place::At(own) => own == name,
         Place::Each => true,
+        Place::EachExcept(harmless) => {
+            !harmless.iter().any(|other| other.eq_ignore_ascii_case(name))
+        }
     };
     let mut has_hidden = false;
     let mut hidden = |name: &str, member: &Value| {
@@ -238,6 +247,78 @@ impl Jobs {
         let secrets = secrets.insert(name.into(), sealed.into(), &*self.store.cells());
         let secrets = secrets.map_err(|error| StoreError::Damaged(error.to_string()))?;
         Ok(Effect::SetRoot { key: secrets_key(job), expected, value: Some(secrets.into()) })
+    }
+
+    /// Returns true if a secret of a job was sealed with a key that is not at hand.
+    pub(crate) async fn lacks_key_of(&self, job: &Job) -> Result<bool, StoreError> {
+        if !has_secrets(job) {
+            return Ok(false);
+        }
+        let sealed = self.sealed_texts(&secrets_key(job.id())).await?;
+        let mut texts = sealed.iter().flat_map(|(_, texts)| texts);
+        Ok(texts.any(|(_, text)| self.seal_key.lacks_key_of(text)))
+    }
+
+    /// Seals again what was sealed with an older key, once: afterwards nothing is left to do.
+    pub(crate) async fn reseal_secrets(&self) -> Result<(), StoreError> {
+        let mut after: Option<String> = None;
+        let mut resealed = 0;
+        loop {
+            let names =
+                self.store.roots(RootSpace::Venue, SEALED, after.as_deref(), RESEALED_PER_PAGE);
+            let names = names.await?;
+            let Some(last) = names.last().cloned() else { break };
+            for name in names {
+                resealed += u64::from(self.reseal_secrets_of(name).await?);
+            }
+            after = Some(last);
+        }
+        if resealed > 0 {
+            tracing::info!(jobs = resealed, "sealed secrets of jobs again, with the current key");
+        }
+        Ok(())
+    }
+
+    async fn reseal_secrets_of(&self, name: String) -> Result<bool, StoreError> {
+        let key = RootKey { space: RootSpace::Venue, owner: SEALED.to_owned(), name };
+        let (Some((expected, texts)), Ok(job)) =
+            (self.sealed_texts(&key).await?, key.name.parse::<JobId>())
+        else {
+            return Ok(false);
+        };
+        if !texts.iter().any(|(_, text)| self.seal_key.is_outdated(text)) {
+            return Ok(false);
+        }
+        let mut resealed = Vec::new();
+        for (name, text) in texts {
+            let text = match self.unseal(job, &text) {
+                Some(secret) => self.seal(job, &secret)?,
+                None => text,
+            };
+            resealed.push((name, Value::from(text)));
+        }
+        let value = Some(resealed.into_iter().collect::<Map>().into());
+        let effect = Effect::SetRoot { key, expected: Some(expected), value };
+        self.store.commit(Effects::one(effect)).await?;
+        Ok(true)
+    }
+
+    /// Returns the sealed texts under a key, by name, and the ID of their root.
+    async fn sealed_texts(
+        &self,
+        key: &RootKey,
+    ) -> Result<Option<(ValueId, Vec<(String, String)>)>, StoreError> {
+        let Some(root) = self.store.root(key).await? else { return Ok(None) };
+        let damaged = |error: catena_value::LoadError| StoreError::Damaged(error.to_string());
+        let value = root.value.fully_loaded(&*self.store.cells()).map_err(damaged)?;
+        let mut texts = Vec::new();
+        let entries = value.as_map().map(|map| map.iter(&NoCells).flatten());
+        for (name, sealed) in entries.into_iter().flatten() {
+            if let (Some(name), Some(text)) = (name.to_text(), sealed.to_text()) {
+                texts.push((name.into_owned(), text.into_owned()));
+            }
+        }
+        Ok(Some((root.id, texts)))
     }
 
     /// Returns a secret of a job by its name.

@@ -6,6 +6,7 @@
 //! URL that ends in one of these.
 
 use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use catena_store::{RootKey, RootSpace};
@@ -14,11 +15,15 @@ use catena_value::{NoCells, Value, ValueId, json};
 use parking_lot::Mutex;
 
 use crate::error::{ResolveError, StoreError};
-use crate::limits::{CACHED_DEFINITIONS_MAX, NEAREST_MAX, REFERENCE_BYTES_MAX};
+use crate::limits::{
+    CACHED_DEFINITIONS_MAX, FLOWING_OPERATIONS_MAX, NEAREST_MAX, NESTING_MAX, REFERENCE_BYTES_MAX,
+};
 use crate::operations::Operations;
 use crate::operations::adapter::{Adapter, ExecutionMode, Failure};
 use crate::operations::federation::Federation;
+use crate::operations::flow::flowing_secrets;
 use crate::operations::operation::{Operation, Problem, member};
+use crate::operations::schema::Secret;
 use crate::requests::Caller;
 
 /// One entry of the catalogue.
@@ -285,6 +290,19 @@ impl Operations {
         id: &ValueId,
         reference: &str,
     ) -> Result<Arc<Operation>, ResolveError> {
+        let mut budget = FLOWING_OPERATIONS_MAX;
+        self.operation_with_flow(id, reference, NESTING_MAX, &mut budget).await
+    }
+
+    /// The same. At most `depth` levels of nested orchestrations are searched for secret fields, and at
+    /// most `budget` operations.
+    async fn operation_with_flow(
+        &self,
+        id: &ValueId,
+        reference: &str,
+        depth: usize,
+        budget: &mut usize,
+    ) -> Result<Arc<Operation>, ResolveError> {
         if let Some(operation) = self.catalogue.cached(id) {
             return Ok(operation);
         }
@@ -295,9 +313,70 @@ impl Operations {
         let Some(text) = self.asset_text(&hex).await? else { return Err(self.unknown(reference)) };
         let metadata = json::read(text.as_bytes())
             .map_err(|error| StoreError::Damaged(format!("asset {hex}: {error}")))?;
-        let operation = Arc::new(self.parse_definition(metadata, reference)?);
-        self.catalogue.cache(&operation);
+        let mut operation = self.parse_definition(metadata, reference)?;
+        let is_complete = self.add_flowing_secrets(&mut operation, depth, budget).await?;
+        let operation = Arc::new(operation);
+        if is_complete {
+            self.catalogue.cache(&operation);
+        }
         Ok(operation)
+    }
+
+    /// Marks the parts of an orchestration's input as secret that flow into secret fields of its steps.
+    /// Returns false if not all steps could be searched; then all of the input is secret.
+    fn add_flowing_secrets<'a>(
+        &'a self,
+        operation: &'a mut Operation,
+        depth: usize,
+        budget: &'a mut usize,
+    ) -> Pin<Box<dyn Future<Output = Result<bool, ResolveError>> + Send + 'a>> {
+        Box::pin(self.search_steps(operation, depth, budget))
+    }
+
+    async fn search_steps(
+        &self,
+        operation: &mut Operation,
+        depth: usize,
+        budget: &mut usize,
+    ) -> Result<bool, ResolveError> {
+        let Some(plan) = operation.plan().cloned() else { return Ok(true) };
+        let mut known: HashMap<&str, Option<Arc<Operation>>> = HashMap::new();
+        for step in plan.steps.iter().filter(|step| step.venue.is_none()) {
+            if known.contains_key(step.op.as_str()) {
+                continue;
+            }
+            let found = match self.catalogue.by_reference.get(&step.op) {
+                Some(operation) => Some(Arc::clone(operation)),
+                None => match parse_reference(&step.op, &self.did, "") {
+                    Ok(Form::Asset(id)) => {
+                        let (Some(below), Some(left)) =
+                            (depth.checked_sub(1), budget.checked_sub(1))
+                        else {
+                            operation.add_secrets(vec![Vec::new()]);
+                            return Ok(false);
+                        };
+                        *budget = left;
+                        match self.operation_with_flow(&id, &step.op, below, budget).await {
+                            Ok(operation) => Some(operation),
+                            Err(ResolveError::Store(error)) => {
+                                return Err(ResolveError::Store(error));
+                            }
+                            // The job will be rejected for it.
+                            Err(_) => None,
+                        }
+                    }
+                    _ => None,
+                },
+            };
+            known.insert(&step.op, found);
+        }
+        let secrets_of = |index: usize| -> &[Secret] {
+            let step = plan.steps.get(index).map(|step| step.op.as_str()).unwrap_or_default();
+            known.get(step).and_then(Option::as_ref).map_or(&[], |operation| operation.secrets())
+        };
+        let flowing = flowing_secrets(&plan, secrets_of);
+        operation.add_secrets(flowing);
+        Ok(true)
     }
 
     fn parse_definition(

@@ -9,16 +9,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use catena_auth::{KeyPair, Token};
+use catena_auth::KeyPair;
+use catena_auth::identity::self_issued;
 use catena_job::{JobId, RecordId, Status};
-use catena_value::{Map, Value};
+use catena_value::Value;
 
 use crate::operations::adapter::Failure;
 use crate::operations::control::RunControl;
 use crate::runtime::Env;
-
-/// The lifetime of a token for another venue: the same as in the published SDKs.
-const TOKEN_SECONDS: i64 = 300;
 
 /// The reply of another venue.
 pub type RemoteReply<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'static>>;
@@ -35,18 +33,10 @@ impl Identity {
         Identity { key, env }
     }
 
-    /// Issues a short-lived token for one venue.
-    pub fn token(&self, audience: &str) -> String {
-        let did = self.key.did();
+    /// Issues a short-lived token for the venue with this DID at this origin.
+    pub fn token(&self, audience: &str, origin: &str) -> String {
         let now = self.env.now() / 1_000;
-        let claims = [
-            ("iss", Value::from(did.as_str())),
-            ("sub", did.as_str().into()),
-            ("aud", audience.into()),
-            ("iat", now.into()),
-            ("exp", (now + TOKEN_SECONDS).into()),
-        ];
-        Token::mint(&claims.into_iter().collect::<Map>(), &self.key)
+        self_issued(&self.key, Some(audience), Some(origin), now)
     }
 }
 
@@ -165,6 +155,19 @@ pub const REMOTE_CONFLICT: &str = "remote_conflict";
 
 /// Access to other venues.
 pub trait Federation: Send + Sync + 'static {
+    /// Fails if steps cannot be sent to a venue, whatever they are: the operator does not allow it, or
+    /// does not allow it with delegations. Checked before any step runs. A venue that does not answer
+    /// is no failure.
+    fn check_venue(
+        &self,
+        venue: &str,
+        presents_delegations: bool,
+        control: RunControl,
+    ) -> RemoteReply<()> {
+        let _ = (venue, presents_delegations, control);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Invokes an operation.
     fn start_job(&self, call: RemoteCall) -> RemoteReply<RemoteStart>;
 

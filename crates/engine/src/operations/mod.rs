@@ -10,6 +10,7 @@ mod assets;
 mod catalogue;
 mod control;
 pub mod federation;
+mod flow;
 mod host;
 mod operation;
 mod progress;

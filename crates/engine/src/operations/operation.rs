@@ -27,6 +27,9 @@ pub struct Operation {
     retry: Option<RetryPolicy>,
     read_only: bool,
     plan: Option<(Arc<Plan>, Arc<Graph>)>,
+    /// The paths of secret values in its input: those of its schema, and those that flow into secret
+    /// fields of its steps.
+    secrets: Vec<Secret>,
 }
 
 /// What happens to a job that was running when its process stopped.
@@ -108,6 +111,7 @@ impl Operation {
         let id = metadata.id();
         let read_only = member(&metadata, "readOnly") == Some(Value::Bool(true));
         let id_text = id.to_string().trim_start_matches("0x").to_owned();
+        let secrets = input.as_ref().map_or_else(Vec::new, |schema| schema.secrets().to_vec());
         let mut operation = Operation {
             id,
             id_value: id_text.as_str().into(),
@@ -123,6 +127,7 @@ impl Operation {
             retry,
             read_only,
             plan: None,
+            secrets,
         };
         if let Some(plan) = adapter.plan(&operation) {
             let plan = plan?;
@@ -228,7 +233,16 @@ impl Operation {
 
     /// Returns the paths of secret values in its input.
     pub(crate) fn secrets(&self) -> &[Secret] {
-        self.input.as_ref().map_or(&[], |schema| schema.secrets())
+        &self.secrets
+    }
+
+    /// Marks further parts of the input as secret.
+    pub(super) fn add_secrets(&mut self, secrets: Vec<Secret>) {
+        for secret in secrets {
+            if !self.secrets.contains(&secret) {
+                self.secrets.push(secret);
+            }
+        }
     }
 
     pub(crate) fn retry(&self) -> Option<&RetryPolicy> {

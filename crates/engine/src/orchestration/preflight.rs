@@ -93,7 +93,31 @@ impl Orchestration {
         depth: u32,
     ) -> Result<Result<Targets, String>, StoreError> {
         let resolver = VenueResolver { operations: &self.operations, caller };
-        Preflight::new(resolver).check(orchestration, depth).await
+        let checked = Preflight::new(resolver).check(orchestration, depth).await?;
+        let problems = match orchestration.plan() {
+            Some(plan) if checked.is_ok() => self.check_venues(caller, plan).await,
+            _ => Vec::new(),
+        };
+        Ok(if problems.is_empty() { checked } else { Err(describe(problems)) })
+    }
+
+    /// Returns the problems with sending steps to the venues that they name.
+    async fn check_venues(&self, caller: &Caller, plan: &Plan) -> Vec<String> {
+        let Ok(federation) = self.operations.federation() else { return Vec::new() };
+        let presents_delegations = !caller.delegations_for(&self.jobs.did).is_empty();
+        let mut checked = HashSet::new();
+        let mut problems = Vec::new();
+        for (index, step) in plan.steps.iter().enumerate() {
+            let Some(venue) = step.venue.as_deref().filter(|venue| checked.insert(*venue)) else {
+                continue;
+            };
+            let control = self.execution.unpaused.clone();
+            let reply = federation.check_venue(venue, presents_delegations, control);
+            if let Err(failure) = reply.await {
+                problems.push(format!("/operation/steps/{index}/venue: {}", failure.error));
+            }
+        }
+        problems
     }
 }
 

@@ -66,6 +66,10 @@ impl fmt::Debug for Did {
     }
 }
 
+/// What separates the two identities in the name of a scoped account. A did:key contains no colon
+/// after its prefix, so nobody can sign as such an account.
+const SCOPE: &str = ":for:";
+
 /// The authenticated identity behind a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
@@ -73,7 +77,8 @@ pub struct Caller {
     pub did: Did,
     /// What the caller may do with resources of others.
     pub role: Role,
-    /// The delegations sent with the request, as compact tokens. They are not verified yet.
+    /// The delegations sent with the request that steps on other venues may present, as compact
+    /// tokens. The server has verified them.
     pub delegations: Vec<String>,
 }
 
@@ -94,9 +99,24 @@ impl Caller {
         Caller { did: did.into(), role: Role::Known, delegations: Vec::new() }
     }
 
-    /// Returns true if the caller may see and change what belongs to `owner`.
+    /// The account of an identity that acts for a user under a delegation. Two users of one venue
+    /// have two accounts.
+    pub fn scoped(did: &str, user: &str) -> Self {
+        Caller::known(&format!("{did}{SCOPE}{user}"))
+    }
+
+    /// The user for whom this identity acts in an account, if it is an account of this identity.
+    pub fn user_of_scoped<'a>(&self, account: &'a str) -> Option<&'a str> {
+        account.strip_prefix(&*self.did)?.strip_prefix(SCOPE)
+    }
+
+    /// Returns true if the caller may see and change what belongs to `owner`. That includes the
+    /// accounts in which the caller itself acts for its users: a venue keeps these apart, and
+    /// requests about a job that it started carry no delegations.
     pub fn may_touch(&self, owner: &str) -> bool {
-        self.role == Role::Admin || *self.did == *owner
+        self.role == Role::Admin
+            || *self.did == *owner
+            || self.role == Role::Known && self.user_of_scoped(owner).is_some()
     }
 
     /// Returns true if the caller presented a token.
@@ -114,7 +134,11 @@ impl Caller {
                     let mut names = names.iter(&NoCells).flatten();
                     names.any(|name| name.as_str() == Some(venue))
                 }
-                Some(name) => name.as_str() == Some(venue),
+                Some(name) => {
+                    // Other venues know a venue with a did:web by the did:key of its key.
+                    let name = name.as_str().unwrap_or_default();
+                    name == venue || venue.starts_with("did:web:") && name.starts_with("did:key:")
+                }
                 None => false,
             }
         };

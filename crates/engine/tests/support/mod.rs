@@ -110,6 +110,7 @@ impl TestVenue {
         let process = self.processes.fetch_add(1, Ordering::SeqCst);
         let env = Arc::new(PausedEnv::for_process(process));
         let engine = Engine::start(Setup {
+            secrets_key: None,
             store,
             blobs,
             env: env.clone(),

@@ -2,9 +2,9 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use catena_engine::QueueDepths;
 use catena_engine::background::SkippedJob;
 use catena_engine::views::Health;
+use catena_engine::{QueueDepths, Role};
 use catena_store::embedded::CounterSnapshot;
 use catena_value::Value;
 
@@ -40,10 +40,17 @@ pub(super) async fn read_health(request: ApiRequest) -> ApiResult<Response> {
     let store_status = store_status(&store.health());
     let is_healthy = engine.is_ready() && store_status == "ok";
     let health = engine.health().await?;
+    let oldest = match &health.queue.oldest {
+        Some(oldest) if engine.job(&request.caller, oldest.job).await.is_ok() => {
+            oldest_value(&health.queue, engine.env().now())
+        }
+        _ => Value::Nil,
+    };
+    let queue = queue_value(&health.queue, request.caller.role);
     let members = [
         ("status", Value::from(if is_healthy { "ok" } else { "degraded" })),
-        ("queue", queue_value(&health.queue)),
-        ("oldestWaiting", oldest_value(&health.queue, engine.env().now())),
+        ("queue", queue),
+        ("oldestWaiting", oldest),
         ("workers", list([worker_value(&health)])),
         ("executors", list([])),
         ("store", store_value(store_status, &store.counters())),
@@ -51,19 +58,28 @@ pub(super) async fn read_health(request: ApiRequest) -> ApiResult<Response> {
     Ok(response::value(StatusCode::OK, &object(members)))
 }
 
-fn queue_value(depths: &QueueDepths) -> Value {
+/// The depths of the queue. How callers name operations of their own is for admins.
+fn queue_value(depths: &QueueDepths, role: Role) -> Value {
     let by_priority = depths
         .by_priority
         .iter()
         .map(|(priority, jobs)| depth_value("priority", i64::from(*priority).into(), *jobs));
-    let (listed, rest) = depths.by_op.split_at(depths.by_op.len().min(QUEUE_TYPES_MAX));
+    let is_shown = |op: &str| role == Role::Admin || is_public_name(op);
+    let (shown, hidden): (Vec<_>, Vec<_>) = depths.by_op.iter().partition(|(op, _)| is_shown(op));
+    let (listed, rest) = shown.split_at(shown.len().min(QUEUE_TYPES_MAX));
+    let rest = rest.iter().chain(&hidden);
     let by_type = listed.iter().map(|(op, jobs)| depth_value("type", op.as_str().into(), *jobs));
     object([
         ("total", count(depths.total)),
         ("byPriority", list(by_priority)),
         ("byType", list(by_type)),
-        ("otherTypes", count(rest.iter().map(|(_, jobs)| jobs).sum())),
+        ("otherTypes", count(rest.map(|(_, jobs)| jobs).sum())),
     ])
+}
+
+/// Whether a name is one of the catalogue, which every caller can list, and not one of a caller.
+fn is_public_name(op: &str) -> bool {
+    op.starts_with("v/") || op.contains(':') && !op.starts_with("did:")
 }
 
 fn depth_value(name: &'static str, value: Value, jobs: u64) -> Value {

@@ -11,7 +11,7 @@ mod parse;
 mod value;
 
 pub use parse::{Bytes, List, Time};
-pub use value::{LogFormat, RateSetting, Switch};
+pub use value::{AccessMode, LogFormat, McpRecord, RateSetting, Switch, UnboundTokens};
 
 use std::fmt;
 use std::fs;
@@ -139,7 +139,8 @@ impl SettingInfo {
 }
 
 /// The settings whose values are lists.
-const LISTS: [&str; 5] = ["admins", "cors_origins", "hostnames", "allow_hosts", "allow_venues"];
+const LISTS: [&str; 6] =
+    ["admins", "members", "cors_origins", "hostnames", "allow_hosts", "allow_venues"];
 
 /// A setting as `catena config show` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,8 +220,14 @@ settings! {
         "The display name of the venue.";
     public_url: Option<String>, "public_url", "",
         "The URL under which clients reach the venue, if it differs from the listen address. An https URL without a path also makes the venue's DID a did:web.";
+    access: Option<AccessMode>, "access", "auto",
+        "Who may use the venue: anyone (also without a token; such requests share one anonymous identity), keys (everyone with a token of their own key or of the venue), listed (the identities that `catena access add` lists), or auto (anyone when listening on loopback without a public URL, otherwise listed).";
     public_access: Switch, "public_access", "auto",
-        "Whether requests without a token are accepted. They all share one anonymous identity. On, off, or auto (on when listening on loopback).";
+        "Replaced by `access`: on means anyone, off means keys. Still read, with a warning.";
+    members: List, "members", "",
+        "DIDs that may use a venue with access = \"listed\", in addition to those that `catena access add` lists.";
+    unbound_tokens: UnboundTokens, "unbound_tokens", "auto",
+        "Whether identity tokens that name no audience are accepted, which can be replayed at other venues: allow, refuse, or auto (allow if anyone may use the venue and it listens on loopback, because the Java client sends such tokens).";
     admins: List, "admins", "",
         "DIDs of admins, who can see and control all jobs.";
     cors_origins: List, "cors_origins", "",
@@ -230,7 +237,15 @@ settings! {
     allow_hosts: List, "allow_hosts", "",
         "Private or loopback addresses, as HOST:PORT, to which operations may send requests.";
     allow_venues: List, "allow_venues", "",
-        "Other venues, as URLs or DIDs, on which steps may run.";
+        "Other venues, as URLs or DIDs, on which steps may run. URL=DID states the identity of a venue whose DID does not name its host; URL,shared allows steps with delegations on a venue at which all users of this one share an account.";
+    tls_cert: Option<PathBuf>, "tls_cert", "",
+        "A file with the certificate chain in PEM. With tls_key, the venue serves HTTPS. Both are read again on SIGHUP.";
+    tls_key: Option<PathBuf>, "tls_key", "",
+        "A file with the private key of the certificate in PEM.";
+    shared_data: bool, "shared_data", "false",
+        "Whether the group of the data folder may use it: its modes are then 0770 and 0660 instead of 0700 and 0600.";
+    key_file: Option<PathBuf>, "key_file", "",
+        "The file with the key that encrypts secrets at rest: 32 bytes. If empty, it is secrets.key in the data folder. It is not part of a backup.";
     body_bytes: Bytes, "body_bytes", "10MB",
         "The maximum size of a request body. The content of assets has its own limit.";
     grace: Time, "grace", "5s",
@@ -238,11 +253,13 @@ settings! {
     sse_by_job_id: bool, "sse_by_job_id", "false",
         "Whether a job's ID alone authorises a client to follow the job by SSE. The Python SDK sends no token for that request.";
     metrics_public: Switch, "metrics_public", "auto",
-        "Whether /metrics can be read without being an admin: on, off, or auto (the same as public_access).";
+        "Whether /metrics can be read without being an admin: on, off, or auto (on if anyone may use the venue and it has no public URL).";
     bench: bool, "bench", "false",
         "Whether to mount POST /bench/noop, which does nothing, as a baseline for benchmarks.";
     mcp_tools: List, "mcp.tools", "*",
         "The operations that are exposed as MCP tools: adapters (json), operations (json:merge), or * for all.";
+    mcp_record: McpRecord, "mcp.record", "changes",
+        "Which tool calls of MCP clients are recorded as jobs: all, or changes (calls of operations that only read leave no record).";
     log_format: LogFormat, "log.format", "text",
         "The format of log lines: text for people, json for programs.";
     log_level: String, "log.level", "info",
@@ -357,14 +374,79 @@ impl Config {
         Self::layered(flags, &environment, file.as_ref())
     }
 
+    /// Who may use the venue.
+    pub fn access(&self) -> AccessMode {
+        match (self.access.value, self.public_access.value) {
+            (Some(mode), _) => mode,
+            (None, Switch::On) => AccessMode::Anyone,
+            (None, Switch::Off) => AccessMode::Keys,
+            (None, Switch::Auto) if self.is_local() => AccessMode::Anyone,
+            (None, Switch::Auto) => AccessMode::Listed,
+        }
+    }
+
+    /// Whether the operator has said that anyone may use the venue.
+    pub fn is_anyone_explicit(&self) -> bool {
+        match self.access.value {
+            Some(mode) => mode == AccessMode::Anyone,
+            None => self.public_access.value == Switch::On,
+        }
+    }
+
     /// Whether requests without a token are accepted.
-    pub fn has_public_access(&self) -> bool {
-        self.public_access.or_auto(self.listen.ip().is_loopback())
+    pub fn is_anonymous_on(&self) -> bool {
+        self.access() == AccessMode::Anyone
+    }
+
+    /// Whether identity tokens that name no audience are accepted.
+    pub fn allows_unbound_tokens(&self) -> bool {
+        match self.unbound_tokens.value {
+            UnboundTokens::Allow => true,
+            UnboundTokens::Refuse => false,
+            UnboundTokens::Auto => self.is_anonymous_on() && self.listen.ip().is_loopback(),
+        }
+    }
+
+    /// Whether the venue is meant for this machine only.
+    fn is_local(&self) -> bool {
+        self.listen.ip().is_loopback() && self.public_url.is_none()
     }
 
     /// Whether metrics can be read without being an admin.
     pub fn has_public_metrics(&self) -> bool {
-        self.metrics_public.or_auto(self.has_public_access())
+        self.metrics_public.or_auto(self.is_anonymous_on() && self.public_url.is_none())
+    }
+
+    /// Whether the venue serves HTTPS itself.
+    pub fn has_tls(&self) -> bool {
+        self.tls_cert.is_some() && self.tls_key.is_some()
+    }
+
+    /// What follows from the settings about who may use the venue, as names and values.
+    pub fn resolved_access(&self) -> Vec<(&'static str, String)> {
+        let on = |is_on: bool| if is_on { "on" } else { "off" }.to_owned();
+        let unbound = if self.allows_unbound_tokens() { "allow" } else { "refuse" };
+        vec![
+            ("access", self.access().as_str().to_owned()),
+            ("anonymous", on(self.is_anonymous_on())),
+            ("unbound_tokens", unbound.to_owned()),
+            ("metrics_public", on(self.has_public_metrics())),
+            ("tls", on(self.has_tls())),
+            ("public_url", self.public_url.value.clone().unwrap_or_else(|| "none".to_owned())),
+        ]
+    }
+
+    /// Sentences about settings that are still read but were replaced.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.public_access.origin != Origin::Default {
+            let origin = &self.public_access.origin;
+            let access = self.access().as_str();
+            warnings.push(format!(
+                "`public_access` ({origin}) was replaced by `access`; set access = \"{access}\""
+            ));
+        }
+        warnings
     }
 
     /// The venue's DID: a did:web if its public URL is https without a path, otherwise that of its key.

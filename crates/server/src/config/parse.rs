@@ -111,6 +111,12 @@ impl Parse for PathBuf {
     }
 }
 
+impl Parse for Option<PathBuf> {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok((!text.is_empty()).then(|| text.into()))
+    }
+}
+
 impl Parse for bool {
     fn parse(text: &str) -> Result<Self, String> {
         match text {

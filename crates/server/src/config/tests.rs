@@ -60,17 +60,37 @@ fn every_setting_is_documented_with_its_default_and_description() {
 }
 
 #[test]
-fn public_access_is_on_for_loopback_and_off_otherwise() {
+fn anyone_may_use_a_venue_on_loopback_and_listed_identities_any_other() {
     for (address, expected) in
         [("127.0.0.1:1", true), ("[::1]:1", true), ("0.0.0.0:1", false), ("192.168.1.1:1", false)]
     {
         let config = listening(address);
-        assert_eq!(config.has_public_access(), expected, "{address}");
+        assert_eq!(config.is_anonymous_on(), expected, "{address}");
+        let mode = if expected { AccessMode::Anyone } else { AccessMode::Listed };
+        assert_eq!((config.access(), config.is_anyone_explicit()), (mode, false), "{address}");
+        assert_eq!(config.allows_unbound_tokens(), expected, "{address}");
         assert_eq!(config.has_public_metrics(), expected, "{address}");
         assert_eq!(config.engine_limits().rate.is_none(), expected, "{address}");
     }
     let flags = Flags { public_access: Some("off".to_owned()), ..Flags::default() };
-    assert!(!config(&flags, &[], "").unwrap().has_public_access());
+    let off = config(&flags, &[], "").unwrap();
+    assert_eq!(off.access(), AccessMode::Keys);
+    assert!(off.warnings()[0].contains("access = \"keys\""), "{:?}", off.warnings());
+    let on = config(&Flags::default(), &[], "public_access = 'on'").unwrap();
+    assert!(on.access() == AccessMode::Anyone && on.is_anyone_explicit());
+}
+
+#[test]
+fn with_a_public_url_only_listed_identities_may_use_the_venue() {
+    let resolved = |text: &str| config(&Flags::default(), &[], text).unwrap();
+    let proxied = resolved("public_url = 'https://v.example'");
+    assert_eq!(proxied.access(), AccessMode::Listed);
+    assert!(!proxied.has_public_metrics() && !proxied.allows_unbound_tokens());
+    let open = resolved("public_url = 'https://v.example'\naccess = 'anyone'");
+    assert!(open.is_anonymous_on() && open.is_anyone_explicit() && !open.has_public_metrics());
+    let keys = resolved("access = 'keys'");
+    assert!(keys.warnings().is_empty() && !keys.allows_unbound_tokens());
+    assert!(config(&Flags::default(), &[], "access = 'all'").is_err());
 }
 
 #[test]

@@ -35,6 +35,82 @@ impl Parse for Switch {
     }
 }
 
+/// Who may use the venue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessMode {
+    /// Everyone, also without a token.
+    Anyone,
+    /// Everyone who has a key or a token.
+    Keys,
+    /// The identities on the access list.
+    Listed,
+}
+
+impl AccessMode {
+    /// The keyword in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AccessMode::Anyone => "anyone",
+            AccessMode::Keys => "keys",
+            AccessMode::Listed => "listed",
+        }
+    }
+}
+
+/// An access mode; `None` if it is decided from other settings.
+impl Parse for Option<AccessMode> {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "anyone" => Ok(Some(AccessMode::Anyone)),
+            "keys" => Ok(Some(AccessMode::Keys)),
+            "listed" => Ok(Some(AccessMode::Listed)),
+            "auto" => Ok(None),
+            _ => Err("expected anyone, keys, listed or auto".to_owned()),
+        }
+    }
+}
+
+/// Whether tokens that name no audience are accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnboundTokens {
+    /// They are accepted.
+    Allow,
+    /// They are refused.
+    Refuse,
+    /// Decided from other settings.
+    Auto,
+}
+
+impl Parse for UnboundTokens {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "allow" => Ok(UnboundTokens::Allow),
+            "refuse" => Ok(UnboundTokens::Refuse),
+            "auto" => Ok(UnboundTokens::Auto),
+            _ => Err("expected allow, refuse or auto".to_owned()),
+        }
+    }
+}
+
+/// Which tool calls of MCP clients are recorded as jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum McpRecord {
+    /// All of them.
+    All,
+    /// Those of operations that may change something.
+    Changes,
+}
+
+impl Parse for McpRecord {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(McpRecord::All),
+            "changes" => Ok(McpRecord::Changes),
+            _ => Err("expected all or changes".to_owned()),
+        }
+    }
+}
+
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {

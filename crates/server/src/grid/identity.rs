@@ -10,6 +10,7 @@ use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::request::ApiRequest;
 use crate::http::response;
 use crate::http::route::{Access, ROUTE, Reply, Route, reply};
+use crate::identity::authenticate::Admission;
 use crate::limits::USER_NAME_BYTES_MAX;
 use crate::values::{count, list, object};
 
@@ -29,7 +30,10 @@ pub(crate) const ROUTES: &[Route] = &[
         tag: "Venue",
         summary: "Read the venue's status",
         about: "`version` is the level of the Covia API that the venue implements, `catena` the \
-                version of the program.",
+                version of the program. `delegation` is `scoped`: requests of another venue under \
+                a user's delegation belong to an account of that venue and user. Figures are \
+                shown only to callers that may use the venue.",
+        access: Access::Status,
         replies: &[reply(200, "The status.", r##"{"$ref":"#/components/schemas/VenueStatus"}"##)],
         handler: |request| Box::pin(status(request)),
         ..ROUTE
@@ -48,7 +52,6 @@ pub(crate) const ROUTES: &[Route] = &[
         path_parameter: "An asset ID.",
         tag: "Venue",
         summary: "Read an asset's DID document",
-        access: Access::Public,
         replies: DOCUMENT,
         errors: &[Code::AssetNotFound],
         handler: |request| Box::pin(read_asset_document(request)),
@@ -72,12 +75,11 @@ pub(crate) const ROUTES: &[Route] = &[
 async fn status(request: ApiRequest) -> ApiResult<Response> {
     let state = &request.state;
     let engine = &state.engine;
-    let all = ListAssets { kind: None, own: false, offset: 0, limit: 0 };
-    let (_, assets) = engine.assets(&request.caller, all).await?;
-    let operations = engine.operations().len() as u64;
-    let stats = object([("assets", count(assets)), ("ops", count(operations))]);
-    let access = object([("public", state.authenticator.has_public_access().into())]);
-    let status = object([
+    let access = [
+        ("public", Value::from(state.authenticator.is_anonymous_on())),
+        ("mode", state.authenticator.mode().as_str().into()),
+    ];
+    let mut members = vec![
         ("status", "OK".into()),
         ("ts", engine.env().now().into()),
         ("did", engine.did().into()),
@@ -85,9 +87,16 @@ async fn status(request: ApiRequest) -> ApiResult<Response> {
         ("url", request.base_url().into()),
         ("version", API_LEVEL.into()),
         ("catena", VERSION.into()),
-        ("stats", stats),
-        ("access", access),
-    ]);
+        ("delegation", "scoped".into()),
+        ("access", object(access)),
+    ];
+    if request.admission == Admission::Admitted {
+        let all = ListAssets { kind: None, own: false, offset: 0, limit: 0 };
+        let (_, assets) = engine.assets(&request.caller, all).await?;
+        let operations = engine.operations().len() as u64;
+        members.push(("stats", object([("assets", count(assets)), ("ops", count(operations))])));
+    }
+    let status = object(members);
     Ok(response::value(StatusCode::OK, &status))
 }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode, header};
 use axum::response::Response;
-use catena_engine::Role;
 use catena_engine::limits::{TIMEOUT_MAX, WAIT_MAX};
 use catena_engine::requests::{IdempotencyKey, Invoke, Recording};
 use catena_job::Status;
@@ -16,7 +15,7 @@ use crate::http::json::{self, write_value};
 use crate::http::request::{ApiRequest, parse_whole_number};
 use crate::http::response::{self, PREFERENCE_APPLIED};
 use crate::http::route::{
-    ANY, DEPTH, IDEMPOTENCY_KEY, JOB, JSON, PREFER, ROUTE, RequestBody, Route, query, reply,
+    ANY, Access, DEPTH, IDEMPOTENCY_KEY, JOB, JSON, PREFER, ROUTE, RequestBody, Route, query, reply,
 };
 use crate::limits::DELEGATIONS_MAX;
 
@@ -41,6 +40,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/api/v1/invoke",
         tag: "Jobs",
+        access: Access::Delegated,
         summary: "Invoke an operation as a job",
         about: "The job is durable before the response is sent. Operations that run inline are \
                 already COMPLETE in it. `wait` waits longer; when the wait ends, the job continues.",
@@ -72,6 +72,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/api/v1/run",
         tag: "Jobs",
+        access: Access::Delegated,
         summary: "Run an operation and return its output",
         about: "An operation marked `readOnly` runs without creating a job. If a job has not ended \
                 after 120 s, it continues and the response is a 504 that names it.",
@@ -147,12 +148,7 @@ fn parse_invocation(
         body.field("operation").ok_or_else(|| ApiError::bad_request("`operation` is missing"))?;
     let operation =
         operation.as_str().ok_or_else(|| ApiError::bad_request("`operation` must be a string"))?;
-    let mut caller = request.caller.clone();
-    caller.delegations = parse_texts(body, "ucans", DELEGATIONS_MAX)?;
-    // A caller that presents delegations acts under these, and not with the rights of an admin.
-    if !caller.delegations.is_empty() && caller.role == Role::Admin {
-        caller.role = Role::Known;
-    }
+    let caller = request.act_under(parse_texts(body, "ucans", DELEGATIONS_MAX)?)?;
     let requested = match body.field("wait").map(parse_wait) {
         Some(wait) => Some(wait?),
         None => request.parameter("wait")?.map(|text| parse_wait_text(&text)).transpose()?,

@@ -14,11 +14,15 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::Resource;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
+use crate::http::tls::TlsIdentity;
 use crate::limits::{
     CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, DESCRIPTORS_RESERVED_MIN, HEAD_TIME_MAX,
+    TLS_HANDSHAKE_TIME_MAX,
 };
 
 /// The pause after a connection could not be accepted, which means that descriptors or memory are
@@ -56,7 +60,12 @@ impl Connections {
     }
 
     /// Accepts and serves connections until [`Connections::stop`].
-    pub(crate) async fn serve(&self, listener: TcpListener, router: Router) {
+    pub(crate) async fn serve(
+        &self,
+        listener: TcpListener,
+        router: Router,
+        tls: Option<Arc<TlsIdentity>>,
+    ) {
         let mut phase = self.phase.subscribe();
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
@@ -70,9 +79,17 @@ impl Connections {
             };
             match accepted {
                 Ok((stream, permit)) => {
-                    let serving = serve_one(http.clone(), stream, router.clone(), phase.clone());
+                    let (http, router, phase) = (http.clone(), router.clone(), phase.clone());
+                    let acceptor = tls.as_ref().map(|tls| tls.acceptor());
                     tokio::spawn(async move {
-                        serving.await;
+                        match acceptor {
+                            None => serve_one(http, stream, router, phase).await,
+                            Some(acceptor) => {
+                                if let Some(stream) = start_tls(&acceptor, stream).await {
+                                    serve_one(http, stream, router, phase).await;
+                                }
+                            }
+                        }
                         drop(permit);
                     });
                 }
@@ -121,9 +138,24 @@ fn connections_max(descriptors: Option<u64>) -> usize {
     (descriptors - reserved).min(CONNECTIONS_MAX)
 }
 
+/// The connection after its TLS handshake. `None` if that fails or takes too long.
+async fn start_tls(
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
+    match tokio::time::timeout(TLS_HANDSHAKE_TIME_MAX, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            tracing::trace!(%error, "a TLS handshake failed");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
 async fn serve_one(
     http: http1::Builder,
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
     mut phase: watch::Receiver<Phase>,
 ) {
@@ -170,7 +202,7 @@ mod tests {
             }),
         );
         let serving = connections.clone();
-        tokio::spawn(async move { serving.serve(listener, router).await });
+        tokio::spawn(async move { serving.serve(listener, router, None).await });
         (connections, TcpStream::connect(address).await.unwrap())
     }
 

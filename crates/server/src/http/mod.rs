@@ -6,7 +6,8 @@
 //! Files, in reading order: `listen` (connections), `service` (what happens to every request),
 //! `router` (paths to routes), `route` (one route and its description), `request` (a request as
 //! handlers see it), `state` (what all requests share), `request_id`, `origin` (`Host` and `Origin`
-//! rules), `json` (bodies), `response`, `response_cache`, `sse` (event streams), `error`.
+//! rules), `json` (bodies), `response`, `response_cache`, `sse` (event streams), `stream_end`
+//! (when they must end), `tls`, `error`.
 
 pub(crate) mod error;
 pub(crate) mod json;
@@ -21,6 +22,8 @@ pub(crate) mod router;
 pub(crate) mod service;
 pub(crate) mod sse;
 pub(crate) mod state;
+pub(crate) mod stream_end;
+pub(crate) mod tls;
 
 /// The version of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

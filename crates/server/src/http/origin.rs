@@ -37,6 +37,10 @@ pub(crate) struct OriginPolicy {
     pub(crate) hostnames: Vec<String>,
     /// Origins of web pages that may send requests; `*` allows all.
     pub(crate) allowed: Vec<String>,
+    /// The URL under which clients reach the venue, if the operator configured one.
+    pub(crate) public_url: Option<String>,
+    /// `https` if the venue serves TLS itself, otherwise `http`.
+    pub(crate) scheme: &'static str,
 }
 
 impl OriginPolicy {
@@ -61,7 +65,20 @@ impl OriginPolicy {
         }
     }
 
-    fn is_own_host(&self, host: &str) -> bool {
+    /// Whether a URL is the one under which the venue was reached with these headers: its public URL,
+    /// or the name in `Host` if that is a name of the venue. A proxy may have terminated TLS, so the
+    /// scheme of the latter does not matter.
+    pub(crate) fn is_own_url(&self, url: &str, headers: &HeaderMap) -> bool {
+        let Some(authority) = authority(url) else { return false };
+        if self.public_url.as_deref().and_then(authority_of) == Some(authority.clone()) {
+            return true;
+        }
+        let host = text(headers, &header::HOST).unwrap_or_default();
+        let scheme = url.split_once("://").map_or("http", |(scheme, _)| scheme);
+        self.is_own_host(host) && authority_of(&format!("{scheme}://{host}")) == Some(authority)
+    }
+
+    pub(crate) fn is_own_host(&self, host: &str) -> bool {
         // It is almost always in lower case already.
         let host = if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
             Cow::Owned(host.to_ascii_lowercase())
@@ -142,6 +159,30 @@ impl CorsHeaders {
     }
 }
 
+/// Host and port of the URL of a venue in lower case, without the port that its scheme implies. `None`
+/// if it is no such URL.
+fn authority(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let is_base = matches!(path.trim_end_matches('/'), "" | "api/v1");
+    if !is_base || authority.is_empty() || authority.contains(['@', '?', '#']) {
+        return None;
+    }
+    let authority = authority.to_ascii_lowercase();
+    let implied = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return None,
+    };
+    Some(authority.strip_suffix(implied).unwrap_or(&authority).to_owned())
+}
+
+/// The same for a configured URL, whose path does not matter.
+fn authority_of(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    authority(&format!("{scheme}://{}", rest.split('/').next().unwrap_or_default()))
+}
+
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
@@ -175,6 +216,8 @@ mod tests {
             bound: bound.parse().unwrap(),
             hostnames: vec!["venue.example".to_owned(), "other.example:9000".to_owned()],
             allowed: vec!["https://app.example".to_owned()],
+            public_url: Some("https://public.example/base".to_owned()),
+            scheme: "http",
         }
     }
 
@@ -227,6 +270,21 @@ mod tests {
         check("0.0.0.0:8787", "evil.example:8787", None, Some(Code::ForeignHost));
         check("192.168.1.5:8787", "192.168.1.5:8787", None, None);
         check("192.168.1.5:8787", "localhost:8787", None, Some(Code::ForeignHost));
+    }
+
+    #[test]
+    fn a_url_of_the_venue_is_the_public_one_or_the_one_that_was_used() {
+        let policy = policy("127.0.0.1:8787");
+        let is_own = |url: &str, host: &str| policy.is_own_url(url, &headers(host, None));
+        assert!(is_own("http://127.0.0.1:8787", "127.0.0.1:8787"));
+        assert!(is_own("http://127.0.0.1:8787/api/v1/", "127.0.0.1:8787"));
+        assert!(is_own("https://Venue.example:443", "venue.example"));
+        assert!(is_own("https://public.example", "127.0.0.1:8787"));
+        assert!(!is_own("http://127.0.0.1:8787", "localhost:8787"), "not the name that was used");
+        assert!(!is_own("http://evil.example", "evil.example"), "not a name of the venue");
+        assert!(!is_own("http://127.0.0.1:8787/other", "127.0.0.1:8787"));
+        assert!(!is_own("http://evil@127.0.0.1:8787", "127.0.0.1:8787"));
+        assert!(!is_own("did:web:venue.example", "venue.example"));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use sha2::{Digest as _, Sha256};
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::route::Route;
 use crate::http::state::ServerState;
+use crate::identity::authenticate::Admission;
 use crate::limits::{DISCARD_BYTES_MAX, DISCARD_TIME_MAX};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -34,6 +35,8 @@ pub(crate) struct ApiRequest {
     pub(crate) state: Arc<ServerState>,
     /// The caller. On public routes always the anonymous identity, without authentication.
     pub(crate) caller: Caller,
+    /// Whether the caller may use the venue.
+    pub(crate) admission: Admission,
     /// Whether knowledge of the job's ID is all that authorises this request.
     pub(crate) is_job_id_bearer: bool,
     pub(crate) route: &'static Route,
@@ -111,16 +114,21 @@ impl ApiRequest {
         self.head.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The URL under which the venue is reached: as configured, otherwise as this client reached it.
+    /// The URL under which the venue is reached: as configured, otherwise as this client reached it
+    /// if that is a name of the venue, otherwise the address that it listens on.
     pub(crate) fn base_url(&self) -> String {
-        match &self.state.public_url {
-            Some(url) => url.clone(),
-            None => {
-                let bound = || self.state.origins.bound.to_string();
-                let host = self.header(&header::HOST).map_or_else(bound, str::to_owned);
-                format!("http://{host}")
-            }
+        let origins = &self.state.origins;
+        if let Some(url) = &origins.public_url {
+            return url.clone();
         }
+        let host = self.header(&header::HOST).filter(|host| origins.is_own_host(host));
+        let host = host.map_or_else(|| origins.bound.to_string(), str::to_owned);
+        format!("{}://{host}", origins.scheme)
+    }
+
+    /// The caller as which the request acts with these delegations, which are verified.
+    pub(crate) fn act_under(&self, delegations: Vec<String>) -> ApiResult<Caller> {
+        act_under(&self.state, &self.caller, self.admission, delegations)
     }
 
     /// `Prefer: wait=N`: the time to wait, and the value of `Preference-Applied`. Other preferences
@@ -206,6 +214,23 @@ impl ApiRequest {
             tokio::spawn(tokio::time::timeout(DISCARD_TIME_MAX, discard(body)));
         }
     }
+}
+
+/// The caller as which a request acts with these delegations, which are verified.
+pub(crate) fn act_under(
+    state: &ServerState,
+    caller: &Caller,
+    admission: Admission,
+    delegations: Vec<String>,
+) -> ApiResult<Caller> {
+    let now = state.engine.env().now();
+    let acting = state.authenticator.act_under(caller, admission, delegations, now);
+    acting.map_err(|error| {
+        let reason = error.to_string();
+        let did = &*caller.did;
+        tracing::info!(target: "catena::audit", did, reason, "refused a delegation");
+        error.into()
+    })
 }
 
 async fn read_body(body: &mut Body, bytes_max: usize) -> ApiResult<Bytes> {

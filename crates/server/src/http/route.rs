@@ -45,8 +45,13 @@ pub(crate) enum Access {
     Probe,
     /// Everyone.
     Public,
-    /// Authenticated callers, and the anonymous identity if public access is on.
+    /// Everyone. A token is checked if there is one, but need not name an audience: this is where
+    /// clients learn the venue's DID.
+    Status,
+    /// Identities that may use the venue, and the anonymous identity if anyone may.
     Caller,
+    /// The same, and identities that present delegations of others; the handler checks these.
+    Delegated,
     /// The same and, if the operator allows it, clients that know the job's ID.
     JobId,
     /// Everyone or admins only, depending on the configuration.

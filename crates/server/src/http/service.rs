@@ -14,7 +14,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
-use catena_engine::{Caller, Role};
+use catena_engine::Role;
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
@@ -26,6 +26,8 @@ use crate::http::response;
 use crate::http::route::{Access, Route};
 use crate::http::router::{Mount, MountedRoute, mounts};
 use crate::http::state::ServerState;
+use crate::http::stream_end;
+use crate::identity::authenticate::{Admission, AuthError, Authenticated};
 
 /// Serves the requests of all connections.
 pub(crate) struct Service {
@@ -85,12 +87,29 @@ impl Service {
         let route = mounted.route;
         let (head, body) = request.into_parts();
         let trace = self.begin(&head.method, head.uri.path(), &head.headers);
-        let result = match self.admit(route, &head.headers) {
-            Ok((caller, is_job_id_bearer)) => {
+        let admitted = match self.admit(route, &head.headers) {
+            Ok(admitted) => self.admit_delegated(route, head.uri.path(), admitted).await,
+            Err(error) => Err(error),
+        };
+        let result = match admitted {
+            Ok((Authenticated { caller, admission, subject }, is_job_id_bearer)) => {
+                if caller.role == Role::Admin && route.method != Method::GET {
+                    let (did, method, path) = (&*caller.did, &route.method, head.uri.path());
+                    tracing::info!(target: "catena::audit", did, %method, path, "an admin's request");
+                }
                 let state = Arc::clone(&self.state);
                 let body = body.into();
-                let request = ApiRequest { state, caller, is_job_id_bearer, route, head, body };
-                flatten_panic(AssertUnwindSafe((route.handler)(request)).catch_unwind().await)
+                let request =
+                    ApiRequest { state, caller, admission, is_job_id_bearer, route, head, body };
+                let handling = AssertUnwindSafe((route.handler)(request)).catch_unwind();
+                let is_public = matches!(route.access, Access::Probe | Access::Public);
+                let response = flatten_panic(handling.await);
+                match response {
+                    Ok(response) if !is_public && stream_end::is_stream(&response) => {
+                        Ok(stream_end::end_with(response, Arc::clone(&self.state), subject))
+                    }
+                    other => other,
+                }
             }
             Err(error) => Err(error),
         };
@@ -133,29 +152,69 @@ impl Service {
     }
 
     /// The caller, if it may use the route, and whether the job's ID is all that authorises it.
-    fn admit(&self, route: &Route, headers: &HeaderMap) -> ApiResult<(Caller, bool)> {
+    fn admit(&self, route: &Route, headers: &HeaderMap) -> ApiResult<(Authenticated, bool)> {
         let state = &self.state;
-        let anonymous = || state.authenticator.anonymous();
+        let public = || state.authenticator.public();
         if route.access == Access::Probe {
-            return Ok((anonymous(), false));
+            return Ok((public(), false));
         }
         state.origins.check(headers)?;
         let has_token = headers.contains_key(header::AUTHORIZATION);
         match route.access {
-            Access::Probe | Access::Public => Ok((anonymous(), false)),
-            Access::JobId if state.sse_by_job_id && !has_token => Ok((anonymous(), true)),
-            Access::Metrics if state.has_public_metrics => Ok((anonymous(), false)),
-            Access::Metrics => match self.authenticate(headers)? {
-                caller if caller.role == Role::Admin => Ok((caller, false)),
+            Access::Probe | Access::Public => Ok((public(), false)),
+            Access::Status => {
+                let now = state.engine.env().now();
+                let is_own_url = |url: &str| state.origins.is_own_url(url, headers);
+                let found = state.authenticator.authenticate_first(headers, is_own_url, now);
+                Ok((found.map_err(|error| refuse_identity(&error, route))?, false))
+            }
+            Access::JobId if state.sse_by_job_id && !has_token => {
+                Ok((Authenticated { admission: Admission::Admitted, ..public() }, true))
+            }
+            Access::Metrics if state.has_public_metrics => Ok((public(), false)),
+            Access::Metrics => match self.authenticate(route, headers)? {
+                found if found.caller.role == Role::Admin => Ok((found, false)),
                 _ => Err(ApiError::new(Code::Forbidden, "admin access required")),
             },
-            Access::Caller | Access::JobId => Ok((self.authenticate(headers)?, false)),
+            Access::Caller | Access::Delegated | Access::JobId => {
+                Ok((self.authenticate(route, headers)?, false))
+            }
         }
     }
 
-    fn authenticate(&self, headers: &HeaderMap) -> ApiResult<Caller> {
+    fn authenticate(&self, route: &Route, headers: &HeaderMap) -> ApiResult<Authenticated> {
         let now = self.state.engine.env().now();
-        Ok(self.state.authenticator.authenticate(headers, now)?)
+        let is_own_url = |url: &str| self.state.origins.is_own_url(url, headers);
+        let found = self.state.authenticator.authenticate(headers, is_own_url, now);
+        found.map_err(|error| refuse_identity(&error, route))
+    }
+
+    /// Refuses an identity that is not on the access list, except where it may act for one that is:
+    /// where delegations can be presented, and for a job that it started under one.
+    async fn admit_delegated(
+        &self,
+        route: &Route,
+        path: &str,
+        (found, is_job_id_bearer): (Authenticated, bool),
+    ) -> ApiResult<(Authenticated, bool)> {
+        if found.admission != Admission::NeedsDelegation
+            || matches!(route.access, Access::Delegated | Access::Status)
+        {
+            return Ok((found, is_job_id_bearer));
+        }
+        let job = route.raw_path_argument(path).filter(|_| route.path.starts_with(JOB_PATHS));
+        if let Some(job) = job.and_then(|job| job.parse().ok())
+            && let Ok(view) = self.state.engine.job(&found.caller, job).await
+            && let Some(owner) = view.job.field("caller").and_then(|owner| owner.to_text())
+            && let Some(user) = found.caller.user_of_scoped(&owner)
+            && self.state.authenticator.is_listed(user, Role::Known)
+        {
+            return Ok((
+                Authenticated { admission: Admission::Admitted, ..found },
+                is_job_id_bearer,
+            ));
+        }
+        Err(refuse_identity(&AuthError::NotListed(found.caller.did.to_string()), route))
     }
 
     fn begin(&self, method: &Method, path: &str, headers: &HeaderMap) -> RequestTrace {
@@ -185,6 +244,19 @@ impl Service {
         response.headers_mut().insert(REQUEST_ID, trace.request_id);
         response
     }
+}
+
+/// The routes about one job, which a venue uses to watch a job that it started for a user.
+const JOB_PATHS: &str = "/api/v1/jobs/{";
+
+/// The response to a request whose identity was refused, which is logged.
+fn refuse_identity(error: &AuthError, route: &Route) -> ApiError {
+    let reason = error.to_string();
+    tracing::info!(
+        target: "catena::audit", method = %route.method, route = route.path, reason,
+        "refused an identity"
+    );
+    error.clone().into()
 }
 
 /// Turns a handler's panic into an error response.

@@ -25,8 +25,6 @@ pub(crate) struct ServerState {
     pub(crate) response_cache: ResponseCache,
     /// The venue's display name.
     pub(crate) name: String,
-    /// The URL under which clients reach the venue, if the operator configured one.
-    pub(crate) public_url: Option<String>,
     /// The venue's public key in multibase, as in its DID document.
     pub(crate) public_key: String,
     pub(crate) body_bytes_max: usize,
@@ -34,6 +32,8 @@ pub(crate) struct ServerState {
     pub(crate) sse_by_job_id: bool,
     /// Whether metrics can be read without being an admin.
     pub(crate) has_public_metrics: bool,
+    /// Whether MCP calls that only read are recorded as jobs, too.
+    pub(crate) records_mcp_reads: bool,
     /// The operations that are exposed as MCP tools.
     pub(crate) tools: Tools,
     /// The OpenAPI document, as JSON.

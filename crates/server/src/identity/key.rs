@@ -1,7 +1,9 @@
-//! The venue's key: 32 secret bytes in the data folder, created once.
+//! The venue's keys: two files of 32 secret bytes, each created once.
 //!
-//! Losing the key means losing the venue's identity, and a truncated key is worse than none: it is
-//! written to a temporary file, synced and renamed, and the folder is synced, before it is used.
+//! `venue.key` is the venue's identity; losing it means losing the identity. `secrets.key` encrypts
+//! secrets at rest. They are separate so that a backup, which has the former, does not open the
+//! secrets that it contains. A truncated key is worse than none: a key is written to a temporary
+//! file, synced and renamed, and the folder is synced, before it is used.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,7 +13,9 @@ use std::path::{Path, PathBuf};
 use catena_auth::KeyPair;
 
 const FILE: &str = "venue.key";
-const TEMPORARY: &str = "venue.key.new";
+
+/// The file with the key that encrypts secrets at rest, unless the operator names another one.
+pub const SECRETS_FILE: &str = "secrets.key";
 
 /// Only the venue's own user may read the file.
 const MODE: u32 = 0o600;
@@ -40,42 +44,56 @@ pub enum KeyError {
 
 /// Reads the venue's key from a data folder, and creates it if there is none.
 pub fn load_or_create(data: &Path) -> Result<KeyPair, KeyError> {
-    if let Some(key) = load(data)? {
-        return Ok(key);
-    }
-    let mut seed = [0; 32];
-    let random = getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()));
-    let written = random.and_then(|()| write(data, &seed));
-    written.map_err(|source| KeyError::Io { file: data.join(FILE), source })?;
-    Ok(KeyPair::from_seed(&seed))
+    Ok(KeyPair::from_seed(&load_or_create_file(&data.join(FILE))?))
 }
 
 /// Reads the venue's key from a data folder. `None` if there is none.
 pub fn load(data: &Path) -> Result<Option<KeyPair>, KeyError> {
-    let file = data.join(FILE);
-    match fs::read(&file) {
+    Ok(read(&data.join(FILE))?.map(|seed| KeyPair::from_seed(&seed)))
+}
+
+/// Reads the key that encrypts secrets at rest, and creates it if there is none.
+pub fn load_or_create_secrets(data: &Path, file: Option<&Path>) -> Result<[u8; 32], KeyError> {
+    load_or_create_file(&file.map_or_else(|| data.join(SECRETS_FILE), Path::to_path_buf))
+}
+
+fn load_or_create_file(file: &Path) -> Result<[u8; 32], KeyError> {
+    if let Some(seed) = read(file)? {
+        return Ok(seed);
+    }
+    let mut seed = [0; 32];
+    let random = getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()));
+    let written = random.and_then(|()| write(file, &seed));
+    written.map_err(|source| KeyError::Io { file: file.to_owned(), source })?;
+    Ok(seed)
+}
+
+fn read(file: &Path) -> Result<Option<[u8; 32]>, KeyError> {
+    match fs::read(file) {
         Ok(bytes) => match <[u8; 32]>::try_from(bytes.as_slice()) {
-            Ok(seed) => Ok(Some(KeyPair::from_seed(&seed))),
-            Err(_) => Err(KeyError::Malformed { file, len: bytes.len() }),
+            Ok(seed) => Ok(Some(seed)),
+            Err(_) => Err(KeyError::Malformed { file: file.to_owned(), len: bytes.len() }),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(KeyError::Io { file, source }),
+        Err(source) => Err(KeyError::Io { file: file.to_owned(), source }),
     }
 }
 
-fn write(data: &Path, seed: &[u8; 32]) -> io::Result<()> {
-    fs::create_dir_all(data)?;
-    let temporary = data.join(TEMPORARY);
+fn write(file: &Path, seed: &[u8; 32]) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let temporary = file.with_extension("key.new");
     // A process that was interrupted here may have left the temporary file.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&temporary)?;
-    file.write_all(seed)?;
-    file.sync_all()?;
-    fs::rename(&temporary, data.join(FILE))?;
-    File::open(data)?.sync_all()
+    let mut opened = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&temporary)?;
+    opened.write_all(seed)?;
+    opened.sync_all()?;
+    fs::rename(&temporary, file)?;
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
@@ -92,7 +110,13 @@ mod tests {
         assert_eq!(created.did(), found.did());
         let file = folder.path().join(FILE);
         assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, MODE);
-        assert!(!folder.path().join(TEMPORARY).exists());
+        assert!(!folder.path().join("venue.key.new").exists());
+        let secrets = load_or_create_secrets(folder.path(), None).unwrap();
+        assert_eq!(load_or_create_secrets(folder.path(), None).unwrap(), secrets);
+        assert_ne!(KeyPair::from_seed(&secrets).did(), created.did());
+        let own_file = folder.path().join("keys/own.key");
+        assert_ne!(load_or_create_secrets(folder.path(), Some(&own_file)).unwrap(), secrets);
+        assert!(own_file.exists());
         let other = tempfile::tempdir().unwrap();
         assert_ne!(load_or_create(other.path()).unwrap().did(), created.did());
     }
@@ -108,7 +132,7 @@ mod tests {
     #[test]
     fn a_leftover_of_an_interrupted_start_is_no_obstacle() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(TEMPORARY), [1; 5]).unwrap();
+        fs::write(folder.path().join("venue.key.new"), [1; 5]).unwrap();
         assert!(load_or_create(folder.path()).is_ok());
     }
 }

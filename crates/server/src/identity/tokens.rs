@@ -1,81 +1,14 @@
-//! Tokens issued by the venue, and the list of revoked ones.
-//!
-//! The list is a file in the data folder with one token ID per line, so that a command can add to it
-//! while the venue runs. The venue checks the file every few seconds.
+//! Tokens issued by the venue.
 
-use std::collections::HashSet;
-use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use catena_auth::identity::Grant;
-use parking_lot::RwLock;
 
 use crate::config::Config;
 use crate::identity::key::{self, KeyError};
-use crate::limits::REVOKED_CHECK;
-
-/// The name of the file in the data folder.
-const FILE: &str = "revoked-tokens";
-
-/// The IDs of revoked tokens.
-#[derive(Debug, Default)]
-pub struct RevokedTokens(RwLock<HashSet<String>>);
-
-impl RevokedTokens {
-    /// Whether the token with this ID was revoked.
-    pub fn contains(&self, id: &str) -> bool {
-        self.0.read().contains(id)
-    }
-
-    pub(crate) fn replace(&self, ids: HashSet<String>) {
-        *self.0.write() = ids;
-    }
-
-    /// Reads the list of a data folder.
-    pub fn load(data: &Path) -> io::Result<Self> {
-        Ok(RevokedTokens(RwLock::new(read(data)?)))
-    }
-
-    /// Reads the list again whenever the file changes. Never returns.
-    pub(crate) async fn watch(self: Arc<Self>, data: std::path::PathBuf) {
-        let mut seen = changed_at(&data);
-        loop {
-            tokio::time::sleep(REVOKED_CHECK).await;
-            let now = changed_at(&data);
-            if now == seen {
-                continue;
-            }
-            match read(&data) {
-                Ok(ids) => {
-                    tracing::info!(revoked = ids.len(), "reloaded the list of revoked tokens");
-                    self.replace(ids);
-                    seen = now;
-                }
-                Err(error) => tracing::warn!(%error, "could not read the list of revoked tokens"),
-            }
-        }
-    }
-}
-
-/// Time and size of the last change, by which a change is noticed.
-fn changed_at(data: &Path) -> Option<(SystemTime, u64)> {
-    let metadata = fs::metadata(data.join(FILE)).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
-}
-
-fn read(data: &Path) -> io::Result<HashSet<String>> {
-    match fs::read_to_string(data.join(FILE)) {
-        Ok(text) => {
-            let ids = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            Ok(ids.map(str::to_owned).collect())
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HashSet::new()),
-        Err(error) => Err(error),
-    }
-}
+use crate::identity::lists::{self, List};
 
 /// A token that was issued.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,17 +60,28 @@ pub fn issue(config: &Config, request: TokenRequest<'_>) -> Result<IssuedToken, 
         is_admin: request.is_admin,
     };
     let token = catena_auth::Venue { did, public: key.public() }.issue(&key, &grant);
+    lists::add(config.data.as_path(), List::Members, &subject)
+        .map_err(|source| KeyError::Io { file: config.data.join(List::Members.file()), source })?;
     Ok(IssuedToken { token, id, subject })
+}
+
+/// The subjects of all tokens on the list that `catena token create` keeps in a data folder: one JSON
+/// object per line.
+pub(crate) fn issued_subjects(data: &Path) -> io::Result<lists::Entries> {
+    let text = match std::fs::read_to_string(data.join("issued-tokens")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(lists::Entries::new()),
+        other => other?,
+    };
+    let subject = |line: &str| {
+        let value = catena_value::json::read(line.as_bytes()).ok()?;
+        Some(value.as_map()?.field("subject")?.as_str()?.to_owned())
+    };
+    Ok(text.lines().filter_map(subject).collect())
 }
 
 /// Adds a token to the list of a data folder. A running venue notices within a few seconds.
 pub fn revoke(data: &Path, id: &str) -> io::Result<()> {
-    if id.is_empty() || id.chars().any(char::is_whitespace) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a valid token ID"));
-    }
-    let mut file = fs::OpenOptions::new().create(true).append(true).open(data.join(FILE))?;
-    writeln!(file, "{id}")?;
-    file.sync_all()
+    lists::add(data, List::RevokedTokens, id).map(|_| ())
 }
 
 #[cfg(test)]
@@ -162,28 +106,17 @@ mod tests {
         assert_eq!(identity.expires, Some(3_700));
         assert_eq!(identity.token_id.as_deref(), Some(&*issued.id));
         assert_eq!(issue(&config, request("did:key:z")).unwrap().subject, "did:key:z");
+        let members = lists::read(folder.path(), List::Members).unwrap();
+        assert!(members.contains("did:key:z"), "a token lists its subject");
     }
 
     #[test]
     fn a_revoked_token_is_on_the_list() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(!RevokedTokens::load(folder.path()).unwrap().contains("t1"));
         revoke(folder.path(), "t1").unwrap();
         revoke(folder.path(), "t2").unwrap();
-        let revoked = RevokedTokens::load(folder.path()).unwrap();
+        let revoked = lists::read(folder.path(), List::RevokedTokens).unwrap();
         assert!(revoked.contains("t1") && revoked.contains("t2") && !revoked.contains("t3"));
         assert!(revoke(folder.path(), "two words").is_err());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_change_of_the_list_is_noticed() {
-        let folder = tempfile::tempdir().unwrap();
-        let revoked = Arc::new(RevokedTokens::load(folder.path()).unwrap());
-        let watching = tokio::spawn(Arc::clone(&revoked).watch(folder.path().to_owned()));
-        tokio::task::yield_now().await;
-        revoke(folder.path(), "t1").unwrap();
-        tokio::time::sleep(REVOKED_CHECK * 2).await;
-        assert!(revoked.contains("t1"));
-        watching.abort();
     }
 }

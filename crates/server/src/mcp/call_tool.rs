@@ -12,7 +12,7 @@ use catena_job::JobId;
 use catena_value::{Map, NoCells, Value, json};
 
 use crate::http::error::ApiResult;
-use crate::http::request::ApiRequest;
+use crate::http::request::{ApiRequest, act_under};
 use crate::limits::{DELEGATIONS_MAX, MCP_URL_WAIT};
 use crate::mcp::call_result;
 use crate::mcp::context::RequestContext;
@@ -53,7 +53,7 @@ pub(super) async fn call(mut context: RequestContext, params: &Map) -> MethodRes
     }
     let invoke = invocation(&mut context, &tool, params)?;
     let is_task = context.client.revision.requests_tasks() && map(params, "task")?.is_some();
-    if tool.operation.is_read_only() && !is_task {
+    if tool.operation.is_read_only() && !is_task && !context.state.records_mcp_reads {
         let invoke = Invoke { wait: Some(WAIT_MAX), ..invoke };
         return call_result::of_run(&tool, context.state.engine.run(invoke).await);
     }
@@ -76,9 +76,8 @@ pub(super) async fn call(mut context: RequestContext, params: &Map) -> MethodRes
 fn invocation(context: &mut RequestContext, tool: &Tool, params: &Map) -> Result<Invoke, RpcError> {
     let arguments = map(params, "arguments")?.cloned().unwrap_or_default();
     let (input, delegations) = tool.split_arguments(&arguments);
-    let mut caller = context.caller.clone();
-    caller.delegations =
-        delegations.as_ref().map(parse_delegations).transpose()?.unwrap_or_default();
+    let delegations = delegations.as_ref().map(parse_delegations).transpose()?.unwrap_or_default();
+    let caller = act_under(&context.state, &context.caller, context.admission, delegations)?;
     let invoke = Invoke::new(caller, tool.operation.adapter_ref(), input);
     Ok(Invoke { idempotency: context.key.take(), ..invoke })
 }

@@ -6,6 +6,7 @@ use catena_engine::Caller;
 use catena_engine::requests::IdempotencyKey;
 
 use crate::http::state::ServerState;
+use crate::identity::authenticate::Admission;
 use crate::mcp::client::Client;
 use crate::mcp::notifications::Notifications;
 
@@ -13,6 +14,8 @@ use crate::mcp::notifications::Notifications;
 pub(super) struct RequestContext {
     pub(super) state: Arc<ServerState>,
     pub(super) caller: Caller,
+    /// Whether the caller may use the venue without delegations.
+    pub(super) admission: Admission,
     pub(super) client: Client,
     /// The URL under which the client reaches the venue.
     pub(super) base_url: String,

@@ -9,9 +9,10 @@ use futures_util::future::join_all;
 
 use crate::http::error::ApiResult;
 use crate::http::json;
-use crate::http::request::ApiRequest;
+use crate::http::request::{ApiRequest, act_under};
 use crate::http::response;
 use crate::http::sse;
+use crate::identity::authenticate::Admission;
 use crate::limits::MCP_BATCH_MAX;
 use crate::mcp::client::{Client, revision_of_header};
 use crate::mcp::context::RequestContext;
@@ -67,9 +68,17 @@ async fn handle_message(
     let delay = StreamDelay::for_notifications(&notifications);
     let base_url = request.base_url();
     let caller = request.caller.clone();
+    let admission = request.admission;
     let state = request.into_state();
-    let context =
-        RequestContext { state: Arc::clone(&state), caller, client, base_url, key, notifications };
+    let context = RequestContext {
+        state: Arc::clone(&state),
+        caller,
+        admission,
+        client,
+        base_url,
+        key,
+        notifications,
+    };
     let response = Box::pin(async move { respond_to(context, rpc).await });
     Ok(stream::respond(&state, response, queue, accepts_stream.then_some(delay)).await)
 }
@@ -91,6 +100,7 @@ async fn handle_batch(
     let responses = requests.map(|rpc| {
         let state = Arc::clone(&request.state);
         let caller = request.caller.clone();
+        let admission = request.admission;
         let base_url = base_url.clone();
         async move {
             let rpc = match rpc {
@@ -103,8 +113,9 @@ async fn handle_batch(
             }
             let client = Client::without_capabilities(Revision::WITHOUT_HEADER);
             let notifications = Notifications::disabled();
+            let key = None;
             let context =
-                RequestContext { state, caller, client, base_url, key: None, notifications };
+                RequestContext { state, caller, admission, client, base_url, key, notifications };
             respond_to(context, rpc).await.text
         }
     });
@@ -143,8 +154,17 @@ async fn respond_to(context: RequestContext, rpc: RpcRequest) -> RpcResponse {
     }
 }
 
+/// The methods that an identity may use which is not on the access list: the handshake, which
+/// reveals nothing, and calls, whose delegations are checked.
+const UNLISTED_METHODS: [&str; 4] = ["initialize", "ping", "server/discover", "tools/call"];
+
 async fn call_method(context: RequestContext, rpc: &RpcRequest) -> MethodResult {
     let params = &rpc.params;
+    if context.admission != Admission::Admitted && !UNLISTED_METHODS.contains(&rpc.method.as_str())
+    {
+        let refused = act_under(&context.state, &context.caller, context.admission, Vec::new());
+        return Err(refused.map_or_else(RpcError::from, |_| RpcError::unknown_method(&rpc.method)));
+    }
     if context.client.revision.is_stateless() {
         return match rpc.method.as_str() {
             "server/discover" => Ok(server_info::discover(&context).into()),

@@ -30,6 +30,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/mcp",
         tag: "MCP",
+        access: Access::Delegated,
         summary: "Send an MCP message",
         about: "Operations are tools and jobs are tasks. Every published revision is supported, \
                 without sessions. A tool call creates a job; if it takes long, the response is an \

@@ -51,7 +51,7 @@ pub(super) fn discover(context: &RequestContext) -> Value {
 /// How long and by whom a result may be cached that is the same for all callers.
 pub(super) fn cache_hints(state: &ServerState) -> [(&'static str, Value); 2] {
     // Where every caller needs a token, shared caches must not keep what they see.
-    let scope = if state.authenticator.has_public_access() { "public" } else { "private" };
+    let scope = if state.authenticator.is_anonymous_on() { "public" } else { "private" };
     [("ttlMs", MCP_LIST_TTL_MS.into()), ("cacheScope", scope.into())]
 }
 

@@ -6,6 +6,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use super::folder::{CopyReport, DataFolder};
-use crate::limits::{ADMIN_REQUEST_BYTES_MAX, ADMIN_REQUEST_TIME_MAX};
+use crate::limits::{ADMIN_REQUEST_BYTES_MAX, ADMIN_REQUEST_TIME_MAX, SOCKET_PATH_BYTES_MAX};
 
 const SOCKET: &str = "control.sock";
 
@@ -29,12 +30,13 @@ impl AdminSocket {
     /// Starts to listen.
     pub fn start(folder: Arc<DataFolder>) -> io::Result<Self> {
         let path = folder.path().join(SOCKET);
+        let (_folder, address) = short_address(folder.path())?;
         // This process holds the folder, so a socket in it is left over from an earlier process.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(&path)?;
+        let listener = UnixListener::bind(&address)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -48,12 +50,29 @@ impl Drop for AdminSocket {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         // Wakes the listener, which then sees the stop flag.
-        let _ = UnixStream::connect(&self.path);
+        let _ = self.path.parent().map(connect);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
         let _ = fs::remove_file(&self.path);
     }
+}
+
+fn connect(folder: &Path) -> io::Result<UnixStream> {
+    let (_folder, address) = short_address(folder)?;
+    UnixStream::connect(address)
+}
+
+/// The address of the socket in a folder, and what must stay open while it is used. An address has at
+/// most 107 bytes; a folder with a longer path is named by its descriptor.
+fn short_address(folder: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
+    let path = folder.join(SOCKET);
+    if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
+        return Ok((None, path));
+    }
+    let opened = fs::File::open(folder)?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", opened.as_raw_fd()));
+    Ok((Some(opened), path))
 }
 
 fn listen(listener: &UnixListener, folder: &DataFolder, stop: &AtomicBool) {
@@ -82,7 +101,7 @@ fn serve(mut connection: &UnixStream, folder: &DataFolder) -> io::Result<()> {
 
 /// Requests a backup from the process that has `data` open. `None` if no process listens.
 pub fn request_backup(data: &Path, destination: &Path) -> io::Result<Option<CopyReport>> {
-    let Ok(mut connection) = UnixStream::connect(data.join(SOCKET)) else { return Ok(None) };
+    let Ok(mut connection) = connect(data) else { return Ok(None) };
     writeln!(connection, "backup {}", destination.display())?;
     let mut answer = String::new();
     BufReader::new(connection).take(ADMIN_REQUEST_BYTES_MAX).read_line(&mut answer)?;

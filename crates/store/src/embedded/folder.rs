@@ -5,6 +5,7 @@
 //! DATA/blobs/   one file per large blob, named by its digest
 //! ```
 
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -124,6 +125,11 @@ impl DataFolder {
     /// Copies everything, as of this moment and while it runs, into an empty or new folder.
     pub fn backup(&self, destination: &Path) -> Result<CopyReport, FolderError> {
         check_empty(destination)?;
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(destination);
+        made.map_err(|source| FolderError::Io {
+            folder: destination.display().to_string(),
+            source,
+        })?;
         let rows = self.store.backup(&destination.join("store"))?.rows;
         let io_error =
             |source| FolderError::Io { folder: destination.display().to_string(), source };
@@ -140,15 +146,34 @@ impl DataFolder {
     }
 }
 
-/// Files of the venue next to the store. Without the venue's key a copy would be another venue, which
-/// could not decrypt what this one sealed.
-const VENUE_FILES: [&str; 3] = ["venue.key", "revoked-tokens", "issued-tokens"];
+/// Files of the venue next to the store. Without the venue's key a copy would be another venue. The
+/// key that seals secrets is left out: whoever gets a backup must not be able to open them.
+const VENUE_FILES: [&str; 6] = [
+    "venue.key",
+    "revoked-tokens",
+    "issued-tokens",
+    "access-list",
+    "blocked-identities",
+    "known-venues",
+];
 
-/// Copies a small file with its permissions, durably. A missing file is skipped.
+/// The mode of copied files, which contain keys.
+const COPIED_FILE_MODE: u32 = 0o600;
+
+/// Copies a small file, durably. A missing file is skipped. Links are not followed: the source may be
+/// a folder that somebody else prepared.
 fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
-    match std::fs::copy(from, to) {
-        Ok(_) => {
-            std::fs::File::open(to)?.sync_all()?;
+    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let source = std::fs::OpenOptions::new().read(true).custom_flags(no_follow).open(from);
+    match source {
+        Ok(mut source) => {
+            let mut copy = std::fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(COPIED_FILE_MODE)
+                .open(to)?;
+            std::io::copy(&mut source, &mut copy)?;
+            copy.sync_all()?;
             match to.parent() {
                 Some(folder) => std::fs::File::open(folder)?.sync_all(),
                 None => Ok(()),

@@ -40,8 +40,9 @@ async fn add_children(
         *remaining -= 1;
         let other = match venue.as_deref().map(str::parse::<VenueUrl>) {
             None => None,
-            Some(Ok(venue)) => Some(args.client(venue)?),
-            Some(Err(_)) => continue,
+            Some(Ok(venue)) if args.may_fetch_from(&venue) => Some(args.client(venue)?),
+            // The history of the job names the venue, and a history can name any host.
+            Some(_) => continue,
         };
         let client = other.as_ref().unwrap_or(client);
         // A sub-job that no longer exists is reported as unavailable.

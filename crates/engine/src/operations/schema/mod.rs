@@ -199,7 +199,7 @@ mod tests {
         let schema = Schema::compile(&value(schema)).unwrap();
         let step = |place: &Place| match place {
             Place::At(name) => name.clone(),
-            Place::Each => "*".to_owned(),
+            Place::Each | Place::EachExcept(_) => "*".to_owned(),
         };
         let path = |secret: &Secret| secret.iter().map(step).collect::<Vec<_>>().join("/");
         schema.secrets().iter().map(path).collect()

@@ -12,6 +12,8 @@ pub enum Place {
     At(String),
     /// Every member or item.
     Each,
+    /// Every member but those with these names, which are compared without regard to case.
+    EachExcept(Vec<String>),
 }
 
 /// The path to a secret. The empty path is the value itself.
@@ -38,6 +40,16 @@ fn contains_mark(value: &Value) -> bool {
 
 fn is_marked(schema: &Value) -> bool {
     schema.get("writeOnly") == Some(&Value::Bool(true))
+}
+
+/// The member of a schema that lists names of members which are never secret, although all others
+/// are. JSON Schema cannot say this without regard to case.
+const HARMLESS: &str = "x-harmless";
+
+fn harmless_members(schema: &Value) -> Vec<String> {
+    let names = schema.get(HARMLESS).and_then(Value::as_array);
+    let names = names.into_iter().flatten().filter_map(Value::as_str);
+    names.map(str::to_owned).collect()
 }
 
 struct Search<'a> {
@@ -73,6 +85,9 @@ impl<'a> Search<'a> {
                 }
                 AppliesTo::Member(name) => Place::At(name.to_owned()),
                 AppliesTo::Item(index) => Place::At(index.to_string()),
+                AppliesTo::EachMember if schema.get(HARMLESS).is_some() => {
+                    Place::EachExcept(harmless_members(schema))
+                }
                 AppliesTo::EachMember | AppliesTo::EachItem => Place::Each,
             };
             self.path.push(place);

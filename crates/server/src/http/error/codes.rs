@@ -82,6 +82,9 @@ codes! {
     TokenMissing "token_missing" 401 Never "Authentication is required." "Send `Authorization: Bearer <token>`. `catena token create` creates a token.";
     TokenInvalid "token_invalid" 401 Never "The token is invalid or expired." "Create a new token for this venue. Omit the header only to be anonymous.";
     Forbidden "forbidden" 403 Never "The caller is not allowed to do this." "Use an identity that is allowed to, or a delegation from one in `ucans`.";
+    IdentityBlocked "identity_blocked" 403 Never "The operator has blocked this identity." "Ask the operator of the venue.";
+    NotListed "not_listed" 403 Never "The identity is not on the venue's access list." "Ask the operator to run `catena access add DID`, or present a delegation from a listed identity in `ucans`.";
+    DelegationInvalid "delegation_invalid" 403 Never "A delegation in `ucans` is invalid, or is not for this request." "Issue a new delegation to this venue or to the caller. `detail` says what is wrong with this one.";
     ForeignHost "foreign_host" 403 Never "The `Host` header does not name this venue, and anonymous access is on." "Use the venue's own address, or start it with `--hostname NAME` for this one.";
     ForeignOrigin "foreign_origin" 403 Never "A web page of another origin sent the request, and anonymous access is on." "Open the page from the venue itself, or start the venue with `--cors-origin ORIGIN`.";
     EndpointNotFound "endpoint_not_found" 404 Never "There is no such route." "See /docs or /openapi.json for the available routes.";

@@ -10,6 +10,16 @@ impl From<AuthError> for ApiError {
             AuthError::TokenInvalid(reason) => {
                 ApiError::new(Code::TokenInvalid, "invalid or expired token").detail(reason)
             }
+            AuthError::Blocked(_) | AuthError::NotListed(_) => {
+                let code = match error {
+                    AuthError::Blocked(_) => Code::IdentityBlocked,
+                    _ => Code::NotListed,
+                };
+                ApiError::new(code, error.to_string())
+            }
+            AuthError::Delegation(reason) => {
+                ApiError::new(Code::DelegationInvalid, "invalid delegation").detail(reason)
+            }
         }
     }
 }
