@@ -134,7 +134,7 @@ impl Commands {
         when: When,
     ) -> Result<Scheduled, InvokeError> {
         let resolved = self.operations.resolve(caller, operation).await?;
-        if let Some(refusal) = resolved.refusal(&input) {
+        if let Some(refusal) = self.operations.refusal(&caller.did, &resolved, &input).await? {
             return Err(InvokeError::Invalid(refusal));
         }
         if !redact(&input, resolved.secrets(), "").paths.is_empty() {

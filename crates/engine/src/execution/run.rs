@@ -19,8 +19,7 @@ use crate::execution::progress::ProgressReporter;
 use crate::execution::record::{RecordContext, TurnOutcome, record_outcome};
 use crate::execution::{Execution, RunGuard};
 use crate::jobs::{
-    Changed, Current, adapter_panicked, append_error, check_output, time_limit_exceeded,
-    waits_for_message,
+    Changed, Current, adapter_panicked, append_error, time_limit_exceeded, waits_for_message,
 };
 use crate::operations::{Call, Cause, Failure, Operation, RetryAdvice, RunControl, Turn};
 use crate::requests::Caller;
@@ -89,7 +88,7 @@ impl Run {
                 TurnEnd::TimedOut => {
                     TurnOutcome::TimedOut(time_limit_exceeded(self.spec.time_left))
                 }
-                TurnEnd::Returned(turn) => self.checked(turn),
+                TurnEnd::Returned(turn) => self.checked(&execution, turn).await,
             };
             let Some(backoff) = self.backoff(&outcome) else {
                 return self.finish(&execution, outcome, progress).await;
@@ -119,7 +118,12 @@ impl Run {
             control: control.clone(),
         };
         let adapter = Arc::clone(spec.operation.adapter());
-        let turn = async { adapter.run(call).await };
+        let turn = async {
+            match self.refusal(execution).await {
+                None => execution.operations.execute(call).await,
+                Some(failure) => Turn::Failed(failure),
+            }
+        };
         let mut turn = Box::pin(AssertUnwindSafe(turn).catch_unwind());
         let mut limit = Box::pin(control.sleep(spec.time_left));
         let handle = &self.guard.handle;
@@ -143,11 +147,27 @@ impl Run {
         Some((end, reporter.last().await))
     }
 
+    /// Returns why the input of a step is refused, if it was too large to be checked when the step
+    /// started.
+    async fn refusal(&self, execution: &Execution) -> Option<Failure> {
+        let RunSpec { operation, caller, input, cause, .. } = &self.spec;
+        let is_new_step = *cause == Cause::Start && self.job.field("parent").is_some();
+        if !is_new_step || operation.check_input_inline(input).is_some() {
+            return None;
+        }
+        match execution.operations.refusal(&caller.did, operation, input).await {
+            Ok(refusal) => Some(Failure::new("invalid_input", refusal?)),
+            Err(error) => Some(Failure::transient("busy", error.to_string())),
+        }
+    }
+
     /// Checks the output of a turn.
-    fn checked(&self, turn: Turn) -> TurnOutcome {
+    async fn checked(&self, execution: &Execution, turn: Turn) -> TurnOutcome {
         match turn {
             Turn::Complete(output) => {
-                let checked = check_output(&self.spec.operation, &output);
+                let RunSpec { operation, caller, .. } = &self.spec;
+                let operations = &execution.operations;
+                let checked = operations.check_output(&caller.did, operation, &output).await;
                 TurnOutcome::Done(checked.map(|()| output))
             }
             Turn::Failed(failure) => TurnOutcome::Done(Err(failure)),

@@ -38,8 +38,8 @@ pub(crate) use lookup::{
 };
 pub(crate) use messages::{CREDENTIALS, message_record, reseal_message};
 pub(crate) use outcome::{
-    adapter_panicked, append_error, check_output, control_error, incomplete_payload, interrupted,
-    outcome_change, run_inline, time_limit_exceeded,
+    adapter_panicked, append_error, check_output_blocking, control_error, incomplete_payload,
+    interrupted, outcome_change, run_inline, time_limit_exceeded,
 };
 pub(crate) use queue_stats::QueueStats;
 pub use queue_stats::{OldestQueued, QueueDepths};

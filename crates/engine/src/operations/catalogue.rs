@@ -14,12 +14,13 @@ use catena_value::{NoCells, Value, ValueId, json};
 use parking_lot::Mutex;
 
 use crate::error::{ResolveError, StoreError};
-use crate::limits::{CACHED_DEFINITIONS_MAX, NEAREST_MAX, REFERENCE_BYTES_MAX};
+use crate::limits::{CACHED_DEFINITION_BYTES_MAX, NEAREST_MAX, REFERENCE_BYTES_MAX};
 use crate::operations::Operations;
 use crate::operations::adapter::{Adapter, ExecutionMode, Failure};
 use crate::operations::federation::Federation;
 use crate::operations::operation::{Operation, Problem, member};
 use crate::requests::Caller;
+use crate::runtime::compute::ComputeError;
 
 /// One entry of the catalogue.
 #[derive(Debug, Clone)]
@@ -36,7 +37,63 @@ pub(crate) struct Catalogue {
     modes: HashMap<String, ExecutionMode>,
     by_path: BTreeMap<String, Arc<Operation>>,
     by_reference: HashMap<String, Arc<Operation>>,
-    cached: Mutex<HashMap<ValueId, Arc<Operation>>>,
+    cached: Mutex<DefinitionCache>,
+}
+
+/// Compiled definitions. They differ in size by four orders of magnitude, so their bytes are bounded
+/// and not their number.
+#[derive(Default)]
+struct DefinitionCache {
+    entries: HashMap<ValueId, CachedDefinition>,
+    /// The uses so far, which order the entries by their last use.
+    uses: u64,
+    bytes: u64,
+}
+
+struct CachedDefinition {
+    operation: Arc<Operation>,
+    bytes: u64,
+    last_use: u64,
+}
+
+impl DefinitionCache {
+    fn get(&mut self, id: &ValueId) -> Option<Arc<Operation>> {
+        self.uses += 1;
+        let entry = self.entries.get_mut(id)?;
+        entry.last_use = self.uses;
+        Some(Arc::clone(&entry.operation))
+    }
+
+    /// Adds a definition. Removes the least recently used half of the bytes if there are too many.
+    fn insert(&mut self, operation: &Arc<Operation>, bytes_max: u64) {
+        let bytes = operation.bytes();
+        // One definition must not replace all others.
+        if bytes > bytes_max / 4 || self.entries.contains_key(&operation.id()) {
+            return;
+        }
+        if self.bytes + bytes > bytes_max {
+            self.shrink_to(bytes_max / 2);
+        }
+        self.uses += 1;
+        let operation = Arc::clone(operation);
+        self.bytes += bytes;
+        let entry = CachedDefinition { bytes, last_use: self.uses, operation };
+        self.entries.insert(entry.operation.id(), entry);
+    }
+
+    fn shrink_to(&mut self, bytes_max: u64) {
+        let mut by_use: Vec<(u64, ValueId)> =
+            self.entries.iter().map(|(id, entry)| (entry.last_use, *id)).collect();
+        by_use.sort_unstable_by_key(|(last_use, _)| *last_use);
+        for (_, id) in by_use {
+            if self.bytes <= bytes_max {
+                return;
+            }
+            if let Some(removed) = self.entries.remove(&id) {
+                self.bytes -= removed.bytes;
+            }
+        }
+    }
 }
 
 impl Catalogue {
@@ -105,15 +162,11 @@ impl Catalogue {
     }
 
     fn cached(&self, id: &ValueId) -> Option<Arc<Operation>> {
-        self.cached.lock().get(id).cloned()
+        self.cached.lock().get(id)
     }
 
     fn cache(&self, operation: &Arc<Operation>) {
-        let mut cached = self.cached.lock();
-        if cached.len() >= CACHED_DEFINITIONS_MAX {
-            cached.clear();
-        }
-        cached.insert(operation.id(), Arc::clone(operation));
+        self.cached.lock().insert(operation, CACHED_DEFINITION_BYTES_MAX);
     }
 
     /// Returns the registered names that are most similar to a reference.
@@ -244,7 +297,7 @@ impl Operations {
         let form = parse_reference(reference, &self.did, &caller.did)
             .map_err(|reason| ResolveError::Malformed { reference: named(), reason })?;
         match form {
-            Form::Asset(id) => self.operation_by_id(&id, reference).await,
+            Form::Asset(id) => self.operation_by_id(&caller.did, &id, reference).await,
             Form::Path(space, path) => {
                 let metadata = self.value_at(&caller.did, space, &path).await?;
                 match metadata {
@@ -252,12 +305,22 @@ impl Operations {
                     Some(Value::String(text)) => {
                         let other = text.as_str().unwrap_or_default().to_owned();
                         match parse_reference(&other, &self.did, &caller.did) {
-                            Ok(Form::Asset(id)) => self.operation_by_id(&id, reference).await,
+                            Ok(Form::Asset(id)) => {
+                                self.operation_by_id(&caller.did, &id, reference).await
+                            }
                             Ok(Form::Name(name)) => self.by_name(&name, reference),
                             _ => Err(self.unknown(reference)),
                         }
                     }
-                    Some(metadata) => self.parse_definition(metadata, reference).map(Arc::new),
+                    Some(metadata) => {
+                        if let Some(known) = self.catalogue.cached(&metadata.id()) {
+                            return Ok(known);
+                        }
+                        let parsed = self.parse_definition(&caller.did, metadata, reference);
+                        let operation = Arc::new(parsed.await?);
+                        self.catalogue.cache(&operation);
+                        Ok(operation)
+                    }
                     None => Err(self.unknown(reference)),
                 }
             }
@@ -279,9 +342,10 @@ impl Operations {
         ResolveError::Unknown { reference: reference.to_owned(), nearest }
     }
 
-    /// Returns the operation with this asset ID.
+    /// Returns the operation with this asset ID, on behalf of a caller.
     pub(crate) async fn operation_by_id(
         &self,
+        caller: &str,
         id: &ValueId,
         reference: &str,
     ) -> Result<Arc<Operation>, ResolveError> {
@@ -295,13 +359,14 @@ impl Operations {
         let Some(text) = self.asset_text(&hex).await? else { return Err(self.unknown(reference)) };
         let metadata = json::read(text.as_bytes())
             .map_err(|error| StoreError::Damaged(format!("asset {hex}: {error}")))?;
-        let operation = Arc::new(self.parse_definition(metadata, reference)?);
+        let operation = Arc::new(self.parse_definition(caller, metadata, reference).await?);
         self.catalogue.cache(&operation);
         Ok(operation)
     }
 
-    fn parse_definition(
+    async fn parse_definition(
         &self,
+        caller: &str,
         metadata: Value,
         reference: &str,
     ) -> Result<Operation, ResolveError> {
@@ -309,13 +374,30 @@ impl Operations {
         if member(&metadata, "adapter").is_none() {
             return Err(ResolveError::NotAnOperation { reference });
         }
-        self.catalogue.read(metadata).map_err(|problems| {
+        self.read_definition(caller, metadata).await?.map_err(|problems| {
             let reasons: Vec<String> = problems
                 .into_iter()
                 .map(|(location, problem)| format!("{location}: {problem}"))
                 .collect();
             ResolveError::Unusable { reference, reason: reasons.join("; ") }
         })
+    }
+
+    /// Parses a definition of a caller and compiles its schemas, on a compute thread.
+    pub(super) async fn read_definition(
+        &self,
+        caller: &str,
+        metadata: Value,
+    ) -> Result<Result<Operation, Vec<Problem>>, StoreError> {
+        let catalogue = Arc::clone(&self.catalogue);
+        match self.runtime.compute.run(caller, move || catalogue.read(metadata)).await {
+            Ok(read) => Ok(read),
+            Err(ComputeError::Busy) => Err(StoreError::Busy),
+            Err(error) => {
+                let problem = format!("the definition could not be compiled: {error}");
+                Ok(Err(vec![("/operation".to_owned(), problem)]))
+            }
+        }
     }
 
     /// Returns the value at a path of an owner.

@@ -26,14 +26,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::error::StoreError;
 use crate::execution::{Run, RunGuard, RunSpec, offer};
 use crate::jobs::{
-    Current, Draft, Jobs, NewSecrets, RemoteSnapshot, ReusedStep, append_error, check_output,
-    deadline, depth_of, execution_limit, input_secrets, message_record, outcome_change,
-    passed_on_secrets, recorded_limit, redact, reseal_message, truncate_text,
+    Current, Draft, Jobs, NewSecrets, RemoteSnapshot, ReusedStep, append_error,
+    check_output_blocking, deadline, depth_of, execution_limit, input_secrets, message_record,
+    outcome_change, passed_on_secrets, recorded_limit, redact, reseal_message, truncate_text,
 };
 use crate::limits::{BATCH_STEPS_MAX, Limits};
 use crate::operations::federation::RemoteCall;
 use crate::operations::schema::Secret;
-use crate::operations::{Cause, ExecutionMode, Failure, Operation};
+use crate::operations::{Cause, ExecutionMode, Failure, Operation, input_refusal};
 use crate::orchestration::Orchestration;
 use crate::orchestration::preflight::Targets;
 use crate::orchestration::remote::RemoteWork;
@@ -63,13 +63,13 @@ pub(super) trait StepHost {
     fn store_secrets(&self, job: JobId, secrets: &NewSecrets)
     -> Result<Option<Effect>, StoreError>;
 
-    /// Executes an inline operation.
+    /// Executes an inline operation. `None` if it needs a compute thread.
     fn run_inline(
         &self,
         request: &Invoke,
         operation: Arc<Operation>,
         job: JobId,
-    ) -> Result<Value, Failure>;
+    ) -> Option<Result<Value, Failure>>;
 
     /// Claims a slot of the process, if one is free.
     fn claim_slot(&self) -> Option<OwnedSemaphorePermit>;
@@ -477,15 +477,26 @@ impl OrchestrationState {
         let passed_on = passed_on_secrets(&definition.input, &secrets);
         let (mut new_job, secrets) = host.new_job(id, &request, &target, &passed_on);
         new_job.parent = Some(Parent { job: parent.id(), step });
-        let refused = target.refusal(&request.input);
+        // A large input is checked when the sub-job runs.
+        let conformity = target.check_input_inline(&request.input);
+        let is_checked = conformity.is_some();
+        let refused = conformity.and_then(input_refusal);
+        let mut result = None;
+        if is_inline && is_checked && refused.is_none() {
+            result = host.run_inline(&request, Arc::clone(&target), id);
+        }
+        if is_inline && refused.is_none() && result.is_none() {
+            // It runs as a task, on a compute thread.
+            let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else { return Ok(false) };
+            self.claimed.insert(step, slot);
+        }
         let mut child = Draft::new(new_job, now, refused.as_deref()).map_err(append_error)?;
         let record = child.job().head();
         batch.started.push(StepStart { step, job: id, record, venue: None });
         if let Some(refused) = refused {
             self.end_at_once(batch, step, &child, Status::Rejected, None, &refused);
-        } else if is_inline {
+        } else if let Some(result) = result {
             child.append(Change::new(Event::Started, now)).map_err(append_error)?;
-            let result = host.run_inline(&request, target, id);
             let (output, error) = match &result {
                 Ok(output) => (Some(output.clone()), String::new()),
                 Err(failure) => (None, failure.error.clone()),
@@ -587,7 +598,7 @@ impl OrchestrationState {
         })?;
         let output = output.value.fully_loaded(&*cells);
         let output = output.map_err(|error| Failure::new("damaged", error.to_string()))?;
-        check_output(&self.operation, &output)?;
+        check_output_blocking(&self.operation, &output)?;
         Ok(output)
     }
 
