@@ -150,6 +150,10 @@ pub const SCHEMA_REFERENCE_DEPTH_MAX: usize = 128;
 /// to them. Each takes about 1.4 kB and 8 microseconds, and n references can be combined to 2^n ways.
 pub const SCHEMA_UNEVALUATED_MAX: u64 = 20_000;
 
+/// Schemas in a compiled schema that is dropped on whichever thread drops it. A chain of them is
+/// dropped recursively.
+pub const SCHEMA_DROPPED_INLINE_MAX: usize = 256;
+
 /// Patterns in a schema. Each takes up to twice [`PATTERN_PROGRAM_BYTES_MAX`].
 pub const SCHEMA_PATTERNS_MAX: usize = 128;
 

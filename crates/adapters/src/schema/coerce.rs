@@ -307,7 +307,7 @@ mod tests {
         let list = format!("[{}{{}}]", "{},".repeat(9_999));
         let refused = coerce(&value(&list), &value(&schema)).unwrap_err();
         assert_eq!(refused.code, "output_too_large");
-        let name = "n".repeat(100_000);
+        let name = "n".repeat(3_000);
         let schema = format!(r#"{{"properties":{{"{name}":{{"items":{{"type":"string"}}}}}}}}"#);
         let list = format!(r#"{{"{name}":[{}1]}}"#, "1,".repeat(9_999));
         let refused = coerce(&value(&list), &value(&schema)).unwrap_err();

@@ -5,6 +5,10 @@
 //! therefore simulated first: every schema that would be applied to every part of the value is
 //! counted, and the count stops at a limit. The simulation keeps its own stack, so that its depth
 //! is a number to compare and not a danger.
+//!
+//! An `unevaluated…` keyword needs to know what the other keywords leave. To find out, the validator
+//! *marks* the schemas that apply to the same value, and validates each of them again on the way: a
+//! schema that is marked once and validated once has its subschemas validated twice.
 
 use std::collections::HashMap;
 
@@ -38,8 +42,16 @@ struct Application<'v> {
     schema: Index,
     part: Part<'v>,
     depth: usize,
-    /// How often it is repeated because of `unevaluated…` keywords around it.
-    times: u64,
+    /// How often the schema is validated for this part.
+    validations: u64,
+    /// How often it is marked for this part, including by itself.
+    marks: u64,
+}
+
+impl Application<'_> {
+    fn times(&self) -> u64 {
+        self.validations.saturating_add(self.marks)
+    }
 }
 
 /// Returns the number of steps of a check. `None` if it exceeds the bounds.
@@ -48,6 +60,9 @@ pub(super) fn count_steps(document: &Document, value: &Value, bounds: Bounds) ->
     simulate(document, value, bounds.depth, |application| {
         let node = document.node(application.schema);
         let mut own = node.steps;
+        let edges = |each: &[AppliesTo]| {
+            node.edges.iter().filter(|(target, _)| each.contains(target)).count() as u64 + 1
+        };
         let per_byte = |bytes: usize, program: u64| {
             (bytes as u64).saturating_mul(program) / INSTRUCTIONS_PER_STEP
         };
@@ -55,17 +70,20 @@ pub(super) fn count_steps(document: &Document, value: &Value, bounds: Bounds) ->
             Part::Value(Value::String(text)) => own += per_byte(text.len(), node.text_program),
             Part::Name(name) => own += per_byte(name.len(), node.text_program),
             Part::Value(Value::Object(members)) => {
-                own += members.len() as u64;
+                let each = edges(&[AppliesTo::EachMember, AppliesTo::EachName]);
+                own += members.len() as u64 * each;
                 if node.name_program > 0 {
                     let bytes: usize = members.keys().map(|name| name.len() + 64).sum();
                     own = own.saturating_add(per_byte(bytes, node.name_program));
                 }
             }
             Part::Value(value @ Value::Array(_)) if node.hashes_part => own += weight(value),
-            Part::Value(Value::Array(items)) => own += items.len() as u64,
+            Part::Value(Value::Array(items)) => {
+                own += items.len() as u64 * edges(&[AppliesTo::EachItem]);
+            }
             Part::Value(_) => {}
         }
-        steps = steps.saturating_add(own.saturating_mul(application.times));
+        steps = steps.saturating_add(own.saturating_mul(application.times()));
         steps <= bounds.steps
     })
     .then_some(steps)
@@ -95,19 +113,25 @@ fn simulate<'v>(
     depth_max: usize,
     mut visit: impl FnMut(&Application<'v>) -> bool,
 ) -> bool {
-    let mut open = vec![Application { schema: 0, part: Part::Value(value), depth: 0, times: 1 }];
-    while let Some(application) = open.pop() {
+    let root = Part::Value(value);
+    let mut open = vec![Application { schema: 0, part: root, depth: 0, validations: 1, marks: 0 }];
+    while let Some(mut application) = open.pop() {
+        let node = document.node(application.schema);
+        if node.repeats {
+            application.marks = application.times();
+        }
         if application.depth >= depth_max || !visit(&application) {
             return false;
         }
-        let node = document.node(application.schema);
-        let times = application.times.saturating_mul(if node.repeats { 2 } else { 1 });
+        let validations = application.times();
         let depth = application.depth + 1;
         for (target, schema) in &node.edges {
             let schema = *schema;
-            let apply = |part| Application { schema, part, depth, times };
+            let apply = |part| Application { schema, part, depth, validations, marks: 0 };
             match (target, application.part) {
-                (AppliesTo::SameValue, part) => open.push(apply(part)),
+                (AppliesTo::SameValue, part) => {
+                    open.push(Application { marks: application.marks, ..apply(part) });
+                }
                 (AppliesTo::Member(name), Part::Value(Value::Object(members))) => {
                     open.extend(members.get(&**name).map(|member| apply(Part::Value(member))));
                 }

@@ -282,10 +282,10 @@ impl<'a> Survey<'a> {
         if fragment.is_empty() || fragment.starts_with('/') {
             return bases.iter().filter_map(|base| base.pointer(&fragment)).collect();
         }
-        match bases.is_empty() {
-            true => Vec::new(),
-            false => self.by_anchor.get(fragment.as_str()).cloned().unwrap_or_default(),
+        if bases.is_empty() {
+            return Vec::new();
         }
+        self.by_anchor.get(fragment.as_str()).cloned().unwrap_or_default()
     }
 }
 
@@ -587,24 +587,31 @@ fn postorder(nodes: &[Node], is_selected: impl Fn(&AppliesTo) -> bool) -> Option
     Some(order)
 }
 
-/// Returns the steps of all schemas that the first leads to, once for each way to them, and how deep
-/// it leads.
+/// Returns the steps of all schemas that the first leads to, once for each way to them and each time
+/// they are applied there, and how deep it leads. It follows the rules of [`super::cost`]: the steps
+/// below a schema are a linear function of how often it is validated and how often it is marked.
 fn unfolded(nodes: &[Node], order: &[Index]) -> (u64, usize) {
-    let mut steps = vec![0_u64; nodes.len()];
+    let mut of_validation = vec![0_u64; nodes.len()];
+    let mut of_mark = vec![0_u64; nodes.len()];
     let mut depths = vec![1_usize; nodes.len()];
     for index in order {
         let node = &nodes[*index as usize];
-        let mut sum = 0_u64;
-        for (_, target) in &node.edges {
-            sum = sum.saturating_add(steps[*target as usize]);
-            let depth = depths[*target as usize] + 1;
+        let mut each = node.steps + node.text_program + node.name_program + 1;
+        let mut marked = 0_u64;
+        for (target, below) in &node.edges {
+            each = each.saturating_add(of_validation[*below as usize]);
+            if *target == AppliesTo::SameValue {
+                marked = marked.saturating_add(of_mark[*below as usize]);
+            }
+            let depth = depths[*below as usize] + 1;
             depths[*index as usize] = depths[*index as usize].max(depth);
         }
-        let own = node.steps + node.text_program + node.name_program + 1;
-        let passes = if node.repeats { 2 } else { 1 };
-        steps[*index as usize] = sum.saturating_mul(passes).saturating_add(own);
+        let mark = each.saturating_add(marked);
+        of_mark[*index as usize] = mark;
+        of_validation[*index as usize] =
+            if node.repeats { each.saturating_add(mark) } else { each };
     }
-    (steps.first().copied().unwrap_or(0), depths.first().copied().unwrap_or(0))
+    (of_validation.first().copied().unwrap_or(0), depths.first().copied().unwrap_or(0))
 }
 
 fn address(value: &Value) -> usize {

@@ -19,14 +19,18 @@ mod document;
 mod pattern;
 mod secret;
 
+use std::sync::Arc;
+
 use catena_value::{Extent, NoCells, Value};
 use jsonschema::PatternOptions;
+use parking_lot::Mutex;
 
 use crate::limits::{
-    PATTERN_BACKTRACKS_MAX, PATTERN_PROGRAM_BYTES_MAX, SCHEMA_BYTES_MAX, SCHEMA_CHECK_DEPTH_MAX,
-    SCHEMA_CHECK_STEPS_MAX, SCHEMA_INLINE_BYTES_MAX, SCHEMA_INLINE_DEPTH_MAX,
-    SCHEMA_INLINE_STEPS_MAX, SCHEMA_NESTING_MAX, SCHEMA_PATTERN_BYTES_MAX, VIOLATION_BYTES_MAX,
-    VIOLATION_COPIES_BYTES_MAX, VIOLATION_QUOTE_BYTES_MAX,
+    COMPUTE_STACK_BYTES, PATTERN_BACKTRACKS_MAX, PATTERN_PROGRAM_BYTES_MAX, SCHEMA_BYTES_MAX,
+    SCHEMA_CHECK_DEPTH_MAX, SCHEMA_CHECK_STEPS_MAX, SCHEMA_DROPPED_INLINE_MAX,
+    SCHEMA_INLINE_BYTES_MAX, SCHEMA_INLINE_DEPTH_MAX, SCHEMA_INLINE_STEPS_MAX, SCHEMA_NESTING_MAX,
+    SCHEMA_PATTERN_BYTES_MAX, VIOLATION_BYTES_MAX, VIOLATION_COPIES_BYTES_MAX,
+    VIOLATION_QUOTE_BYTES_MAX,
 };
 use cost::Bounds;
 use document::Document;
@@ -37,7 +41,7 @@ const INLINE: Bounds = Bounds { steps: SCHEMA_INLINE_STEPS_MAX, depth: SCHEMA_IN
 
 /// A schema that values can be checked against.
 pub struct Schema {
-    compiled: jsonschema::Validator,
+    compiled: Compiled,
     document: Document,
     secrets: Vec<Secret>,
 }
@@ -75,7 +79,8 @@ impl Schema {
         let as_json = to_serde(schema)?;
         let document = Document::new(&as_json)?;
         let secrets = secret::find_secrets(&document)?;
-        let compiled = build(&as_json)?;
+        let is_large = document.len() > SCHEMA_DROPPED_INLINE_MAX;
+        let compiled = Compiled { validator: Some(build(&as_json)?), is_large };
         Ok(Schema { compiled, document, secrets })
     }
 
@@ -129,7 +134,9 @@ impl Schema {
 
     /// Returns the violations of a check whose cost is bounded.
     fn find_violations(&self, value: &serde_json::Value, limit: usize) -> Vec<Violation> {
-        if self.compiled.is_valid(value) {
+        // It is only taken when it is dropped.
+        let Some(compiled) = &self.compiled.validator else { return Vec::new() };
+        if compiled.is_valid(value) {
             return Vec::new();
         }
         // Each violation contains a copy of the part that it concerns, and all of them are made
@@ -139,7 +146,7 @@ impl Schema {
                            because the value or the schema is too large";
             return vec![Violation { place: String::new(), problem: problem.to_owned() }];
         }
-        let errors = self.compiled.iter_errors(value).take(limit);
+        let errors = compiled.iter_errors(value).take(limit);
         errors.map(|error| self.violation(&error)).collect()
     }
 
@@ -165,6 +172,28 @@ impl Schema {
     /// Returns an upper bound of the bytes that the compiled schema uses.
     pub fn bytes(&self) -> u64 {
         self.document.bytes()
+    }
+}
+
+/// The compiled form of a schema. A large one is dropped on a thread with a large stack, because a
+/// chain of definitions is dropped recursively and the last reference to it may be anywhere.
+struct Compiled {
+    validator: Option<jsonschema::Validator>,
+    is_large: bool,
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        if !self.is_large {
+            return;
+        }
+        let shared = Arc::new(Mutex::new(self.validator.take()));
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().stack_size(COMPUTE_STACK_BYTES);
+        if thread.spawn(move || drop(of_thread.lock().take())).is_err() {
+            // Losing some memory is better than overflowing the stack.
+            std::mem::forget(shared);
+        }
     }
 }
 
