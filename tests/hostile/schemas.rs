@@ -291,14 +291,14 @@ async fn many_costly_checks_at_once_do_not_delay_others_or_the_end() {
     let schema = json!({"items": {"properties": members(100, |n| (format!("p{n}"), json!({"type": "object"})))}});
     let value = list(15_000, |_| json!({"a": 1}));
     let input = json!({"schema": schema, "value": value});
+    let body = json!({"operation": "schema:validate", "input": input, "wait": 0});
+    let request = victim.attacker.request("POST", "/api/v1/invoke").json(&body);
     let attack = async {
         let mut requests = Vec::new();
         for _ in 0..64 {
             let client = victim.attacker.clone();
-            let body = json!({"operation": "schema:validate", "input": input, "wait": 0});
-            requests.push(tokio::spawn(async move {
-                client.post("/api/v1/invoke", &body).await.status()
-            }));
+            let request = request.clone();
+            requests.push(tokio::spawn(async move { client.ask(request).await.status() }));
         }
         for request in requests {
             let status = request.await.unwrap();

@@ -192,10 +192,10 @@ pub const COMPUTE_THREADS_MAX: usize = 4;
 pub const COMPUTE_THREADS_PER_CALLER_MAX: usize = 2;
 
 /// Work of one caller that waits for a compute thread. Each item holds its input in memory.
-pub const COMPUTE_QUEUE_PER_CALLER_MAX: usize = 64;
+pub const COMPUTE_QUEUE_PER_CALLER_MAX: usize = 256;
 
 /// Work of all callers that waits for a compute thread.
-pub const COMPUTE_QUEUE_MAX: usize = 1_024;
+pub const COMPUTE_QUEUE_MAX: usize = 4_096;
 
 /// How long work may wait for a compute thread and run on it. Everything that is allowed to start
 /// takes less than a second; the rest is for waiting.
@@ -219,8 +219,9 @@ pub const SECRET_DEPTH_MAX: usize = 16;
 /// a small schema in a very large number of ways.
 pub const SECRET_SEARCH_SCHEMAS_MAX: usize = 10_000;
 
-/// Bytes of all paths that are visited to locate the secrets of a schema.
-pub const SECRET_PATH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of all paths that are visited to locate the secrets of a schema. A few copies of each exist
+/// during the search.
+pub const SECRET_PATH_BYTES_MAX: usize = 1024 * 1024;
 
 /// Secrets that are removed one by one from an input. If there are more, the smallest part that
 /// contains all of them is removed as a whole: each is named in a record.

@@ -161,7 +161,7 @@ impl Operations {
         let metadata = parse_metadata(text).map_err(AssetError::Invalid)?;
         if has_operation(&metadata) {
             let read = self.read_definition(&caller.did, metadata.clone()).await?;
-            read.map_err(AssetError::Invalid)?;
+            self.catalogue.cache(&Arc::new(read.map_err(AssetError::Invalid)?));
         }
         let claimed = match &key {
             None => None,

@@ -6,7 +6,7 @@
 //! URL that ends in one of these.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use catena_store::{RootKey, RootSpace};
 use catena_value::path::Path;
@@ -38,7 +38,12 @@ pub(crate) struct Catalogue {
     by_path: BTreeMap<String, Arc<Operation>>,
     by_reference: HashMap<String, Arc<Operation>>,
     cached: Mutex<DefinitionCache>,
+    /// Definitions that are being compiled: concurrent requests for one wait for the first.
+    compiling: Mutex<HashMap<ValueId, Weak<Turn>>>,
 }
+
+/// The right to compile a definition.
+type Turn = tokio::sync::Mutex<()>;
 
 /// Compiled definitions. They differ in size by four orders of magnitude, so their bytes are bounded
 /// and not their number.
@@ -108,6 +113,7 @@ impl Catalogue {
             by_path: BTreeMap::new(),
             by_reference: HashMap::new(),
             cached: Mutex::default(),
+            compiling: Mutex::default(),
         };
         let mut registered = Vec::new();
         for adapter in &adapters {
@@ -165,7 +171,19 @@ impl Catalogue {
         self.cached.lock().get(id)
     }
 
-    fn cache(&self, operation: &Arc<Operation>) {
+    /// Returns the right to compile a definition, which is to be acquired.
+    fn turn(&self, id: &ValueId) -> Arc<Turn> {
+        let mut compiling = self.compiling.lock();
+        if let Some(turn) = compiling.get(id).and_then(Weak::upgrade) {
+            return turn;
+        }
+        compiling.retain(|_, turn| turn.strong_count() > 0);
+        let turn: Arc<Turn> = Arc::default();
+        compiling.insert(*id, Arc::downgrade(&turn));
+        turn
+    }
+
+    pub(super) fn cache(&self, operation: &Arc<Operation>) {
         self.cached.lock().insert(operation, CACHED_DEFINITION_BYTES_MAX);
     }
 
@@ -355,6 +373,11 @@ impl Operations {
         let hex = id.to_string().trim_start_matches("0x").to_owned();
         if let Some(operation) = self.catalogue.by_reference.get(&hex) {
             return Ok(Arc::clone(operation));
+        }
+        let turn = self.catalogue.turn(id);
+        let _turn = turn.lock().await;
+        if let Some(operation) = self.catalogue.cached(id) {
+            return Ok(operation);
         }
         let Some(text) = self.asset_text(&hex).await? else { return Err(self.unknown(reference)) };
         let metadata = json::read(text.as_bytes())
