@@ -6,6 +6,7 @@
 //! combinations, `unevaluated…` keywords, patterns, secrets, and many of them at once.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
+use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,14 +22,14 @@ static ALLOCATED: PeakAlloc = PeakAlloc;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Schemas that are generated.
-const CASES: u64 = 300;
+const CASES: u64 = 1_000;
 
 /// The longest time of one compilation or check, without optimisation.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Memory that a compilation or a check may use in addition to its bound: the libraries' own caches,
-/// and the JSON of schema and value.
-const OTHER_BYTES: usize = 24 * 1024 * 1024;
+/// and the JSON of schema and value, which takes up to 30 bytes for each byte of its text (1 MiB).
+const OTHER_BYTES: usize = 40 * 1024 * 1024;
 
 /// A small generator of random numbers: xorshift64*.
 struct Random(u64);
@@ -61,6 +62,8 @@ struct Size {
     /// The subschemas of one keyword.
     width: u64,
     depth: usize,
+    /// The schemas that may still be made of keywords.
+    left: Cell<usize>,
 }
 
 const NAMES: [&str; 6] = ["a", "b", "c", "key", "items", "$ref"];
@@ -101,7 +104,9 @@ fn named(random: &mut Random, size: &Size, depth: usize) -> Json {
 }
 
 fn schema(random: &mut Random, size: &Size, depth: usize) -> Json {
-    if depth == 0 || random.below(12) == 0 {
+    let left = size.left.get();
+    size.left.set(left.saturating_sub(1));
+    if depth == 0 || left == 0 || random.below(12) == 0 {
         return random.pick(&[
             json!(true),
             json!({}),
@@ -146,6 +151,7 @@ fn document(random: &mut Random) -> Json {
         definitions: random.pick(&[1, 3, 10, 60]),
         width: random.pick(&[1, 2, 4, 30]),
         depth: random.pick(&[1, 2, 3, 6]),
+        left: Cell::new(random.pick(&[30, 300, 3_000])),
     };
     let mut root = match schema(random, &size, size.depth) {
         Json::Object(keywords) => keywords,
