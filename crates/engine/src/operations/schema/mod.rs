@@ -92,7 +92,7 @@ impl Schema {
     }
 
     /// Returns the violations as [`Schema::violations`] does, if the check takes at most as many steps
-    /// as are left. Takes them away.
+    /// as are left, and subtracts them.
     pub fn violations_within(
         &self,
         steps_left: &mut u64,

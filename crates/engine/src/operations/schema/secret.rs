@@ -86,14 +86,13 @@ fn leads_to_secret(document: &Document) -> Vec<bool> {
     let mut sources: Vec<Vec<Index>> = vec![Vec::new(); document.len()];
     let mut leads = vec![false; document.len()];
     let mut open = Vec::new();
-    for index in 0..document.len() {
-        let Ok(source) = Index::try_from(index) else { break };
+    for (source, leads) in (0..).zip(&mut leads) {
         let node = document.node(source);
         for (_, target) in &node.edges {
             sources[*target as usize].push(source);
         }
         if node.is_secret {
-            leads[index] = true;
+            *leads = true;
             open.push(source);
         }
     }
