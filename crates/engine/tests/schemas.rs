@@ -5,6 +5,7 @@
 //! is expensive: references in all forms, to definitions that exist and to ones that do not,
 //! combinations, `unevaluated…` keywords, patterns, secrets, and many of them at once.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
+#![allow(clippy::print_stdout, reason = "a run says how many schemas were accepted")]
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
