@@ -180,8 +180,8 @@ pub const SCHEMA_INLINE_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of an input or output, decoded, that an instant operation processes on a thread of the runtime.
 pub const INLINE_INPUT_BYTES_MAX: u64 = 256 * 1024;
 
-/// Stack of a compute thread. The deepest compilation within the bounds above uses a tenth of it,
-/// without optimisation; memory that is not used is not resident.
+/// Stack of a compute thread. An eighth of it suffices for the deepest compilation within the bounds
+/// above, without optimisation; memory that is not used is not resident.
 pub const COMPUTE_STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Compute threads. Most machines have more cores, but what runs here may be hostile, and the
@@ -197,8 +197,8 @@ pub const COMPUTE_QUEUE_PER_CALLER_MAX: usize = 256;
 /// Work of all callers that waits for a compute thread.
 pub const COMPUTE_QUEUE_MAX: usize = 4_096;
 
-/// How long work may wait for a compute thread and run on it. Everything that is allowed to start
-/// takes less than a second; the rest is for waiting.
+/// How long work may wait for a compute thread and run on it. What is allowed to start takes a few
+/// seconds at most; the rest is for waiting.
 pub const COMPUTE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Applications of schemas to parts of a value in one check, and entries that are compared. A check
