@@ -56,6 +56,11 @@ impl Process {
         Process { child, address }
     }
 
+    /// Its process ID.
+    pub fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
     /// Kills it with SIGKILL.
     pub async fn kill(mut self) {
         self.child.kill().await.unwrap();

@@ -25,6 +25,10 @@ pub const COERCE_DEPTH_MAX: usize = 128;
 /// otherwise keep the venue busy without end.
 pub const COERCE_STEPS_MAX: usize = 1_000_000;
 
+/// Bytes that `schema:coerce` adds to a value, including the list of its changes: as many as an output
+/// may have.
+pub const COERCE_ADDED_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
 /// Redirects that are followed: browsers allow 20, real services need two or three.
 pub const REDIRECTS_MAX: usize = 5;
 

@@ -2,8 +2,9 @@
 //!
 //! **What it does:** infers a schema, validates values, coerces a value, checks a schema.
 //!
-//! **Cost:** time in proportion to the value and the schema. A schema is compiled for each call.
-//! Nothing is fetched: a reference to another document is an error.
+//! **Cost:** time in proportion to the value and the schema. A schema is compiled for each call, on a
+//! compute thread; one that is too costly is refused before that. Nothing is fetched: a reference to
+//! another document is an error.
 //!
 //! **Cancellation:** not needed, it completes at once.
 //!
@@ -12,6 +13,7 @@
 mod coerce;
 mod infer;
 
+use catena_engine::limits::SCHEMA_CHECK_ALL_STEPS_MAX;
 use catena_engine::operations::schema::{Schema, Violation};
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_value::Value;
@@ -202,17 +204,24 @@ impl Adapter for SchemaAdapter {
         }
     }
 
+    /// All but the inference compile a schema.
+    fn needs_compute_thread(&self, name: &str) -> bool {
+        name != "infer"
+    }
+
     fn run(&self, call: Call) -> TurnFuture {
         Box::pin(std::future::ready(self.run_inline(&call).into()))
     }
 }
 
-/// The bound on violations applies to all values together, because they share one output.
+/// The bounds on violations and on the steps of a check apply to all values together, because they
+/// share one output and one call.
 fn validate_all(fields: &Fields<'_>) -> Result<Value, Failure> {
     let schema = compile(&required_value(fields, "schema")?)?;
     let mut left = VIOLATIONS_MAX;
+    let mut steps = SCHEMA_CHECK_ALL_STEPS_MAX;
     let each = fields.items("values")?.into_iter().map(|value| {
-        let violations = schema.violations(&value, left.max(1));
+        let violations = schema.violations_within(&mut steps, &value, left.max(1));
         left = left.saturating_sub(violations.len());
         violations
     });

@@ -113,16 +113,103 @@ pub const VIOLATIONS_MAX: usize = 5;
 /// Bytes of the description of one schema violation, which may quote a large value.
 pub const VIOLATION_BYTES_MAX: usize = 2_000;
 
+/// Longest part of a value that the description of a violation quotes, in bytes. A longer one is
+/// described by its type and size.
+pub const VIOLATION_QUOTE_BYTES_MAX: usize = 1_000;
+
+/// Bytes of the violations that are made to list some of them. Each contains a copy of the part that
+/// it concerns, so that 9,000 alternatives violated by a text of 400 kB take 3.5 GB. If they could take
+/// more than this, they are not listed.
+pub const VIOLATION_COPIES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Bytes of a schema as JSON: as many as an asset's metadata may have.
+pub const SCHEMA_BYTES_MAX: u64 = 1024 * 1024;
+
+/// JSON values in a schema. Each takes about half a kilobyte and five microseconds when compiled.
+pub const SCHEMA_VALUES_MAX: u64 = 50_000;
+
+/// Nesting of the JSON of a schema: as deep as a request may be, with some room for values that
+/// orchestrations assemble. It bounds the stack of the compiler.
+pub const SCHEMA_NESTING_MAX: usize = 144;
+
+/// Sum of the lengths of the locations of all values in a schema. The compiled schema contains each
+/// of them, so that a long name above many subschemas would take gigabytes.
+pub const SCHEMA_LOCATION_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Bytes of a reference, an anchor or an ID in a schema, which locations are made of.
+pub const SCHEMA_NAME_BYTES_MAX: usize = 2_048;
+
+/// Subschemas and references in a schema.
+pub const SCHEMA_EDGES_MAX: usize = 100_000;
+
+/// Schemas that apply to the same part of a value within each other: references and combinations
+/// such as `allOf`. The compiler recurses over them.
+pub const SCHEMA_REFERENCE_DEPTH_MAX: usize = 128;
+
+/// Schemas that the compiler visits for the `unevaluated…` keywords of a schema, once for each way
+/// to them. Each takes about 1.4 kB and 8 microseconds, and n references can be combined to 2^n ways.
+pub const SCHEMA_UNEVALUATED_MAX: u64 = 20_000;
+
+/// Schemas in a compiled schema that is dropped on whichever thread drops it. A chain of them is
+/// dropped recursively.
+pub const SCHEMA_DROPPED_INLINE_MAX: usize = 256;
+
+/// Patterns in a schema. Each takes up to twice [`PATTERN_PROGRAM_BYTES_MAX`].
+pub const SCHEMA_PATTERNS_MAX: usize = 128;
+
+/// Bytes of a pattern in a schema.
+pub const SCHEMA_PATTERN_BYTES_MAX: usize = 4_096;
+
+/// Bytes of a compiled pattern: a repetition of a repetition is small as a text only.
+pub const PATTERN_PROGRAM_BYTES_MAX: usize = 256 * 1024;
+
+/// Positions that a pattern with look-around or back-references tries again.
+pub const PATTERN_BACKTRACKS_MAX: usize = 100_000;
+
+/// Steps of a schema check that runs on a thread of the runtime: about a millisecond, so that
+/// other requests do not notice it. A longer check runs on a compute thread.
+pub const SCHEMA_INLINE_STEPS_MAX: u64 = 20_000;
+
+/// Schemas applied within each other by a check on a thread of the runtime, whose stack has 2 MiB.
+pub const SCHEMA_INLINE_DEPTH_MAX: usize = 64;
+
+/// Bytes of a value that is checked on a thread of the runtime. Its conversion alone takes longer
+/// than a request should occupy such a thread if it is larger.
+pub const SCHEMA_INLINE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Bytes of an input or output, decoded, that an instant operation processes on a thread of the runtime.
+pub const INLINE_INPUT_BYTES_MAX: u64 = 256 * 1024;
+
+/// Stack of a compute thread. An eighth of it suffices for the deepest compilation within the bounds
+/// above, without optimisation; memory that is not used is not resident.
+pub const COMPUTE_STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// Compute threads. Most machines have more cores, but what runs here may be hostile, and the
+/// threads of the runtime need some.
+pub const COMPUTE_THREADS_MAX: usize = 4;
+
+/// Compute threads that one caller may occupy while others wait.
+pub const COMPUTE_THREADS_PER_CALLER_MAX: usize = 2;
+
+/// Work of one caller that waits for a compute thread. Each item holds its input in memory.
+pub const COMPUTE_QUEUE_PER_CALLER_MAX: usize = 256;
+
+/// Work of all callers that waits for a compute thread.
+pub const COMPUTE_QUEUE_MAX: usize = 4_096;
+
+/// How long work may wait for a compute thread and run on it. What is allowed to start takes a few
+/// seconds at most; the rest is for waiting.
+pub const COMPUTE_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// Applications of schemas to parts of a value in one check, and entries that are compared. A check
 /// that would take more is refused before it starts, because it cannot be interrupted.
 pub const SCHEMA_CHECK_STEPS_MAX: u64 = 2_000_000;
 
+/// Steps of the checks of many values against one schema in one call.
+pub const SCHEMA_CHECK_ALL_STEPS_MAX: u64 = 20_000_000;
+
 /// Depth of a schema check: schemas within schemas, including references. It bounds the stack.
 pub const SCHEMA_CHECK_DEPTH_MAX: usize = 512;
-
-/// Steps of a schema check that lists several violations. A longer check stops at the first
-/// violation, because each violation that is found uses memory, even if it is not listed.
-pub const SCHEMA_LIST_VIOLATIONS_STEPS_MAX: u64 = 100_000;
 
 /// Depth in a value at which secrets are located. A part at this depth that may contain secrets is
 /// treated as a secret itself, which bounds the locations of a recursive schema.
@@ -132,8 +219,16 @@ pub const SECRET_DEPTH_MAX: usize = 16;
 /// a small schema in a very large number of ways.
 pub const SECRET_SEARCH_SCHEMAS_MAX: usize = 10_000;
 
-/// Definitions of callers that are cached, compiled.
-pub const CACHED_DEFINITIONS_MAX: usize = 1_024;
+/// Bytes of all paths that are visited to locate the secrets of a schema. A few copies of each exist
+/// during the search.
+pub const SECRET_PATH_BYTES_MAX: usize = 1024 * 1024;
+
+/// Secrets that are removed one by one from an input. If there are more, the smallest part that
+/// contains all of them is removed as a whole: each is named in a record.
+pub const SECRETS_MAX: usize = 1_000;
+
+/// Bytes of the definitions of callers that are cached, compiled.
+pub const CACHED_DEFINITION_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Names that the error for an unknown reference suggests.
 pub const NEAREST_MAX: usize = 3;

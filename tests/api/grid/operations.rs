@@ -118,7 +118,7 @@ async fn a_schema_that_takes_for_ever_is_not_applied() {
     let site = Site::start().await;
     let expected = "checking it against the schema takes more than 2000000 steps";
     let input = json!({"schema": endless(), "value": "x"});
-    let job = site.invoke("schema:validate", input).await;
+    let job = site.ended(&id_of(&site.invoke("schema:validate", input).await)).await;
     assert_eq!(job["output"]["errors"], json!([{"path": "", "message": expected}]), "{job}");
     let operation = json!({"adapter": "test:echo", "input": endless()});
     let job = site.invoke(&register(&site, operation).await, json!(1)).await;

@@ -3,13 +3,16 @@
 //! It follows `type`, `properties`, `additionalProperties`, `items`, `prefixItems`, `default`, `allOf`
 //! and references within the schema. It ignores alternatives (`anyOf`, `oneOf`, `if`), because it
 //! cannot know which one was meant. Defaults that are filled in are not coerced themselves.
+//!
+//! What a coercion adds is measured before it is built: one default of 200 kB, filled into each of a
+//! thousand items, is small in memory because the items share it, and 200 MB as soon as it is stored.
 
 use catena_engine::Failure;
-use catena_value::{Map, NoCells, Value, json};
+use catena_value::{Extent, Map, NoCells, Value, json};
 
 use super::infer::type_of;
 use crate::fields::{array, integer, items, load_failure, object, text};
-use crate::limits::{COERCE_DEPTH_MAX, COERCE_STEPS_MAX};
+use crate::limits::{COERCE_ADDED_BYTES_MAX, COERCE_DEPTH_MAX, COERCE_STEPS_MAX};
 
 /// A coerced value and the changes.
 #[derive(Debug)]
@@ -21,7 +24,9 @@ pub(super) struct Coerced {
 
 /// Coerces a value to a schema.
 pub(super) fn coerce(value: &Value, schema: &Value) -> Result<Coerced, Failure> {
-    let mut coercion = Coercion { root: schema, path: Vec::new(), changes: Vec::new(), steps: 0 };
+    let left = COERCE_ADDED_BYTES_MAX;
+    let mut coercion =
+        Coercion { root: schema, path: Vec::new(), changes: Vec::new(), steps: 0, left };
     let value = coercion.coerce_value(value.clone(), schema, 0)?;
     Ok(Coerced { value, changes: coercion.changes })
 }
@@ -32,6 +37,8 @@ struct Coercion<'a> {
     path: Vec<String>,
     changes: Vec<Value>,
     steps: usize,
+    /// Bytes that may still be added to the value and to the list of changes.
+    left: u64,
 }
 
 impl Coercion<'_> {
@@ -93,7 +100,7 @@ impl Coercion<'_> {
         }
         match words.iter().find_map(|word| convert(&value, word)) {
             Some(converted) => {
-                self.record_change(Some(value), converted.clone());
+                self.record_change(Some(value), converted.clone())?;
                 Ok(converted)
             }
             None => Ok(value),
@@ -123,7 +130,9 @@ impl Coercion<'_> {
                 continue;
             };
             self.path.push(name_text);
-            self.record_change(None, default.clone());
+            // It becomes part of the value, too.
+            self.reserve(default)?;
+            self.record_change(None, default.clone())?;
             self.path.pop();
             result =
                 result.insert(name.clone(), default.clone(), &NoCells).map_err(load_failure)?;
@@ -153,14 +162,43 @@ impl Coercion<'_> {
         Ok(array(coerced))
     }
 
-    fn record_change(&mut self, from: Option<Value>, to: Value) {
+    /// Counts bytes that are added. Fails if there were too many.
+    fn reserve(&mut self, value: &Value) -> Result<(), Failure> {
+        let limit = Extent { bytes: self.left, depth: usize::MAX };
+        match limit.measure(value, &NoCells) {
+            Ok(bytes) => self.reserve_bytes(bytes),
+            Err(_) => Err(too_large()),
+        }
+    }
+
+    fn reserve_bytes(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(too_large)?;
+        Ok(())
+    }
+
+    fn record_change(&mut self, from: Option<Value>, to: Value) -> Result<(), Failure> {
+        let path_bytes: usize = self.path.iter().map(|name| name.len() * 2 + 1).sum();
+        // Names and punctuation of a change.
+        self.reserve_bytes(path_bytes as u64 + 64)?;
+        self.reserve(&to)?;
+        if let Some(from) = &from {
+            self.reserve(from)?;
+        }
         let escaped = |name: &String| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
         let path = Value::from(self.path.iter().map(escaped).collect::<String>());
         self.changes.push(match from {
             Some(from) => object([("path", path), ("from", from), ("to", to)]),
             None => object([("path", path), ("to", to)]),
         });
+        Ok(())
     }
+}
+
+fn too_large() -> Failure {
+    let error = format!(
+        "the coerced value and its changes have more than {COERCE_ADDED_BYTES_MAX} bytes more than the value"
+    );
+    Failure::new("output_too_large", error)
 }
 
 fn is_of_type(value: &Value, word: &str) -> bool {
@@ -260,6 +298,20 @@ mod tests {
         let schema = r##"{"$defs":{"n":{"type":"integer"}},"allOf":[{"properties":{"a":{"$ref":"#/$defs/n"}}}]}"##;
         check(r#"{"a":"1"}"#, schema, r#"{"a":1}"#, r#"[{"path":"/a","from":"1","to":1}]"#);
         check("1", r##"{"$ref":"#/$defs/absent"}"##, "1", "[]");
+    }
+
+    #[test]
+    fn what_would_be_added_is_measured_before_it_is_built() {
+        let default = "x".repeat(200_000);
+        let schema = format!(r#"{{"items":{{"properties":{{"a":{{"default":"{default}"}}}}}}}}"#);
+        let list = format!("[{}{{}}]", "{},".repeat(9_999));
+        let refused = coerce(&value(&list), &value(&schema)).unwrap_err();
+        assert_eq!(refused.code, "output_too_large");
+        let name = "n".repeat(3_000);
+        let schema = format!(r#"{{"properties":{{"{name}":{{"items":{{"type":"string"}}}}}}}}"#);
+        let list = format!(r#"{{"{name}":[{}1]}}"#, "1,".repeat(9_999));
+        let refused = coerce(&value(&list), &value(&schema)).unwrap_err();
+        assert_eq!(refused.code, "output_too_large");
     }
 
     #[test]

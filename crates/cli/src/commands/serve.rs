@@ -58,13 +58,16 @@ fn run(
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let stop = stop_signal().map_err(failed)?;
         let venue = Venue::start(config, adapters, catena_adapters::demo_assets()).await;
         let venue = venue.map_err(|error| venue_failed(&error))?;
         ready(&venue, output);
         venue.serve_until(stop).await.map_err(|error| venue_failed(&error))
-    })
+    });
+    // The store is closed. Nothing that still runs may delay the end of the process.
+    runtime.shutdown_background();
+    served
 }
 
 /// The built-in adapters with the operator's policy.

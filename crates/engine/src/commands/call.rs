@@ -93,7 +93,8 @@ impl Commands {
         if let Err(failure) = check_bounds(&current, &invoke) {
             return Ok(Err(failure));
         }
-        let refusal = match operation.refusal(&invoke.input) {
+        let caller = &invoke.caller.did;
+        let refusal = match self.operations.refusal(caller, operation, &invoke.input).await? {
             None if operation.plan().is_some() => {
                 let checked =
                     self.orchestration.preflight(&invoke.caller, operation, invoke.depth).await?;
@@ -157,8 +158,10 @@ impl Commands {
         if operation.mode() == ExecutionMode::Inline {
             let call = self.execution.unpaused_call(invoke, Arc::clone(operation), Some(id));
             let call = call.ok_or_else(|| StoreError::Stopped("the venue is stopping".into()))?;
-            child.append_inline(&call, now).map_err(append_error)?;
-            return Ok(NewCall { child, run: None, is_queued: false });
+            if child.append_inline(&call, now).map_err(append_error)? {
+                return Ok(NewCall { child, run: None, is_queued: false });
+            }
+            // It runs as a task, on a compute thread.
         }
         if let Some(stored) = self.jobs.store_secrets(id, &secrets)? {
             child.add(stored);

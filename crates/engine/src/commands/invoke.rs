@@ -71,15 +71,19 @@ impl Commands {
             return Err(InvokeError::TooManyJobs { live });
         }
         // All but the inline path, which most requests take, are boxed to keep this future small.
-        let view = match (operation.refusal(&request.input), request.recording) {
+        let caller = &request.caller.did;
+        let refusal = self.operations.refusal(caller, &operation, &request.input).await?;
+        let view = match (refusal, request.recording) {
             (Some(refusal), _) => Box::pin(self.reject(request, &operation, &refusal, key)).await?,
             (None, Recording::Private) => {
                 Box::pin(self.execution.start_private(request, operation)).await?
             }
             (None, Recording::Durable) => match operation.mode() {
                 ExecutionMode::Inline => {
-                    let draft = self.draft_inline(request, operation, rerun)?;
-                    self.commit_new(draft, key).await?
+                    match self.draft_inline(request, &operation, rerun.as_deref())? {
+                        Some(draft) => self.commit_new(draft, key).await?,
+                        None => Box::pin(self.start(request, operation, key, rerun)).await?,
+                    }
                 }
                 ExecutionMode::Task => Box::pin(self.start(request, operation, key, rerun)).await?,
             },
@@ -136,20 +140,21 @@ impl Commands {
         self.commit_new(draft, key).await
     }
 
-    /// Runs an inline operation. Returns the draft of its complete job.
+    /// Runs an inline operation. Returns the draft of its complete job, or `None` if the operation
+    /// needs a compute thread.
     fn draft_inline(
         &self,
         request: &Invoke,
-        operation: Arc<Operation>,
-        rerun: Option<Box<Rerun>>,
-    ) -> Result<Draft, InvokeError> {
+        operation: &Arc<Operation>,
+        rerun: Option<&Rerun>,
+    ) -> Result<Option<Draft>, InvokeError> {
         let id = self.id_for(request);
         let now = self.runtime.now();
-        let (mut draft, _) = self.new_draft(id, request, &operation, rerun.as_deref(), now)?;
-        let call = self.execution.unpaused_call(request, operation, Some(id));
+        let (mut draft, _) = self.new_draft(id, request, operation, rerun, now)?;
+        let call = self.execution.unpaused_call(request, Arc::clone(operation), Some(id));
         let call = call.ok_or(InvokeError::ShuttingDown)?;
-        draft.append_inline(&call, now).map_err(invalid_job)?;
-        Ok(draft)
+        let is_complete = draft.append_inline(&call, now).map_err(invalid_job)?;
+        Ok(is_complete.then_some(draft))
     }
 
     /// Starts an operation that runs as a task. The job runs even if the client disconnects; only
@@ -316,15 +321,17 @@ impl Commands {
             let is_replay = false;
             RunError::Ended(Box::new(NoOutput { job: None, status, error, code, is_replay }))
         };
-        if let Some(refusal) = operation.refusal(&request.input) {
+        let caller = &request.caller.did;
+        let refusal = self.operations.refusal(caller, &operation, &request.input).await;
+        if let Some(refusal) = refusal.map_err(InvokeError::from)? {
             return Err(ended(Status::Rejected, refusal, None));
         }
         let call = self.execution.unpaused_call(&request, Arc::clone(&operation), None);
         let call = call.ok_or(InvokeError::ShuttingDown)?;
-        let result = match operation.mode() {
-            ExecutionMode::Inline => run_inline(&call),
-            ExecutionMode::Task => {
-                let turn = operation.adapter().run(call);
+        let result = match run_inline(&call) {
+            Some(result) => result,
+            None => {
+                let turn = self.operations.execute(call);
                 let limits = &self.runtime.limits;
                 let limit = execution_limit(limits, request.timeout, &operation).min(time);
                 tokio::select! {

@@ -55,7 +55,8 @@ impl Commands {
         request: NewSchedule,
     ) -> Result<Scheduled, InvokeError> {
         let resolved = self.operations.resolve(caller, &request.operation).await?;
-        if let Some(refusal) = resolved.refusal(&request.input) {
+        let refusal = self.operations.refusal(&caller.did, &resolved, &request.input).await?;
+        if let Some(refusal) = refusal {
             return Err(InvokeError::Invalid(refusal));
         }
         if !redact(&request.input, resolved.secrets(), "").paths.is_empty() {

@@ -15,11 +15,11 @@ use parking_lot::Mutex;
 use crate::error::{ControlError, InvokeError, StoreError};
 use crate::execution::{Execution, RunHandle, require_output};
 use crate::jobs::{
-    Draft, adapter_panicked, append_error, check_output, check_visible, execution_limit,
-    outcome_change, time_limit_exceeded,
+    Draft, adapter_panicked, append_error, check_visible, execution_limit, outcome_change,
+    time_limit_exceeded,
 };
 use crate::limits::WAIT_MAX;
-use crate::operations::{ExecutionMode, Operation, Turn};
+use crate::operations::{Operation, Turn};
 use crate::requests::{Caller, Invoke, JobView};
 
 /// The private jobs that run.
@@ -86,8 +86,7 @@ impl Execution {
         let mut draft = Draft::new(new_job, now, None).map_err(refused)?;
         let call = self.unpaused_call(request, Arc::clone(&operation), Some(id));
         let mut call = call.ok_or(InvokeError::ShuttingDown)?;
-        if operation.mode() == ExecutionMode::Inline {
-            draft.append_inline(&call, now).map_err(refused)?;
+        if draft.append_inline(&call, now).map_err(refused)? {
             return Ok(draft.into_parts().1);
         }
         draft.append(Change::new(Event::Started, now)).map_err(refused)?;
@@ -104,14 +103,21 @@ impl Execution {
         self.runtime.spawn(async move {
             let runtime = &execution.runtime;
             let adapter = Arc::clone(operation.adapter());
-            let turn = AssertUnwindSafe(async { adapter.run(call).await }).catch_unwind();
+            let caller = call.caller.did.clone();
+            let turn = async { execution.operations.execute(call).await };
+            let turn = AssertUnwindSafe(turn).catch_unwind();
             let change = tokio::select! {
                 turn = turn => {
                     let panicked = |_| Turn::Failed(adapter_panicked(adapter.name()));
                     let output = require_output(turn.unwrap_or_else(panicked));
-                    let output = output.and_then(|output| {
-                        check_output(&operation, &output).map(|()| output)
-                    });
+                    let output = match output {
+                        Ok(output) => {
+                            let operations = &execution.operations;
+                            let checked = operations.check_output(&caller, &operation, &output);
+                            checked.await.map(|()| output)
+                        }
+                        Err(failure) => Err(failure),
+                    };
                     Some(outcome_change(output, runtime.now()))
                 }
                 () = runtime.env.sleep(limit) => {

@@ -19,8 +19,8 @@ use crate::execution::progress::ProgressReporter;
 use crate::execution::record::{RecordContext, TurnOutcome, record_outcome};
 use crate::execution::{Execution, RunGuard, offer};
 use crate::jobs::{
-    Changed, Current, adapter_panicked, append_error, attempt_time_exceeded, check_output,
-    milliseconds, time_limit_exceeded, truncate_text, waits_for_message,
+    Changed, Current, adapter_panicked, append_error, attempt_time_exceeded, milliseconds,
+    time_limit_exceeded, truncate_text, waits_for_message,
 };
 use crate::operations::{Call, Cause, Failure, Operation, RetryAdvice, RunControl, Turn};
 use crate::requests::Caller;
@@ -87,7 +87,7 @@ impl Run {
         let Some((end, progress)) = self.run_turn(&execution, &control).await else { return };
         let outcome = match end {
             TurnEnd::TimedOut => self.timed_out(),
-            TurnEnd::Returned(turn) => self.checked(turn),
+            TurnEnd::Returned(turn) => self.checked(&execution, turn).await,
         };
         match self.retry_delay(&execution, &outcome) {
             Some((delay, failure)) => self.retry_later(&execution, &control, delay, failure).await,
@@ -130,7 +130,12 @@ impl Run {
             control: control.clone(),
         };
         let adapter = Arc::clone(spec.operation.adapter());
-        let turn = async { adapter.run(call).await };
+        let turn = async {
+            match self.refusal(execution).await {
+                None => execution.operations.execute(call).await,
+                Some(failure) => Turn::Failed(failure),
+            }
+        };
         let mut turn = Box::pin(AssertUnwindSafe(turn).catch_unwind());
         let mut limit = Box::pin(control.sleep(self.attempt_limit()));
         let handle = &self.guard.handle;
@@ -161,11 +166,27 @@ impl Run {
         Some((end, reporter.last().await))
     }
 
+    /// Returns why the input of a step is refused, if it was too large to be checked when the step
+    /// started.
+    async fn refusal(&self, execution: &Execution) -> Option<Failure> {
+        let RunSpec { operation, caller, input, cause, .. } = &self.spec;
+        let is_new_step = *cause == Cause::Start && self.job.field("parent").is_some();
+        if !is_new_step || operation.check_input_inline(input).is_some() {
+            return None;
+        }
+        match execution.operations.refusal(&caller.did, operation, input).await {
+            Ok(refusal) => Some(Failure::new("invalid_input", refusal?)),
+            Err(error) => Some(Failure::transient("busy", error.to_string())),
+        }
+    }
+
     /// Checks the output of a turn.
-    fn checked(&self, turn: Turn) -> TurnOutcome {
+    async fn checked(&self, execution: &Execution, turn: Turn) -> TurnOutcome {
         match turn {
             Turn::Complete(output) => {
-                let checked = check_output(&self.spec.operation, &output);
+                let RunSpec { operation, caller, .. } = &self.spec;
+                let operations = &execution.operations;
+                let checked = operations.check_output(&caller.did, operation, &output).await;
                 TurnOutcome::Done(checked.map(|()| output))
             }
             Turn::Failed(failure) => TurnOutcome::Done(Err(failure)),

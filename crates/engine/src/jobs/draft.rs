@@ -249,11 +249,13 @@ impl Draft {
         Ok(())
     }
 
-    /// Appends the start and the outcome of an inline operation.
-    pub(crate) fn append_inline(&mut self, call: &Call, now: i64) -> Result<(), AppendError> {
+    /// Executes an inline operation and appends its start and its outcome. Returns false, and appends
+    /// nothing, if the operation needs a compute thread.
+    pub(crate) fn append_inline(&mut self, call: &Call, now: i64) -> Result<bool, AppendError> {
+        let Some(result) = run_inline(call) else { return Ok(false) };
         self.append(Change::new(Event::Started, now))?;
-        let result = run_inline(call);
-        self.append(outcome_change(result, call.control.now().max(now)))
+        self.append(outcome_change(result, call.control.now().max(now)))?;
+        Ok(true)
     }
 
     /// Makes the known progress durable together with the records.

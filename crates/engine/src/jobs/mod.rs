@@ -37,7 +37,7 @@ pub(crate) use lookup::{
 };
 pub(crate) use messages::{CREDENTIALS, message_record, reseal_message};
 pub(crate) use outcome::{
-    adapter_panicked, append_error, attempt_time_exceeded, check_output, control_error,
+    adapter_panicked, append_error, attempt_time_exceeded, check_output_blocking, control_error,
     incomplete_payload, interrupted, interrupted_too_often, outcome_change, run_inline,
     time_limit_exceeded,
 };

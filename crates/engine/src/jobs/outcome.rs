@@ -1,6 +1,7 @@
 //! How the end of a turn becomes a record, and the failures that the engine itself causes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::JobId;
@@ -10,15 +11,81 @@ use catena_job::state::Event;
 use catena_value::{Extent, NoCells, Value};
 
 use crate::error::{ControlError, StoreError};
-use crate::operations::{Call, Failure, Operation};
+use crate::operations::{Call, Failure, Operation, Operations, Turn, compute_failure};
+use crate::runtime::compute::run_blocking;
 
-/// Executes an inline operation and checks its output.
-pub(crate) fn run_inline(call: &Call) -> Result<Value, Failure> {
+/// Executes an inline operation on a thread of the runtime and checks its output. `None` if it, or
+/// the check, needs a compute thread; such an operation can be repeated there.
+pub(crate) fn run_inline(call: &Call) -> Option<Result<Value, Failure>> {
+    if !call.operation.runs_inline(&call.input) {
+        return None;
+    }
+    let output = match execute_instant(call) {
+        Ok(output) => output,
+        Err(failure) => return Some(Err(failure)),
+    };
+    if let Err(failure) = check_extent(&output) {
+        return Some(Err(failure));
+    }
+    let conformity = call.operation.check_output_inline(&output)?;
+    Some(conformity.map(|()| output).map_err(|violations| invalid_output(&violations)))
+}
+
+/// Executes an instant operation, on whichever thread this is.
+fn execute_instant(call: &Call) -> Result<Value, Failure> {
     let adapter = call.operation.adapter();
     let result = catch_unwind(AssertUnwindSafe(|| adapter.run_inline(call)));
-    let output = result.unwrap_or_else(|_| Err(adapter_panicked(adapter.name())))?;
-    check_output(&call.operation, &output)?;
-    Ok(output)
+    result.unwrap_or_else(|_| Err(adapter_panicked(adapter.name())))
+}
+
+impl Operations {
+    /// Executes an instant operation on a compute thread.
+    pub(crate) async fn compute(&self, call: Call) -> Result<Value, Failure> {
+        let caller = call.caller.did.clone();
+        let computed = self.runtime.compute.run(&caller, move || execute_instant(&call)).await;
+        computed.map_err(compute_failure)?
+    }
+
+    /// Executes one turn of an operation that was not executed inline.
+    pub(crate) async fn execute(&self, call: Call) -> Turn {
+        if call.operation.is_instant() {
+            return self.compute(call).await.into();
+        }
+        let adapter = Arc::clone(call.operation.adapter());
+        adapter.run(call).await
+    }
+
+    /// Checks that an output conforms to the operation's schema and to the bounds of a value.
+    pub(crate) async fn check_output(
+        &self,
+        caller: &str,
+        operation: &Arc<Operation>,
+        output: &Value,
+    ) -> Result<(), Failure> {
+        check_extent(output)?;
+        let conformity = match operation.check_output_inline(output) {
+            Some(conformity) => conformity,
+            None => self.check_large_output(caller, operation, output).await?,
+        };
+        conformity.map_err(|violations| invalid_output(&violations))
+    }
+}
+
+/// Checks the output of an orchestration, whose end is decided in one step. A large one is checked on
+/// another thread, because the thread of the runtime has too small a stack, and is waited for.
+pub(crate) fn check_output_blocking(
+    operation: &Arc<Operation>,
+    output: &Value,
+) -> Result<(), Failure> {
+    check_extent(output)?;
+    let conformity = match operation.check_output_inline(output) {
+        Some(conformity) => conformity,
+        None => {
+            let (checked, output) = (Arc::clone(operation), output.clone());
+            run_blocking(move || checked.check_output(&output)).map_err(compute_failure)?
+        }
+    };
+    conformity.map_err(|violations| invalid_output(&violations))
 }
 
 /// Returns the change that records an output or a failure.
@@ -33,15 +100,18 @@ pub(crate) fn outcome_change(result: Result<Value, Failure>, now: i64) -> Change
     }
 }
 
-/// Checks that an output conforms to the operation's schema and to the bounds of a value.
-pub(crate) fn check_output(operation: &Operation, output: &Value) -> Result<(), Failure> {
+/// Checks that an output is within the bounds of a value.
+fn check_extent(output: &Value) -> Result<(), Failure> {
     let bounds = Extent { bytes: VALUE_BYTES_MAX, depth: VALUE_DEPTH_MAX };
-    bounds.measure(output, &NoCells).map_err(|error| {
+    let measured = bounds.measure(output, &NoCells).map_err(|error| {
         Failure::new("output_too_large", format!("the output cannot be stored: it {error}"))
-    })?;
-    let Some(violations) = operation.output_violations(output) else { return Ok(()) };
+    });
+    measured.map(drop)
+}
+
+fn invalid_output(violations: &str) -> Failure {
     let text = format!("the output violates the operation's output schema: {violations}");
-    Err(Failure::new("invalid_output", text))
+    Failure::new("invalid_output", text)
 }
 
 /// The failure of a job whose adapter panicked.

@@ -6,6 +6,8 @@
 //! erased in the commit that ends the job. The same holds for the delegations (UCANs) that a caller
 //! sent for steps on other venues.
 
+use std::collections::HashSet;
+
 use catena_job::plan::Source;
 use catena_job::{Job, JobId};
 use catena_store::{Effect, Effects, RootKey, RootSpace};
@@ -13,6 +15,7 @@ use catena_value::{Map, NoCells, Value, ValueId, Vector, json};
 
 use crate::error::StoreError;
 use crate::jobs::{Draft, Jobs};
+use crate::limits::SECRETS_MAX;
 use crate::operations::schema::{Place, Secret};
 
 /// The location of the input in a job's record, as a JSON pointer.
@@ -55,55 +58,90 @@ pub(crate) struct Redacted {
 
 /// Removes the secrets at these paths from a value.
 pub(crate) fn redact(value: &Value, secrets: &[Secret], under: &str) -> Redacted {
-    let mut redacted = Redacted { public: value.clone(), paths: Vec::new() };
+    let mut public = value.clone();
+    let mut paths = Paths::default();
     for secret in secrets {
-        if let Some(public) = hide(&redacted.public, secret, under, &mut redacted.paths) {
-            redacted.public = public;
+        public = hide(&public, secret, under, &mut paths).unwrap_or(public);
+        if paths.list.len() > SECRETS_MAX {
+            // Each secret is named in a record, so a value of many secrets is one.
+            return Redacted { public: redacted(), paths: vec![under.into()] };
         }
     }
-    redacted
+    Redacted { public, paths: paths.list }
+}
+
+/// The paths of the secrets that were found, each once.
+#[derive(Default)]
+struct Paths {
+    list: Vec<Value>,
+    known: HashSet<String>,
+}
+
+impl Paths {
+    fn add(&mut self, path: &str) {
+        // More than the maximum are not kept, whatever their number.
+        if self.list.len() <= SECRETS_MAX && self.known.insert(path.to_owned()) {
+            self.list.push(path.into());
+        }
+    }
+}
+
+/// Returns true if a place leaves a member out that has this name.
+fn is_harmless(place: &Place, name: &str) -> bool {
+    match place {
+        Place::EachExcept(harmless) => {
+            harmless.iter().any(|other| other.eq_ignore_ascii_case(name))
+        }
+        Place::At(_) | Place::Each => false,
+    }
 }
 
 /// Returns a value with the secret at a path hidden. `None` if there is nothing at the path.
-fn hide(value: &Value, secret: &[Place], at: &str, paths: &mut Vec<Value>) -> Option<Value> {
+fn hide(value: &Value, secret: &[Place], at: &str, paths: &mut Paths) -> Option<Value> {
     let Some((first, rest)) = secret.split_first() else {
-        let path = Value::from(at);
-        if !paths.contains(&path) {
-            paths.push(path);
-        }
+        paths.add(at);
         return Some(redacted());
     };
-    let is_selected = |name: &str| match first {
-        Place::At(own) => own == name,
-        Place::Each => true,
-        Place::EachExcept(harmless) => {
-            !harmless.iter().any(|other| other.eq_ignore_ascii_case(name))
+    let below = |name: &str| format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+    match (first, value) {
+        (Place::At(name), Value::Map(members)) => {
+            let key = Value::from(name.as_str());
+            let member = members.get(&key, &NoCells).ok()??;
+            let hidden = hide(&member, rest, &below(name), paths)?;
+            members.insert(key, hidden, &NoCells).ok().map(Value::from)
         }
-    };
-    let mut has_hidden = false;
-    let mut hidden = |name: &str, member: &Value| {
-        let below = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-        let hidden = is_selected(name).then(|| hide(member, rest, &below, paths)).flatten();
-        has_hidden |= hidden.is_some();
-        hidden.unwrap_or_else(|| member.clone())
-    };
-    let public: Value = match value {
-        Value::Map(members) => {
-            let entries = members.iter(&NoCells).flatten();
+        (Place::At(index), Value::Vector(items)) => {
+            let at = index.parse().ok()?;
+            let item = items.get(at, &NoCells).ok()??;
+            let hidden = hide(&item, rest, &below(index), paths)?;
+            items.set(at, hidden, &NoCells).ok().flatten().map(Value::from)
+        }
+        (Place::Each | Place::EachExcept(_), Value::Map(members)) => {
+            let mut has_hidden = false;
             let hide_entry = |(key, member): (Value, Value)| {
-                let public = hidden(&key.to_text().unwrap_or_default(), &member);
-                (key, public)
+                let name = key.to_text().unwrap_or_default();
+                if is_harmless(first, &name) {
+                    return (key.clone(), member);
+                }
+                let hidden = hide(&member, rest, &below(&name), paths);
+                has_hidden |= hidden.is_some();
+                (key, hidden.unwrap_or(member))
             };
-            entries.map(hide_entry).collect::<Map>().into()
+            let public: Map = members.iter(&NoCells).flatten().map(hide_entry).collect();
+            has_hidden.then(|| public.into())
         }
-        Value::Vector(items) => {
-            let items = items.iter(&NoCells).flatten().enumerate();
-            let public = items.map(|(index, item)| hidden(&index.to_string(), &item)).collect();
-            Vector::from_items(public).into()
+        (Place::Each | Place::EachExcept(_), Value::Vector(items)) => {
+            let mut has_hidden = false;
+            let hide_item = |(index, item): (usize, Value)| {
+                let hidden = hide(&item, rest, &below(&index.to_string()), paths);
+                has_hidden |= hidden.is_some();
+                hidden.unwrap_or(item)
+            };
+            let public = items.iter(&NoCells).flatten().enumerate().map(hide_item).collect();
+            has_hidden.then(|| Vector::from_items(public).into())
         }
-        _ => return None,
-    };
-    has_hidden.then_some(public)
+        _ => None,
+    }
 }
 
 /// Returns the paths of secrets in the input of a job.

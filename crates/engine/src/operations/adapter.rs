@@ -66,6 +66,12 @@ pub trait Adapter: Send + Sync + 'static {
         Err(Failure::new("unsupported", format!("{reference} is not an inline operation")))
     }
 
+    /// Returns true if an inline operation with this name runs on a compute thread even if its input
+    /// is small, such as one that compiles what is in its input.
+    fn needs_compute_thread(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Executes one turn of any other operation.
     fn run(&self, call: Call) -> TurnFuture;
 }
@@ -84,7 +90,8 @@ pub struct Registration {
 /// How an operation is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecutionMode {
-    /// On the task of the request, by [`Adapter::run_inline`]. Such a job is a single commit.
+    /// On the task of the request, by [`Adapter::run_inline`]. Such a job is a single commit. If the
+    /// input is large, it is executed on a compute thread instead, after the job is durably STARTED.
     Inline,
     /// On a task of its own, by [`Adapter::run`], after the job is durably STARTED.
     Task,

@@ -117,6 +117,37 @@ fn hex_of(id: &ValueId) -> String {
     id.to_string().trim_start_matches("0x").to_owned()
 }
 
+/// Parses metadata, or returns all of its problems but those of an operation's definition.
+fn parse_metadata(text: &str) -> Result<Value, Vec<(String, String)>> {
+    let wrong = |location: &str, problem: String| vec![(location.to_owned(), problem)];
+    if text.len() > METADATA_BYTES_MAX {
+        let problem = format!("metadata must have at most {METADATA_BYTES_MAX} bytes");
+        return Err(wrong("", problem));
+    }
+    let metadata = json::read(text.as_bytes())
+        .map_err(|error| wrong("", format!("not valid JSON: {error}")))?;
+    let Some(map) = metadata.as_map() else {
+        return Err(wrong("", "metadata must be an object".to_owned()));
+    };
+    let content = map.get(&"content".into(), &NoCells).ok().flatten();
+    if let Some(content) = content.filter(|content| !content.is_nil()) {
+        if content.as_map().is_none() {
+            return Err(wrong("/content", "must be an object".to_owned()));
+        }
+        let sha256 = content_member(&metadata, "sha256");
+        if sha256.as_deref().is_some_and(|text| parse_digest(text).is_none()) {
+            return Err(wrong("/content/sha256", "must be 64 hex digits".to_owned()));
+        }
+    }
+    Ok(metadata)
+}
+
+fn has_operation(metadata: &Value) -> bool {
+    let operation =
+        metadata.as_map().and_then(|map| map.get(&"operation".into(), &NoCells).ok()?);
+    operation.is_some_and(|operation| !operation.is_nil())
+}
+
 impl Operations {
     /// Registers an asset. Returns its ID, and true if an earlier request with the same idempotency
     /// key registered it.
@@ -127,7 +158,11 @@ impl Operations {
         key: Option<IdempotencyKey>,
     ) -> Result<(ValueId, bool), AssetError> {
         self.admission.admit(caller).map_err(AssetError::RateLimited)?;
-        let metadata = self.parse_metadata(text).map_err(AssetError::Invalid)?;
+        let metadata = parse_metadata(text).map_err(AssetError::Invalid)?;
+        if has_operation(&metadata) {
+            let read = self.read_definition(&caller.did, metadata.clone()).await?;
+            self.catalogue.cache(&Arc::new(read.map_err(AssetError::Invalid)?));
+        }
         let claimed = match &key {
             None => None,
             Some(key) => match self.keys.look_up::<AssetError>(caller, key).await? {
@@ -174,34 +209,6 @@ impl Operations {
             put(own, true.into());
         }
         Ok(effects)
-    }
-
-    /// Parses metadata, or returns all of its problems.
-    fn parse_metadata(&self, text: &str) -> Result<Value, Vec<(String, String)>> {
-        let wrong = |location: &str, problem: String| vec![(location.to_owned(), problem)];
-        if text.len() > METADATA_BYTES_MAX {
-            let problem = format!("metadata must have at most {METADATA_BYTES_MAX} bytes");
-            return Err(wrong("", problem));
-        }
-        let metadata = json::read(text.as_bytes())
-            .map_err(|error| wrong("", format!("not valid JSON: {error}")))?;
-        let Some(map) = metadata.as_map() else {
-            return Err(wrong("", "metadata must be an object".to_owned()));
-        };
-        let field = |name: &str| map.get(&name.into(), &NoCells).ok().flatten();
-        if let Some(content) = field("content").filter(|content| !content.is_nil()) {
-            if content.as_map().is_none() {
-                return Err(wrong("/content", "must be an object".to_owned()));
-            }
-            let sha256 = content_member(&metadata, "sha256");
-            if sha256.as_deref().is_some_and(|text| parse_digest(text).is_none()) {
-                return Err(wrong("/content/sha256", "must be 64 hex digits".to_owned()));
-            }
-        }
-        match field("operation") {
-            None | Some(Value::Nil) => Ok(metadata),
-            Some(_) => self.catalogue.read(metadata.clone()).map(|_| metadata),
-        }
     }
 
     /// Stores the venue's own definitions as assets, so that a job of one can be recovered and

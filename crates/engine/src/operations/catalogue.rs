@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use catena_store::{RootKey, RootSpace};
 use catena_value::path::Path;
@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 
 use crate::error::{ResolveError, StoreError};
 use crate::limits::{
-    CACHED_DEFINITIONS_MAX, FLOWING_OPERATIONS_MAX, NEAREST_MAX, NESTING_MAX, REFERENCE_BYTES_MAX,
+    CACHED_DEFINITION_BYTES_MAX, FLOWING_OPERATIONS_MAX, NEAREST_MAX, NESTING_MAX,
+    REFERENCE_BYTES_MAX,
 };
 use crate::operations::Operations;
 use crate::operations::adapter::{Adapter, ExecutionMode, Failure};
@@ -25,6 +26,7 @@ use crate::operations::flow::flowing_secrets;
 use crate::operations::operation::{Operation, Problem, member};
 use crate::operations::schema::Secret;
 use crate::requests::Caller;
+use crate::runtime::compute::ComputeError;
 
 /// One entry of the catalogue.
 #[derive(Debug, Clone)]
@@ -41,7 +43,68 @@ pub(crate) struct Catalogue {
     modes: HashMap<String, ExecutionMode>,
     by_path: BTreeMap<String, Arc<Operation>>,
     by_reference: HashMap<String, Arc<Operation>>,
-    cached: Mutex<HashMap<ValueId, Arc<Operation>>>,
+    cached: Mutex<DefinitionCache>,
+    /// Definitions that are being compiled: concurrent requests for one wait for the first.
+    compiling: Mutex<HashMap<ValueId, Weak<Turn>>>,
+}
+
+/// The right to compile a definition.
+type Turn = tokio::sync::Mutex<()>;
+
+/// Compiled definitions. They differ in size by four orders of magnitude, so their bytes are bounded
+/// and not their number.
+#[derive(Default)]
+struct DefinitionCache {
+    entries: HashMap<ValueId, CachedDefinition>,
+    /// The uses so far, which order the entries by their last use.
+    uses: u64,
+    bytes: u64,
+}
+
+struct CachedDefinition {
+    operation: Arc<Operation>,
+    bytes: u64,
+    last_use: u64,
+}
+
+impl DefinitionCache {
+    fn get(&mut self, id: &ValueId) -> Option<Arc<Operation>> {
+        self.uses += 1;
+        let entry = self.entries.get_mut(id)?;
+        entry.last_use = self.uses;
+        Some(Arc::clone(&entry.operation))
+    }
+
+    /// Adds a definition. Removes the least recently used half of the bytes if there are too many.
+    fn insert(&mut self, operation: &Arc<Operation>, bytes_max: u64) {
+        let bytes = operation.bytes();
+        // One definition must not replace all others.
+        if bytes > bytes_max / 4 || self.entries.contains_key(&operation.id()) {
+            return;
+        }
+        if self.bytes + bytes > bytes_max {
+            self.shrink_to(bytes_max / 2);
+        }
+        self.uses += 1;
+        let operation = Arc::clone(operation);
+        self.bytes += bytes;
+        let entry = CachedDefinition { bytes, last_use: self.uses, operation };
+        self.entries.insert(entry.operation.id(), entry);
+    }
+
+    fn shrink_to(&mut self, bytes_max: u64) {
+        let mut by_use: Vec<(u64, ValueId)> =
+            self.entries.iter().map(|(id, entry)| (entry.last_use, *id)).collect();
+        by_use.sort_unstable_by_key(|(last_use, _)| *last_use);
+        for (_, id) in by_use {
+            if self.bytes <= bytes_max {
+                return;
+            }
+            if let Some(removed) = self.entries.remove(&id) {
+                self.bytes -= removed.bytes;
+            }
+        }
+    }
 }
 
 impl Catalogue {
@@ -56,6 +119,7 @@ impl Catalogue {
             by_path: BTreeMap::new(),
             by_reference: HashMap::new(),
             cached: Mutex::default(),
+            compiling: Mutex::default(),
         };
         let mut registered = Vec::new();
         for adapter in &adapters {
@@ -110,15 +174,23 @@ impl Catalogue {
     }
 
     fn cached(&self, id: &ValueId) -> Option<Arc<Operation>> {
-        self.cached.lock().get(id).cloned()
+        self.cached.lock().get(id)
     }
 
-    fn cache(&self, operation: &Arc<Operation>) {
-        let mut cached = self.cached.lock();
-        if cached.len() >= CACHED_DEFINITIONS_MAX {
-            cached.clear();
+    /// Returns the right to compile a definition, which is to be acquired.
+    fn turn(&self, id: &ValueId) -> Arc<Turn> {
+        let mut compiling = self.compiling.lock();
+        if let Some(turn) = compiling.get(id).and_then(Weak::upgrade) {
+            return turn;
         }
-        cached.insert(operation.id(), Arc::clone(operation));
+        compiling.retain(|_, turn| turn.strong_count() > 0);
+        let turn: Arc<Turn> = Arc::default();
+        compiling.insert(*id, Arc::downgrade(&turn));
+        turn
+    }
+
+    pub(super) fn cache(&self, operation: &Arc<Operation>) {
+        self.cached.lock().insert(operation, CACHED_DEFINITION_BYTES_MAX);
     }
 
     /// Returns the registered names that are most similar to a reference.
@@ -249,7 +321,7 @@ impl Operations {
         let form = parse_reference(reference, &self.did, &caller.did)
             .map_err(|reason| ResolveError::Malformed { reference: named(), reason })?;
         match form {
-            Form::Asset(id) => self.operation_by_id(&id, reference).await,
+            Form::Asset(id) => self.operation_by_id(&caller.did, &id, reference).await,
             Form::Path(space, path) => {
                 let metadata = self.value_at(&caller.did, space, &path).await?;
                 match metadata {
@@ -257,12 +329,22 @@ impl Operations {
                     Some(Value::String(text)) => {
                         let other = text.as_str().unwrap_or_default().to_owned();
                         match parse_reference(&other, &self.did, &caller.did) {
-                            Ok(Form::Asset(id)) => self.operation_by_id(&id, reference).await,
+                            Ok(Form::Asset(id)) => {
+                                self.operation_by_id(&caller.did, &id, reference).await
+                            }
                             Ok(Form::Name(name)) => self.by_name(&name, reference),
                             _ => Err(self.unknown(reference)),
                         }
                     }
-                    Some(metadata) => self.parse_definition(metadata, reference).map(Arc::new),
+                    Some(metadata) => {
+                        if let Some(known) = self.catalogue.cached(&metadata.id()) {
+                            return Ok(known);
+                        }
+                        let parsed = self.parse_definition(&caller.did, metadata, reference);
+                        let operation = Arc::new(parsed.await?);
+                        self.catalogue.cache(&operation);
+                        Ok(operation)
+                    }
                     None => Err(self.unknown(reference)),
                 }
             }
@@ -284,20 +366,22 @@ impl Operations {
         ResolveError::Unknown { reference: reference.to_owned(), nearest }
     }
 
-    /// Returns the operation with this asset ID.
+    /// Returns the operation with this asset ID, on behalf of a caller.
     pub(crate) async fn operation_by_id(
         &self,
+        caller: &str,
         id: &ValueId,
         reference: &str,
     ) -> Result<Arc<Operation>, ResolveError> {
         let mut budget = FLOWING_OPERATIONS_MAX;
-        self.operation_with_flow(id, reference, NESTING_MAX, &mut budget).await
+        self.operation_with_flow(caller, id, reference, NESTING_MAX, &mut budget).await
     }
 
     /// The same. At most `depth` levels of nested orchestrations are searched for secret fields, and at
     /// most `budget` operations.
     async fn operation_with_flow(
         &self,
+        caller: &str,
         id: &ValueId,
         reference: &str,
         depth: usize,
@@ -310,11 +394,16 @@ impl Operations {
         if let Some(operation) = self.catalogue.by_reference.get(&hex) {
             return Ok(Arc::clone(operation));
         }
+        let turn = self.catalogue.turn(id);
+        let _turn = turn.lock().await;
+        if let Some(operation) = self.catalogue.cached(id) {
+            return Ok(operation);
+        }
         let Some(text) = self.asset_text(&hex).await? else { return Err(self.unknown(reference)) };
         let metadata = json::read(text.as_bytes())
             .map_err(|error| StoreError::Damaged(format!("asset {hex}: {error}")))?;
-        let mut operation = self.parse_definition(metadata, reference)?;
-        let is_complete = self.add_flowing_secrets(&mut operation, depth, budget).await?;
+        let mut operation = self.parse_definition(caller, metadata, reference).await?;
+        let is_complete = self.add_flowing_secrets(caller, &mut operation, depth, budget).await?;
         let operation = Arc::new(operation);
         if is_complete {
             self.catalogue.cache(&operation);
@@ -326,15 +415,17 @@ impl Operations {
     /// Returns false if not all steps could be searched; then all of the input is secret.
     fn add_flowing_secrets<'a>(
         &'a self,
+        caller: &'a str,
         operation: &'a mut Operation,
         depth: usize,
         budget: &'a mut usize,
     ) -> Pin<Box<dyn Future<Output = Result<bool, ResolveError>> + Send + 'a>> {
-        Box::pin(self.search_steps(operation, depth, budget))
+        Box::pin(self.search_steps(caller, operation, depth, budget))
     }
 
     async fn search_steps(
         &self,
+        caller: &str,
         operation: &mut Operation,
         depth: usize,
         budget: &mut usize,
@@ -356,7 +447,7 @@ impl Operations {
                             return Ok(false);
                         };
                         *budget = left;
-                        match self.operation_with_flow(&id, &step.op, below, budget).await {
+                        match self.operation_with_flow(caller, &id, &step.op, below, budget).await {
                             Ok(operation) => Some(operation),
                             Err(ResolveError::Store(error)) => {
                                 return Err(ResolveError::Store(error));
@@ -379,8 +470,9 @@ impl Operations {
         Ok(true)
     }
 
-    fn parse_definition(
+    async fn parse_definition(
         &self,
+        caller: &str,
         metadata: Value,
         reference: &str,
     ) -> Result<Operation, ResolveError> {
@@ -388,13 +480,30 @@ impl Operations {
         if member(&metadata, "adapter").is_none() {
             return Err(ResolveError::NotAnOperation { reference });
         }
-        self.catalogue.read(metadata).map_err(|problems| {
+        self.read_definition(caller, metadata).await?.map_err(|problems| {
             let reasons: Vec<String> = problems
                 .into_iter()
                 .map(|(location, problem)| format!("{location}: {problem}"))
                 .collect();
             ResolveError::Unusable { reference, reason: reasons.join("; ") }
         })
+    }
+
+    /// Parses a definition of a caller and compiles its schemas, on a compute thread.
+    pub(super) async fn read_definition(
+        &self,
+        caller: &str,
+        metadata: Value,
+    ) -> Result<Result<Operation, Vec<Problem>>, StoreError> {
+        let catalogue = Arc::clone(&self.catalogue);
+        match self.runtime.compute.run(caller, move || catalogue.read(metadata)).await {
+            Ok(read) => Ok(read),
+            Err(ComputeError::Busy) => Err(StoreError::Busy),
+            Err(error) => {
+                let problem = format!("the definition could not be compiled: {error}");
+                Ok(Err(vec![("/operation".to_owned(), problem)]))
+            }
+        }
     }
 
     /// Returns the value at a path of an owner.

@@ -8,6 +8,7 @@
 mod adapter;
 mod assets;
 mod catalogue;
+mod checks;
 mod control;
 pub mod federation;
 mod flow;
@@ -33,6 +34,7 @@ pub use adapter::{
 };
 pub use assets::{Asset, AssetKind, Content, ContentUpload, ListAssets, ListedAsset};
 pub use catalogue::CatalogueEntry;
+pub(crate) use checks::{compute_failure, input_refusal};
 pub use control::RunControl;
 pub(crate) use control::Signal;
 pub use host::{Host, HostReply};
@@ -48,7 +50,7 @@ pub(crate) struct Operations {
     pub(crate) did: Did,
     pub(crate) admission: Arc<Admission>,
     pub(crate) keys: Arc<IdempotencyKeys>,
-    catalogue: Catalogue,
+    catalogue: Arc<Catalogue>,
 }
 
 impl Operations {
@@ -62,7 +64,7 @@ impl Operations {
         keys: Arc<IdempotencyKeys>,
         adapters: Vec<Arc<dyn Adapter>>,
     ) -> Result<Self, Vec<Problem>> {
-        let catalogue = Catalogue::new(adapters)?;
+        let catalogue = Arc::new(Catalogue::new(adapters)?);
         Ok(Operations { runtime, store, blobs, did, admission, keys, catalogue })
     }
 
@@ -70,9 +72,10 @@ impl Operations {
     pub(crate) async fn operation_of(&self, job: &Job) -> Result<Arc<Operation>, ResolveError> {
         let text = |name: &str| job.field(name).and_then(Value::as_str).unwrap_or_default();
         let reference = text("op");
+        let caller = text("caller");
         match format!("0x{}", text("operation")).parse() {
-            Ok(id) => self.operation_by_id(&id, reference).await,
-            Err(_) => self.resolve(&Caller::known(text("caller")), reference).await,
+            Ok(id) => self.operation_by_id(caller, &id, reference).await,
+            Err(_) => self.resolve(&Caller::known(caller), reference).await,
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::plan::{Graph, Plan};
-use catena_value::{NoCells, Value, ValueId};
+use catena_value::{Extent, NoCells, Value, ValueId};
 
-use crate::limits::{BACKOFF_MAX, RETRY_ATTEMPTS_MAX, VIOLATIONS_MAX};
+use crate::limits::{BACKOFF_MAX, INLINE_INPUT_BYTES_MAX, RETRY_ATTEMPTS_MAX, VIOLATIONS_MAX};
 use crate::operations::adapter::{Adapter, ExecutionMode};
 use crate::operations::schema::{Schema, Secret, Violation};
 
@@ -20,6 +20,9 @@ pub struct Operation {
     adapter_ref: String,
     adapter: Arc<dyn Adapter>,
     mode: ExecutionMode,
+    /// True if its adapter executes it inline, even if retries make it a task.
+    is_instant: bool,
+    needs_compute_thread: bool,
     input: Option<Schema>,
     output: Option<Schema>,
     timeout: Option<Duration>,
@@ -104,7 +107,10 @@ impl Operation {
         let recovery = recovery(&metadata, is_repeatable, &mut problems);
         let retry = retry(&metadata, &mut problems);
         // A retry needs a record and a delay of its own.
+        let is_instant = mode == ExecutionMode::Inline;
         let mode = if retry.is_some() { ExecutionMode::Task } else { mode };
+        let name = reference.split_once(':').map_or("", |(_, name)| name);
+        let needs_compute_thread = is_instant && adapter.needs_compute_thread(name);
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -120,6 +126,8 @@ impl Operation {
             adapter_ref: reference,
             adapter: Arc::clone(&adapter),
             mode,
+            is_instant,
+            needs_compute_thread,
             input,
             output,
             timeout,
@@ -227,6 +235,25 @@ impl Operation {
         self.mode
     }
 
+    /// Returns true if its adapter executes it inline, at once and without effects.
+    pub(crate) fn is_instant(&self) -> bool {
+        self.is_instant
+    }
+
+    /// Returns true if it may be executed on a thread of the runtime with this input.
+    pub(crate) fn runs_inline(&self, input: &Value) -> bool {
+        self.mode == ExecutionMode::Inline && !self.needs_compute_thread && is_small(input)
+    }
+
+    /// Returns an upper bound of the bytes that it uses in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        let schemas = [&self.input, &self.output].into_iter().flatten().map(Schema::bytes);
+        // The parsed metadata, and the plan that is made of it, are a few times as large as their JSON.
+        let limit = Extent { bytes: u64::MAX, depth: usize::MAX };
+        let metadata = limit.measure(&self.metadata, &NoCells).unwrap_or(0);
+        schemas.sum::<u64>() + metadata * 8 + 4_096
+    }
+
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
@@ -249,20 +276,46 @@ impl Operation {
         self.retry.as_ref()
     }
 
-    /// Returns why an input is refused. `None` if it conforms to the input schema.
-    pub(crate) fn refusal(&self, input: &Value) -> Option<String> {
-        let violations = self.input.as_ref()?.violations(input, VIOLATIONS_MAX);
-        if violations.is_empty() {
-            return None;
-        }
-        Some(format!("invalid input: {}", join(&violations)))
+    /// Checks an input on a compute thread.
+    pub(crate) fn check_input(&self, input: &Value) -> Conformity {
+        let schema = self.input.as_ref();
+        conformity(schema.map(|schema| schema.violations(input, VIOLATIONS_MAX)))
     }
 
-    /// Returns how an output violates the output schema. `None` if it conforms.
-    pub(crate) fn output_violations(&self, output: &Value) -> Option<String> {
-        let violations = self.output.as_ref()?.violations(output, VIOLATIONS_MAX);
-        if violations.is_empty() { None } else { Some(join(&violations)) }
+    /// Checks an input on a thread of the runtime. `None` if that would take too long.
+    pub(crate) fn check_input_inline(&self, input: &Value) -> Option<Conformity> {
+        let Some(schema) = &self.input else { return Some(Ok(())) };
+        Some(conformity(Some(schema.violations_inline(input, VIOLATIONS_MAX)?)))
     }
+
+    /// Checks an output on a compute thread.
+    pub(crate) fn check_output(&self, output: &Value) -> Conformity {
+        let schema = self.output.as_ref();
+        conformity(schema.map(|schema| schema.violations(output, VIOLATIONS_MAX)))
+    }
+
+    /// Checks an output on a thread of the runtime. `None` if that would take too long.
+    pub(crate) fn check_output_inline(&self, output: &Value) -> Option<Conformity> {
+        let Some(schema) = &self.output else { return Some(Ok(())) };
+        Some(conformity(Some(schema.violations_inline(output, VIOLATIONS_MAX)?)))
+    }
+}
+
+/// Whether a value conforms to a schema. If not, the violations as a text.
+pub(crate) type Conformity = Result<(), String>;
+
+fn conformity(violations: Option<Vec<Violation>>) -> Conformity {
+    match violations {
+        Some(violations) if !violations.is_empty() => Err(join(&violations)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns true if a thread of the runtime may process a value.
+fn is_small(value: &Value) -> bool {
+    // Deeper values do not exist.
+    let limit = Extent { bytes: INLINE_INPUT_BYTES_MAX, depth: usize::MAX };
+    limit.measure(value, &NoCells).is_ok()
 }
 
 fn join(violations: &[Violation]) -> String {

@@ -136,11 +136,11 @@ impl StepHost for Orchestration {
         request: &Invoke,
         operation: Arc<Operation>,
         job: JobId,
-    ) -> Result<catena_value::Value, Failure> {
-        let call = self.execution.unpaused_call(request, operation, Some(job));
-        let call =
-            call.ok_or_else(|| Failure::transient("shutting_down", "the venue is shutting down"))?;
-        run_inline(&call)
+    ) -> Option<Result<catena_value::Value, Failure>> {
+        match self.execution.unpaused_call(request, operation, Some(job)) {
+            Some(call) => run_inline(&call),
+            None => Some(Err(Failure::transient("shutting_down", "the venue is shutting down"))),
+        }
     }
 
     fn claim_slot(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {

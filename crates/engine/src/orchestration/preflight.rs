@@ -11,7 +11,7 @@ use crate::error::{ResolveError, StoreError};
 use crate::limits::{
     NESTED_DEFINITIONS_MAX, NESTED_STEPS_MAX, NESTING_MAX, PREFLIGHT_PROBLEMS_MAX,
 };
-use crate::operations::{Operation, Operations};
+use crate::operations::{Operation, Operations, input_refusal};
 use crate::orchestration::Orchestration;
 use crate::requests::Caller;
 
@@ -233,7 +233,9 @@ impl<R: Resolver> Preflight<R> {
             // A constant input is known before anything runs.
             if let Ok(input) = step.input.evaluate(&NoOutputs, &NoCells)
                 && is_constant(&step.input)
-                && let Some(refused) = operation.refusal(&input.value)
+                // A large one is checked when the step starts.
+                && let Some(conformity) = operation.check_input_inline(&input.value)
+                && let Some(refused) = input_refusal(conformity)
             {
                 self.problems.push(format!("/operation/steps/{index}/input{within}: {refused}"));
             }

@@ -27,14 +27,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::error::StoreError;
 use crate::execution::{Run, RunGuard, RunSpec, offer};
 use crate::jobs::{
-    Current, Draft, LEFT_MS, NewSecrets, RemoteSnapshot, ReusedStep, append_error, check_output,
-    deadline, depth_of, execution_limit, input_secrets, left_ms, outcome_change, passed_on_secrets,
-    recorded_limit, redact,
+    Current, Draft, LEFT_MS, NewSecrets, RemoteSnapshot, ReusedStep, append_error,
+    check_output_blocking, deadline, depth_of, execution_limit, input_secrets, left_ms,
+    outcome_change, passed_on_secrets, recorded_limit, redact,
 };
 use crate::limits::{BATCH_STEPS_MAX, Limits};
 use crate::operations::federation::RemoteCall;
 use crate::operations::schema::Secret;
-use crate::operations::{Cause, ExecutionMode, Failure, Operation};
+use crate::operations::{Cause, ExecutionMode, Failure, Operation, input_refusal};
 use crate::orchestration::Orchestration;
 use crate::orchestration::budget::Budget;
 use crate::orchestration::preflight::Targets;
@@ -65,13 +65,13 @@ pub(super) trait StepHost {
     fn store_secrets(&self, job: JobId, secrets: &NewSecrets)
     -> Result<Option<Effect>, StoreError>;
 
-    /// Executes an inline operation.
+    /// Executes an inline operation. `None` if it needs a compute thread.
     fn run_inline(
         &self,
         request: &Invoke,
         operation: Arc<Operation>,
         job: JobId,
-    ) -> Result<Value, Failure>;
+    ) -> Option<Result<Value, Failure>>;
 
     /// Claims a slot of the process, if one is free.
     fn claim_slot(&self) -> Option<OwnedSemaphorePermit>;
@@ -550,15 +550,27 @@ impl OrchestrationState {
         let passed_on = passed_on_secrets(&definition.input, &secrets);
         let (mut new_job, secrets) = host.new_job(id, &request, &target, &passed_on);
         new_job.parent = Some(Parent::of_step(parent.id(), step));
-        let refused = target.refusal(&request.input);
+        // A large input is checked when the sub-job runs.
+        let conformity = target.check_input_inline(&request.input);
+        let is_checked = conformity.is_some();
+        let refused = conformity.and_then(input_refusal);
+        let mut result = None;
+        if is_inline && is_checked && refused.is_none() {
+            result = host.run_inline(&request, Arc::clone(&target), id);
+        }
+        if is_inline && refused.is_none() && result.is_none() {
+            // It runs as a task, on a compute thread.
+            if !self.budget.try_start((self.job, step)) {
+                return Ok(false);
+            }
+        }
         let mut child = Draft::new(new_job, now, refused.as_deref()).map_err(append_error)?;
         let record = child.job().head();
         batch.started.push(StepStart { step, job: id, record, venue: None });
         if let Some(refused) = refused {
             self.end_at_once(batch, step, &child, Status::Rejected, None, &refused);
-        } else if is_inline {
+        } else if let Some(result) = result {
             child.append(Change::new(Event::Started, now)).map_err(append_error)?;
-            let result = host.run_inline(&request, target, id);
             let (output, error) = match &result {
                 Ok(output) => (Some(output.clone()), String::new()),
                 Err(failure) => (None, failure.error.clone()),
@@ -660,7 +672,7 @@ impl OrchestrationState {
         })?;
         let output = output.value.fully_loaded(&*cells);
         let output = output.map_err(|error| Failure::new("damaged", error.to_string()))?;
-        check_output(&self.operation, &output)?;
+        check_output_blocking(&self.operation, &output)?;
         Ok(output)
     }
 }

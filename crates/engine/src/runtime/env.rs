@@ -27,6 +27,22 @@ pub trait Env: Send + Sync + 'static {
 
     /// Returns a future that completes after `time`.
     fn sleep(&self, time: Duration) -> Task;
+
+    /// Runs work on a new thread with a stack of this many bytes. Fails if there is no thread to be
+    /// had.
+    fn spawn_thread(
+        &self,
+        stack_bytes: usize,
+        work: Box<dyn FnOnce() + Send>,
+    ) -> std::io::Result<()>;
+}
+
+/// Starts a thread.
+fn start_thread(
+    stack_bytes: usize,
+    work: Box<dyn FnOnce() + Send>,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new().name("compute".to_owned()).stack_size(stack_bytes).spawn(work)
 }
 
 /// Random bytes fetched in advance. Every job ID needs ten, and a system call for each costs more
@@ -104,6 +120,14 @@ impl Env for SystemEnv {
 
     fn sleep(&self, time: Duration) -> Task {
         Box::pin(tokio::time::sleep(time))
+    }
+
+    fn spawn_thread(
+        &self,
+        stack_bytes: usize,
+        work: Box<dyn FnOnce() + Send>,
+    ) -> std::io::Result<()> {
+        start_thread(stack_bytes, work).map(drop)
     }
 }
 
@@ -184,6 +208,17 @@ impl Env for PausedEnv {
 
     fn sleep(&self, time: Duration) -> Task {
         Box::pin(tokio::time::sleep(time))
+    }
+
+    /// Waits for the end of the work, because the paused clock would advance meanwhile.
+    fn spawn_thread(
+        &self,
+        stack_bytes: usize,
+        work: Box<dyn FnOnce() + Send>,
+    ) -> std::io::Result<()> {
+        // A panic of the work concerns only who waits for its result.
+        drop(start_thread(stack_bytes, work)?.join());
+        Ok(())
     }
 }
 

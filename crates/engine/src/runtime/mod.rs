@@ -4,6 +4,7 @@
 //! `Runtime` is the lowest component of the engine. It knows nothing of jobs, operations or
 //! requests, and it is the only way to the clock, to randomness and to tasks.
 
+pub(crate) mod compute;
 pub(crate) mod counters;
 pub(crate) mod detach;
 mod env;
@@ -16,6 +17,7 @@ use catena_job::JobId;
 use tokio::sync::watch;
 
 use crate::limits::Limits;
+use crate::runtime::compute::Compute;
 use crate::runtime::counters::{DeadlineAlarm, EventCounters};
 use crate::runtime::detach::DetachOnDrop;
 
@@ -28,6 +30,8 @@ pub(crate) struct Runtime {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) limits: Limits,
     pub(crate) counters: EventCounters,
+    /// Where work runs that would keep a thread of the runtime busy.
+    pub(crate) compute: Compute,
     /// Wakes the background task that ends overdue jobs.
     pub(crate) deadlines: DeadlineAlarm,
     /// When this process last renewed its leases, as Unix time in ms.
@@ -38,6 +42,7 @@ pub(crate) struct Runtime {
 impl Runtime {
     pub(crate) fn new(env: Arc<dyn Env>, limits: Limits) -> Arc<Self> {
         Arc::new(Runtime {
+            compute: Compute::new(Arc::clone(&env)),
             env,
             limits,
             counters: EventCounters::default(),

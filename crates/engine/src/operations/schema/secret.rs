@@ -1,12 +1,12 @@
 //! The locations of secrets: fields that a schema marks `writeOnly`.
 
-use serde_json::Value;
+use std::collections::HashSet;
 
-use super::document::{AppliesTo, Document};
-use crate::limits::{SECRET_DEPTH_MAX, SECRET_SEARCH_SCHEMAS_MAX};
+use super::document::{AppliesTo, Document, Index};
+use crate::limits::{SECRET_DEPTH_MAX, SECRET_PATH_BYTES_MAX, SECRET_SEARCH_SCHEMAS_MAX};
 
 /// One segment of the path to a secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     /// The member with this name, or the item at this index.
     At(String),
@@ -19,110 +19,96 @@ pub enum Place {
 /// The path to a secret. The empty path is the value itself.
 pub type Secret = Vec<Place>;
 
+/// A schema to visit, and the path of the part that it applies to.
+struct Visit {
+    schema: Index,
+    path: Secret,
+    path_bytes: usize,
+}
+
 /// Returns every path that a schema marks as secret. Fails if the schema is too large to search.
 pub(super) fn find_secrets(document: &Document) -> Result<Vec<Secret>, String> {
-    let mut search = Search { document, visited: 0, path: Vec::new(), found: Vec::new() };
-    // Most schemas mark nothing, which is cheap to see.
-    if contains_mark(document.root()) {
-        search.visit(document.root(), &mut Vec::new())?;
-    }
-    Ok(search.found)
-}
-
-/// Returns true if any object in a value looks like a marked schema.
-fn contains_mark(value: &Value) -> bool {
-    match value {
-        Value::Object(members) => is_marked(value) || members.values().any(contains_mark),
-        Value::Array(items) => items.iter().any(contains_mark),
-        _ => false,
-    }
-}
-
-fn is_marked(schema: &Value) -> bool {
-    schema.get("writeOnly") == Some(&Value::Bool(true))
-}
-
-/// The member of a schema that lists names of members which are never secret, although all others
-/// are. JSON Schema cannot say this without regard to case.
-const HARMLESS: &str = "x-harmless";
-
-fn harmless_members(schema: &Value) -> Vec<String> {
-    let names = schema.get(HARMLESS).and_then(Value::as_array);
-    let names = names.into_iter().flatten().filter_map(Value::as_str);
-    names.map(str::to_owned).collect()
-}
-
-struct Search<'a> {
-    document: &'a Document,
-    /// The number of schemas that were visited.
-    visited: usize,
-    /// The path of the part that the current schema applies to.
-    path: Secret,
-    found: Vec<Secret>,
-}
-
-impl<'a> Search<'a> {
-    /// Visits a schema and its subschemas. `applied` contains the schemas that apply to the same
-    /// part and led here.
-    fn visit(&mut self, schema: &'a Value, applied: &mut Vec<&'a Value>) -> Result<(), String> {
-        self.count()?;
-        let is_deepest = self.path.len() == SECRET_DEPTH_MAX;
-        if is_marked(schema) || (is_deepest && self.reaches_mark(schema)?) {
-            if !self.found.contains(&self.path) {
-                self.found.push(self.path.clone());
-            }
-            return Ok(());
+    let leads_to_secret = leads_to_secret(document);
+    let mut found: Vec<Secret> = Vec::new();
+    let mut known: HashSet<Secret> = HashSet::new();
+    let mut seen: HashSet<(Index, Secret)> = HashSet::new();
+    let mut bytes = 0;
+    let mut open = vec![Visit { schema: 0, path: Vec::new(), path_bytes: 0 }];
+    while let Some(Visit { schema, path, path_bytes }) = open.pop() {
+        // Most schemas lead to no secret, and most that do are reached in one way.
+        if !leads_to_secret[schema as usize] || !seen.insert((schema, path.clone())) {
+            continue;
         }
-        if is_deepest || applied.iter().any(|seen| std::ptr::eq(*seen, schema)) {
-            return Ok(());
-        }
-        applied.push(schema);
-        for (target, subschema) in self.document.subschemas(schema) {
-            let place = match target {
-                AppliesTo::SameValue => {
-                    self.visit(subschema, applied)?;
-                    continue;
-                }
-                AppliesTo::Member(name) => Place::At(name.to_owned()),
-                AppliesTo::Item(index) => Place::At(index.to_string()),
-                AppliesTo::EachMember if schema.get(HARMLESS).is_some() => {
-                    Place::EachExcept(harmless_members(schema))
-                }
-                AppliesTo::EachMember | AppliesTo::EachItem => Place::Each,
-            };
-            self.path.push(place);
-            let visited = self.visit(subschema, &mut Vec::new());
-            self.path.pop();
-            visited?;
-        }
-        applied.pop();
-        Ok(())
-    }
-
-    /// Returns true if a marked schema can be reached from a schema.
-    fn reaches_mark(&mut self, schema: &'a Value) -> Result<bool, String> {
-        let mut seen: Vec<&Value> = Vec::new();
-        let mut next = vec![schema];
-        while let Some(schema) = next.pop() {
-            self.count()?;
-            if is_marked(schema) {
-                return Ok(true);
-            }
-            if !seen.iter().any(|other| std::ptr::eq(*other, schema)) {
-                seen.push(schema);
-                let subschemas = self.document.subschemas(schema).into_iter();
-                next.extend(subschemas.map(|(_, subschema)| subschema));
-            }
-        }
-        Ok(false)
-    }
-
-    /// Counts a visited schema. Fails if there were too many.
-    fn count(&mut self) -> Result<(), String> {
-        self.visited += 1;
-        if self.visited > SECRET_SEARCH_SCHEMAS_MAX {
+        bytes += path_bytes + 64;
+        if seen.len() > SECRET_SEARCH_SCHEMAS_MAX || bytes > SECRET_PATH_BYTES_MAX {
             return Err("the schema is too large to search for `writeOnly` fields".to_owned());
         }
-        Ok(())
+        let node = document.node(schema);
+        if node.is_secret || path.len() == SECRET_DEPTH_MAX {
+            if known.insert(path.clone()) {
+                found.push(path);
+            }
+            continue;
+        }
+        // The first subschema is visited first, so that secrets are in the order of the schema.
+        for (target, schema) in node.edges.iter().rev() {
+            let schema = *schema;
+            let place = match target {
+                AppliesTo::SameValue => {
+                    open.push(Visit { schema, path: path.clone(), path_bytes });
+                    continue;
+                }
+                AppliesTo::Member(name) => Place::At(name.to_string()),
+                AppliesTo::Item(index) => Place::At(index.to_string()),
+                AppliesTo::EachMember if node.harmless.is_some() => {
+                    Place::EachExcept(node.harmless.clone().unwrap_or_default())
+                }
+                AppliesTo::EachMember | AppliesTo::EachItem => Place::Each,
+                // A name cannot be left out of a record.
+                AppliesTo::EachName => continue,
+            };
+            if !leads_to_secret[schema as usize] {
+                continue;
+            }
+            let path_bytes = path_bytes + place_bytes(&place);
+            let mut path = path.clone();
+            path.push(place);
+            open.push(Visit { schema, path, path_bytes });
+        }
     }
+    Ok(found)
+}
+
+fn place_bytes(place: &Place) -> usize {
+    match place {
+        Place::At(name) => name.len() + 32,
+        Place::EachExcept(names) => names.iter().map(|name| name.len() + 32).sum::<usize>() + 32,
+        Place::Each => 32,
+    }
+}
+
+/// Returns for each schema whether it is marked or leads to a marked one.
+fn leads_to_secret(document: &Document) -> Vec<bool> {
+    let mut sources: Vec<Vec<Index>> = vec![Vec::new(); document.len()];
+    let mut leads = vec![false; document.len()];
+    let mut open = Vec::new();
+    for (source, leads) in (0..).zip(&mut leads) {
+        let node = document.node(source);
+        for (_, target) in &node.edges {
+            sources[*target as usize].push(source);
+        }
+        if node.is_secret {
+            *leads = true;
+            open.push(source);
+        }
+    }
+    while let Some(index) = open.pop() {
+        for source in &sources[index as usize] {
+            if !leads[*source as usize] {
+                leads[*source as usize] = true;
+                open.push(*source);
+            }
+        }
+    }
+    leads
 }

@@ -1,0 +1,144 @@
+//! Attacks on the real binary with a memory limit of 2 GB: the venue stays up, answers others within
+//! two seconds meanwhile, and starts again afterwards.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
+#![allow(clippy::print_stdout, reason = "a run says how slow and how large the venue became")]
+
+mod schemas;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use catena_auth::KeyPair;
+use catena_tests::http::{Reply, Request};
+use catena_tests::process::Process;
+use catena_tests::site::{Client, token};
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+/// Virtual memory of the venue, in kB.
+const MEMORY_KB: u64 = 2_000_000;
+
+/// Peak resident memory of the venue, in kB.
+const RESIDENT_KB_MAX: u64 = 1_000_000;
+
+/// The longest time that another caller waits for an echo during an attack.
+const ECHO_TIME: Duration = Duration::from_secs(2);
+
+/// The pause between two echoes of the other caller.
+const ECHO_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest time in which the venue must answer an attack.
+const ATTACK_TIME: Duration = Duration::from_secs(20);
+
+/// A venue with limited memory, under attack by one caller and used by another.
+struct Victim {
+    folder: TempDir,
+    process: Option<Process>,
+    attacker: Client,
+    other: Client,
+    other_token: String,
+}
+
+impl Victim {
+    async fn start() -> Victim {
+        let folder = tempfile::tempdir().unwrap();
+        let binary = limited_binary(folder.path());
+        let process = Process::start(&binary, &folder.path().join("data"), &[]).await;
+        let attacker = Client::anonymous(process.address);
+        let did = attacker.get("/.well-known/did.json").await.json()["id"].clone();
+        let other_token =
+            token(&KeyPair::from_seed(&[7; 32]), &[("aud", did.as_str().unwrap().into())]);
+        let other = attacker.clone();
+        Victim { folder, process: Some(process), attacker, other, other_token }
+    }
+
+    /// Invokes an operation as the attacker and waits for its end.
+    async fn attack(&self, operation: &str, input: &Json) -> Reply {
+        let body = json!({"operation": operation, "input": input, "wait": 15_000});
+        self.attacker.post("/api/v1/invoke", &body).await
+    }
+
+    /// Registers an operation with an input schema as the attacker. Returns its ID, if it was not
+    /// refused.
+    async fn register(&self, schema: &Json) -> Option<String> {
+        let operation = json!({"adapter": "test:echo", "input": schema});
+        let metadata = json!({"name": "hostile", "operation": operation});
+        let reply = self.attacker.post("/api/v1/assets", &metadata).await;
+        match reply.status() {
+            200 | 201 => reply.json().as_str().map(str::to_owned),
+            status => {
+                assert!((400..500).contains(&status), "{status}: {}", reply.text());
+                None
+            }
+        }
+    }
+
+    /// Runs an attack while the other caller keeps sending echoes. Each must be answered in time.
+    async fn under<T>(&self, name: &str, attack: impl Future<Output = T>) -> T {
+        let begun = tokio::time::Instant::now();
+        let mut slowest = Duration::ZERO;
+        let echoes = async {
+            loop {
+                let sent = tokio::time::Instant::now();
+                self.echo().await;
+                slowest = slowest.max(sent.elapsed());
+                assert!(slowest < ECHO_TIME, "{name}: an echo took {slowest:?}");
+                tokio::time::sleep(ECHO_PAUSE).await;
+            }
+        };
+        let ended = tokio::select! {
+            ended = tokio::time::timeout(ATTACK_TIME, attack) => ended,
+            () = echoes => unreachable!(),
+        };
+        let Ok(ended) = ended else { panic!("{name} was not answered within {ATTACK_TIME:?}") };
+        self.echo().await;
+        println!("{name}: {:?}, slowest echo {slowest:?}", begun.elapsed());
+        ended
+    }
+
+    /// Sends an echo as the other caller.
+    async fn echo(&self) {
+        let request = Request::new("POST", "/api/v1/invoke")
+            .header("authorization", &format!("Bearer {}", self.other_token))
+            .json(&json!({"operation": "test:echo", "input": {"a": 1}}));
+        let job = self.other.ask(request).await.expect(201).json();
+        assert_eq!(job["status"], "COMPLETE", "{job}");
+    }
+
+    /// Checks the peak of its memory, ends it with SIGTERM and starts it again.
+    async fn restart(&mut self) {
+        let process = self.process.take().unwrap();
+        let peak = peak_kb(&process);
+        println!("peak resident memory: {} MB", peak / 1_000);
+        assert!(peak < RESIDENT_KB_MAX, "{peak} kB");
+        let begun = tokio::time::Instant::now();
+        let status = process.terminate().await;
+        assert!(status.success(), "{status}");
+        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        let binary = limited_binary(self.folder.path());
+        let process = Process::start(&binary, &self.folder.path().join("data"), &[]).await;
+        self.attacker.address = process.address;
+        self.other.address = process.address;
+        self.process = Some(process);
+    }
+}
+
+/// Writes a program that runs the venue with limited memory.
+fn limited_binary(folder: &Path) -> PathBuf {
+    let path = folder.join("limited");
+    let binary = env!("CARGO_BIN_EXE_catena");
+    let script = format!("#!/bin/sh\nulimit -v {MEMORY_KB}\nexec '{binary}' \"$@\"\n");
+    if !path.exists() {
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    path
+}
+
+/// Returns the peak of a process's resident memory in kB.
+fn peak_kb(process: &Process) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
