@@ -7,6 +7,7 @@ pub mod stepped;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+pub use catena_ledger::testing::rng;
 pub use catena_ledger::testing::sim_disk::{Crash, SimDisk, SimOp};
 pub use catena_ledger::{Disk, Faults, RealDisk};
 

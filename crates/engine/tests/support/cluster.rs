@@ -10,6 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use catena_engine::background::RecoverySummary;
 use catena_engine::runtime::PausedEnv;
 use catena_engine::{Counters, Engine};
+use catena_store::blob::Blobs;
+use catena_store::testing::stepped::SteppedStore;
+
+use super::TestVenue;
 
 /// The number of engines that tests use.
 pub fn engine_count() -> usize {
@@ -26,12 +30,21 @@ pub struct Node {
 /// The engines of one venue.
 pub struct Cluster {
     pub nodes: Vec<Node>,
+    store: Arc<SteppedStore>,
+    blobs: Blobs,
     picks: AtomicU64,
 }
 
 impl Cluster {
-    pub fn new(nodes: Vec<Node>) -> Self {
-        Cluster { nodes, picks: AtomicU64::new(1) }
+    pub fn new(nodes: Vec<Node>, store: Arc<SteppedStore>, blobs: Blobs) -> Self {
+        Cluster { nodes, store, blobs, picks: AtomicU64::new(1) }
+    }
+
+    /// Kills an engine where it is, and starts another one in its place.
+    pub async fn replace(&mut self, venue: &TestVenue, at: usize) {
+        self.nodes[at].env.kill();
+        let store = Arc::clone(&self.store);
+        self.nodes[at] = venue.start_engine(store, self.blobs.clone()).await;
     }
 
     /// Returns the sum of the counters of all engines.

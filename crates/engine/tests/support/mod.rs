@@ -88,7 +88,7 @@ impl TestVenue {
         for _ in 0..count {
             nodes.push(self.start_engine(store.clone(), blobs.clone()).await);
         }
-        Cluster::new(nodes)
+        Cluster::new(nodes, store, blobs)
     }
 
     /// Runs two processes of the venue that share one store.
