@@ -302,7 +302,7 @@ async fn many_costly_checks_at_once_do_not_delay_others_or_the_end() {
         }
         for request in requests {
             let status = request.await.unwrap();
-            assert!(matches!(status, 201 | 429 | 503), "{status}");
+            assert!(matches!(status, 200 | 201 | 429 | 503), "{status}");
         }
     };
     victim.under("64 checks at once", attack).await;

@@ -93,7 +93,7 @@ fn who_waits_at_one_process_hears_of_the_end_at_another() {
 }
 
 #[test]
-fn jobs_that_end_elsewhere_do_not_count_for_ever() {
+fn jobs_that_end_at_another_process_do_not_count_for_ever() {
     let mut venue = TestVenue::new();
     venue.limits.live_jobs_per_caller_max = 3;
     venue.run_two_processes(async |first, second| {

@@ -134,6 +134,9 @@ impl Background {
                 return unless_overtaken(committed).map(|_| None);
             }
         };
+        if self.jobs.lacks_key_of(&current.job).await? {
+            return self.pause_without_key(current).await.map(|_| None);
+        }
         match current.job.status() {
             Status::Pending => self.start_pending(current, operation).await,
             Status::Started if !current.is_held() => {

@@ -17,7 +17,7 @@ use catena_job::note::Note;
 use catena_job::plan::OnFailure;
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Status};
-use catena_store::{Hold, HolderKey, LiveHold, LiveJob};
+use catena_store::{Effect, Hold, HolderKey, LiveHold, LiveJob};
 use futures_util::StreamExt as _;
 
 use crate::background::Background;
@@ -53,7 +53,7 @@ pub(crate) enum Loss {
 }
 
 /// What recovery did with a job.
-enum Recovered {
+pub(super) enum Recovered {
     Requeued,
     Failed,
     Unchanged,
@@ -204,9 +204,7 @@ impl Background {
             status => return self.recover_waiting(current, status).await,
         }
         if self.jobs.lacks_key_of(&current.job).await? {
-            let message = "its secrets cannot be decrypted: the key that sealed them is missing";
-            tracing::warn!(job = %id, "paused a job: {message}");
-            return self.pause(current, Some(message)).await;
+            return self.pause_without_key(current).await;
         }
         let operation = match self.operations.operation_of(&current.job).await {
             Ok(operation) => operation,
@@ -357,6 +355,16 @@ impl Background {
         Ok(if is_changed { Recovered::Failed } else { Recovered::Unchanged })
     }
 
+    /// Pauses a job whose secrets were sealed with a key that this venue does not have.
+    pub(super) async fn pause_without_key(
+        &self,
+        current: Current,
+    ) -> Result<Recovered, StoreError> {
+        let message = "its secrets cannot be decrypted: the key that sealed them is missing";
+        tracing::warn!(job = %current.job.id(), "paused a job: {message}");
+        self.pause(current, Some(message)).await
+    }
+
     async fn pause(
         &self,
         current: Current,
@@ -374,6 +382,7 @@ impl Background {
         let mut draft = current.draft();
         draft.append(change).map_err(append_error)?;
         draft.set_hold(vacated(&current));
+        draft.add(Effect::Dequeue { job: current.job.id() });
         self.commit(draft).await?;
         Ok(Recovered::Unchanged)
     }

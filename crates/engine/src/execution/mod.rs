@@ -8,7 +8,6 @@
 mod calls;
 mod cause;
 mod control;
-mod frozen;
 mod inbox;
 mod peers;
 mod private;
@@ -30,11 +29,10 @@ use crate::runtime::{Runtime, Task};
 
 pub(crate) use cause::next_cause;
 pub(crate) use control::{ControlAction, ControlRequest, Descend, PendingControl, open_sub_jobs};
-pub(crate) use frozen::FrozenRuns;
 pub(crate) use private::PrivateJobs;
 pub(crate) use progress::step_progress;
 pub(crate) use record::{PausedTurn, paused_member};
-pub(crate) use registry::{RunGuard, RunHandle, RunRegistry};
+pub(crate) use registry::{FrozenRuns, RunGuard, RunHandle, RunRegistry};
 pub(crate) use run::{Run, RunSpec, require_output};
 
 /// The queue of jobs that this venue's own adapters run.

@@ -161,7 +161,11 @@ impl Operations {
         let metadata = parse_metadata(text).map_err(AssetError::Invalid)?;
         if has_operation(&metadata) {
             let read = self.read_definition(&caller.did, metadata.clone()).await?;
-            self.catalogue.cache(&Arc::new(read.map_err(AssetError::Invalid)?));
+            let operation = read.map_err(AssetError::Invalid)?;
+            // What is secret in an orchestration depends on its steps, which are not known yet.
+            if operation.plan().is_none() {
+                self.catalogue.cache(&Arc::new(operation));
+            }
         }
         let claimed = match &key {
             None => None,

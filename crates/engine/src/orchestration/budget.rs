@@ -6,12 +6,19 @@
 //! that are paused take no room.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
 use catena_job::JobId;
 use parking_lot::Mutex;
 
 /// A step: the orchestration that it belongs to, and its index.
 pub(super) type StepKey = (JobId, u32);
+
+/// The share of one orchestration in what its root may run at a time.
+pub(super) struct Share {
+    pub(super) job: JobId,
+    pub(super) budget: Arc<Budget>,
+}
 
 /// What one root may run at a time.
 pub(super) struct Budget {

@@ -18,7 +18,7 @@ use crate::jobs::{
 use crate::operations::federation::PauseChange;
 use crate::operations::{Cause, Failure, Operation, Signal};
 use crate::orchestration::Orchestration;
-use crate::orchestration::budget::Budget;
+use crate::orchestration::budget::{Budget, Share};
 use crate::orchestration::drivers::{DriverEvent, Subscription};
 use crate::orchestration::preflight::Targets;
 use crate::orchestration::remote::{PendingDelivery, RemoteTasks, RemoteWork, TaskContext};
@@ -84,14 +84,13 @@ impl Orchestration {
         let (budget, _) = self.drivers.budget(job);
         let subscription = self.drivers.subscribe(job);
         let mut state = OrchestrationState::new(
-            job,
+            Share { job, budget },
             self.jobs.store.cells(),
             &operation,
             &plan,
             targets,
             request.caller.clone(),
             request.input.clone(),
-            budget,
         );
         for reused in reused.iter().cloned() {
             // The earlier run may be deleted before this one has ended.
@@ -169,14 +168,13 @@ impl Orchestration {
         let budget = self.budget_of(&run.job).await?;
         let subscription = self.drivers.subscribe(job);
         let mut state = OrchestrationState::new(
-            job,
+            Share { job, budget },
             self.jobs.store.cells(),
             &run.spec.operation,
             &plan,
             targets,
             run.spec.caller.clone(),
             run.spec.input.clone(),
-            budget,
         );
         state.catch_up(self, &run.current()).await?;
         OrchestrationDriver::new(run, state, subscription).drive(Arc::clone(self)).await;

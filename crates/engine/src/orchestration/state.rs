@@ -36,7 +36,7 @@ use crate::operations::federation::RemoteCall;
 use crate::operations::schema::Secret;
 use crate::operations::{Cause, ExecutionMode, Failure, Operation, input_refusal};
 use crate::orchestration::Orchestration;
-use crate::orchestration::budget::Budget;
+use crate::orchestration::budget::{Budget, Share};
 use crate::orchestration::preflight::Targets;
 use crate::orchestration::remote::RemoteWork;
 use crate::requests::{Caller, Invoke, JobView};
@@ -233,18 +233,17 @@ impl Outputs for OrchestrationState {
 impl OrchestrationState {
     /// Creates the state of a run in which no step has started.
     pub(super) fn new(
-        job: JobId,
+        share: Share,
         cells: Arc<dyn CellSource + Send + Sync>,
         operation: &Arc<Operation>,
         plan: &Arc<Plan>,
         targets: Targets,
         caller: Caller,
         input: Value,
-        budget: Arc<Budget>,
     ) -> OrchestrationState {
         let graph = operation.graph().unwrap_or_else(|| Arc::new(plan.graph()));
         OrchestrationState {
-            job,
+            job: share.job,
             ready: graph.first_steps().into_iter().collect(),
             phases: vec![StepPhase::Waiting; plan.steps.len()],
             open: plan.steps.len(),
@@ -263,7 +262,7 @@ impl OrchestrationState {
             unsaved: BTreeSet::new(),
             starting: BTreeSet::new(),
             failure: None,
-            budget,
+            budget: share.budget,
             room_for: BTreeSet::new(),
             cells,
         }
@@ -274,14 +273,13 @@ impl OrchestrationState {
     pub(super) fn reset(&self) -> OrchestrationState {
         self.budget.release_all(self.job);
         OrchestrationState::new(
-            self.job,
+            Share { job: self.job, budget: Arc::clone(&self.budget) },
             Arc::clone(&self.cells),
             &self.operation,
             &self.plan,
             self.targets.clone(),
             self.caller.clone(),
             self.input.clone(),
-            Arc::clone(&self.budget),
         )
     }
 

@@ -16,6 +16,7 @@ use catena_store::testing::stepped::SteppedStore;
 use super::TestVenue;
 
 /// The number of engines that tests use.
+#[expect(clippy::disallowed_methods, reason = "the one setting of these tests")]
 pub fn engine_count() -> usize {
     let count = std::env::var("CATENA_TEST_ENGINES").ok();
     count.and_then(|count| count.parse().ok()).unwrap_or(1)

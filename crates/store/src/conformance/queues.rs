@@ -196,7 +196,10 @@ pub(super) async fn a_process_is_alive_while_its_lease_lasts(store: Subject) {
     assert_eq!(hints.try_recv(), Ok(Hint::Queued), "a process does not receive its own hints");
     assert!(hints.try_recv().is_err());
     let alive = |leases: Vec<ProcessLease>| leases.into_iter().map(|lease| lease.holder);
-    assert_eq!(alive(store.processes(105).await.unwrap()).collect::<Vec<_>>(), [two.clone()]);
+    assert_eq!(
+        alive(store.processes(105).await.unwrap()).collect::<Vec<_>>(),
+        std::slice::from_ref(&two)
+    );
     store.end_lease(&two).await.unwrap();
     assert!(store.processes(105).await.unwrap().is_empty());
 }

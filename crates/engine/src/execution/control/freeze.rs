@@ -5,7 +5,7 @@ use std::sync::Arc;
 use catena_job::{JobId, Status};
 use catena_store::{Effect, Effects, Hold};
 
-use crate::execution::frozen::FrozenRun;
+use crate::execution::registry::FrozenRun;
 use crate::execution::{Execution, RunHandle};
 use crate::limits::FROZEN_MAX;
 

@@ -138,14 +138,13 @@ impl Scenario {
         let plan: Arc<Plan> = definition.plan().cloned().unwrap();
         let id = JobId::from_bytes([1; 16]);
         let state = OrchestrationState::new(
-            id,
+            Share { job: id, budget: Arc::new(Budget::new(256)) },
             Arc::new(NoCells),
             &definition,
             &plan,
             steps.iter().map(target).collect(),
             Caller::known("did:key:caller"),
             Value::Nil,
-            Arc::new(Budget::new(256)),
         );
         let (mut parent, _) = Job::create(new_job(id, "o/plan", Value::Nil), 1, None).unwrap();
         parent.append(Change::new(Event::Started, 2)).unwrap();
