@@ -67,8 +67,8 @@ pub(super) struct LiveJobs {
     found: u64,
     /// Those that wait on the queue.
     queued: u64,
-    /// Those that may have to be recovered.
-    lost: Vec<JobId>,
+    /// Those that may have to be recovered, with their status.
+    lost: Vec<(JobId, Status)>,
     /// Parked orchestrations.
     parked: Vec<JobId>,
 }
@@ -92,7 +92,7 @@ impl Background {
                 if job.hold == LiveHold::Parked {
                     live.parked.push(job.job);
                 } else if may_be_lost(&job, &alive) {
-                    live.lost.push(job.job);
+                    live.lost.push((job.job, job.status));
                 } else if job.hold == LiveHold::Released && job.status == Status::Started {
                     live.queued += 1;
                 }
@@ -113,8 +113,15 @@ impl Background {
             summary.left += fine - live.queued;
         });
         let jobs = futures_util::stream::iter(live.lost);
-        let mut recovered =
-            jobs.map(|job| self.recover_job(job, Loss::ProcessDied)).buffer_unordered(CONCURRENCY);
+        let mut recovered = jobs
+            .map(|(job, status)| async move {
+                match self.recover_job(job, Loss::ProcessDied).await {
+                    // It was on the queue, and has been started since.
+                    Recovered::Unchanged if status == Status::Pending => Recovered::Requeued,
+                    recovered => recovered,
+                }
+            })
+            .buffer_unordered(CONCURRENCY);
         while let Some(recovered) = recovered.next().await {
             self.recovery.send_modify(|summary| count(summary, recovered));
         }
