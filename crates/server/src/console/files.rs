@@ -12,11 +12,11 @@ pub(super) const FILES: &[File] = &[
         gzip: include_bytes!("dist/files/icon-CsbjEDeU.svg.gz"),
     },
     File {
-        path: "files/index-CTi2XAZX.js",
+        path: "files/index-Bb1f2zSR.js",
         media_type: "text/javascript; charset=utf-8",
-        etag: "\"50e022e2c65fd93c\"",
-        bytes: include_bytes!("dist/files/index-CTi2XAZX.js"),
-        gzip: include_bytes!("dist/files/index-CTi2XAZX.js.gz"),
+        etag: "\"b16fa1d216d082e6\"",
+        bytes: include_bytes!("dist/files/index-Bb1f2zSR.js"),
+        gzip: include_bytes!("dist/files/index-Bb1f2zSR.js.gz"),
     },
     File {
         path: "files/index-lDfbOVGU.css",
@@ -35,7 +35,7 @@ pub(super) const FILES: &[File] = &[
     File {
         path: "index.html",
         media_type: "text/html; charset=utf-8",
-        etag: "\"6b9e210e7acd2836\"",
+        etag: "\"0efb736fd93f521c\"",
         bytes: include_bytes!("dist/index.html"),
         gzip: include_bytes!("dist/index.html.gz"),
     },
