@@ -45,6 +45,11 @@ export async function populate(venue: Venue): Promise<PageEntry[]> {
     Array.from({ length: 30 }, (_, i) => venue.invoke("test:delay", { delay: (i * 37) % 600 }, { wait: 2000 })),
   );
   for (let i = 0; i < 40; i++) await venue.invoke("test:echo", { text: "hello", number: i });
+  const calling = await venue.invoke(
+    "grid:run",
+    { operation: "test:echo", input: { text: "hello" } },
+    { wait: true },
+  );
   const failed = await venue.invoke("test:error", { message: "the archive did not answer in 30 s" });
   await venue.invoke("test:delay", {});
   const chat = await venue.invoke("test:chat", { topic: "the report" });
@@ -69,6 +74,7 @@ export async function populate(venue: Venue): Promise<PageEntry[]> {
     { name: "job-failed", path: `/ui/jobs/${failed}`, ready: /verified here/ },
     { name: "job-messages", path: `/ui/jobs/${chat}/messages`, ready: /record \d/ },
     { name: "job-steps", path: `/ui/jobs/${report}/steps`, ready: "Steps" },
+    { name: "job-calls", path: `/ui/jobs/${calling}/calls`, ready: "Operations that this job invoked" },
     { name: "job-chain", path: `/ui/jobs/${report}/chain#record-3`, ready: "Record 3" },
     { name: "operations", path: "/ui/operations", ready: "test:echo" },
     { name: "operation", path: `/ui/operations/${operation}`, ready: "Key of the archive" },

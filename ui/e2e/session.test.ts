@@ -105,6 +105,20 @@ describe("a venue without anonymous access", () => {
 });
 
 describe("a venue that is killed", () => {
+  it("before it sent the verifier can still be verified when it is back", async () => {
+    venue = await Venue.start();
+    watched = await open(browser, venue.url);
+    const { page } = watched;
+    const id = await venue.invoke("test:echo", {}, { wait: true });
+    const script = "**/worker-*.js";
+    await page.context().route(script, (route) => route.abort());
+    await page.goto(`/ui/jobs/${id}`);
+    await page.getByText("the verifier could not be started").waitFor();
+    await page.context().unroute(script);
+    await page.getByRole("button", { name: "Verify here" }).click();
+    await page.getByText(/verified here: \d+ records/).waitFor();
+  });
+
   it("is noticed, and what was missed is shown when it is back", async () => {
     venue = await Venue.start();
     watched = await open(browser, venue.url);

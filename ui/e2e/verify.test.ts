@@ -62,8 +62,8 @@ function verdict(text: string): { code?: string; record?: number; records?: numb
   }
 }
 
-async function history(): Promise<string> {
-  return (await fetch(`${venue.url}/api/v1/jobs/${job}/history`)).text();
+async function history(id = job): Promise<string> {
+  return (await fetch(`${venue.url}/api/v1/jobs/${id}/history`)).text();
 }
 
 /** The text with one digit of one record's time replaced. */
@@ -81,6 +81,37 @@ describe("a chain", () => {
     await page.getByRole("button", { name: "Verify the sub-jobs too" }).click();
     await page.getByText("Sub-jobs: 3 verified, 0 unavailable.").waitFor();
     await page.getByText(`verified here: ${records} records, 3 sub-jobs`).waitFor();
+  });
+
+  it("is verified together with the jobs that it called, which are listed", async () => {
+    const inner = { operation: "test:echo", input: { text: "called" } };
+    const id = await venue.invoke("grid:run", inner, { wait: true });
+    expect(await venue.status(id)).toBe("COMPLETE");
+    await page.goto(`/ui/jobs/${id}`);
+    await page.getByRole("link", { name: "Calls (1)" }).click();
+    const row = page.getByRole("row", { name: /test:echo/ });
+    await row.locator('[data-status="COMPLETE"]').waitFor();
+    await page.getByRole("link", { name: "Chain", exact: true }).click();
+    await page.getByRole("button", { name: "Verify the sub-jobs too" }).click();
+    await page.getByText("Sub-jobs: 1 verified, 0 unavailable.").waitFor();
+    await page.getByRole("link", { name: "Calls (1)" }).click();
+    await row.getByRole("link", { name: /test:echo/ }).click();
+    await page.getByText("Called by").waitFor();
+    await page.getByRole("link", { name: "parent job" }).click();
+    await row.waitFor();
+    expect(page.url()).toContain(`${id}/calls`);
+  });
+
+  it("of a rerun is verified together with the jobs whose outputs it reused", async () => {
+    const again = (await venue.call("POST", `/api/v1/jobs/${job}/rerun`, { from: 2 })) as {
+      id: string;
+    };
+    await page.goto(`/ui/jobs/${again.id}/chain`);
+    await page.locator('.page-head [data-status="COMPLETE"]').waitFor();
+    const { records } = verdict(await history(again.id));
+    await page.getByText(`verified here: ${records} records`).waitFor();
+    await page.getByRole("button", { name: "Verify the sub-jobs too" }).click();
+    await page.getByText("Sub-jobs: 3 verified, 0 unavailable.").waitFor();
   });
 
   it("can be linked to record by record", async () => {

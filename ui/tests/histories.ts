@@ -3,6 +3,7 @@
 
 import { valueId } from "../src/verify/encode";
 import { readText } from "../src/verify/json";
+import { isTerminal, parseStatus } from "../src/verify/status";
 
 /** A seeded generator (mulberry32), so that every failure can be repeated. */
 export class Random {
@@ -64,6 +65,16 @@ const VALUES = [
   '"' + "long ".repeat(1200) + '"',
 ];
 
+const ATTEMPTS = [
+  '{"kind":"attempt","attempt":2}',
+  '{"kind":"attempt","attempt":3,"reason":"timed out","code":"timeout"}',
+  '{"kind":"attempt","attempt":2,"by":"did:key:z6MkWorker","environment":"py-bare@0","tier":"T2"}',
+];
+const RECOVERIES = [
+  '{"kind":"recovered","reason":"restart"}',
+  '{"kind":"recovered","attempt":1,"interruptions":0}',
+];
+
 export const text = (value: string): string => JSON.stringify(value);
 
 /** The JSON text of an object. */
@@ -100,6 +111,28 @@ export function set(members: Members, name: string, json: string): void {
   else members.push([name, json]);
 }
 
+export function get(members: Members, name: string): string | undefined {
+  return members.find(([own]) => own === name)?.[1];
+}
+
+function lastOf(chain: Chain): { id: string; status: string; output: string | undefined } {
+  const { id, members } = chain.entries[chain.entries.length - 1]!;
+  const status = JSON.parse(get(members, "status")!) as string;
+  return { id, status, output: get(members, "output") };
+}
+
+interface Place {
+  readonly job: string;
+  readonly link: "step" | "call";
+  readonly number: number;
+}
+
+interface OpenCall {
+  readonly call: number;
+  readonly isDetached: boolean;
+  readonly child: Chain;
+}
+
 class Builder {
   readonly chain: Chain;
   private status = "PENDING";
@@ -107,11 +140,13 @@ class Builder {
   private held: Members | undefined;
   private open: { step: number; job: string; child: Chain | undefined }[] = [];
   private steps = 0;
+  private openCalls: OpenCall[] = [];
+  private calls = 0;
 
   constructor(
     private readonly random: Random,
     private readonly depth: number,
-    parent?: { job: string; step: number },
+    parent?: Place,
   ) {
     const job = jobId(random);
     this.chain = { job, entries: [], children: new Map() };
@@ -128,10 +163,34 @@ class Builder {
       ["created", String(this.updated)],
     ];
     if (random.chance(70)) members.push(["operation", text("ab".repeat(32))]);
-    if (parent) members.push(["parent", `{"job":${text(parent.job)},"step":${parent.step}}`]);
+    if (parent) {
+      const { job, link, number } = parent;
+      members.push(["parent", `{"job":${text(job)},"${link}":${number}}`]);
+    }
+    if (depth > 0 && random.chance(25)) this.reuse(members);
     if (isRejected) members.push(["error", '"refused"']);
     this.status = isRejected ? "REJECTED" : "PENDING";
     this.push(members);
+  }
+
+  /** Claims outputs of an earlier run, which few of the later steps contradict. */
+  private reuse(members: Members): void {
+    const { random } = this;
+    const earlier = jobId(random);
+    const claims: string[] = [];
+    const outputs: string[] = [];
+    for (let i = 0; i <= random.below(2); i++) {
+      const number = random.chance(92) ? this.steps++ : this.steps;
+      const builder = new Builder(random, 0, { job: earlier, link: "step", number });
+      const child = random.chance(90) ? builder.complete() : builder.walk(6);
+      const { id, output } = lastOf(child);
+      const venue = random.chance(15) ? `,"venue":${text(VENUE)}` : "";
+      claims.push(`{"step":${number},"job":${text(child.job)},"record":${text(id)}${venue}}`);
+      outputs.push(output ?? "null");
+      if (random.chance(70)) this.chain.children.set(child.job, child);
+    }
+    members.push(["reused", `[${claims.join(",")}]`]);
+    if (random.chance(75)) members.push(["reusedOutputs", `[${outputs.join(",")}]`]);
   }
 
   private push(members: Members): void {
@@ -147,11 +206,22 @@ class Builder {
       ["updated", String(this.updated)],
       ...more,
     ];
-    if (!more.some(([name]) => name === "note") && this.random.chance(20)) {
-      members.push(["by", '"did:key:z6MkOther"']);
+    if (this.random.chance(20)) members.push(["by", '"did:key:z6MkOther"']);
+    if (this.random.chance(10)) members.push(["deadline", String(this.updated + 1000)]);
+    if (get(members, "trigger") === undefined && this.random.chance(10)) {
+      members.push(["trigger", `{"control":${text(prev)}}`]);
     }
     this.status = status;
     this.push(members);
+  }
+
+  /** Leads the job straight to its end. */
+  complete(): Chain {
+    if (this.status === "PENDING") {
+      this.add("STARTED");
+      this.add("COMPLETE", [["output", this.random.pick(VALUES)]]);
+    }
+    return this.chain;
   }
 
   /** Takes up to `most` random steps, or ends the job. */
@@ -176,6 +246,7 @@ class Builder {
       case "PAUSED":
         return this.whilePaused();
       default:
+        if (this.depth > 0 && random.chance(10)) return this.noteCalls();
         if (random.chance(40)) return this.message(random.pick(VALUES));
         if (random.chance(20)) return this.add("PAUSED");
         return this.add("STARTED", [["trigger", '{"messageId":"m","from":"did:key:x"}']]);
@@ -192,12 +263,11 @@ class Builder {
 
   private whileStarted(): void {
     const { random } = this;
-    const number = 2 + random.below(5);
-    switch (random.below(9)) {
+    switch (random.below(11)) {
       case 0:
-        return this.add("STARTED", [["note", `{"kind":"attempt","attempt":${number}}`]]);
+        return this.add("STARTED", [["note", random.pick(ATTEMPTS)]]);
       case 1:
-        return this.add("STARTED", [["note", '{"kind":"recovered","reason":"restart"}']]);
+        return this.add("STARTED", [["note", random.pick(RECOVERIES)]]);
       case 2:
         return this.message("1.0");
       case 3:
@@ -209,8 +279,12 @@ class Builder {
       case 5:
         return this.add("FAILED", [["error", '"broke"']]);
       case 6:
-        if (this.open.length === 0) return this.add("COMPLETE", [["output", random.pick(VALUES)]]);
-        return this.endSteps("COMPLETE");
+        if (this.open.length > 0) return this.endSteps("COMPLETE");
+        if (this.hasOpenCalls() && random.chance(80)) return this.noteCalls();
+        return this.add("COMPLETE", [["output", random.pick(VALUES)]]);
+      case 7:
+      case 8:
+        return this.depth > 0 ? this.noteCalls() : this.add("PAUSED");
       default:
         return this.depth > 0 ? this.startSteps() : this.add("PAUSED");
     }
@@ -220,7 +294,8 @@ class Builder {
     const started: string[] = [];
     for (let i = 0; i <= this.random.below(2); i++) {
       const step = this.steps++;
-      const builder = new Builder(this.random, this.depth - 1, { job: this.chain.job, step });
+      const place = { job: this.chain.job, link: "step", number: step } as const;
+      const builder = new Builder(this.random, this.depth - 1, place);
       const child = builder.walk(8);
       const first = child.entries[0]!.id;
       started.push(`{"step":${step},"job":${text(child.job)},"record":${text(first)}}`);
@@ -233,20 +308,64 @@ class Builder {
   private endSteps(wanted: string): void {
     const ended: string[] = [];
     for (const { step, child } of this.open) {
-      const last = child!.entries[child!.entries.length - 1]!;
-      const status = JSON.parse(last.members.find(([name]) => name === "status")![1]) as string;
-      const isEnded = !["PENDING", "STARTED", "PAUSED"].includes(status) && !status.endsWith("RED");
+      const { id, status } = lastOf(child!);
+      const isEnded = isTerminal(parseStatus(status)!);
       ended.push(
-        `{"step":${step},"status":${text(isEnded ? status : wanted)},"record":${text(last.id)}}`,
+        `{"step":${step},"status":${text(isEnded ? status : wanted)},"record":${text(id)}}`,
       );
     }
     this.open = [];
     this.add(this.status, [["note", `{"kind":"step","ended":[${ended.join(",")}]}`]]);
   }
 
+  private hasOpenCalls(): boolean {
+    return this.openCalls.some(({ isDetached }) => !isDetached);
+  }
+
+  /** Starts up to two calls, and ends some of those whose jobs have ended. */
+  private noteCalls(): void {
+    const { random } = this;
+    const lists: string[] = [];
+    if (random.chance(60)) {
+      const started = Array.from({ length: 1 + random.below(2) }, () => this.startCall());
+      lists.push(`"started":[${started.join(",")}]`);
+    }
+    const canEnd = ({ child }: OpenCall): boolean => isTerminal(parseStatus(lastOf(child).status)!);
+    const ending = this.openCalls.filter((call) => canEnd(call) && random.chance(80));
+    const ended = ending.map(({ call, child }) => {
+      const { id, status } = lastOf(child);
+      return `{"call":${call},"status":${text(status)},"record":${text(id)}}`;
+    });
+    this.openCalls = this.openCalls.filter((call) => !ending.includes(call));
+    if (ended.length > 0) lists.push(`"ended":[${ended.join(",")}]`);
+    this.add(this.status, [["note", `{${['"kind":"call"', ...lists].join(",")}}`]]);
+  }
+
+  private startCall(): string {
+    const { random } = this;
+    const call = this.calls++;
+    const place = { job: this.chain.job, link: "call", number: call } as const;
+    const builder = new Builder(random, this.depth - 1, place);
+    const child = random.chance(70) ? builder.complete() : builder.walk(8);
+    const isDetached = random.chance(25);
+    this.openCalls.push({ call, isDetached, child });
+    if (random.chance(80)) this.chain.children.set(child.job, child);
+    const members: Members = [
+      ["call", String(call)],
+      ["key", text(`grid:run-${call}`)],
+      ["op", '"test:echo"'],
+      ["job", text(child.job)],
+      ["record", text(child.entries[0]!.id)],
+    ];
+    if (isDetached || random.chance(10)) members.push(["detached", String(isDetached)]);
+    return write(members);
+  }
+
   private whilePaused(): void {
     const { random } = this;
-    if (!this.held && this.steps === 0 && random.chance(50)) {
+    if (this.depth > 0 && random.chance(10)) return this.noteCalls();
+    const isDone = this.open.length === 0 && !this.hasOpenCalls();
+    if (!this.held && (isDone || random.chance(10)) && random.chance(50)) {
       const outcome: Members = random.chance(50)
         ? [["status", '"COMPLETE"'], ["output", random.pick(VALUES)]]
         : [["status", '"FAILED"'], ["error", '"late"']];
@@ -268,7 +387,10 @@ export function jobId(random: Random): string {
   return digits;
 }
 
-/** A history that follows the rules, except that a step may have ended as its child did not. */
+/**
+ * A history that mostly follows the rules: now and then a step ended as its child did not, a reused
+ * step runs after all, or the job ends before its calls.
+ */
 export function generate(random: Random): Chain {
   return new Builder(random, random.below(3)).walk(3 + random.below(25));
 }

@@ -3,6 +3,7 @@
 import { describe, expect, it } from "vitest";
 import { draftOf, emptyDraft, readDraft } from "../src/lib/draft";
 import type { Draft, Problems } from "../src/lib/draft";
+import { callsOf } from "../src/lib/calls";
 import { changes } from "../src/lib/diff";
 import { jsonText } from "../src/lib/json_text";
 import { columns, criticalPath, layout, planOf } from "../src/lib/plan";
@@ -61,7 +62,7 @@ describe("the timeline", () => {
     at,
     kind,
     by: undefined,
-    hasTrigger: false,
+    hasMessage: false,
     attempt: undefined,
   });
 
@@ -98,6 +99,33 @@ describe("the timeline", () => {
       isOpen: true,
       record: 1,
     });
+  });
+});
+
+describe("calls", () => {
+  const id = `0x${"12".repeat(32)}`;
+  const job = `0x${"34".repeat(16)}`;
+  const start = (call: number, more = ""): string =>
+    `{"call":${call},"key":"run-${call}","op":"test:echo","job":"${job}","record":"${id}"${more}}`;
+  const record = (updated: number, note: string): ValueMap =>
+    readText(`{"status":"STARTED","updated":${updated},"note":${note}}`) as ValueMap;
+
+  it("are read from the notes of a chain, with their ends", () => {
+    const calls = callsOf([
+      readText('{"status":"PENDING","updated":1}') as ValueMap,
+      record(2, `{"kind":"call","started":[${start(0)},${start(1, ',"detached":true')}]}`),
+      record(5, `{"kind":"call","ended":[{"call":0,"status":"FAILED","record":"${id}"}]}`),
+    ]);
+    const common = { op: "test:echo", job, record: id, started: 2 };
+    expect(calls).toEqual([
+      { ...common, call: 0, key: "run-0", isDetached: false, status: "FAILED", ended: 5 },
+      { ...common, call: 1, key: "run-1", isDetached: true, status: undefined, ended: undefined },
+    ]);
+  });
+
+  it("leave out what is malformed", () => {
+    const notes = ['{"kind":"call","started":[{"call":-1}]}', '{"kind":"other"}', "null"];
+    expect(callsOf(notes.map((note) => record(1, note)))).toEqual([]);
   });
 });
 

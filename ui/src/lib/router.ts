@@ -15,7 +15,7 @@ export type Route =
   | { readonly page: "settings" }
   | { readonly page: "unknown"; readonly path: string };
 
-export const JOB_TABS = ["overview", "steps", "messages", "chain"] as const;
+export const JOB_TABS = ["overview", "steps", "calls", "messages", "chain"] as const;
 export type JobTab = (typeof JOB_TABS)[number];
 
 export interface Location {
@@ -73,6 +73,9 @@ export const paths = {
     `/ui/jobs/${encodeURIComponent(id)}` + (tab === "overview" ? "" : `/${tab}`),
   record: (id: string, record: number): string => `${paths.job(id, "chain")}#record-${record}`,
   step: (id: string, step: number): string => `${paths.job(id, "steps")}#step-${step}`,
+  /** Where a parent job shows one of its sub-jobs: its steps, or its calls if it is none of the steps. */
+  subjob: (parent: string, step: number | undefined): string =>
+    step === undefined ? paths.job(parent, "calls") : paths.step(parent, step),
   operation: (name: string): string => `/ui/operations/${encodePath(name)}`,
   asset: (id: string): string => `/ui/assets/${encodeURIComponent(id)}`,
   jobsWhere: (filter: Record<string, string>): string =>

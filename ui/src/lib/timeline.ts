@@ -11,7 +11,7 @@ export interface Moment {
   readonly at: number;
   readonly kind: string | undefined;
   readonly by: string | undefined;
-  readonly hasTrigger: boolean;
+  readonly hasMessage: boolean;
   readonly attempt: number | undefined;
 }
 
@@ -28,7 +28,7 @@ export interface Span {
 }
 
 export interface Mark {
-  readonly kind: "attempt" | "recovered" | "message" | "step" | "held" | "end";
+  readonly kind: "attempt" | "recovered" | "message" | "step" | "call" | "held" | "end";
   readonly at: number;
   readonly record: number;
   readonly label: string;
@@ -81,7 +81,7 @@ export function timeline(moments: readonly Moment[], now: number): Timeline {
   return { from: first.at, to: end, spans, marks };
 }
 
-function markOf({ index, status, at, kind, hasTrigger, attempt }: Moment): Mark | undefined {
+function markOf({ index, status, at, kind, hasMessage, attempt }: Moment): Mark | undefined {
   const mark = (kind: Mark["kind"], label: string): Mark => ({ kind, at, record: index, label });
   switch (kind) {
     case "attempt":
@@ -92,10 +92,12 @@ function markOf({ index, status, at, kind, hasTrigger, attempt }: Moment): Mark 
       return mark("message", "message");
     case "step":
       return mark("step", "steps started or ended");
+    case "call":
+      return mark("call", "calls started or ended");
     case "held":
       return mark("held", "an outcome is held");
   }
-  if (hasTrigger) return mark("message", "message");
+  if (hasMessage) return mark("message", "message");
   if (isTerminal(status)) return mark("end", status);
   return undefined;
 }

@@ -1,6 +1,7 @@
 // The fold of a chain: checks each record against everything known at that point and applies it
 // (`crates/job/src/chain.rs`).
 
+import { Calls } from "./calls";
 import { ChainError } from "./chain_error";
 import { compareKeys, isSame } from "./encode";
 import { fieldText, missing, wrong } from "./fields";
@@ -11,7 +12,7 @@ import type { Parent, StateRecord } from "./record";
 import { canFollow, isAllowedIn, isTerminal } from "./status";
 import type { Status } from "./status";
 import { Steps } from "./steps";
-import { asI64, asMap, asText } from "./value";
+import { asI64, asMap, asText, U32_MAX } from "./value";
 import type { Value } from "./value";
 
 /** Fields that identify the job. No later record may change one. */
@@ -27,13 +28,25 @@ const IDENTITY = [
 ] as const;
 
 /** Fields that every annotation may have. */
-const ANNOTATION_FIELDS: readonly string[] = ["status", "prev", "updated", "note"];
+const ANNOTATION_FIELDS: readonly string[] = [
+  "status",
+  "prev",
+  "updated",
+  "note",
+  "message",
+  "trigger",
+  "by",
+  "deadline",
+];
 
 export class Job {
   status: Status;
   head: string;
   count = 1;
   readonly steps = new Steps();
+  readonly calls = new Calls();
+  /** The latest output. */
+  output: Value | undefined;
   private updated: bigint;
   /** Whether an outcome arrived while the job was paused, and which if the record says so. */
   private held: Outcome | undefined;
@@ -51,6 +64,7 @@ export class Job {
     this.head = record.id;
     this.first = record.id;
     this.updated = record.updated;
+    this.output = record.fields.get("output");
     const fields = [...record.fields];
     this.identity = new Map(fields.filter(([name]) => IDENTITY.some((own) => own === name)));
   }
@@ -151,13 +165,20 @@ export class Job {
   private checkCommitments(record: StateRecord): void {
     const { note } = record;
     if (!note) {
-      if (record.status === "COMPLETE") this.steps.checkComplete();
+      if (record.status === "COMPLETE") this.checkComplete();
     } else if (note.kind === "held") {
       if (this.held) throw new ChainError("bad_annotation", "an outcome is already held");
-      if (note.outcome?.status === "COMPLETE") this.steps.checkComplete();
+      if (note.outcome?.status === "COMPLETE") this.checkComplete();
     } else if (note.kind === "step") {
       this.steps.check(note.started, note.ended, this.held !== undefined);
+    } else if (note.kind === "call") {
+      this.calls.check(note.started, note.ended, this.held !== undefined);
     }
+  }
+
+  private checkComplete(): void {
+    this.steps.checkComplete();
+    this.calls.checkComplete();
   }
 
   /** Applies a record that has passed every check. */
@@ -172,11 +193,13 @@ export class Job {
     this.status = record.status;
     this.head = record.id;
     this.updated = record.updated;
+    if (record.fields.has("output")) this.output = record.fields.get("output");
     this.count++;
   }
 
   private applyNote(note: Note): void {
     if (note.kind === "step") this.steps.record(note.started, note.ended);
+    if (note.kind === "call") this.calls.record(note.started, note.ended);
     if (note.kind === "held") this.held = note.outcome;
   }
 }
@@ -185,12 +208,13 @@ function parseParent(value: Value): Parent {
   const map = asMap(value);
   if (!map) throw wrong("parent", "an object");
   const job = parseJobId(fieldText(map, "job"));
-  const step = asI64(map.get("step"));
   if (job === undefined) throw wrong("parent", "an object with the `job` ID");
-  if (step === undefined || step < 0n || step >= 2n ** 32n) {
-    throw wrong("parent", "an object with the `step` index");
+  for (const link of ["step", "call"] as const) {
+    const number = asI64(map.get(link));
+    if (number === undefined || number < 0n || number > U32_MAX) continue;
+    return { job, link, number: Number(number) };
   }
-  return { job, step: Number(step) };
+  throw wrong("parent", "an object with the index of a `step`");
 }
 
 /**
@@ -213,10 +237,7 @@ function checkAnnotation(before: Status, record: StateRecord): void {
   const isInteractive = before === "INPUT_REQUIRED" || before === "AUTH_REQUIRED";
   const maySetOutput = note.kind === "message" || isInteractive;
   const isAllowed = (name: string): boolean =>
-    ANNOTATION_FIELDS.includes(name) ||
-    name === "message" ||
-    name === "trigger" ||
-    (maySetOutput && name === "output");
+    ANNOTATION_FIELDS.includes(name) || (maySetOutput && name === "output");
   const others = [...record.fields.keys()].filter((name) => !isAllowed(name)).sort(compareKeys);
   if (others[0] !== undefined) {
     throw refuse(`a note of kind ${note.kind} cannot set ${JSON.stringify(others[0])}`);

@@ -32,18 +32,26 @@ function trustedWorkerUrl(): string {
   return policy.createScriptURL(workerUrl) as string;
 }
 
+/** The policy can be created only once. */
+let trustedUrl: string | undefined;
 let worker: Worker | undefined;
 let lastNumber = 0;
 const waiting = new Map<number, (response: Response) => void>();
 
 function start(): Worker {
-  const started = new Worker(trustedWorkerUrl(), { type: "module" });
+  trustedUrl ??= trustedWorkerUrl();
+  const started = new Worker(trustedUrl, { type: "module" });
+  let hasAnswered = false;
   started.onmessage = (event: MessageEvent<{ number: number; response: Response }>) => {
+    hasAnswered = true;
     const { number, response } = event.data;
     waiting.get(number)?.(response);
     waiting.delete(number);
   };
   started.onerror = () => {
+    // Its file could not be loaded, perhaps because the venue was away: the next request tries again.
+    // A worker that has answered holds records already verified, and is kept.
+    if (!hasAnswered && worker === started) worker = undefined;
     for (const resolve of waiting.values()) {
       resolve({ type: "error", message: "the verifier could not be started" });
     }

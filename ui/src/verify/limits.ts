@@ -25,6 +25,9 @@ export const ANSWER_DEPTH_MAX = 144;
 /** Most steps of one job. */
 export const STEPS_MAX = 1000;
 
+/** Most calls of one job. */
+export const CALLS_MAX = 10_000;
+
 /** Depth to which verification follows sub-jobs of sub-jobs in one document. */
 export const SUBJOB_DEPTH_MAX = 8;
 

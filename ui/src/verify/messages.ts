@@ -1,6 +1,7 @@
 // What the page and the worker say to each other.
 
-import type { Code, Expected, Report } from "./verify";
+import type { Code } from "./fault";
+import type { Expected, Report } from "./verify";
 
 /** A verification in progress is identified by a number that the page chooses. */
 export type Request =
@@ -26,12 +27,11 @@ export interface FaultInfo {
   readonly record: number | undefined;
 }
 
-/** A sub-job that the chain commits to. */
+/** A job that the chain commits to: a step, a call, or a job whose output was reused. */
 export interface SubjobInfo {
-  readonly step: number;
   readonly job: string;
-  readonly venue: string | undefined;
-  readonly hasEnded: boolean;
+  /** Whether another venue runs it. */
+  readonly isRemote: boolean;
 }
 
 export interface FinishResult {

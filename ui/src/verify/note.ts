@@ -2,10 +2,10 @@
 
 import { fieldText, missing, wrong } from "./fields";
 import { parseJobId, parseRecordId } from "./ids";
-import { STEPS_MAX } from "./limits";
+import { CALLS_MAX, STEPS_MAX } from "./limits";
 import { isTerminal, KINDS, parseStatus } from "./status";
 import type { Kind, Status } from "./status";
-import { asI64, asList, asMap } from "./value";
+import { asI64, asList, asMap, U32_MAX } from "./value";
 import type { Value, ValueMap } from "./value";
 
 /** Commits a parent to a sub-job that started. */
@@ -23,6 +23,25 @@ export interface StepEnd {
   readonly record: string;
 }
 
+/** Commits a job to an operation that it invoked. */
+export interface CallStart {
+  readonly call: number;
+  /** Identifies the call within the job. */
+  readonly key: string;
+  readonly op: string;
+  readonly job: string;
+  readonly record: string;
+  /** Whether the calling job may end before the called one. */
+  readonly isDetached: boolean;
+}
+
+/** Commits a job to the end of an operation that it invoked. */
+export interface CallEnd {
+  readonly call: number;
+  readonly status: Status;
+  readonly record: string;
+}
+
 /** The outcome of an operation, from which the next record is made. */
 export interface Outcome {
   readonly status: Status;
@@ -33,13 +52,9 @@ export interface Outcome {
 
 export type Note =
   | { readonly kind: "step"; readonly started: StepStart[]; readonly ended: StepEnd[] }
+  | { readonly kind: "call"; readonly started: CallStart[]; readonly ended: CallEnd[] }
   | { readonly kind: "held"; readonly outcome: Outcome | undefined }
-  | { readonly kind: "message" }
-  | {
-      readonly kind: "attempt" | "recovered";
-      readonly attempt: number | undefined;
-      readonly reason: string | undefined;
-    };
+  | { readonly kind: "message" | "attempt" | "recovered" };
 
 const HOLDABLE: readonly Status[] = [
   "COMPLETE",
@@ -57,12 +72,18 @@ export function parseNote(value: Value): Note {
   const kind = KINDS.find((kind): kind is Kind => kind === word);
   switch (kind) {
     case undefined:
-      throw wrong("note.kind", "one of step, attempt, message, held, recovered");
+      throw wrong("note.kind", "one of step, call, attempt, message, held, recovered");
     case "step":
       return {
         kind,
         started: parseList(map, "started", parseStart),
         ended: parseList(map, "ended", parseEnd),
+      };
+    case "call":
+      return {
+        kind,
+        started: parseList(map, "started", parseCallStart),
+        ended: parseList(map, "ended", parseCallEnd),
       };
     case "message":
       return { kind };
@@ -70,8 +91,16 @@ export function parseNote(value: Value): Note {
       const outcome = map.get("outcome");
       return { kind, outcome: outcome === undefined ? undefined : parseOutcome(outcome) };
     }
-    default:
-      return { kind, attempt: parseAttempt(map), reason: fieldText(map, "reason") };
+    // The verdict does not depend on the content of the others, as long as it is well-formed.
+    case "attempt":
+      parseNumber(map, "attempt", 1);
+      for (const name of ["reason", "code", "by", "environment", "tier"]) fieldText(map, name);
+      return { kind };
+    case "recovered":
+      parseNumber(map, "attempt", 1);
+      fieldText(map, "reason");
+      parseNumber(map, "interruptions", 0);
+      return { kind };
   }
 }
 
@@ -95,10 +124,32 @@ function parseStart(map: ValueMap): StepStart {
 }
 
 function parseEnd(map: ValueMap): StepEnd {
+  return { ...parseEndOfJob(map), step: parseStepIndex(map) };
+}
+
+function parseCallStart(map: ValueMap): CallStart {
+  const job = parseJobId(fieldText(map, "job"));
+  const key = fieldText(map, "key");
+  if (key === undefined) throw missing("note.started.key");
+  const op = fieldText(map, "op");
+  if (op === undefined) throw missing("note.started.op");
+  const isDetached = map.has("detached") ? map.get("detached") : false;
+  if (typeof isDetached !== "boolean") {
+    throw wrong("note.started.detached", "true or false");
+  }
+  const call = parseCallNumber(map);
+  if (job === undefined) throw wrong("note.started.job", "a job ID");
+  return { call, key, op, job, record: parseRecordField(map, "note.started.record"), isDetached };
+}
+
+function parseCallEnd(map: ValueMap): CallEnd {
+  return { ...parseEndOfJob(map), call: parseCallNumber(map) };
+}
+
+function parseEndOfJob(map: ValueMap): { status: Status; record: string } {
   const status = parseStatusField(map, "note.ended.status");
   if (!isTerminal(status)) throw wrong("note.ended.status", "a terminal status");
-  const record = parseRecordField(map, "note.ended.record");
-  return { step: parseStepIndex(map), status, record };
+  return { status, record: parseRecordField(map, "note.ended.record") };
 }
 
 function parseStatusField(map: ValueMap, name: string): Status {
@@ -121,14 +172,19 @@ function parseStepIndex(map: ValueMap): number {
   return Number(index);
 }
 
-const U32_MAX = 2n ** 32n - 1n;
+function parseCallNumber(map: ValueMap): number {
+  const number = parseNumber(map, "call", 0);
+  if (number === undefined || number >= CALLS_MAX) throw wrong("note.call", "the number of a call");
+  return number;
+}
 
-function parseAttempt(map: ValueMap): number | undefined {
-  const value = map.get("attempt");
+/** A whole number of at least `min`. */
+function parseNumber(map: ValueMap, name: string, min: 0 | 1): number | undefined {
+  const value = map.get(name);
   if (value === undefined) return undefined;
   const number = asI64(value);
-  if (number === undefined || number < 1n || number > U32_MAX) {
-    throw wrong("note.attempt", "a whole number of at least 1");
+  if (number === undefined || number < BigInt(min) || number > U32_MAX) {
+    throw wrong(`note.${name}`, `a whole number, ${min} or more`);
   }
   return Number(number);
 }
@@ -138,7 +194,9 @@ function parseList<T>(map: ValueMap, name: string, item: (map: ValueMap) => T): 
   if (value === undefined) return [];
   const list = asList(value);
   if (!list) throw wrong(name, "an array");
-  if (list.length > STEPS_MAX) throw wrong(name, "at most one entry per step");
+  if (list.length > Math.max(STEPS_MAX, CALLS_MAX)) {
+    throw wrong(name, "at most one entry per step or call");
+  }
   return list.map((entry) => {
     const fields = asMap(entry);
     if (!fields) throw wrong(name, "an array of objects");

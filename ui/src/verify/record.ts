@@ -50,15 +50,20 @@ function parsePrev(fields: ValueMap): string | undefined {
 function checkTrigger(fields: ValueMap): void {
   const trigger = fields.get("trigger");
   if (trigger === undefined) return;
-  if (shortText(asMap(trigger)?.get("messageId")) === undefined) {
-    throw wrong("trigger", "an object with the `messageId`");
-  }
+  const text = (name: string): string | undefined => shortText(asMap(trigger)?.get(name));
+  if (text("messageId") !== undefined || parseRecordId(text("control")) !== undefined) return;
+  throw wrong("trigger", "an object with a `messageId` or the `control` record");
 }
 
-/** The position of a sub-job: its parent job and step. */
-export interface Parent {
+/** Which sub-job of its parent a job is: the step with an index, or the call with a number. */
+export interface Link {
+  readonly link: "step" | "call";
+  readonly number: number;
+}
+
+/** The position of a sub-job: its parent job, and what it is there. */
+export interface Parent extends Link {
   readonly job: string;
-  readonly step: number;
 }
 
 /** The fields that the event of this record needs, given that the record is not an annotation. */

@@ -26,11 +26,12 @@ export function isTerminal(status: Status): boolean {
   return TERMINAL.includes(status);
 }
 
-export type Kind = "step" | "attempt" | "message" | "held" | "recovered";
+export type Kind = "step" | "call" | "attempt" | "message" | "held" | "recovered";
 
 /** The statuses in which a job may be annotated with each kind of note. */
 const ALLOWED_IN: Readonly<Record<Kind, readonly Status[]>> = {
   step: ["STARTED", "PAUSED", "INPUT_REQUIRED", "AUTH_REQUIRED"],
+  call: ["STARTED", "PAUSED", "INPUT_REQUIRED", "AUTH_REQUIRED"],
   attempt: ["STARTED"],
   message: ["STARTED", "INPUT_REQUIRED", "AUTH_REQUIRED"],
   held: ["PAUSED"],

@@ -21,6 +21,9 @@ export function asText(value: Value | undefined): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
+/** The highest number of a step, a call or an attempt that a record can state. */
+export const U32_MAX = 2n ** 32n - 1n;
+
 const I64_MIN = -(2n ** 63n);
 const I64_MAX = 2n ** 63n - 1n;
 

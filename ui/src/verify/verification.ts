@@ -95,9 +95,9 @@ export class ChainVerification {
     const show = (isRunning: boolean): void =>
       this.state.set({ ...current, tree: { isRunning, verified, unavailable } });
     show(true);
-    for (const { job, venue } of current.subjobs) {
+    for (const { job, isRemote } of current.subjobs) {
       if (this.abort.signal.aborted) return;
-      if (venue !== undefined) {
+      if (isRemote) {
         unavailable++;
         continue;
       }

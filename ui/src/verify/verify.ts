@@ -4,17 +4,17 @@
 
 import { Job } from "./chain";
 import { ChainError } from "./chain_error";
-import type { ChainCode } from "./chain_error";
 import { valueId } from "./encode";
+import { Fault } from "./fault";
 import { BadField } from "./fields";
 import { childDocument, parseEntry, parseHistory, ShapeError } from "./history";
 import type { Entry, History } from "./history";
 import { readBytes } from "./json";
 import { SUBJOB_DEPTH_MAX } from "./limits";
 import { parseRecord } from "./record";
-import type { Parent, StateRecord } from "./record";
+import type { Link, StateRecord } from "./record";
+import { checkReused, Claims } from "./reused";
 import type { Status } from "./status";
-import type { StepState } from "./steps";
 import type { Value } from "./value";
 
 /** What the verifying party already knows about the job. */
@@ -35,34 +35,6 @@ export interface Report {
   readonly subjobsVerified: number;
   readonly subjobsUnavailable: number;
   readonly signaturesUnchecked: number;
-}
-
-export type Code =
-  | ChainCode
-  | "malformed_history"
-  | "malformed_record"
-  | "hash_mismatch"
-  | "duplicate_record"
-  | "fork"
-  | "incomplete"
-  | "unexpected";
-
-/** The first fault that verification found. */
-export class Fault extends Error {
-  constructor(
-    readonly code: Code,
-    readonly reason: string,
-    /** Index of the first invalid record. Undefined if the fault concerns the entire history. */
-    readonly record?: number,
-    /** Sub-job in which the fault is. */
-    readonly subjob?: string,
-  ) {
-    super(reason);
-  }
-
-  inSubjob(job: string): Fault {
-    return new Fault(this.code, this.reason, this.record, this.subjob ?? job);
-  }
 }
 
 /** Verifies the text of a history document and every sub-job history it carries. */
@@ -103,8 +75,8 @@ function verifyHistory(history: History, expected: Expected, depth: number): Ver
   let verified = 0;
   let unavailable = 0;
   let signatures = verifier.signatures;
-  for (const [step, state] of job.steps.sorted()) {
-    const document = childDocument(history, state.start.job);
+  for (const subjob of subjobsOf(job, verifier.claims)) {
+    const document = childDocument(history, subjob.job);
     if (document === undefined) {
       unavailable++;
       continue;
@@ -114,14 +86,14 @@ function verifyHistory(history: History, expected: Expected, depth: number): Ver
       throw new Fault("malformed_history", reason);
     }
     try {
-      const child = readHistory(document);
-      const { job: subjob, report } = verifyHistory(child, expectedChild(job, state), depth + 1);
-      checkChild(job, step, state, subjob.parent, report);
+      const wanted = { job: subjob.job, venue: subjob.venue };
+      const { job: child, report } = verifyHistory(readHistory(document), wanted, depth + 1);
+      subjob.check(child, report);
       verified += 1 + report.subjobsVerified;
       unavailable += report.subjobsUnavailable;
       signatures += report.signaturesUnchecked;
     } catch (error) {
-      throw error instanceof Fault ? error.inSubjob(state.start.job) : error;
+      throw error instanceof Fault ? error.inSubjob(subjob.job) : error;
     }
   }
   const report = {
@@ -138,26 +110,68 @@ export function incomplete(found: number, total: number): Fault {
   return new Fault("incomplete", reason, Math.min(found, total));
 }
 
-export function expectedChild(parent: Job, state: StepState): Expected {
-  return { job: state.start.job, venue: state.start.venue ?? parent.venue };
+/** A job that another one names as its part, and what it must be. */
+export interface Subjob {
+  readonly job: string;
+  /** DID of the venue that it must belong to. Undefined if any will do. */
+  readonly venue: string | undefined;
+  /** Whether another venue runs it. */
+  readonly isRemote: boolean;
+  /** Compares a job that is valid in itself. Throws a `Fault` if it is not the one that was named. */
+  readonly check: (job: Job, report: Report) => void;
+}
+
+/** The steps and calls that a job committed to, and the jobs whose outputs it claims to have reused. */
+export function subjobsOf(job: Job, claims: Claims): Subjob[] {
+  const subjob = (commitment: Commitment): Subjob => ({
+    job: commitment.job,
+    venue: commitment.venue ?? job.venue,
+    isRemote: commitment.venue !== undefined,
+    check: (child, report) => checkChild(job, commitment, child, report),
+  });
+  const reused = claims.all.map((claim) => ({
+    job: claim.job,
+    venue: claim.isRemote ? undefined : job.venue,
+    isRemote: claim.isRemote,
+    check: (earlier: Job, report: Report) => checkReused(claim, earlier, report),
+  }));
+  return [...commitments(job).map(subjob), ...reused];
+}
+
+/** What a job committed to about one of its sub-jobs. */
+interface Commitment extends Link {
+  readonly job: string;
+  /** First record. */
+  readonly first: string;
+  readonly end: { readonly status: Status; readonly record: string } | undefined;
+  /** DID of the venue. Undefined if it is that of the parent. */
+  readonly venue: string | undefined;
+}
+
+function commitments(job: Job): Commitment[] {
+  const steps = job.steps.sorted().map(([number, { start, end }]): Commitment => {
+    const { job, record: first, venue } = start;
+    return { link: "step", number, job, first, end, venue };
+  });
+  const calls = job.calls.all().map(({ start, end }): Commitment => {
+    const { call: number, job, record: first } = start;
+    return { link: "call", number, job, first, end, venue: undefined };
+  });
+  return [...steps, ...calls];
 }
 
 /** Checks that a sub-job is the one that its parent committed to. */
-export function checkChild(
-  parent: Job,
-  step: number,
-  state: StepState,
-  childParent: Parent | undefined,
-  report: Report,
-): void {
+function checkChild(parent: Job, commitment: Commitment, child: Job, report: Report): void {
   const refuse = (record: number, reason: string): Fault =>
     new Fault("commitment", reason, record);
-  const { start, end } = state;
-  if (report.first !== start.record) {
-    throw refuse(0, `the parent job committed to ${start.record} as the first record`);
+  const { link, number, first, end, venue } = commitment;
+  if (report.first !== first) {
+    throw refuse(0, `the parent job committed to ${first} as the first record`);
   }
-  if (start.venue === undefined && !isStepOf(childParent, parent.id, step)) {
-    throw refuse(0, `\`parent\` must name step ${step} of job ${parent.id}`);
+  const own = child.parent;
+  const isNamed = own?.job === parent.id && own.link === link && own.number === number;
+  if (venue === undefined && !isNamed) {
+    throw refuse(0, `\`parent\` must name ${link} ${number} of job ${parent.id}`);
   }
   const last = report.records - 1;
   if (end && end.record !== report.head) {
@@ -168,16 +182,14 @@ export function checkChild(
   }
 }
 
-function isStepOf(parent: Parent | undefined, job: string, step: number): boolean {
-  return parent?.job === job && parent.step === step;
-}
-
 /** Verifies a chain record by record, so that it need not be in memory all at once. */
 export class Verifier {
   private job: Job | undefined;
   /** Index of each record, to distinguish forks and duplicates from broken links. */
   private readonly seen = new Map<string, number>();
   signatures = 0;
+  /** What the job claims to have reused. */
+  claims = new Claims();
 
   get count(): number {
     return this.seen.size;
@@ -204,6 +216,8 @@ export class Verifier {
       throw new Fault("duplicate_record", reason, at);
     }
     const record = this.follow(entry, found, at);
+    if (at === 0) this.claims = Claims.fromFirstRecord(record);
+    else this.claims.checkRecord(at, record);
     this.seen.set(found, at);
     if (entry.isSigned) this.signatures++;
     return record;
@@ -268,7 +282,7 @@ export class Verifier {
       first: job.first,
       head: job.head,
       subjobsVerified: 0,
-      subjobsUnavailable: job.steps.sorted().length,
+      subjobsUnavailable: subjobsOf(job, this.claims).length,
       signaturesUnchecked: this.signatures,
     };
   }

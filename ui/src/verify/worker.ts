@@ -3,8 +3,9 @@
 
 import type { Job } from "./chain";
 import { JsonError, readBytes } from "./json";
-import type { FaultInfo, PageResult, Request, Response, SubjobInfo } from "./messages";
-import { checkChild, Fault, incomplete, readHistory, Verifier } from "./verify";
+import { Fault } from "./fault";
+import type { FaultInfo, PageResult, Request, Response } from "./messages";
+import { incomplete, readHistory, subjobsOf, Verifier } from "./verify";
 import type { Report } from "./verify";
 
 interface Session {
@@ -48,24 +49,22 @@ function respond(request: Request): Response {
       const job = verifier.finish(request.expected);
       const report = verifier.report(job);
       session.finished = { job, report };
-      const subjobs: SubjobInfo[] = job.steps.sorted().map(([step, { start, end }]) => ({
-        step,
-        job: start.job,
-        venue: start.venue,
-        hasEnded: end !== undefined,
-      }));
+      const subjobs = subjobsOf(job, verifier.claims).map(({ job, isRemote }) => ({ job, isRemote }));
       return { type: "finish", result: { report, subjobs } };
     }
     case "child": {
-      const parent = sessionOf(request.parent).finished;
+      const parent = sessionOf(request.parent);
       const child = session.finished;
-      if (!parent || !child) return { type: "error", message: "a verification is not finished" };
-      for (const [step, state] of parent.job.steps.sorted()) {
-        if (state.start.job !== child.job.id) continue;
-        checkChild(parent.job, step, state, child.job.parent, child.report);
-        return { type: "child" };
+      if (!parent.finished || !child) {
+        return { type: "error", message: "a verification is not finished" };
       }
-      throw new Fault("commitment", "the parent job did not commit to this sub-job");
+      const subjobs = subjobsOf(parent.finished.job, parent.verifier.claims);
+      const named = subjobs.filter(({ job }) => job === child.job.id);
+      if (named.length === 0) {
+        throw new Fault("commitment", "the parent job did not commit to this sub-job");
+      }
+      for (const subjob of named) subjob.check(child.job, child.report);
+      return { type: "child" };
     }
   }
 }

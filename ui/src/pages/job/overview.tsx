@@ -13,10 +13,10 @@ import { useNow } from "../../lib/load";
 import { paths } from "../../lib/router";
 import { timeline } from "../../lib/timeline";
 import { isTerminal } from "../../verify/status";
-import { momentOf, useRecords } from "./records";
+import { momentOf } from "./records";
+import type { ListedRecord } from "./records";
 
-export function Overview({ job }: { job: Job }) {
-  const records = useRecords(job.id, job.head);
+export function Overview({ job, records }: { job: Job; records: readonly ListedRecord[] }) {
   const hasEnded = isTerminal(job.status);
   const now = useNow(1000);
   const moments = useMemo(() => records.map(momentOf), [records]);
@@ -114,8 +114,8 @@ function Facts({ job }: { job: Job }) {
         </Fact>
       )}
       {job.parent && (
-        <Fact name="Step of">
-          <Id id={job.parent} href={paths.step(job.parent, job.parentStep ?? 0)} label="the parent's ID" />
+        <Fact name={job.parentStep === undefined ? "Called by" : "Step of"}>
+          <Id id={job.parent} href={paths.subjob(job.parent, job.parentStep)} label="the parent's ID" />
         </Fact>
       )}
       {job.rerunOf && (

@@ -15,6 +15,7 @@ import type { IconName } from "../../components/icons";
 import { Loading, Problem } from "../../components/states";
 import { lookOf, StatusChip } from "../../components/status";
 import { Text } from "../../components/text";
+import { callsOf } from "../../lib/calls";
 import { useLoad } from "../../lib/load";
 import { jsonText } from "../../lib/json_text";
 import { navigate, paths } from "../../lib/router";
@@ -25,11 +26,13 @@ import { onShortcut } from "../../lib/shortcuts";
 import { isTerminal } from "../../verify/status";
 import { asMap, asText } from "../../verify/value";
 import { ChainVerification } from "../../verify/verification";
+import { Calls } from "./calls";
 import { Chain } from "./chain";
 import { useJob } from "./follow";
 import { Messages } from "./messages";
 import { Overview } from "./overview";
 import { ProgressBar } from "./progress";
+import { useRecords } from "./records";
 import { Steps } from "./steps";
 
 export function JobPage({ id, tab }: { id: string; tab: JobTab }) {
@@ -58,6 +61,8 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
   useEffect(() => () => chain.close(), [chain]);
   const verification = useStore(chain.state);
   const name = useDefinitionName(job);
+  const records = useRecords(job.id, job.head);
+  const calls = useMemo(() => callsOf(records.map(({ record }) => record)), [records]);
   const venue = useStore(venueStatus);
   const expected = {
     job: job.id,
@@ -75,6 +80,7 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
   const tabs: readonly (readonly [JobTab, string])[] = [
     ["overview", "Overview"],
     ...(job.steps ? [["steps", `Steps (${job.steps.length})`] as const] : []),
+    ...(calls.length > 0 ? [["calls", `Calls (${calls.length})`] as const] : []),
     ["messages", job.queueDepth > 0 ? `Messages (${job.queueDepth} queued)` : "Messages"],
     ["chain", "Chain"],
   ];
@@ -87,7 +93,7 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
             {job.parent && (
               <>
                 {" / "}
-                <a href={paths.step(job.parent, job.parentStep ?? 0)}>parent job</a>
+                <a href={paths.subjob(job.parent, job.parentStep)}>parent job</a>
               </>
             )}
           </p>
@@ -117,8 +123,9 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
           </a>
         ))}
       </nav>
-      {tab === "overview" && <Overview job={job} />}
+      {tab === "overview" && <Overview job={job} records={records} />}
       {tab === "steps" && <Steps job={job} />}
+      {tab === "calls" && <Calls job={job} calls={calls} recordsRead={records.length} />}
       {tab === "messages" && <Messages job={job} />}
       {tab === "chain" && <Chain job={job} chain={chain} verification={verification} />}
     </>

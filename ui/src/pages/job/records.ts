@@ -35,8 +35,8 @@ export async function readRecords(
   return { records, total: history.total ?? from + records.length };
 }
 
-/** Records that the timeline looks at; a longer chain is shown up to there. */
-const MOMENTS_MAX = 1000;
+/** Records that the timeline and the list of calls look at; a longer chain is shown up to there. */
+export const RECORDS_MAX = 1000;
 
 export function momentOf({ index, record }: ListedRecord): Moment {
   const note = asMap(record.get("note"));
@@ -47,7 +47,7 @@ export function momentOf({ index, record }: ListedRecord): Moment {
     at: Number(record.get("updated") ?? 0),
     kind: asText(note?.get("kind")),
     by: asText(record.get("by")),
-    hasTrigger: record.has("trigger"),
+    hasMessage: asMap(record.get("trigger"))?.has("messageId") ?? false,
     attempt: typeof attempt === "bigint" ? Number(attempt) : undefined,
   };
 }
@@ -62,8 +62,8 @@ export function useRecords(id: string, head: string): readonly ListedRecord[] {
   useEffect(() => {
     const abort = new AbortController();
     const before = known.current.id === id ? known.current.records : [];
-    if (before.length >= MOMENTS_MAX) return;
-    readRecords(id, before.length, MOMENTS_MAX - before.length, abort.signal).then(
+    if (before.length >= RECORDS_MAX) return;
+    readRecords(id, before.length, RECORDS_MAX - before.length, abort.signal).then(
       ({ records }) => {
         if (abort.signal.aborted) return;
         known.current = { id, records: [...before, ...records] };
