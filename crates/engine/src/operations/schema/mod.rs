@@ -7,7 +7,7 @@
 //! can be interrupted. Both are therefore measured before they start, and refused if they exceed a
 //! bound; `docs/decisions/0014-schema-cost.md` has the reasons. [`Schema::compile`] and
 //! [`Schema::violations`] need the stack of a compute thread
-//! ([`COMPUTE_STACK_BYTES`](crate::limits::COMPUTE_STACK_BYTES)); [`Schema::violations_inline`] is
+//! ([`COMPUTE_STACK_BYTES`]); [`Schema::violations_inline`] is
 //! the exception for small checks.
 //!
 //! Modules: `document` (the schemas of a schema as a graph, and the bounds of a compilation),
