@@ -310,6 +310,10 @@ impl Draft {
         } else if let (Some(after), false) = (self.after, self.hold == Hold::Unchanged) {
             effects.push(Effect::SetHold { job: id, after, hold: self.hold });
         }
+        let offered = self.more.iter().find_map(|effect| match effect {
+            Effect::Enqueue { ready_at, .. } => Some(*ready_at),
+            _ => None,
+        });
         effects.extend(self.more);
         let view = JobView {
             job,
@@ -319,7 +323,7 @@ impl Draft {
             progress: self.progress,
             steps: None,
             phase: self.phase,
-            ready_at: None,
+            ready_at: offered,
         };
         (effects, view)
     }
