@@ -274,7 +274,7 @@ impl Commands {
         let now = self.runtime.now();
         let decide = |current: &Current| -> Result<Option<Draft>, StoreError> {
             let status = current.job.status();
-            let mut change = if asks && status == Status::Started {
+            let change = if asks && status == Status::Started {
                 let message = view.job.field("message").and_then(Value::to_text);
                 let text = match message {
                     Some(message) => format!("call {} waits: {message}", request.key),
@@ -297,7 +297,6 @@ impl Commands {
             } else {
                 return Ok(None);
             };
-            change.now = now;
             let mut draft = current.draft();
             draft.append(change).map_err(append_error)?;
             draft.set_hold(Hold::Under(handle.fence));

@@ -88,7 +88,7 @@ impl Commands {
                 ExecutionMode::Task => Box::pin(self.start(request, operation, key, rerun)).await?,
             },
         };
-        Ok(Invoked { view: self.views.complete(view).await?, is_replay: false })
+        Ok(Invoked { view: self.views.with_steps(view).await?, is_replay: false })
     }
 
     /// Checks that a request may create a job, or finds the one it created before.

@@ -53,7 +53,7 @@ impl Commands {
                 check(current)
             };
             match commands.execution.control(id, &request, may).await? {
-                Changed::Done(view) => Ok(commands.views.complete(view).await?),
+                Changed::Done(view) => Ok(commands.views.with_steps(view).await?),
                 Changed::Unchanged(current) => {
                     Ok(commands.views.with_steps(commands.views.view(*current)).await?)
                 }

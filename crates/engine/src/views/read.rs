@@ -39,7 +39,7 @@ impl Views {
         let view = self.job_without_steps(caller, id).await?;
         let time = time.min(WAIT_MAX);
         let view = self.jobs.watch_until(view, &mut watch, time, Status::is_terminal).await;
-        Ok(self.complete(view).await?)
+        Ok(self.with_steps(view).await?)
     }
 
     /// Returns a job as soon as it differs from what the caller knows, or as it is after `time`.
@@ -82,11 +82,6 @@ impl Views {
         let page = self.jobs.store.records(id, from, limit.min(PAGE_MAX)).await;
         let page = page.map_err(StoreError::from)?.ok_or(JobError::NotFound(id))?;
         Ok(HistoryPage { records: page.records, total: page.total, cells: page.cells })
-    }
-
-    /// Adds the steps to the view of a job after a commit.
-    pub(crate) async fn complete(&self, view: JobView) -> Result<JobView, StoreError> {
-        self.with_steps(view).await
     }
 
     /// Adds the steps to a view that has none, if the job is an orchestration.

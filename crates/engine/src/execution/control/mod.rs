@@ -16,6 +16,7 @@ mod tree;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use catena_job::state::Event;
 use catena_job::{JobId, RecordId, Status};
@@ -35,6 +36,9 @@ pub(crate) use tree::{Descend, open_sub_jobs};
 /// Attempts to change a tree in one commit. A tree whose jobs change faster than it can be read is
 /// changed root first.
 const TREE_TRIES: usize = 4;
+
+/// How long to wait before a request is carried out again that could not be.
+const RECONCILE_DELAY: Duration = Duration::from_secs(1);
 
 /// What is requested of a job and everything below it.
 #[derive(Debug, Clone)]
@@ -162,10 +166,29 @@ impl Execution {
         change.draft.add(pending.store(earlier.as_ref()));
         let changes = std::iter::once(change).chain(above).collect();
         let attempted = self.commit_changes(changes).await?;
-        if matches!(attempted, Attempt::Done(_)) {
-            self.reconcile(id).await?;
+        // The request is durable: what cannot be carried out now is carried out later.
+        if matches!(attempted, Attempt::Done(_))
+            && let Err(error) = self.reconcile(id).await
+        {
+            tracing::warn!(job = %id, %error, "a control request is not carried out completely yet");
+            let execution = Arc::clone(self);
+            self.runtime.spawn(async move { execution.reconcile_later(id).await });
         }
         Ok(attempted)
+    }
+
+    /// Carries out a pending request, however often it takes.
+    async fn reconcile_later(self: Arc<Self>, id: JobId) {
+        loop {
+            self.runtime.env.sleep(RECONCILE_DELAY).await;
+            match self.reconcile(id).await {
+                Ok(()) => return,
+                Err(_) if self.runtime.is_stopping() => return,
+                Err(error) => {
+                    tracing::error!(job = %id, %error, "cannot carry out a control request");
+                }
+            }
+        }
     }
 
     /// Returns the change of the job that a request names, and the changes of jobs above it that
