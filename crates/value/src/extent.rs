@@ -5,7 +5,7 @@
 //! memory and a terabyte as JSON. Code that assembles values checks them here before anything
 //! traverses them. The check stops at the limit, so its cost is bounded by the limit.
 
-use crate::cell::{CellSource, LoadError};
+use crate::cell::{CellSource, LoadError, NoCells};
 use crate::value::Value;
 
 /// The maximum extent of a value.
@@ -43,6 +43,55 @@ impl Extent {
         let mut walk = Walk { limit: *self, bytes: 0, cells };
         walk.value(value, 0)?;
         Ok(walk.bytes)
+    }
+}
+
+/// Bytes of the handle of a value.
+const HANDLE_BYTES: u64 = 24;
+
+/// Bytes of a map's entry besides the handles of its key and its value: the hash of the key.
+const ENTRY_BYTES: u64 = 32;
+
+impl Value {
+    /// Returns about how many bytes a value takes in memory. Parts that are not loaded take none, and
+    /// parts that occur several times count several times. Counting stops at `limit`.
+    pub fn memory_bytes(&self, limit: u64) -> u64 {
+        let mut bytes = 0_u64;
+        let mut pending = vec![self.clone()];
+        while let Some(value) = pending.pop() {
+            bytes = bytes.saturating_add(match &value {
+                Value::String(text) => HANDLE_BYTES.saturating_add(text.len()),
+                Value::Blob(blob) => HANDLE_BYTES.saturating_add(blob.len()),
+                Value::Map(members) => {
+                    HANDLE_BYTES.saturating_add(members.len().saturating_mul(ENTRY_BYTES))
+                }
+                _ => HANDLE_BYTES,
+            });
+            if bytes >= limit {
+                return limit;
+            }
+            match &value {
+                Value::Vector(items) => {
+                    let room = (limit - bytes) / HANDLE_BYTES;
+                    if items.len() > room {
+                        return limit;
+                    }
+                    pending.extend(items.iter(&NoCells).map_while(Result::ok));
+                }
+                Value::Map(members) => {
+                    let room = (limit - bytes) / (2 * HANDLE_BYTES);
+                    if members.len() > room {
+                        return limit;
+                    }
+                    for (key, member) in members.iter(&NoCells).map_while(Result::ok) {
+                        pending.push(key);
+                        pending.push(member);
+                    }
+                }
+                _ => {}
+            }
+        }
+        bytes
     }
 }
 
@@ -107,7 +156,6 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::NoCells;
     use crate::{Vector, json};
 
     fn measured(value: &Value, bytes: u64, depth: usize) -> Result<u64, String> {
@@ -119,6 +167,20 @@ mod tests {
         let text = r#"{"name":"a text of some length","list":[12345678,87654321,true]}"#;
         let bytes = measured(&json::read(text.as_bytes()).unwrap(), 1_000, 8).unwrap();
         assert!(bytes.abs_diff(text.len() as u64) < 10, "{bytes} of {}", text.len());
+    }
+
+    #[test]
+    fn memory_is_counted_by_items_and_texts_up_to_a_limit() {
+        let bytes = |text: &str| json::read(text.as_bytes()).unwrap().memory_bytes(1_000_000);
+        assert_eq!(bytes("1"), 24);
+        assert_eq!(bytes("[1,2]"), 3 * 24);
+        assert_eq!(bytes(r#"{"abc":"def"}"#), 3 * 24 + 32 + 6);
+        assert_eq!(bytes(&format!("[{}0]", "0,".repeat(100_000))), 1_000_000);
+        let mut value = Value::from("x");
+        for _ in 0..60 {
+            value = Vector::from_items(vec![value.clone(), value]).into();
+        }
+        assert_eq!(value.memory_bytes(1_000_000), 1_000_000, "it would be 2^60");
     }
 
     #[test]

@@ -408,11 +408,21 @@ pub(crate) struct Entries<'a, E> {
     pub(crate) cells: &'a dyn CellSource,
     /// Nodes on the path to the current leaf, each with the next slot to visit.
     path: Vec<(Arc<HashNode<E>>, usize)>,
+    /// Entries to leave out. The nodes of a level say how many they have, so that at most the nodes
+    /// next to the path to the first entry are loaded.
+    skip: u64,
 }
 
 impl<'a, E: Entry> Entries<'a, E> {
     pub(crate) fn new(node: &Arc<HashNode<E>>, cells: &'a dyn CellSource) -> Self {
-        Entries { cells, path: vec![(Arc::clone(node), 0)] }
+        Entries::from(node, 0, cells)
+    }
+
+    /// The entries from `start` on.
+    pub(crate) fn from(node: &Arc<HashNode<E>>, start: u64, cells: &'a dyn CellSource) -> Self {
+        let is_beyond = start >= node.count;
+        let path = if is_beyond { Vec::new() } else { vec![(Arc::clone(node), 0)] };
+        Entries { cells, path, skip: start }
     }
 }
 
@@ -426,6 +436,10 @@ impl<E: Entry> Iterator for Entries<'_, E> {
             *slot += 1;
             let below = match &node.body {
                 Body::Leaf(entries) => match entries.get(next) {
+                    Some(_) if self.skip > 0 => {
+                        self.skip -= 1;
+                        continue;
+                    }
                     Some(entry) => return Some(Ok(entry.clone())),
                     None => None,
                 },
@@ -438,6 +452,7 @@ impl<E: Entry> Iterator for Entries<'_, E> {
                 None => {
                     self.path.pop();
                 }
+                Some(Ok(node)) if node.count <= self.skip => self.skip -= node.count,
                 Some(Ok(node)) => self.path.push((node, 0)),
                 Some(Err(error)) => {
                     self.path.clear();

@@ -47,7 +47,7 @@ pub use extent::{Extent, ExtentError};
 pub use id::{IdText, ParseIdError, ValueId};
 pub use index::{Index, IndexError, IndexIter};
 pub use integer::{Integer, IntegerError};
-pub use map::{Map, MapBuilder, MapIter};
+pub use map::{Map, MapBuilder, MapIter, MapKeys};
 pub use message::{MessageError, decode_message, encode_message};
 pub use set::{Set, SetIter};
 pub use value::{Character, Coded, Double, Extension, Name, Record, Signed, Syntax, Value};

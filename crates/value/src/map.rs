@@ -82,7 +82,18 @@ impl Map {
 
     /// All entries, in ascending order of the IDs of their keys.
     pub fn iter<'a>(&self, cells: &'a dyn CellSource) -> MapIter<'a> {
-        MapIter(Entries::new(&self.0, cells))
+        self.iter_from(0, cells)
+    }
+
+    /// The entries from the position `start` on, in the same order. Finding the first loads
+    /// O(log n) cells.
+    pub fn iter_from<'a>(&self, start: u64, cells: &'a dyn CellSource) -> MapIter<'a> {
+        MapIter(Entries::from(&self.0, start, cells))
+    }
+
+    /// The keys from the position `start` on, in the order of [`Map::iter`], without loading values.
+    pub fn keys_from<'a>(&self, start: u64, cells: &'a dyn CellSource) -> MapKeys<'a> {
+        MapKeys(Entries::from(&self.0, start, cells))
     }
 
     pub(crate) fn id(&self) -> ValueId {
@@ -176,6 +187,19 @@ impl Iterator for MapIter<'_> {
         let cells = self.0.cells;
         let entry = self.0.next()?;
         Some(entry.and_then(|entry| Ok((entry.key.loaded(cells)?, entry.value.loaded(cells)?))))
+    }
+}
+
+/// An iterator over the keys of a map. It ends after the first error.
+pub struct MapKeys<'a>(Entries<'a, MapEntry>);
+
+impl Iterator for MapKeys<'_> {
+    type Item = Result<Value, LoadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let cells = self.0.cells;
+        let entry = self.0.next()?;
+        Some(entry.and_then(|entry| entry.key.loaded(cells)))
     }
 }
 

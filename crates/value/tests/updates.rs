@@ -118,6 +118,25 @@ fn an_update_of_a_stored_value_loads_and_stores_one_path() {
 }
 
 #[test]
+fn a_page_of_a_stored_map_loads_the_cells_of_the_page() {
+    let whole: Map = (0..100_000).map(|i| (format!("k{i}"), "x".repeat(200))).collect();
+    let all: Vec<Value> = whole.iter(&NoCells).map(|entry| entry.unwrap().0).collect();
+    let (source, root) = stored(&whole.into());
+    let Value::Map(map) = root else { panic!("not a map") };
+    for start in [0, 1, 15, 16, 50_000, 99_990, 100_000] {
+        source.loads.set(0);
+        let keys: Vec<Value> =
+            map.keys_from(start, &source).take(10).collect::<Result<_, _>>().unwrap();
+        let from = usize::try_from(start).unwrap();
+        assert_eq!(keys, all[from..(from + 10).min(all.len())], "from {start}");
+        assert!(source.loads.get() <= 90, "{} cells loaded from {start}", source.loads.get());
+    }
+    let values = map.iter_from(77_777, &source).take(3);
+    let keys: Vec<Value> = values.map(|entry| entry.unwrap().0).collect();
+    assert_eq!(keys, all[77_777..77_780]);
+}
+
+#[test]
 fn cells_that_a_store_has_are_not_returned_again() {
     let map: Map = (0..1_000).map(|i| (format!("k{i}"), i)).collect();
     let (source, _) = stored(&map.clone().into());
