@@ -229,6 +229,7 @@ impl Committer {
     }
 
     fn make_durable(&mut self, batch: &mut Batch) -> Result<(), LedgerError> {
+        batch.staged.write_gathered();
         if batch.staged.log().is_empty() {
             return Ok(());
         }

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::error::{LedgerError, RowReadError};
-use crate::layout::entry_bytes;
+use crate::layout::{ENTRY_HEADER_BYTES, entry_bytes};
 use crate::limits::KEY_BYTES_MAX;
 use crate::overlay::Generation;
 use crate::shared::{RowPage, Shared};
@@ -19,9 +19,21 @@ pub(crate) struct StagedBatch {
     rows: Generation,
     log: Vec<Write>,
     undo: Vec<Undo>,
+    /// Rows that gather pieces of several entries, at most one per table.
+    gathered: Vec<GatheredRow>,
+    /// The gathered row of each piece, and its length before it.
+    gathered_undo: Vec<(usize, usize)>,
     payload_bytes: usize,
     /// Whether the rows must be complete, because they are stored instead of the log.
     stores_rows: bool,
+}
+
+/// A row that gathers pieces of the entries of a batch.
+#[derive(Debug)]
+struct GatheredRow {
+    table: TableId,
+    key: Key,
+    value: Vec<u8>,
 }
 
 /// How a write is rolled back.
@@ -37,6 +49,7 @@ enum Undo {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Savepoint {
     writes: usize,
+    pieces: usize,
     payload_bytes: usize,
 }
 
@@ -46,6 +59,8 @@ impl StagedBatch {
             rows: Generation::new(slots),
             log: Vec::new(),
             undo: Vec::new(),
+            gathered: Vec::new(),
+            gathered_undo: Vec::new(),
             payload_bytes: 0,
             stores_rows,
         }
@@ -74,15 +89,21 @@ impl StagedBatch {
         self.rows.clear();
         self.log.clear();
         self.undo.clear();
+        self.gathered.clear();
+        self.gathered_undo.clear();
         self.payload_bytes = 0;
     }
 
     pub fn savepoint(&self) -> Savepoint {
-        Savepoint { writes: self.log.len(), payload_bytes: self.payload_bytes }
+        Savepoint {
+            writes: self.log.len(),
+            pieces: self.gathered_undo.len(),
+            payload_bytes: self.payload_bytes,
+        }
     }
 
     pub fn has_writes_since(&self, savepoint: Savepoint) -> bool {
-        self.log.len() > savepoint.writes
+        self.log.len() > savepoint.writes || self.gathered_undo.len() > savepoint.pieces
     }
 
     /// Rolls back every write since `savepoint`, newest first.
@@ -92,7 +113,39 @@ impl StagedBatch {
                 self.rows.restore(write.table, write.key, old);
             }
         }
+        while self.gathered_undo.len() > savepoint.pieces {
+            match self.gathered_undo.pop() {
+                // The row was begun by this piece, and rows that were begun later are gone already.
+                Some((_, 0)) => drop(self.gathered.pop()),
+                Some((row, length)) => self.gathered[row].value.truncate(length),
+                None => break,
+            }
+        }
         self.payload_bytes = savepoint.payload_bytes;
+    }
+
+    /// Adds a piece to the gathered row of its table. The row has the key of its first piece.
+    fn gather(&mut self, table: TableId, key: Key, piece: &[u8]) {
+        let known = self.gathered.iter().position(|row| row.table == table);
+        let at = known.unwrap_or(self.gathered.len());
+        if known.is_none() {
+            self.payload_bytes += entry_bytes(key.len(), &Slot::Deleted);
+            self.gathered.push(GatheredRow { table, key, value: Vec::new() });
+        }
+        let row = &mut self.gathered[at];
+        self.gathered_undo.push((at, row.value.len()));
+        row.value.extend_from_slice(piece);
+        self.payload_bytes += piece.len();
+    }
+
+    /// Turns gathered rows into writes of the batch, which is complete.
+    pub fn write_gathered(&mut self) {
+        let payload_bytes = self.payload_bytes;
+        for GatheredRow { table, key, value } in std::mem::take(&mut self.gathered) {
+            self.write_unread(Write { table, key, slot: Slot::Put(value.into()) });
+        }
+        self.gathered_undo.clear();
+        self.payload_bytes = payload_bytes;
     }
 
     fn write(&mut self, write: Write) {
@@ -154,6 +207,20 @@ impl<'a> Tx<'a> {
         self.write_with(write, StagedBatch::write_unread);
     }
 
+    /// Adds a piece to the row that gathers those of all entries of this batch for one table, which no
+    /// transaction of the batch reads. The row is written with the batch, under the key of its first piece:
+    /// a table that only grows costs one row per batch instead of one per entry.
+    pub fn gather(&mut self, table: TableId, key: impl Into<Key>, piece: &[u8]) {
+        let key = key.into();
+        if self.error.is_some() {
+            return;
+        }
+        match self.check(table, key.len(), piece.len()) {
+            Ok(()) => self.staged.gather(table, key, piece),
+            Err(error) => self.error = Some(error),
+        }
+    }
+
     /// Removes a row, if it is there.
     pub fn delete(&mut self, table: TableId, key: impl Into<Key>) {
         self.write(Write { table, key: key.into(), slot: Slot::Deleted });
@@ -172,25 +239,30 @@ impl<'a> Tx<'a> {
         if self.error.is_some() {
             return;
         }
-        match self.check(&write) {
+        match self.check(write.table, write.key.len(), write.slot.value_len()) {
             Ok(()) => stage(self.staged, write),
             Err(error) => self.error = Some(error),
         }
     }
 
-    fn check(&self, write: &Write) -> Result<(), LedgerError> {
-        if !self.shared.is_declared(write.table) {
-            return Err(LedgerError::UnknownTable(write.table));
+    fn check(
+        &self,
+        table: TableId,
+        key_bytes: usize,
+        value_bytes: usize,
+    ) -> Result<(), LedgerError> {
+        if !self.shared.is_declared(table) {
+            return Err(LedgerError::UnknownTable(table));
         }
-        if write.key.len() > KEY_BYTES_MAX {
+        if key_bytes > KEY_BYTES_MAX {
             return Err(LedgerError::KeyTooLong {
-                table: write.table,
-                bytes: write.key.len(),
+                table,
+                bytes: key_bytes,
                 bytes_max: KEY_BYTES_MAX,
             });
         }
         let before = self.staged.payload_bytes() - self.began.payload_bytes;
-        let bytes = before + entry_bytes(write.key.len(), &write.slot);
+        let bytes = before + ENTRY_HEADER_BYTES + key_bytes + value_bytes;
         let bytes_max = self.shared.options.entry_bytes_max;
         if bytes > bytes_max {
             return Err(LedgerError::EntryTooLarge { bytes, bytes_max });

@@ -204,3 +204,33 @@ fn rows_outlive_a_ledger_that_was_dropped_without_closing() {
     drop(ledger);
     assert_eq!(count_in(&Ledger::open(scratch.path(), options()).unwrap()), 1);
 }
+
+#[test]
+fn pieces_of_a_batch_share_a_row_and_those_of_a_refused_entry_are_left_out() {
+    let scratch = Scratch::new("gathered");
+    let ledger = Ledger::open(scratch.path(), quick(Mode::Journal)).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    for number in 0..8_u8 {
+        let sender = sender.clone();
+        let work = move |tx: &mut Tx<'_>| {
+            tx.put(OWNERS, [number], [number]);
+            tx.gather(JOBS, [number], &[number; 2]);
+            if number % 3 == 1 { Err(number) } else { Ok(number) }
+        };
+        let done = move |outcome: Result<u8, Failure<u8>>| sender.send(outcome.is_ok()).unwrap();
+        ledger.try_submit(work, done).unwrap();
+    }
+    let accepted = (0..8).filter(|_| receiver.recv().unwrap()).count();
+    assert_eq!(accepted, 5);
+    let view = ledger.view();
+    let rows: Vec<_> = view
+        .range(JOBS, &KeyRange::all(), Direction::Forward)
+        .unwrap()
+        .map(|row| row.unwrap())
+        .collect();
+    let pieces: Vec<u8> = rows.iter().flat_map(|(_, row)| row.to_vec()).collect();
+    assert_eq!(pieces, [0, 0, 2, 2, 3, 3, 5, 5, 6, 6], "in order, without what was refused");
+    for (key, row) in &rows {
+        assert_eq!(key[0], row[0], "a row has the key of its first piece");
+    }
+}
