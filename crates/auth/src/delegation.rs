@@ -3,17 +3,20 @@
 //! A delegation is a token in the form that the published SDKs issue: `ucv` 0.10.0, an issuer
 //! (`iss`) that is a did:key, one audience (`aud`), capabilities (`att`), an expiry (`exp`) that may
 //! be null, and optionally the delegations on which it is based (`prf`). This module decides whether
-//! one is authentic, current and meant for its presenter. What its capabilities permit is decided by
-//! whoever acts on them.
+//! one is authentic, current and meant for its presenter, and what its capabilities permit: each must
+//! be covered by the issuer's own authority or by a proof, so a delegation only narrows.
 //!
 //! A token without `att` is an identity token and never a delegation, and the reverse. Nothing but
 //! the issuer's own key can sign one: `kid` and every other header are ignored.
 
-use catena_value::{NoCells, Value};
+use catena_value::{Map, NoCells, Value, Vector};
+use sha2::{Digest, Sha256};
 
+use crate::KeyPair;
+use crate::capability::{Capability, owner_of};
 use crate::did::{DidError, public_key};
 use crate::jwt::{TimeError, Token, TokenError};
-use crate::limits::{CAPABILITIES_MAX, PROOF_DEPTH_MAX, PROOFS_MAX};
+use crate::limits::{CAPABILITIES_MAX, PROOF_DEPTH_MAX, PROOF_TOKENS_MAX, PROOFS_MAX};
 
 /// The version of the UCAN specification that the published SDKs issue.
 pub const UCAN_VERSION: &str = "0.10.0";
@@ -29,15 +32,12 @@ pub struct Delegation {
     pub expires: Option<i64>,
     /// What may be done.
     pub capabilities: Vec<Capability>,
-}
-
-/// One entry of `att`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Capability {
-    /// The resource: a DID URL, or a path of the issuer.
-    pub with: String,
-    /// The ability.
-    pub can: String,
+    /// The delegations on which it is based.
+    pub proofs: Vec<Delegation>,
+    /// The user for whom a venue issued it. Only that venue may rely on it.
+    pub issued_for: Option<String>,
+    /// SHA-256 of the token as hex digits, by which it can be revoked.
+    pub digest: String,
 }
 
 /// The reason why a delegation was refused.
@@ -79,7 +79,81 @@ impl Delegation {
     /// Checks a delegation: form, issuer, signature, times, and the same for its proofs. `now` is
     /// Unix time in seconds. The audience is not checked; see [`Delegation::check_audience`].
     pub fn verify(text: &str, now: i64) -> Result<Self, DelegationError> {
-        verify_nested(text, now, PROOF_DEPTH_MAX)
+        verify_nested(text, now, PROOF_DEPTH_MAX, &mut { PROOF_TOKENS_MAX })
+    }
+
+    /// Returns true if it permits an ability on a resource, which is a DID URL. `venue` is the did:key
+    /// of this venue, which issues delegations for its users.
+    pub fn permits(&self, ability: &str, resource: &str, venue: &str) -> bool {
+        self.uncovered(venue).is_none() && self.grants(ability, resource, venue)
+    }
+
+    fn grants(&self, ability: &str, resource: &str, venue: &str) -> bool {
+        let delegator = self.delegator(venue);
+        let covers = |capability: &Capability| capability.covers(delegator, ability, resource);
+        self.capabilities.iter().any(covers)
+            && (delegator == owner_of(resource)
+                || self.proofs.iter().any(|proof| proof.grants(ability, resource, venue)))
+    }
+
+    /// Returns a capability that neither the issuer's own authority nor a proof covers. Such a
+    /// delegation permits nothing.
+    pub fn uncovered(&self, venue: &str) -> Option<&Capability> {
+        let delegator = self.delegator(venue);
+        let is_covered = |capability: &&Capability| {
+            let resource = capability.resource(delegator);
+            owner_of(&resource) == delegator
+                || self.proofs.iter().any(|proof| {
+                    let by = proof.delegator(venue);
+                    let mut known = proof.capabilities.iter();
+                    known.any(|known| known.covers(by, &capability.can, &resource))
+                })
+        };
+        let own = self.capabilities.iter().find(|capability| !is_covered(capability));
+        own.or_else(|| self.proofs.iter().find_map(|proof| proof.uncovered(venue)))
+    }
+
+    /// Returns the identity on whose authority it was issued: the issuer, or the user for whom this
+    /// venue issued it.
+    pub fn delegator(&self, venue: &str) -> &str {
+        match &self.issued_for {
+            Some(user) if self.issuer == venue => user,
+            _ => &self.issuer,
+        }
+    }
+
+    /// Returns this delegation and those on which it is based, each with its depth, from 1.
+    pub fn chain(&self) -> Vec<(usize, &Delegation)> {
+        let mut chain = vec![(1, self)];
+        for proof in &self.proofs {
+            chain.extend(proof.chain().into_iter().map(|(depth, proof)| (depth + 1, proof)));
+        }
+        chain
+    }
+
+    /// Issues a delegation of this venue for one of its users. `expires` is Unix time in seconds.
+    pub fn issue_for(
+        user: &str,
+        audience: &str,
+        capabilities: &[Capability],
+        expires: Option<i64>,
+        venue: &KeyPair,
+    ) -> String {
+        let entry = |capability: &Capability| {
+            let entry = [("with", capability.resource(user)), ("can", capability.can.clone())];
+            Value::from(entry.into_iter().collect::<Map>())
+        };
+        let facts: Map = [(ISSUED_FOR, user)].into_iter().collect();
+        let claims = [
+            ("iss", Value::from(venue.did())),
+            ("aud", audience.into()),
+            ("ucv", UCAN_VERSION.into()),
+            ("att", capabilities.iter().map(entry).collect::<Vector>().into()),
+            ("prf", Vector::new().into()),
+            ("fct", facts.into()),
+            ("exp", expires.map_or(Value::Nil, Value::from)),
+        ];
+        Token::mint(&claims.into_iter().collect::<Map>(), venue)
     }
 
     /// Fails unless one of these DIDs is the audience.
@@ -97,7 +171,17 @@ pub fn is_delegation(text: &str) -> bool {
     Token::parse(text).is_ok_and(|token| token.claims().field("att").is_some())
 }
 
-fn verify_nested(text: &str, now: i64, depth: usize) -> Result<Delegation, DelegationError> {
+/// The member of `fct` with the user for whom a venue issued a delegation.
+const ISSUED_FOR: &str = "for";
+
+/// Verifies a delegation and those on which it is based: at most `depth` levels and `left` tokens.
+fn verify_nested(
+    text: &str,
+    now: i64,
+    depth: usize,
+    left: &mut usize,
+) -> Result<Delegation, DelegationError> {
+    *left = left.checked_sub(1).ok_or(DelegationError::TooMany("proofs in total"))?;
     let token = Token::parse(text)?;
     let capabilities = capabilities(&token)?;
     if token.text("ucv") != Some(UCAN_VERSION) {
@@ -117,19 +201,27 @@ fn verify_nested(text: &str, now: i64, depth: usize) -> Result<Delegation, Deleg
         None => return Err(TimeError::Malformed("exp").into()),
         Some(_) => token.check_times(now)?,
     };
+    let mut verified = Vec::new();
     for proof in proofs(&token)? {
         let proof_error = |error| DelegationError::Proof(Box::new(error));
         let Some(depth) = depth.checked_sub(1) else {
             return Err(DelegationError::TooMany("levels of proofs"));
         };
-        let proof = verify_nested(&proof, now, depth).map_err(proof_error)?;
+        let proof = verify_nested(&proof, now, depth, left).map_err(proof_error)?;
         proof.check_audience(&[issuer]).map_err(proof_error)?;
+        verified.push(proof);
     }
+    let issued_for = token.claims().field("fct").and_then(Value::as_map);
+    let issued_for = issued_for.and_then(|facts| facts.field(ISSUED_FOR)?.as_str());
+    let digest = Sha256::digest(text.as_bytes());
     Ok(Delegation {
         issuer: issuer.to_owned(),
         audience: audience.to_owned(),
         expires,
         capabilities,
+        proofs: verified,
+        issued_for: issued_for.map(str::to_owned),
+        digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
     })
 }
 
@@ -172,8 +264,6 @@ fn proofs(token: &Token) -> Result<Vec<String>, DelegationError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KeyPair;
-    use catena_value::{Map, Vector};
 
     const NOW: i64 = 1_769_683_717;
 
@@ -288,6 +378,85 @@ mod tests {
             text = ucan(&alice(), &[("aud", Some(alice().did().into())), ("prf", Some(proofs))]);
         }
         assert!(Delegation::verify(&text, NOW).is_err());
+    }
+
+    fn att_of(entries: &[(&str, &str)]) -> Option<Value> {
+        let entry = |(with, can): &(&str, &str)| {
+            Value::from([("with", *with), ("can", *can)].into_iter().collect::<Map>())
+        };
+        Some(entries.iter().map(entry).collect::<Vector>().into())
+    }
+
+    #[test]
+    fn a_delegation_permits_what_its_issuer_may_do_and_no_more() {
+        let bob = KeyPair::from_seed(&[3; 32]);
+        let carol = KeyPair::from_seed(&[4; 32]);
+        let (alice_did, venue_did) = (alice().did(), venue().did());
+        let notes = format!("{alice_did}/w/notes");
+        let at = |path: &str| format!("{alice_did}/w/{path}");
+        let to = |key: &KeyPair, audience: &KeyPair, att, proofs: &[&String]| {
+            let proofs = proofs.iter().map(|proof| Value::from(proof.as_str()));
+            let changes = [
+                ("aud", Some(audience.did().into())),
+                ("att", att),
+                ("prf", Some(proofs.collect::<Vector>().into())),
+            ];
+            ucan(key, &changes)
+        };
+        let permits = |text: &str, ability: &str, resource: &str| {
+            Delegation::verify(text, NOW).unwrap().permits(ability, resource, &venue_did)
+        };
+        let root = to(&alice(), &bob, att_of(&[(&notes, "crud")]), &[]);
+        assert!(permits(&root, "crud/read", &at("notes/1")));
+        assert!(!permits(&root, "crud/read", &at("notes2")));
+        assert!(!permits(&root, "invoke", &at("notes/1")));
+        // A relative resource is the issuer's.
+        let relative = to(&alice(), &bob, att_of(&[("w/notes", "crud/read")]), &[]);
+        assert!(permits(&relative, "crud/read", &at("notes/1")));
+        // Somebody else's resources are not the issuer's to delegate.
+        let stolen = to(&bob, &carol, att_of(&[(&notes, "crud")]), &[]);
+        assert!(!permits(&stolen, "crud/read", &at("notes/1")));
+        // A delegation narrows what it is based on.
+        let below = at("notes/1");
+        let narrow = to(&bob, &carol, att_of(&[(&below, "crud/read")]), &[&root]);
+        assert!(permits(&narrow, "crud/read", &below));
+        assert!(!permits(&narrow, "crud/write", &below));
+        assert!(!permits(&narrow, "crud/read", &at("notes/2")));
+        // One that widens it permits nothing, not even what is covered.
+        for wide in [(at(""), "crud/read"), (below.clone(), "*")] {
+            let wide =
+                to(&bob, &carol, att_of(&[(&below, "crud/read"), (&wide.0, wide.1)]), &[&root]);
+            assert!(!permits(&wide, "crud/read", &below));
+        }
+    }
+
+    #[test]
+    fn a_venue_issues_delegations_for_its_users_that_others_do_not_accept() {
+        let capability = Capability { with: "w/a".to_owned(), can: "crud/read".to_owned() };
+        let text =
+            Delegation::issue_for("did:key:user", "did:key:bob", &[capability], None, &venue());
+        let delegation = Delegation::verify(&text, NOW).unwrap();
+        assert_eq!((delegation.expires, delegation.audience.as_str()), (None, "did:key:bob"));
+        let resource = "did:key:user/w/a/1";
+        assert!(delegation.permits("crud/read", resource, &venue().did()));
+        assert!(!delegation.permits("crud/read", resource, "did:key:other"));
+        assert!(!delegation.permits("crud/read", "did:key:else/w/a/1", &venue().did()));
+    }
+
+    #[test]
+    fn the_number_of_proofs_is_bounded_in_total() {
+        let me = || Some(alice().did().into());
+        let leaf = || Value::from(ucan(&alice(), &[("aud", me())]));
+        let many = |count: usize| Some((0..count).map(|_| leaf()).collect::<Vector>().into());
+        let with = |inner: usize| ucan(&alice(), &[("aud", me()), ("prf", many(inner))]);
+        let outer = |count: usize| {
+            let proofs = (0..count).map(|_| Value::from(with(8))).collect::<Vector>();
+            ucan(&alice(), &[("prf", Some(proofs.into()))])
+        };
+        assert!(Delegation::verify(&outer(2), NOW).is_ok());
+        let mut left = 10;
+        let refused = verify_nested(&outer(2), NOW, PROOF_DEPTH_MAX, &mut left).unwrap_err();
+        assert!(refused.to_string().contains("proofs in total"), "{refused}");
     }
 
     #[test]

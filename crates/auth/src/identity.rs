@@ -13,7 +13,7 @@
 //!
 //! A delegation (a UCAN, recognised by its `att` claim) is not an identity and is refused here.
 
-use catena_value::{Map, Value};
+use catena_value::{Map, NoCells, Value, Vector};
 
 use crate::did::{DidError, public_key};
 use crate::jwt::{TimeError, Token, TokenError};
@@ -36,6 +36,11 @@ pub struct Identity {
     pub did: String,
     /// Whether the bearer may see and control the jobs of all callers.
     pub is_admin: bool,
+    /// The queues from which the bearer may claim jobs, if it may do nothing else: names, or prefixes
+    /// that end with `*`.
+    pub queues: Option<Vec<String>>,
+    /// The job on which the bearer may work, if it may do nothing else.
+    pub job: Option<JobClaim>,
     /// Expiry as Unix time in seconds. `None` for a venue token without expiry.
     pub expires: Option<i64>,
     /// ID of a venue token, by which it can be revoked. `None` for self-issued tokens.
@@ -44,6 +49,15 @@ pub struct Identity {
     pub audience: Option<String>,
     /// The origin to which it was sent, if it says so.
     pub origin: Option<String>,
+}
+
+/// A job on which the bearer of a token may work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobClaim {
+    /// The ID of the job.
+    pub job: String,
+    /// The fence under which the bearer holds it.
+    pub fence: u64,
 }
 
 /// Whether a token has to name its audience.
@@ -120,9 +134,14 @@ impl Venue {
         let expires = check_time(&token, now, is_own)?;
         let is_admin = is_own && token.claims().field("admin") == Some(&Value::Bool(true));
         let token_id = token.text("jti").filter(|_| is_own).map(str::to_owned);
+        let queues = token.claims().field("worker").filter(|_| is_own).map(queues).transpose()?;
+        let job = token.claims().field("job").filter(|_| is_own);
+        let job = job.map(|job| job_claim(job, token.claims().field("fence"))).transpose()?;
         Ok(Identity {
             did: subject.to_owned(),
-            is_admin,
+            is_admin: is_admin && queues.is_none() && job.is_none(),
+            queues,
+            job,
             expires,
             token_id,
             audience: optional_text(&token, "aud")?,
@@ -143,6 +162,24 @@ impl Venue {
         if grant.is_admin {
             claims.push(("admin", true.into()));
         }
+        if let Some(queues) = grant.queues {
+            let queues: Vector = queues.iter().map(|queue| Value::from(queue.as_str())).collect();
+            claims.push(("worker", queues.into()));
+        }
+        Token::mint(&claims.into_iter().collect::<Map>(), key)
+    }
+
+    /// Issues a venue token by which its bearer can work on one job under one fence. It does not
+    /// expire: when the job has ended, or has another holder, it is good for nothing.
+    pub fn issue_for_job(&self, key: &KeyPair, grant: &JobGrant<'_>) -> String {
+        let claims = [
+            ("iss", Value::from(self.did.as_str())),
+            ("sub", grant.subject.into()),
+            ("aud", self.did.as_str().into()),
+            ("iat", grant.issued.into()),
+            ("job", grant.job.into()),
+            ("fence", i64::try_from(grant.fence).unwrap_or(i64::MAX).into()),
+        ];
         Token::mint(&claims.into_iter().collect::<Map>(), key)
     }
 }
@@ -170,6 +207,22 @@ impl Identity {
     }
 }
 
+/// The queues in the claim `worker`.
+fn queues(claim: &Value) -> Result<Vec<String>, TokenRefused> {
+    let malformed = TokenRefused::Missing("worker");
+    let Some(items) = claim.as_vector() else { return Err(malformed) };
+    let names: Option<Vec<String>> =
+        items.iter(&NoCells).map(|item| item.ok()?.as_str().map(str::to_owned)).collect();
+    names.ok_or(malformed)
+}
+
+/// The job in the claims `job` and `fence`.
+fn job_claim(job: &Value, fence: Option<&Value>) -> Result<JobClaim, TokenRefused> {
+    let job = job.as_str().ok_or(TokenRefused::Missing("job"))?.to_owned();
+    let fence = fence.and_then(Value::as_i64).and_then(|fence| u64::try_from(fence).ok());
+    Ok(JobClaim { job, fence: fence.ok_or(TokenRefused::Missing("fence"))? })
+}
+
 /// A claim that is a text if it is present.
 fn optional_text(token: &Token, name: &'static str) -> Result<Option<String>, TokenRefused> {
     match token.claims().field(name) {
@@ -179,6 +232,19 @@ fn optional_text(token: &Token, name: &'static str) -> Result<Option<String>, To
             _ => Err(TokenRefused::Missing(name)),
         },
     }
+}
+
+/// The content of a venue token for one job.
+#[derive(Debug, Clone)]
+pub struct JobGrant<'a> {
+    /// DID of the owner of the job's queue.
+    pub subject: &'a str,
+    /// The ID of the job.
+    pub job: &'a str,
+    /// The fence under which the bearer holds it.
+    pub fence: u64,
+    /// Time of issue: Unix time in seconds.
+    pub issued: i64,
 }
 
 /// The content of a venue token.
@@ -194,6 +260,8 @@ pub struct Grant<'a> {
     pub expires: Option<i64>,
     /// Whether the bearer may see and control the jobs of all callers.
     pub is_admin: bool,
+    /// The queues from which the bearer may claim jobs, if it may do nothing else.
+    pub queues: Option<&'a [String]>,
 }
 
 /// Mints a self-issued token as the published SDKs do: short-lived, bound to one venue if
@@ -366,6 +434,7 @@ mod tests {
             issued: NOW,
             expires: None,
             is_admin: true,
+            queues: None,
         };
         let token = venue().issue(&venue_key(), &grant);
         let identity = venue().identify(&token, NOW + 1_000_000).unwrap();

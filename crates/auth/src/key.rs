@@ -6,6 +6,7 @@ use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use crate::did::did_key;
 use crate::seal::SealKey;
+use crate::signed_url::UrlKey;
 
 /// An Ed25519 key pair.
 #[derive(Clone)]
@@ -30,6 +31,11 @@ impl KeyPair {
     /// Derives the key that seals secrets for one purpose.
     pub fn seal_key(&self, purpose: &str) -> SealKey {
         SealKey::derive(&self.0.to_bytes(), purpose)
+    }
+
+    /// Derives the key that signs URLs.
+    pub fn url_key(&self) -> UrlKey {
+        UrlKey::derive(&self.0.to_bytes())
     }
 
     /// Returns the Ed25519 signature over a message.

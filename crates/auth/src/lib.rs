@@ -6,9 +6,11 @@
 //!
 //! Modules, in reading order: [`base`] (base58 and base64), [`did`] (did:key), [`key`] (key
 //! pairs), [`jwt`] (compact EdDSA tokens), [`identity`] (which identity a token proves),
-//! [`delegation`] (who may act for whom), [`seal`] (encryption of secrets at rest), [`limits`].
+//! [`capability`] (abilities on resources), [`delegation`] (who may act for whom), [`seal`] (encryption
+//! of secrets at rest), [`signed_url`], [`limits`].
 
 pub mod base;
+pub mod capability;
 pub mod delegation;
 pub mod did;
 pub mod identity;
@@ -16,6 +18,7 @@ pub mod jwt;
 pub mod key;
 pub mod limits;
 pub mod seal;
+pub mod signed_url;
 
 pub use delegation::{Delegation, DelegationError};
 pub use did::{DidError, did_key, public_key};
@@ -23,3 +26,4 @@ pub use identity::{Identity, TokenRefused, Venue};
 pub use jwt::{TimeError, Token, TokenError};
 pub use key::KeyPair;
 pub use seal::SealKey;
+pub use signed_url::{UrlKey, UrlRefused};

@@ -29,7 +29,10 @@ pub const PROOFS_MAX: u64 = 8;
 
 /// Levels of proofs below a delegation. Every level is contained in the text of the level above it,
 /// so that the length of a token bounds their total.
-pub const PROOF_DEPTH_MAX: usize = 4;
+pub const PROOF_DEPTH_MAX: usize = 8;
+
+/// Delegations that are checked for one: itself and all on which it is based. Each costs a signature.
+pub const PROOF_TOKENS_MAX: usize = 64;
 
 /// Longest DID that a token may name, in bytes. A did:key has 56, a scoped account less than 300.
 pub const DID_BYTES_MAX: usize = 512;

@@ -18,11 +18,12 @@ use crate::base::{from_base64url, to_base64url};
 /// collision.
 pub const NONCE_BYTES: usize = 24;
 
-/// A symmetric key that seals and opens secrets, and optionally an older one that only opens.
+/// A symmetric key that seals and opens secrets, and optionally older ones that only open.
 #[derive(Clone)]
 pub struct SealKey {
     current: Cipher,
-    older: Option<Cipher>,
+    /// The last one opens texts that name no key.
+    older: Vec<Cipher>,
 }
 
 #[derive(Clone)]
@@ -44,12 +45,17 @@ impl SealKey {
         let digest =
             Sha256::new().chain_update(b"catena seal name 1\0").chain_update(key).finalize();
         let name = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        SealKey { current: Cipher { name, cipher: XChaCha20Poly1305::new(&key) }, older: None }
+        SealKey {
+            current: Cipher { name, cipher: XChaCha20Poly1305::new(&key) },
+            older: Vec::new(),
+        }
     }
 
-    /// The same key, which also opens what was sealed with an older one.
-    pub fn with_older(self, older: SealKey) -> Self {
-        SealKey { older: Some(older.current), ..self }
+    /// The same key, which also opens what was sealed with an older one. Of several, the last one opens
+    /// texts that name no key.
+    pub fn with_older(mut self, older: SealKey) -> Self {
+        self.older.push(older.current);
+        self
     }
 
     /// Encrypts a secret for a context. The nonce must be random. `None` if encryption fails.
@@ -82,11 +88,10 @@ impl SealKey {
     }
 
     fn cipher_of(&self, sealed: &str) -> Option<&Cipher> {
-        let older = self.older.as_ref();
         match split_name(sealed).0 {
-            None => Some(older.unwrap_or(&self.current)),
+            None => Some(self.older.last().unwrap_or(&self.current)),
             Some(name) if name == self.current.name => Some(&self.current),
-            Some(name) => older.filter(|older| older.name == name),
+            Some(name) => self.older.iter().find(|older| older.name == name),
         }
     }
 }
