@@ -21,7 +21,8 @@ use crate::ids::{JobId, RecordId};
 use crate::limits::{HISTORY_RECORDS_MAX, HISTORY_RECORDS_RESERVED};
 use crate::note::{Attempt, Kind, Note, Outcome};
 use crate::record::{
-    BadField, IDENTITY, NOTE, PREV, Parent, Record, STATUS, UPDATED, field_text, missing, wrong,
+    BadField, EXECUTION, IDENTITY, NOTE, PREV, Parent, Record, STATUS, UPDATED, field_text,
+    missing, wrong,
 };
 use crate::state::{Event, Illegal, Status, apply};
 use calls::Calls;
@@ -414,7 +415,8 @@ impl Job {
             && record.field("output") == due.output.as_ref()
             && record.field("error").and_then(Value::to_text).as_deref() == due.error.as_deref()
             && record.field("message").and_then(Value::to_text).as_deref()
-                == due.message.as_deref();
+                == due.message.as_deref()
+            && record.field(EXECUTION) == due.execution.as_ref();
         if carries { Ok(()) } else { Err(ChainError::Held { expected: due.status }) }
     }
 

@@ -24,8 +24,8 @@ pub struct Entry {
     pub id: String,
     /// Fields of the record.
     pub record: Map,
-    /// Whether the entry has a `signature`.
-    pub is_signed: bool,
+    /// The signature next to the record.
+    pub signature: Option<Value>,
 }
 
 /// The reason why a document is not a history.
@@ -106,6 +106,6 @@ impl Entry {
         let id = id.as_str().ok_or(entry("`id` must be a string"))?.to_owned();
         let record = map.field("record").ok_or(entry("`record` is missing"))?;
         let record = record.as_map().ok_or(entry("`record` must be an object"))?.clone();
-        Ok(Entry { id, record, is_signed: map.field("signature").is_some() })
+        Ok(Entry { id, record, signature: map.field("signature").cloned() })
     }
 }

@@ -8,6 +8,16 @@ pub const HISTORY_RECORDS_MAX: u64 = 100_000;
 /// return to STARTED before it can fail.
 pub const HISTORY_RECORDS_RESERVED: u64 = 2;
 
+/// Characters of a name that are compared with known names. No known name is as long.
+pub const COMPARED_CHARS_MAX: usize = 256;
+
+/// Characters of an unknown member's name that are shown and compared.
+pub const MEMBER_CHARS_MAX: usize = 64;
+
+/// Unknown members of one object that are compared with the known ones and reported. An object with more
+/// is not a mistyped one, and comparing all of them would take as long as its author likes.
+pub const UNKNOWN_MEMBERS_MAX: usize = 32;
+
 /// Maximum number of steps of one job.
 pub const STEPS_MAX: u32 = 1_000;
 
@@ -33,3 +43,38 @@ pub const REPORT_BYTES_MAX: usize = 8 * 1024;
 
 /// Highest percentage shown for a job that has not ended.
 pub const ACTIVE_PERCENT_MAX: u8 = 99;
+
+/// Maximum number of characters of an agent's ID: long enough for any name, short enough for a path.
+pub const AGENT_ID_CHARS_MAX: usize = 128;
+
+/// Maximum number of messages that wait in the inbox of an agent: a turn loads all of them.
+pub const INBOX_ENTRIES_MAX: u64 = 1_000;
+
+/// Maximum size of the messages that wait in the inbox of an agent, in bytes of JSON.
+pub const INBOX_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Maximum number of turns in the timeline of an agent. Entries are never dropped, so an agent that has
+/// reached it is suspended.
+pub const TIMELINE_ENTRIES_MAX: u64 = 100_000;
+
+/// Maximum number of runs that wait for their turn with one agent.
+pub const WAITING_RUNS_MAX: usize = 1_000;
+
+/// Maximum number of sessions of one agent.
+pub const AGENT_SESSIONS_MAX: u64 = 10_000;
+
+/// Number of consecutive failed turns after which an agent stays suspended, unless its configuration
+/// says otherwise.
+pub const CONSECUTIVE_FAILURES_MAX: u64 = 10;
+
+/// Entries of a list in the payload of a contract job: targets, dependencies, snapshots, formats, blocks.
+pub const CONTRACT_ENTRIES_MAX: usize = 1_000;
+
+/// Bytes of the name under which a dataset appears in the folder of a cell: what file systems allow.
+pub const CONTRACT_NAME_BYTES_MAX: usize = 200;
+
+/// Log entries of a contract job. The rest is counted.
+pub const CONTRACT_LOGS_MAX: usize = 200;
+
+/// Bytes of one log entry of a contract job.
+pub const CONTRACT_LOG_BYTES_MAX: usize = 2 * 1024;

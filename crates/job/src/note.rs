@@ -10,7 +10,7 @@ use catena_value::{Map, Value, Vector};
 
 use crate::ids::{JobId, RecordId};
 use crate::limits::{CALLS_MAX, STEPS_MAX};
-use crate::record::{BadField, field_text, missing, wrong};
+use crate::record::{BadField, EXECUTION, field_text, missing, wrong};
 use crate::state::{Ask, Event, Status};
 
 /// The kind of an annotation.
@@ -184,18 +184,21 @@ pub struct Outcome {
     pub error: Option<String>,
     /// What the operation needs, for interactive statuses.
     pub message: Option<String>,
+    /// What an executor says about the execution.
+    pub execution: Option<Value>,
 }
 
 impl Outcome {
     /// A COMPLETE outcome.
     pub fn complete(output: Value) -> Self {
-        Outcome { status: Status::Complete, output: Some(output), error: None, message: None }
+        let output = Some(output);
+        Outcome { status: Status::Complete, output, error: None, message: None, execution: None }
     }
 
     /// A FAILED outcome.
     pub fn failed(error: &str) -> Self {
         let error = Some(error.to_owned());
-        Outcome { status: Status::Failed, output: None, error, message: None }
+        Outcome { status: Status::Failed, output: None, error, message: None, execution: None }
     }
 
     /// The event that applies this outcome to the job.
@@ -215,6 +218,7 @@ impl Outcome {
         fields.extend(self.output.clone().map(|output| ("output", output)));
         fields.extend(self.error.as_deref().map(|error| ("error", error.into())));
         fields.extend(self.message.as_deref().map(|message| ("message", message.into())));
+        fields.extend(self.execution.clone().map(|execution| (EXECUTION, execution)));
         fields.into_iter().collect::<Map>().into()
     }
 
@@ -236,6 +240,7 @@ impl Outcome {
             output: map.field("output").cloned(),
             error: field_text(map, "error")?.map(Cow::into_owned),
             message: field_text(map, "message")?.map(Cow::into_owned),
+            execution: map.field(EXECUTION).cloned(),
         })
     }
 }

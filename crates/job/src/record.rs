@@ -14,6 +14,10 @@ pub(crate) const PREV: &str = "prev";
 pub(crate) const UPDATED: &str = "updated";
 pub(crate) const NOTE: &str = "note";
 
+/// The member of a terminal record with everything that an executor says about the execution, except
+/// for `output` and `error`.
+pub const EXECUTION: &str = "execution";
+
 /// Fields of the first record that identify the job, its venue and the request. No later record may
 /// change one.
 pub(crate) const IDENTITY: [&str; 8] =

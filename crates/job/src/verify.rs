@@ -16,6 +16,7 @@ use crate::history::{Entry, History, HistoryError};
 use crate::ids::{JobId, RecordId};
 use crate::limits::SUBJOB_DEPTH_MAX;
 use crate::record::{Link, Record};
+use crate::signature::{self, Checked};
 use crate::state::Status;
 use reused::Claims;
 
@@ -50,7 +51,9 @@ pub struct Report {
     pub subjobs_verified: u64,
     /// Number of sub-jobs whose histories are not in the document.
     pub subjobs_unavailable: u64,
-    /// Number of signatures in the document. They are not checked.
+    /// Number of signatures in the document that were checked: whoever ran the job signed how it ended.
+    pub signatures_verified: u64,
+    /// Number of other signatures in the document.
     pub signatures_unchecked: u64,
 }
 
@@ -59,6 +62,7 @@ impl Report {
     fn add_subjob(&mut self, found: &Report) {
         self.subjobs_verified += 1 + found.subjobs_verified;
         self.subjobs_unavailable += found.subjobs_unavailable;
+        self.signatures_verified += found.signatures_verified;
         self.signatures_unchecked += found.signatures_unchecked;
     }
 
@@ -75,6 +79,7 @@ impl Report {
             ("head", self.head.into()),
             ("subjobsVerified", number(self.subjobs_verified)),
             ("subjobsUnavailable", number(self.subjobs_unavailable)),
+            ("signaturesVerified", number(self.signatures_verified)),
             ("signaturesUnchecked", number(self.signatures_unchecked)),
         ];
         fields.into_iter().collect::<Map>().into()
@@ -128,6 +133,8 @@ pub enum Code {
     Incomplete,
     /// The job, the venue or the head is not the expected one.
     Unexpected,
+    /// The end of the job was not signed by whoever is said to have ended it.
+    Signature,
 }
 
 impl Code {
@@ -149,6 +156,7 @@ impl Code {
             Code::Commitment => "commitment",
             Code::Incomplete => "incomplete",
             Code::Unexpected => "unexpected",
+            Code::Signature => "signature",
         }
     }
 }
@@ -208,7 +216,7 @@ fn verify_history(history: &History, expected: &Expected, depth: usize) -> Resul
         verifier.push(entry)?;
     }
     check_complete(history)?;
-    let signatures = verifier.signatures;
+    let (verified, unchecked) = (verifier.signatures_verified, verifier.signatures_unchecked);
     let claims = std::mem::take(&mut verifier.claims);
     let job = verifier.finish(expected)?;
     let mut report = Report {
@@ -220,7 +228,8 @@ fn verify_history(history: &History, expected: &Expected, depth: usize) -> Resul
         head: job.head(),
         subjobs_verified: 0,
         subjobs_unavailable: 0,
-        signatures_unchecked: signatures,
+        signatures_verified: verified,
+        signatures_unchecked: unchecked,
     };
     for commitment in commitments(&job) {
         let Some(child) = history.child(commitment.job) else {
@@ -352,7 +361,8 @@ pub struct Verifier {
     job: Option<Job>,
     /// Index of each record, to distinguish forks and duplicates from broken links.
     seen: HashMap<RecordId, u64>,
-    signatures: u64,
+    signatures_verified: u64,
+    signatures_unchecked: u64,
     /// What the job claims to have reused.
     claims: Claims,
 }
@@ -379,7 +389,13 @@ impl Verifier {
             self.claims.check_record(at, &record)?;
         }
         self.seen.insert(found, at);
-        self.signatures += u64::from(entry.is_signed);
+        if let (Some(signature), Some(job)) = (&entry.signature, &self.job) {
+            match signature::check(job.id(), &record, signature) {
+                Checked::Valid => self.signatures_verified += 1,
+                Checked::Unknown => self.signatures_unchecked += 1,
+                Checked::Invalid(reason) => return Err(Fault::at(at, Code::Signature, reason)),
+            }
+        }
         Ok(())
     }
 

@@ -8,6 +8,26 @@ use catena_value::{NoCells, Value, json};
 use super::source::Source;
 use super::{OnFailure, Plan, Step};
 use crate::limits::STEPS_MAX;
+use crate::members::Members;
+
+/// The members of a step.
+const STEP: Members = Members {
+    known: &["op", "input", "name", "venue"],
+    mistaken: &[
+        ("operation", Some("op")),
+        ("id", Some("name")),
+        ("after", None),
+        ("condition", None),
+        ("dependsOn", None),
+        ("if", None),
+        ("needs", None),
+        ("retries", None),
+        ("retry", None),
+        ("timeout", None),
+        ("timeoutMs", None),
+        ("when", None),
+    ],
+};
 
 /// A problem in a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +138,9 @@ impl Parser {
         let Some(step) = value.as_map() else {
             return self.problem(&pointer, "must be an object with `op` and `input`");
         };
+        for unknown in STEP.unknown(step) {
+            self.problem::<()>(&child_pointer(&pointer, &unknown.name), unknown.to_string());
+        }
         let op = match step.field("op").map(Value::as_str) {
             Some(Some(op)) if !op.is_empty() => Some(op.to_owned()),
             None => self.problem(&format!("{pointer}/op"), "is missing"),

@@ -136,6 +136,9 @@ impl Source {
     ) -> Result<Value, EvaluateError> {
         match self {
             Source::Const(value) => Ok(value.clone()),
+            Source::Input(path) if leads_to_absent_input(from.input(), path, cells)? => {
+                Ok(Value::Nil)
+            }
             Source::Input(path) => value_at(from.input(), None, path, cells),
             Source::Step { index, path } => {
                 let output = from.output(*index).ok_or(EvaluateError::NotFinished(*index))?;
@@ -156,6 +159,20 @@ impl Source {
             }
         }
     }
+}
+
+/// Whether a path leads into a member that the input does not have, or has as null. Such a member is
+/// optional, because the schema of the input would have refused it otherwise.
+fn leads_to_absent_input(
+    input: &Value,
+    path: &Path,
+    cells: &dyn CellSource,
+) -> Result<bool, EvaluateError> {
+    let (Some(first), Value::Map(members)) = (path.segments().first(), input) else {
+        return Ok(input.is_nil() && !path.segments().is_empty());
+    };
+    let member = members.get(&first.as_str().into(), cells)?;
+    Ok(member.is_none_or(|member| member.is_nil()))
 }
 
 /// The value at a path. An absent member is an error; a member that is null is null.

@@ -105,6 +105,13 @@ fn sources_evaluate_to_what_they_name() {
 }
 
 #[test]
+fn an_absent_optional_input_is_null() {
+    for source in [r#"["input","absent"]"#, r#"["input","absent","deeper",3]"#] {
+        assert_eq!(evaluate(source), Ok(Value::Nil), "{source}");
+    }
+}
+
+#[test]
 fn what_is_absent_is_named() {
     for (source, expected) in [
         (r#"["input","config","missing"]"#, "the input has nothing at `config/missing`"),
@@ -153,6 +160,22 @@ fn every_problem_is_reported_with_its_pointer() {
 fn sorted(mut lines: Vec<String>) -> Vec<String> {
     lines.sort();
     lines
+}
+
+#[test]
+fn an_unknown_member_of_a_step_is_a_problem() {
+    let steps = r#"[
+        {"op":"t:x","input":{},"when":true,"x-note":1},
+        {"op":"t:x","input":{},"operation":"t:y","venu":"https://v"}
+    ]"#;
+    assert_eq!(
+        problems(steps, r#"{"r":[0]}"#),
+        [
+            "/operation/steps/0/when: unknown member `when`",
+            "/operation/steps/1/operation: unknown member `operation`; the nearest is `op`",
+            "/operation/steps/1/venu: unknown member `venu`; the nearest is `venue`",
+        ]
+    );
 }
 
 #[test]

@@ -1,0 +1,192 @@
+//! What the framework keeps in addition to the record of an agent.
+//!
+//! One root of a user has the controls of all its agents, by ID, and changes in the same commit as the
+//! records. Status and error are repeated there, so that agents are listed without reading each of them.
+
+use catena_value::{CellSource, Map, Value, Vector};
+
+use super::{AgentError, AgentStatus};
+use crate::ids::JobId;
+
+/// The job that runs an agent, and what its turn works on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunState {
+    /// The job.
+    pub job: JobId,
+    /// When the turn started, as Unix time in ms.
+    pub start: i64,
+    /// The reference of the transition operation.
+    pub op: String,
+    /// The number of messages that it processes: the first ones of the inbox.
+    pub count: u64,
+    /// The state that it received.
+    pub state: Value,
+}
+
+/// What the framework keeps in addition to the record of an agent.
+#[derive(Debug, Clone)]
+pub struct Control {
+    /// The status of the record.
+    pub status: AgentStatus,
+    /// The error of the record.
+    pub error: Option<String>,
+    /// When the agent was created, as Unix time in ms.
+    pub created: i64,
+    /// The run in progress. Present if the agent is RUNNING.
+    pub run: Option<RunState>,
+    /// The jobs that wait for their turn, first come, first served.
+    pub waiting: Vec<JobId>,
+    /// The number of turns that failed since the last one that succeeded.
+    pub failures: u64,
+    /// The size of the messages in the inbox, in bytes of JSON.
+    pub inbox_bytes: u64,
+    /// The sessions: a map from IDs to `{created, updated, turns, title?}`.
+    pub sessions: Map,
+}
+
+impl Control {
+    /// Creates the control of a new agent.
+    pub fn new(now: i64) -> Control {
+        Control {
+            status: AgentStatus::Sleeping,
+            error: None,
+            created: now,
+            run: None,
+            waiting: Vec::new(),
+            failures: 0,
+            inbox_bytes: 0,
+            sessions: Map::new(),
+        }
+    }
+
+    /// Reads a control.
+    pub fn read(value: &Value, cells: &dyn CellSource) -> Result<Control, AgentError> {
+        let value = value.loaded(cells)?;
+        let map = value.as_map().ok_or(AgentError::Malformed("control"))?;
+        let member = |name: &str| -> Result<Option<Value>, AgentError> {
+            match map.get(&name.into(), cells)? {
+                Some(value) => Ok(Some(value.loaded(cells)?)),
+                None => Ok(None),
+            }
+        };
+        let number = |name: &str| -> Result<i64, AgentError> {
+            Ok(member(name)?.and_then(|value| value.as_i64()).unwrap_or(0))
+        };
+        let status = member("status")?;
+        let status = status.as_ref().and_then(Value::as_str).and_then(AgentStatus::parse);
+        let run = match member("run")? {
+            Some(run) => Some(RunState::read(&run, cells)?),
+            None => None,
+        };
+        let mut waiting = Vec::new();
+        if let Some(Value::Vector(jobs)) = member("waiting")? {
+            for job in jobs.iter(cells) {
+                waiting.push(job_id(&job?)?);
+            }
+        }
+        let sessions = member("sessions")?;
+        Ok(Control {
+            status: status.ok_or(AgentError::Malformed("status"))?,
+            error: member("error")?.and_then(|error| Some(error.to_text()?.into_owned())),
+            created: number("created")?,
+            run,
+            waiting,
+            failures: number("failures")?.unsigned_abs(),
+            inbox_bytes: number("inboxBytes")?.unsigned_abs(),
+            sessions: sessions.as_ref().and_then(Value::as_map).cloned().unwrap_or_default(),
+        })
+    }
+
+    /// Returns the control as a value.
+    pub fn to_value(&self) -> Value {
+        let mut members: Vec<(&str, Value)> =
+            vec![("status", self.status.word().into()), ("created", self.created.into())];
+        members.extend(self.error.as_deref().map(|error| ("error", error.into())));
+        members.extend(self.run.as_ref().map(|run| ("run", run.to_value())));
+        if !self.waiting.is_empty() {
+            let waiting: Vector = self.waiting.iter().map(|job| Value::from(*job)).collect();
+            members.push(("waiting", waiting.into()));
+        }
+        let mut number = |name, number: u64| {
+            if number > 0 {
+                members.push((name, i64::try_from(number).unwrap_or(i64::MAX).into()));
+            }
+        };
+        number("failures", self.failures);
+        number("inboxBytes", self.inbox_bytes);
+        if !self.sessions.is_empty() {
+            members.push(("sessions", self.sessions.clone().into()));
+        }
+        members.into_iter().collect::<Map>().into()
+    }
+
+    /// Returns the number of requests that run or wait.
+    pub fn tasks(&self) -> u64 {
+        self.waiting.len() as u64 + u64::from(self.run.is_some())
+    }
+}
+
+impl RunState {
+    fn read(value: &Value, cells: &dyn CellSource) -> Result<RunState, AgentError> {
+        let map = value.as_map().ok_or(AgentError::Malformed("run"))?;
+        let member = |name: &str| -> Result<Value, AgentError> {
+            Ok(map.get(&name.into(), cells)?.unwrap_or_default())
+        };
+        let op = member("op")?.loaded(cells)?;
+        Ok(RunState {
+            job: job_id(&member("job")?)?,
+            start: member("start")?.as_i64().unwrap_or(0),
+            op: op.to_text().ok_or(AgentError::Malformed("op"))?.into_owned(),
+            count: member("count")?.as_i64().unwrap_or(0).unsigned_abs(),
+            state: member("state")?,
+        })
+    }
+
+    fn to_value(&self) -> Value {
+        let members: [(&str, Value); 5] = [
+            ("job", self.job.into()),
+            ("start", self.start.into()),
+            ("op", self.op.as_str().into()),
+            ("count", i64::try_from(self.count).unwrap_or(i64::MAX).into()),
+            ("state", self.state.clone()),
+        ];
+        members.into_iter().collect::<Map>().into()
+    }
+}
+
+fn job_id(value: &Value) -> Result<JobId, AgentError> {
+    let id = value.as_str().and_then(|text| text.parse().ok());
+    id.ok_or(AgentError::Malformed("job"))
+}
+
+#[cfg(test)]
+mod tests {
+    use catena_value::NoCells;
+
+    use super::*;
+
+    fn check(control: &Control) {
+        let value = control.to_value();
+        assert_eq!(Control::read(&value, &NoCells).unwrap().to_value(), value);
+    }
+
+    #[test]
+    fn a_control_can_be_read_back() {
+        let mut control = Control::new(3);
+        check(&control);
+        control.status = AgentStatus::Running;
+        control.error = Some("earlier".to_owned());
+        control.run = Some(RunState {
+            job: JobId::from_bytes([7; 16]),
+            start: 9,
+            op: "test:tally".to_owned(),
+            count: 2,
+            state: Value::Nil,
+        });
+        control.waiting = vec![JobId::from_bytes([8; 16]), JobId::from_bytes([9; 16])];
+        control.failures = 3;
+        control.inbox_bytes = 100;
+        check(&control);
+        assert_eq!(control.tasks(), 3);
+    }
+}
