@@ -41,6 +41,7 @@ facts! {
         a_record_can_refer_to_what_its_job_holds,
         a_reference_to_nothing_is_refused,
         a_deleted_job_leaves_nothing_behind,
+        the_sub_jobs_of_a_root_are_counted_up_to_a_limit,
         progress_changes_nothing_but_itself,
         a_touch_is_counted_and_needs_its_job,
         commits_of_one_job_take_effect_in_order,
@@ -53,7 +54,11 @@ facts! {
         executions_are_found_by_their_key,
         sub_jobs_are_not_listed,
         lists_are_counted_as_they_grow_and_shrink,
-        all_jobs_can_be_walked;
+        all_jobs_can_be_walked,
+        jobs_of_all_owners_are_listed_in_the_order_of_commits,
+        changes_are_read_in_the_order_of_commits,
+        a_deletion_is_a_change,
+        changes_of_sub_jobs_are_those_of_their_parent;
     queues:
         messages_wait_in_order_and_only_once,
         a_full_message_queue_refuses_more,
@@ -61,11 +66,15 @@ facts! {
         a_commit_may_depend_on_how_many_messages_wait,
         a_queue_gives_the_most_urgent_first,
         a_job_is_acquired_by_one_process,
+        a_job_is_handed_over_under_its_fence,
         late_results_are_fenced_off,
         a_job_that_starts_with_a_holder_loses_it_when_it_ends,
-        a_process_is_alive_while_its_lease_lasts;
+        a_process_is_alive_while_its_lease_lasts,
+        a_worker_is_alive_while_its_lease_lasts_and_is_no_peer,
+        queues_with_entries_are_listed_once;
     roots:
         a_root_changes_only_from_what_it_is,
+        a_root_that_exists_is_not_set_again,
         a_large_value_is_updated_cell_by_cell,
         a_root_cannot_refer_to_what_is_not_held,
         roots_are_listed_by_name;

@@ -58,6 +58,16 @@ pub enum Effect {
         /// Its expected head.
         head: RecordId,
     },
+    /// Counts new jobs below a root. Refused if the root would have more than `max` of them. The
+    /// count is kept until the root is deleted.
+    CountSubJobs {
+        /// The root.
+        root: JobId,
+        /// The number of new jobs below it.
+        count: u64,
+        /// The largest number that it may have in total.
+        max: u64,
+    },
     /// Deletes a job: its head, its records, its messages and its index entries.
     Delete {
         /// The job.
@@ -123,6 +133,14 @@ pub enum Effect {
         /// The new value; `None` removes the root.
         value: Option<Value>,
     },
+    /// Sets a root that does not exist yet. Changes nothing if it exists: right for values that their
+    /// name determines, such as assets, so that it never conflicts.
+    SetRootIfAbsent {
+        /// The root.
+        key: RootKey,
+        /// Its value.
+        value: Value,
+    },
     /// Stores the response to a request with an idempotency key. Refused if the key is in use.
     StoreIdempotency(Idempotency),
     /// Deletes idempotency keys that expired before a time.
@@ -168,6 +186,13 @@ pub enum Hold {
         /// The new holder.
         holder: Holder,
         /// The new fence.
+        fence: u64,
+    },
+    /// Makes another one the holder under the same fence. Refused unless the job is held under it.
+    Transfer {
+        /// The new holder.
+        holder: Holder,
+        /// The fence, which stays the same.
         fence: u64,
     },
     /// Makes the job held by nobody. Refused unless it is held under this fence.
@@ -262,6 +287,16 @@ pub enum CommitError {
         job: JobId,
         /// The message's number.
         number: u64,
+    },
+    /// The root of a tree of jobs has too many sub-jobs.
+    #[error("job {root} has {count} sub-jobs, and may have at most {max}")]
+    TreeFull {
+        /// The root.
+        root: JobId,
+        /// The number of sub-jobs that it has.
+        count: u64,
+        /// The largest number.
+        max: u64,
     },
     /// Another commit changed the root first.
     #[error("root {key} has moved on")]

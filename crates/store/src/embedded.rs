@@ -13,6 +13,7 @@
 
 pub mod admin;
 mod cells;
+mod changes;
 mod check;
 mod collect;
 mod commit;
@@ -22,11 +23,13 @@ mod folder;
 mod in_use;
 mod members;
 pub mod permissions;
+mod positions;
 mod read;
 mod recent;
 mod rows;
 mod sequence;
 mod store;
+mod upgrade;
 
 pub use catena_ledger::{BackupReport, CounterSnapshot, Health, OpenError, OpenReport};
 pub use check::{CheckReport, Problem};

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::bytes::{DamagedRow, FieldReader, put_bytes, put_time};
 use crate::row::JobRow;
-use crate::store::{HoldState, LiveHold, LiveJob, RootKey, TimerKind};
+use crate::store::{ChangeKind, HoldState, LiveHold, LiveJob, RootKey, TimerKind};
 use crate::summary::{Summary, status_byte, status_from_byte};
 use catena_ledger::{Key, RowBytes, Table, TableId};
 
@@ -53,6 +53,9 @@ tables! {
     BLOBS = 11, "blobs";
     /// Primary. Name → one number.
     META = 12, "meta";
+    /// Primary. Position of the first entry → position, job, owner, kind and parent of each: changes of
+    /// jobs after their first commit, and all changes of sub-jobs. The oldest are removed.
+    CHANGES = 13, "changes";
     /// Index. Scope, order → job ID and the entry that a list shows.
     LISTS = 20, "lists";
     /// Index. Job ID → status, owner and holder: jobs that have not ended. Empty in rows of format 1.
@@ -63,10 +66,13 @@ tables! {
     EXECUTIONS = 23, "executions";
     /// Index. Time, idempotency key → empty: when the key expires.
     EXPIRY = 24, "expiry";
+    /// Index. Order of the first entry → order and job ID of each: the jobs of all owners, without
+    /// sub-jobs.
+    EVERYONE = 25, "everyone";
 }
 
 /// The tables that can be dropped and rebuilt.
-pub(crate) const INDEXES: [TableId; 5] = [LISTS, LIVE, TIMERS, EXECUTIONS, EXPIRY];
+pub(crate) const INDEXES: [TableId; 6] = [LISTS, LIVE, TIMERS, EXECUTIONS, EXPIRY, EVERYONE];
 
 /// The first eight bytes of a hash of these parts. Rows found by it are checked against the parts
 /// themselves, so a collision costs a lookup and nothing else.
@@ -143,6 +149,11 @@ pub(crate) fn idempotency_key(owner: &str, endpoint: &str, key: &str) -> [u8; 24
     row
 }
 
+/// The name of the number of jobs below a root.
+pub(crate) fn sub_jobs_name(root: JobId) -> Vec<u8> {
+    [b"sub-jobs ", root.as_bytes().as_slice()].concat()
+}
+
 pub(crate) fn expiry_key(at: i64, idempotency: &[u8]) -> Vec<u8> {
     let mut key = time_key(at).to_vec();
     key.extend_from_slice(idempotency);
@@ -209,6 +220,8 @@ pub(crate) type IndexRow = (TableId, Key, RowBytes);
 #[derive(Debug, Clone)]
 pub(crate) struct IndexFacts {
     job: JobId,
+    owner: [u8; 8],
+    parent: Option<JobId>,
     lists: Option<ListEntries>,
     execution: Option<[u8; 8]>,
     live: Option<LiveFacts>,
@@ -227,13 +240,16 @@ impl IndexFacts {
     pub(crate) fn from_summary(job: JobId, summary: &Summary) -> Self {
         let key = summary.execution_key.as_deref();
         let is_live = summary.is_live();
+        let owner = OwnerScopes::for_owner_and_op(&summary.owner, &summary.op).owner;
         IndexFacts {
             job,
+            owner,
+            parent: summary.parent.as_ref().map(|parent| parent.job),
             lists: ListEntries::from_summary(job, summary),
             execution: key.map(|key| execution_scope(&summary.owner, key)),
             live: is_live.then(|| LiveFacts {
                 status: summary.status,
-                owner: OwnerScopes::for_owner_and_op(&summary.owner, &summary.op).owner,
+                owner,
                 is_sub_job: summary.parent.is_some(),
             }),
             deadline: summary.deadline.filter(|_| is_live),
@@ -269,7 +285,26 @@ impl IndexFacts {
         }
     }
 
-    /// All index rows of the job.
+    /// The entry of [`EVERYONE`] for the job. `None` if it is a sub-job.
+    pub(crate) fn listed(&self, order: u64) -> Option<[u8; LISTED_BYTES]> {
+        self.lists.is_some().then(|| listed_entry(order, self.job))
+    }
+
+    /// The entry of [`CHANGES`] for a change of the job.
+    pub(crate) fn change(&self, position: u64, kind: ChangeKind) -> [u8; CHANGE_BYTES] {
+        let mut entry = [0; CHANGE_BYTES];
+        entry[..8].copy_from_slice(&position.to_be_bytes());
+        entry[8..24].copy_from_slice(self.job.as_bytes());
+        entry[24..32].copy_from_slice(&self.owner);
+        entry[32] = kind as u8;
+        if let Some(parent) = &self.parent {
+            entry[32] |= HAS_PARENT;
+            entry[33..].copy_from_slice(parent.as_bytes());
+        }
+        entry
+    }
+
+    /// All index rows of the job, except its entry in [`EVERYONE`], which shares a row with others.
     pub(crate) fn rows(&self, order: u64, hold: &HoldState) -> Vec<IndexRow> {
         let mut rows = Vec::new();
         self.visit_rows(order, hold, |table, key, value| rows.push((table, key, value)));
@@ -350,6 +385,48 @@ impl OwnerScopes {
 /// All index rows of a job.
 pub(crate) fn index_rows(job: JobId, row: &JobRow) -> Vec<IndexRow> {
     IndexFacts::from_summary(job, &row.summary).rows(row.order, &row.hold)
+}
+
+/// The bytes of an entry of [`EVERYONE`].
+pub(crate) const LISTED_BYTES: usize = 24;
+
+/// The bytes of an entry of [`CHANGES`].
+pub(crate) const CHANGE_BYTES: usize = 49;
+
+/// The bit of an entry's kind which says that the job has a parent.
+const HAS_PARENT: u8 = 0x80;
+
+/// The entry of [`EVERYONE`] for a job.
+pub(crate) fn listed_entry(order: u64, job: JobId) -> [u8; LISTED_BYTES] {
+    let mut entry = [0; LISTED_BYTES];
+    entry[..8].copy_from_slice(&order.to_be_bytes());
+    entry[8..].copy_from_slice(job.as_bytes());
+    entry
+}
+
+/// A decoded entry of [`CHANGES`].
+pub(crate) struct ChangeRow {
+    pub(crate) job: JobId,
+    pub(crate) owner: [u8; 8],
+    pub(crate) kind: ChangeKind,
+    pub(crate) parent: Option<JobId>,
+}
+
+/// Decodes an entry of [`CHANGES`] without its position.
+pub(crate) fn decode_change(value: &[u8]) -> Result<ChangeRow, DamagedRow> {
+    let mut fields = FieldReader::new(value);
+    let job = JobId::from_bytes(fields.array("job")?);
+    let owner = fields.array("owner")?;
+    let kind = fields.byte("kind")?;
+    let has_parent = kind & HAS_PARENT != 0;
+    let kind = match kind & !HAS_PARENT {
+        1 => ChangeKind::Created,
+        2 => ChangeKind::Changed,
+        3 => ChangeKind::Deleted,
+        _ => return Err(DamagedRow("kind")),
+    };
+    let parent = JobId::from_bytes(fields.array("parent")?);
+    Ok(ChangeRow { job, owner, kind, parent: has_parent.then_some(parent) })
 }
 
 /// The flags of an entry in the index of live jobs. At most one of the last three is set.

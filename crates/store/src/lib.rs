@@ -33,9 +33,9 @@ pub mod testing;
 pub use cache::RecentCache;
 pub use effects::{CommitError, Effect, Effects, Hold, Receipt};
 pub use store::{
-    Filter, Hint, HoldState, Holder, HolderKey, Idempotency, JobCells, JobPage, ListOrder,
-    ListQuery, ListedJob, LiveHold, LiveJob, Message, ProcessLease, QueuedJob, ReadError,
-    ReadyJobs, RecordPage, Root, RootKey, RootSpace, Store, StoreFuture, StoredBlob, StoredJob,
-    Timer, TimerKind, owner_key,
+    ChangeKind, ChangePage, ChangeQuery, Filter, Hint, HoldState, Holder, HolderKey, Idempotency,
+    JobCells, JobChange, JobPage, ListOrder, ListQuery, ListedJob, LiveHold, LiveJob, Message,
+    ProcessLease, QueuedJob, ReadError, ReadyJobs, RecordPage, Root, RootKey, RootSpace, Store,
+    StoreFuture, StoredBlob, StoredJob, Timer, TimerKind, owner_key,
 };
 pub use summary::Summary;

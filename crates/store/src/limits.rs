@@ -31,6 +31,13 @@ pub const PAGE_ROWS_MAX: usize = 1_000;
 /// does not hold up the caller.
 pub const PAGE_SCANNED_MAX: usize = 20_000;
 
+/// Rows of a table in the order of commits that are read at once. Each has the entries of a batch.
+pub const POSITION_ROWS_MAX: usize = 64;
+
+/// Changes of jobs that are kept for readers that reconnect: about 60 bytes each on disk. A reader
+/// that missed more reads the list again.
+pub const CHANGES_MAX: usize = 100_000;
+
 /// Cells that the collector removes in one commit, so that it never keeps writers waiting.
 pub const COLLECT_BATCH: usize = 256;
 

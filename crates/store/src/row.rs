@@ -375,7 +375,8 @@ fn write_fold(job: &Job, local: &LocalCells) -> Result<Vec<u8>, DamagedRow> {
         put_bytes(&encode_slot(key), &mut out);
         put_bytes(&encode_slot(value), &mut out);
     }
-    let held = parts.held.iter().filter_map(|outcome| outcome.output.as_ref());
+    let held = parts.held.iter().flat_map(|outcome| [&outcome.output, &outcome.execution]);
+    let held = held.filter_map(Option::as_ref);
     let values = parts.fields.iter().map(|(_, value)| value).chain(held);
     let cells = reachable(values.flat_map(references).collect(), local)?;
     put_count(cells.len() as u64, &mut out);
@@ -464,11 +465,19 @@ pub(crate) fn reachable(
     Ok(found)
 }
 
+/// Marks an outcome that is followed by what an executor says about the execution.
+const OUTCOME_HAS_EXECUTION: u8 = 0x80;
+
 fn put_outcome(outcome: &Outcome, out: &mut Vec<u8>) {
-    out.push(status_byte(outcome.status));
+    // Outcomes without an execution have the form that they always had.
+    let flag = if outcome.execution.is_some() { OUTCOME_HAS_EXECUTION } else { 0 };
+    out.push(status_byte(outcome.status) | flag);
     put_optional(outcome.output.as_ref(), out, |output, out| put_bytes(&encode_slot(output), out));
     put_optional(outcome.error.as_deref(), out, |error, out| put_bytes(error.as_bytes(), out));
     put_optional(outcome.message.as_deref(), out, |text, out| put_bytes(text.as_bytes(), out));
+    if let Some(execution) = &outcome.execution {
+        put_bytes(&encode_slot(execution), out);
+    }
 }
 
 fn put_step(step: &StepState, out: &mut Vec<u8>) {
@@ -569,11 +578,14 @@ fn read_slot(fields: &mut FieldReader<'_>) -> Result<Value, DamagedRow> {
 }
 
 fn read_outcome(fields: &mut FieldReader<'_>) -> Result<Outcome, DamagedRow> {
+    let byte = fields.byte("status")?;
+    let has_execution = byte & OUTCOME_HAS_EXECUTION != 0;
     Ok(Outcome {
-        status: status_from_byte(fields.byte("status")?)?,
+        status: status_from_byte(byte & !OUTCOME_HAS_EXECUTION)?,
         output: optional(fields, read_slot)?,
         error: optional(fields, |fields| Ok(fields.text("error")?.to_owned()))?,
         message: optional(fields, |fields| Ok(fields.text("message")?.to_owned()))?,
+        execution: if has_execution { Some(read_slot(fields)?) } else { None },
     })
 }
 

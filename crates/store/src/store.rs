@@ -28,8 +28,11 @@ pub trait Store: Send + Sync + 'static {
     /// All entries of a queue, most urgent first, up to `limit`.
     fn queue(&self, queue: &str, limit: usize) -> StoreFuture<'_, Vec<QueuedJob>, ReadError>;
 
+    /// The names of all queues that have entries.
+    fn queues(&self) -> StoreFuture<'_, Vec<String>, ReadError>;
+
     /// Registers a process, or renews its lease, until a time (Unix time in ms). Returns the processes
-    /// whose lease lasts at `now`, including this one.
+    /// and workers whose lease lasts at `now`, including this one.
     fn renew_lease(
         &self,
         process: &Holder,
@@ -37,10 +40,14 @@ pub trait Store: Send + Sync + 'static {
         until: i64,
     ) -> StoreFuture<'_, Vec<ProcessLease>, CommitError>;
 
-    /// Ends the lease of a process.
+    /// Renews the lease of a worker until a time (Unix time in ms). A worker is not a process that uses
+    /// the store: it receives no hints.
+    fn renew_worker_lease(&self, worker: &Holder, until: i64) -> StoreFuture<'_, (), CommitError>;
+
+    /// Ends the lease of a process or a worker.
     fn end_lease(&self, process: &Holder) -> StoreFuture<'_, (), CommitError>;
 
-    /// The processes whose lease lasts at `now` (Unix time in ms).
+    /// The processes and workers whose lease lasts at `now` (Unix time in ms).
     fn processes(&self, now: i64) -> StoreFuture<'_, Vec<ProcessLease>, ReadError>;
 
     /// Receives hints from other processes, once per registered process. A hint may be lost.
@@ -64,11 +71,21 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> StoreFuture<'_, Option<RecordPage>, ReadError>;
 
-    /// Jobs of one owner, in the order of their first commits.
+    /// Jobs of one owner or of all, in the order of their first commits.
     fn list(&self, query: &ListQuery) -> StoreFuture<'_, JobPage, ReadError>;
 
-    /// The number of jobs of an owner that match a filter.
-    fn count(&self, owner: &str, filter: &Filter) -> StoreFuture<'_, u64, ReadError>;
+    /// The number of jobs of an owner, or of all owners if it is `None`, that match a filter.
+    fn count(&self, owner: Option<&str>, filter: &Filter) -> StoreFuture<'_, u64, ReadError>;
+
+    /// The position of the newest change: every change up to it is visible. 0 if there is none.
+    fn position(&self) -> StoreFuture<'_, u64, ReadError>;
+
+    /// Changes of jobs after a position, in the order of commits.
+    fn changes(&self, query: &ChangeQuery) -> StoreFuture<'_, ChangePage, ReadError>;
+
+    /// Removes all but the newest [`CHANGES_MAX`](crate::limits::CHANGES_MAX) changes. Returns how
+    /// many it removed.
+    fn trim_changes(&self) -> StoreFuture<'_, u64, ReadError>;
 
     /// Jobs of all owners, in the order of their IDs, after `after`.
     fn all(
@@ -215,8 +232,9 @@ impl fmt::Debug for JobCells {
 /// A query for a page of jobs.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
-    /// The DID of the owner.
-    pub owner: String,
+    /// The DID of the owner. `None` for all owners: a list of all with any filter reads every job
+    /// that it passes.
+    pub owner: Option<String>,
     /// The filter.
     pub filter: Filter,
     /// The direction.
@@ -263,6 +281,8 @@ pub struct JobPage {
 pub struct ListedJob {
     /// The job.
     pub id: JobId,
+    /// The DID of its owner.
+    pub owner: String,
     /// Its position in the order of commits.
     pub order: u64,
     /// Its status.
@@ -273,6 +293,57 @@ pub struct ListedJob {
     pub created: i64,
     /// When its last record was made, as Unix time in ms.
     pub updated: i64,
+}
+
+/// A query for changes of jobs.
+#[derive(Debug, Clone)]
+pub struct ChangeQuery {
+    /// Only jobs of this owner. `None` for all owners.
+    pub owner: Option<String>,
+    /// Only sub-jobs of this job. `None` for jobs that are no sub-jobs.
+    pub parent: Option<JobId>,
+    /// Only changes after this position.
+    pub after: u64,
+    /// The largest number of rows to read.
+    pub limit: usize,
+}
+
+/// Changes of jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangePage {
+    /// The changes, in the order of commits: of several changes of a job, the last.
+    pub changes: Vec<JobChange>,
+    /// The position up to which the page has all changes: where the next page continues.
+    pub until: u64,
+    /// True if there are more changes.
+    pub has_more: bool,
+    /// True if changes after the position of the query were removed, so that the page lacks them.
+    pub is_incomplete: bool,
+}
+
+/// A change of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobChange {
+    /// The position of the change in the order of commits.
+    pub position: u64,
+    /// The job's ID.
+    pub job: JobId,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The job as it is now. `None` if it was deleted.
+    pub listed: Option<ListedJob>,
+}
+
+/// What happened to a job. Part of the format: never renumber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ChangeKind {
+    /// It was created.
+    Created = 1,
+    /// Records were appended.
+    Changed = 2,
+    /// It was deleted.
+    Deleted = 3,
 }
 
 /// A process that runs jobs: one start of it, which its epoch identifies.
@@ -287,7 +358,44 @@ pub struct Holder {
 /// The first bytes of a hash of a holder: enough to compare one with those that are alive.
 pub type HolderKey = [u8; 8];
 
+/// How the names of holders that are workers begin. It is part of the data format.
+const WORKER_PREFIX: &str = "worker/";
+
+/// How the names of workers begin that are receivers of pushed jobs. The name of no other worker contains
+/// a colon. It is part of the data format.
+const RECEIVER_PREFIX: &str = "push:";
+
 impl Holder {
+    /// A worker: a process of its own that claims jobs from the queues of one owner. Its name is unique
+    /// among the workers of that owner.
+    pub fn worker(owner: &str, name: &str) -> Holder {
+        Holder { process: format!("{WORKER_PREFIX}{owner}/{name}").into(), epoch: 0 }
+    }
+
+    /// The receiver of a job that the venue pushed and that accepted it. Unlike other workers it has no
+    /// lease: it holds that one job until the job's time is up.
+    pub fn receiver(owner: &str, job: JobId) -> Holder {
+        Holder::worker(owner, &format!("{RECEIVER_PREFIX}{job}"))
+    }
+
+    /// Returns true if this is the receiver of a pushed job.
+    pub fn is_receiver(&self) -> bool {
+        let name = self.process.rsplit_once('/').map_or("", |(_, name)| name);
+        self.is_worker() && name.starts_with(RECEIVER_PREFIX)
+    }
+
+    /// Returns true if this is a worker and not a process that uses the store.
+    pub fn is_worker(&self) -> bool {
+        self.process.starts_with(WORKER_PREFIX)
+    }
+
+    /// Returns true if this is a worker of an owner.
+    pub fn is_worker_of(&self, owner: &str) -> bool {
+        let rest = self.process.strip_prefix(WORKER_PREFIX);
+        // The name of a worker contains no slash.
+        rest.and_then(|rest| rest.rsplit_once('/')).is_some_and(|(of, _)| of == owner)
+    }
+
     /// The key that indexes contain.
     pub fn key(&self) -> HolderKey {
         crate::keys::scope(&[b"holder", self.process.as_bytes(), &self.epoch.to_be_bytes()])
@@ -324,7 +432,10 @@ pub struct ProcessLease {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hint {
     /// A job was put on a queue.
-    Queued,
+    Queued {
+        /// The name of the queue.
+        queue: String,
+    },
     /// A job changed.
     Changed {
         /// The job.

@@ -267,8 +267,24 @@ pub(super) async fn what_the_fold_reads_is_there_however_long_it_is(store: Subje
     let read = store.job(job_id(1)).await.unwrap().unwrap();
     assert_eq!(read.job.head(), draft.job.head());
     assert_eq!(read.job.field("error").unwrap().to_text().unwrap().len(), 9_000);
-    assert_eq!(store.count(&owner, &crate::store::Filter::All).await.unwrap(), 1);
+    assert_eq!(store.count(Some(&owner), &crate::store::Filter::All).await.unwrap(), 1);
     let page = store.records(job_id(1), 0, 100).await.unwrap().unwrap();
     let folded = catena_job::Job::fold(&page.records).unwrap().unwrap();
     assert_eq!((folded.head(), page.total), (draft.job.head(), 25));
+}
+
+pub(super) async fn the_sub_jobs_of_a_root_are_counted_up_to_a_limit(store: Subject) {
+    let root = job_id(1);
+    store.commit(Effects::one(echo(root, "did:a").effect())).await.unwrap();
+    let count = |count| Effect::CountSubJobs { root, count, max: 10 };
+    store.commit(Effects::one(count(6))).await.unwrap();
+    let too_many = vec![echo(job_id(2), "did:a").effect(), count(5)];
+    let refused = store.commit(too_many.into()).await.unwrap_err();
+    assert_eq!(refused, CommitError::TreeFull { root, count: 6, max: 10 });
+    assert!(store.job(job_id(2)).await.unwrap().is_none(), "nothing happened");
+    store.commit(Effects::one(count(4))).await.unwrap();
+    store.commit(Effects::one(count(1))).await.unwrap_err();
+    // The count is deleted with the root.
+    store.commit(Effects::one(Effect::Delete { job: root })).await.unwrap();
+    store.commit(Effects::one(count(10))).await.unwrap();
 }

@@ -7,11 +7,17 @@ use catena_value::{Value, Vector};
 
 use super::Subject;
 use crate::effects::{Effect, Effects};
-use crate::store::{Filter, ListOrder, ListQuery, Timer, TimerKind};
+use crate::store::{ChangeKind, ChangeQuery, Filter, ListOrder, ListQuery, Timer, TimerKind};
 use crate::testing::jobs::{Draft, echo, hello, job_id, opening};
 
 fn query(owner: &str, filter: Filter) -> ListQuery {
-    ListQuery { owner: owner.into(), filter, order: ListOrder::Oldest, after: None, limit: 100 }
+    ListQuery {
+        owner: Some(owner.into()),
+        filter,
+        order: ListOrder::Oldest,
+        after: None,
+        limit: 100,
+    }
 }
 
 async fn ids(store: &Subject, query: &ListQuery) -> Vec<JobId> {
@@ -138,7 +144,7 @@ pub(super) async fn sub_jobs_are_not_listed(store: Subject) {
 }
 
 pub(super) async fn lists_are_counted_as_they_grow_and_shrink(store: Subject) {
-    let count = async |owner: &str, filter| store.count(owner, &filter).await.unwrap();
+    let count = async |owner: &str, filter| store.count(Some(owner), &filter).await.unwrap();
     assert_eq!(count("did:a", Filter::All).await, 0);
     for number in 1..=5 {
         store.commit(Effects::one(echo(job_id(number), "did:a").effect())).await.unwrap();
@@ -167,4 +173,95 @@ pub(super) async fn all_jobs_can_be_walked(store: Subject) {
         found.push(id);
     }
     assert_eq!(found, [1, 2, 3, 4].map(job_id));
+}
+
+pub(super) async fn jobs_of_all_owners_are_listed_in_the_order_of_commits(store: Subject) {
+    let expected = [5, 1, 9].map(job_id);
+    for (id, owner) in expected.into_iter().zip(["did:a", "did:b", "did:a"]) {
+        store.commit(Effects::one(echo(id, owner).effect())).await.unwrap();
+    }
+    let everyone = |filter| ListQuery { owner: None, ..query("", filter) };
+    assert_eq!(ids(&store, &everyone(Filter::All)).await, expected);
+    assert_eq!(ids(&store, &everyone(Filter::Status(Status::Complete))).await, expected);
+    assert!(ids(&store, &everyone(Filter::Op("test:never".into()))).await.is_empty());
+    let first = ListQuery { limit: 1, order: ListOrder::Newest, ..everyone(Filter::All) };
+    let page = store.list(&first).await.unwrap();
+    assert_eq!((page.jobs[0].id, page.jobs[0].owner.as_str()), (expected[2], "did:a"));
+    let second = store.list(&ListQuery { after: page.next, ..first }).await.unwrap();
+    assert_eq!((second.jobs[0].id, second.jobs[0].owner.as_str()), (expected[1], "did:b"));
+    assert_eq!(store.count(None, &Filter::All).await.unwrap(), 3);
+    store.commit(Effects::one(Effect::Delete { job: expected[1] })).await.unwrap();
+    assert_eq!(store.count(None, &Filter::All).await.unwrap(), 2);
+    assert_eq!(store.count(None, &Filter::Status(Status::Complete)).await.unwrap(), 2);
+}
+
+fn changes(owner: Option<&str>, after: u64) -> ChangeQuery {
+    ChangeQuery { owner: owner.map(str::to_owned), parent: None, after, limit: 100 }
+}
+
+pub(super) async fn changes_are_read_in_the_order_of_commits(store: Subject) {
+    assert_eq!(store.position().await.unwrap(), 0);
+    let mut slow = Draft::open(opening(job_id(1), "did:a", hello()), 5);
+    store.commit(Effects::one(slow.clone().effect())).await.unwrap();
+    let created = store.position().await.unwrap();
+    store.commit(Effects::one(echo(job_id(2), "did:a").effect())).await.unwrap();
+    store.commit(Effects::one(echo(job_id(3), "did:b").effect())).await.unwrap();
+    slow = Draft::from_job(slow.job);
+    slow.change(Event::Started);
+    store.commit(Effects::one(slow.effect())).await.unwrap();
+    let found = async |query: ChangeQuery| {
+        let page = store.changes(&query).await.unwrap();
+        assert!(page.changes.is_sorted_by_key(|change| change.position));
+        let last = page.changes.last().map_or(page.until, |change| change.position);
+        assert!(page.until >= last && !page.has_more && !page.is_incomplete);
+        page.changes.into_iter().map(|change| (change.job, change.kind)).collect::<Vec<_>>()
+    };
+    let (fresh, changed) = (ChangeKind::Created, ChangeKind::Changed);
+    let (one, two, three) = (job_id(1), job_id(2), job_id(3));
+    // Of several changes of a job, the last.
+    let of_a = [(two, fresh), (one, changed)];
+    assert_eq!(found(changes(Some("did:a"), 0)).await, of_a);
+    assert_eq!(found(changes(Some("did:a"), created)).await, of_a);
+    let all = [(two, fresh), (three, fresh), (one, changed)];
+    assert_eq!(found(changes(None, 0)).await, all);
+    let newest = store.position().await.unwrap();
+    assert!(found(changes(None, newest)).await.is_empty());
+    // By pages, nothing is left out, although two tables are read.
+    let mut query = ChangeQuery { limit: 1, ..changes(None, 0) };
+    let mut seen = Vec::new();
+    loop {
+        let page = store.changes(&query).await.unwrap();
+        seen.extend(page.changes.into_iter().map(|change| change.job));
+        query.after = page.until;
+        if !page.has_more {
+            break;
+        }
+    }
+    assert_eq!(seen, [one, two, three, one]);
+}
+
+pub(super) async fn a_deletion_is_a_change(store: Subject) {
+    store.commit(Effects::one(echo(job_id(1), "did:a").effect())).await.unwrap();
+    let before = store.position().await.unwrap();
+    store.commit(Effects::one(Effect::Delete { job: job_id(1) })).await.unwrap();
+    for owner in [Some("did:a"), None] {
+        let page = store.changes(&changes(owner, before)).await.unwrap();
+        let [change] = &page.changes[..] else { panic!("{page:?}") };
+        assert_eq!((change.job, change.kind), (job_id(1), ChangeKind::Deleted));
+        assert!(change.listed.is_none() && change.position > before);
+    }
+    assert!(store.changes(&changes(Some("did:b"), before)).await.unwrap().changes.is_empty());
+    assert_eq!(store.trim_changes().await.unwrap(), 0, "there are few");
+}
+
+pub(super) async fn changes_of_sub_jobs_are_those_of_their_parent(store: Subject) {
+    let mut step = opening(job_id(2), "did:a", hello());
+    step.parent = Some(Parent::of_step(job_id(1), 0));
+    store.commit(Effects::one(Draft::open(step, 5).effect())).await.unwrap();
+    assert!(store.changes(&changes(Some("did:a"), 0)).await.unwrap().changes.is_empty());
+    for owner in [Some("did:a"), None] {
+        let query = ChangeQuery { parent: Some(job_id(1)), ..changes(owner, 0) };
+        let page = store.changes(&query).await.unwrap();
+        assert_eq!(page.changes.iter().map(|change| change.job).collect::<Vec<_>>(), [job_id(2)]);
+    }
 }

@@ -140,6 +140,22 @@ pub(super) async fn a_job_is_acquired_by_one_process(store: Subject) {
     store.commit(acquire(&draft, "two", 2)).await.unwrap();
 }
 
+pub(super) async fn a_job_is_handed_over_under_its_fence(store: Subject) {
+    let draft = open(&store, 1).await;
+    store.commit(acquire(&draft, "one", 1)).await.unwrap();
+    let transfer = |fence| {
+        let hold = Hold::Transfer { holder: holder("two"), fence };
+        Effects::one(Effect::SetHold { job: job_id(1), after: draft.job.head(), hold })
+    };
+    let refused = store.commit(transfer(2)).await.unwrap_err();
+    assert_eq!(refused, CommitError::Fenced { job: job_id(1), fence: 2, found: Some(1) });
+    store.commit(transfer(1)).await.unwrap();
+    let stored = store.job(job_id(1)).await.unwrap().unwrap();
+    assert_eq!(stored.hold, held_by("two", 1));
+    let live = store.live(None, 10).await.unwrap();
+    assert_eq!(live[0].hold, LiveHold::By(holder("two").key()));
+}
+
 pub(super) async fn late_results_are_fenced_off(store: Subject) {
     let draft = open(&store, 1).await;
     store.commit(acquire(&draft, "one", 1)).await.unwrap();
@@ -191,9 +207,10 @@ pub(super) async fn a_process_is_alive_while_its_lease_lasts(store: Subject) {
     assert!(store.has_peers());
     let mut hints = store.hints(&two).unwrap();
     assert!(store.hints(&two).is_none(), "hints have one receiver");
-    store.send_hint(&one, Hint::Queued);
+    let queued = Hint::Queued { queue: "q".to_owned() };
+    store.send_hint(&one, queued.clone());
     store.send_hint(&two, Hint::Deleted { job: job_id(1) });
-    assert_eq!(hints.try_recv(), Ok(Hint::Queued), "a process does not receive its own hints");
+    assert_eq!(hints.try_recv(), Ok(queued), "a process does not receive its own hints");
     assert!(hints.try_recv().is_err());
     let alive = |leases: Vec<ProcessLease>| leases.into_iter().map(|lease| lease.holder);
     assert_eq!(
@@ -202,6 +219,40 @@ pub(super) async fn a_process_is_alive_while_its_lease_lasts(store: Subject) {
     );
     store.end_lease(&two).await.unwrap();
     assert!(store.processes(105).await.unwrap().is_empty());
+}
+
+pub(super) async fn a_worker_is_alive_while_its_lease_lasts_and_is_no_peer(store: Subject) {
+    let process = holder("one");
+    let worker = Holder::worker("did:key:z6Mk", "w1");
+    assert!(worker.is_worker() && worker.is_worker_of("did:key:z6Mk"));
+    assert!(!process.is_worker() && !worker.is_worker_of("did:key:z6"));
+    store.renew_lease(&process, 0, 100).await.unwrap();
+    store.renew_worker_lease(&worker, 50).await.unwrap();
+    assert!(!store.has_peers());
+    assert_eq!(store.processes(49).await.unwrap().len(), 2);
+    store.renew_worker_lease(&worker, 80).await.unwrap();
+    assert_eq!(store.processes(79).await.unwrap().len(), 2);
+    assert_eq!(store.processes(80).await.unwrap().len(), 1);
+}
+
+pub(super) async fn queues_with_entries_are_listed_once(store: Subject) {
+    assert!(store.queues().await.unwrap().is_empty());
+    for number in 1..=3 {
+        open(&store, number).await;
+        let queue = if number == 3 { "second" } else { "first" };
+        let offer = Effect::Enqueue {
+            job: job_id(number),
+            queue: queue.to_owned(),
+            priority: 0,
+            ready_at: 5,
+        };
+        store.commit(Effects::one(offer)).await.unwrap();
+    }
+    let mut names = store.queues().await.unwrap();
+    names.sort();
+    assert_eq!(names, ["first", "second"]);
+    store.commit(Effects::one(Effect::Dequeue { job: job_id(3) })).await.unwrap();
+    assert_eq!(store.queues().await.unwrap(), ["first"]);
 }
 
 pub(super) async fn a_commit_may_depend_on_how_many_messages_wait(store: Subject) {

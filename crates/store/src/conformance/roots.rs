@@ -28,6 +28,18 @@ pub(super) async fn a_root_changes_only_from_what_it_is(store: Subject) {
     assert!(store.root(&key("w")).await.unwrap().is_none());
 }
 
+pub(super) async fn a_root_that_exists_is_not_set_again(store: Subject) {
+    let set = |value: &str| {
+        let value = Value::from(value);
+        Effects::one(Effect::SetRootIfAbsent { key: key("w"), value })
+    };
+    store.commit(set("one")).await.unwrap();
+    store.commit(set("two")).await.unwrap();
+    assert_eq!(store.root(&key("w")).await.unwrap().unwrap().value, Value::from("one"));
+    let unnamed = Effect::SetRootIfAbsent { key: key(""), value: Value::Nil };
+    assert!(store.commit(Effects::one(unnamed)).await.is_err());
+}
+
 pub(super) async fn a_large_value_is_updated_cell_by_cell(store: Subject) {
     let map: Map = (0..3_000).map(|i| (format!("key {i}"), format!("value {i}"))).collect();
     let mut value = Value::from(map.clone());

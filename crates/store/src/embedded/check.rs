@@ -8,6 +8,7 @@ use catena_job::{Job, JobId, Record};
 use catena_value::{ValueId, branches, decode, decode_branch};
 
 use super::driver::{for_each_row, unavailable_error};
+use super::positions::entries;
 use super::rows::{Lease, damaged_error, decode_idempotency};
 use super::store::EmbeddedStore;
 use crate::bytes::{DamagedRow, FieldReader};
@@ -91,7 +92,11 @@ impl EmbeddedStore {
             let mut rows = Vec::new();
             let collected = for_each_row(&view, JOBS, |key, row| {
                 let (id, row) = job_row(key, row)?;
-                rows.extend(index_rows(id, &row));
+                let facts = IndexFacts::from_summary(id, &row.summary);
+                rows.extend(facts.rows(row.order, &row.hold));
+                rows.extend(facts.listed(row.order).map(|entry| {
+                    (EVERYONE, row.order.to_be_bytes().into(), entry.as_slice().into())
+                }));
                 Ok(())
             });
             let collected = collected.and_then(|()| lease_and_expiry_rows(&view, &mut rows));
@@ -144,9 +149,14 @@ fn lease_and_expiry_rows(view: &View, rows: &mut Vec<IndexRow>) -> Result<(), Re
     })
 }
 
-/// How many rows each index should have, by table ID.
+/// What the indexes should contain.
 #[derive(Default)]
-struct ExpectedRows(HashMap<u8, u64>);
+struct ExpectedRows {
+    /// The number of rows of each index, by table ID.
+    counts: HashMap<u8, u64>,
+    /// The entries of the list of all owners.
+    listed: HashSet<[u8; LISTED_BYTES]>,
+}
 
 impl ExpectedRows {
     /// Checks that one index row is there.
@@ -156,7 +166,7 @@ impl ExpectedRows {
         report: &mut CheckReport,
         (table, key, value): &IndexRow,
     ) -> Result<(), ReadError> {
-        *self.0.entry(table.0).or_default() += 1;
+        *self.counts.entry(table.0).or_default() += 1;
         match view.get(*table, key).map_err(unavailable_error)? {
             Some(found) if found[..] == value[..] => report.index_entries += 1,
             // Written in format 1, in which the index of live jobs has only keys.
@@ -227,9 +237,11 @@ fn check_jobs(
         if !orders.insert(row.order) {
             report.add_problem(id, format!("position {} in the order is used twice", row.order));
         }
-        for index in index_rows(id, &row) {
+        let facts = IndexFacts::from_summary(id, &row.summary);
+        for index in facts.rows(row.order, &row.hold) {
             expected.check_row(view, report, &index)?;
         }
+        expected.listed.extend(facts.listed(row.order));
         if let Err(error) = check_chain(view, id, &row, report) {
             report.add_problem(id, error);
         }
@@ -283,7 +295,7 @@ fn check_records(
         let entry = catena_job::history::Entry {
             id: record.id().to_string(),
             record: decode_again(&record, &cells),
-            is_signed: false,
+            signature: None,
         };
         if let Err(fault) = verifier.push(entry) {
             report.add_problem(id, fault);
@@ -366,19 +378,49 @@ fn check_indexes(
     report: &mut CheckReport,
     expected: &ExpectedRows,
 ) -> Result<(), ReadError> {
-    for table in INDEXES {
+    check_listed(view, report, &expected.listed)?;
+    for table in INDEXES.into_iter().filter(|table| *table != EVERYONE) {
         let mut found = 0;
         for_each_row(view, table, |_, _| {
             found += 1;
             Ok(())
         })?;
-        let wanted = expected.0.get(&table.0).copied().unwrap_or(0);
+        let wanted = expected.counts.get(&table.0).copied().unwrap_or(0);
         if found != wanted {
             report.add_problem(
                 index_name(table),
                 format!("has {found} entries, should have {wanted}"),
             );
         }
+    }
+    Ok(())
+}
+
+/// Checks that the list of all owners has every job once. Entries of jobs that no longer exist are
+/// passed over, as readers do.
+fn check_listed(
+    view: &View,
+    report: &mut CheckReport,
+    expected: &HashSet<[u8; LISTED_BYTES]>,
+) -> Result<(), ReadError> {
+    let mut found = HashSet::new();
+    let mut last = 0;
+    for_each_row(view, EVERYONE, |_, row| {
+        for (position, _) in entries(EVERYONE, row).map_err(damaged_error("everyone"))? {
+            if position <= last {
+                report.add_problem(index_name(EVERYONE), "entries are not in order");
+            }
+            last = position;
+        }
+        let known =
+            row.as_chunks::<LISTED_BYTES>().0.iter().filter(|entry| expected.contains(*entry));
+        found.extend(known.copied());
+        Ok(())
+    })?;
+    report.index_entries += found.len() as u64;
+    if found.len() != expected.len() {
+        let missing = expected.len() - found.len();
+        report.add_problem(index_name(EVERYONE), format!("{missing} entries are missing"));
     }
     Ok(())
 }

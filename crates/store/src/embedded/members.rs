@@ -18,6 +18,8 @@ pub(super) struct Members {
     members: Mutex<HashMap<HolderKey, Member>>,
     /// The number of members, to be read without the lock.
     count: AtomicUsize,
+    /// When the leases of workers end.
+    workers: Mutex<HashMap<HolderKey, ProcessLease>>,
 }
 
 struct Member {
@@ -42,7 +44,19 @@ impl Members {
         self.leases(now)
     }
 
+    pub(super) fn renew_worker(&self, worker: &Holder, until: i64) {
+        let mut workers = self.workers.lock();
+        match workers.get_mut(&worker.key()) {
+            Some(lease) => lease.until = lease.until.max(until),
+            None => {
+                let lease = ProcessLease { holder: worker.clone(), until };
+                workers.insert(worker.key(), lease);
+            }
+        }
+    }
+
     pub(super) fn remove(&self, holder: &Holder) {
+        self.workers.lock().remove(&holder.key());
         let mut members = self.members.lock();
         members.remove(&holder.key());
         self.count.store(members.len(), Ordering::SeqCst);
@@ -51,8 +65,14 @@ impl Members {
     pub(super) fn leases(&self, now: i64) -> Vec<ProcessLease> {
         let members = self.members.lock();
         let live = members.values().filter(|member| member.until > now);
-        live.map(|member| ProcessLease { holder: member.holder.clone(), until: member.until })
-            .collect()
+        let mut leases: Vec<ProcessLease> = live
+            .map(|member| ProcessLease { holder: member.holder.clone(), until: member.until })
+            .collect();
+        drop(members);
+        let mut workers = self.workers.lock();
+        workers.retain(|_, lease| lease.until > now);
+        leases.extend(workers.values().cloned());
+        leases
     }
 
     pub(super) fn take_hints(&self, holder: &Holder) -> Option<mpsc::Receiver<Hint>> {

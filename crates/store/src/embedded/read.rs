@@ -8,6 +8,7 @@ use catena_value::{ValueId, decode, decode_message};
 
 use super::counts::ListCount;
 use super::driver::for_each_row;
+use super::positions::{PositionEntry, PositionRange};
 use super::recent::DecodedJob;
 use super::rows::{
     Lease, Sidecar, damaged_error, decode_blob, decode_idempotency, decode_job_message,
@@ -25,7 +26,7 @@ use crate::store::{
     Timer,
 };
 use crate::summary::{Summary, status_from_byte};
-use catena_ledger::{Direction, KeyRange, RowBytes};
+use catena_ledger::{Direction, Key, KeyRange, RowBytes};
 
 impl EmbeddedStore {
     pub(super) fn read_row(&self, id: JobId) -> Result<Option<JobRow>, ReadError> {
@@ -161,6 +162,23 @@ impl EmbeddedStore {
         }
     }
 
+    /// The names of the queues that have entries: one row of each queue is read.
+    pub(super) fn read_queue_names(&self) -> Result<Vec<String>, ReadError> {
+        let mut names = Vec::new();
+        let mut lower = Bound::Unbounded;
+        loop {
+            let range = KeyRange { lower, upper: Bound::Unbounded };
+            let rows = self.driver.range(QUEUE, &range, Direction::Forward, 1)?;
+            let Some((key, value)) = rows.first() else { return Ok(names) };
+            let name = value.get(16..).and_then(|name| std::str::from_utf8(name).ok());
+            names.extend(name.map(str::to_owned));
+            lower = match KeyRange::prefix(key.get(..8).unwrap_or(key)).upper {
+                Bound::Excluded(next) => Bound::Included(next),
+                _ => return Ok(names),
+            };
+        }
+    }
+
     pub(super) fn read_queue(
         &self,
         queue: &str,
@@ -233,36 +251,22 @@ impl EmbeddedStore {
     }
 
     pub(super) fn read_list(&self, query: &ListQuery) -> Result<JobPage, ReadError> {
-        let owner = query.owner.as_str();
-        let scope = match &query.filter {
-            Filter::All => owner_scope(owner),
-            // Nearly all jobs end up COMPLETE, so the owner's list serves as the list of those.
-            Filter::Status(Status::Complete) => owner_scope(owner),
-            Filter::Status(status) => status_scope(owner, *status),
-            Filter::Op(op) => op_scope(owner, op),
-            Filter::Tag(tag) => tag_scope(owner, tag),
-        };
         let limit = query.limit.clamp(1, PAGE_ROWS_MAX);
         let mut page = JobPage { jobs: Vec::new(), next: None };
         let mut after = query.after;
         let mut scanned = 0;
         while page.jobs.len() < limit {
-            let range = list_range(scope, after, query.order);
-            let direction = match query.order {
-                ListOrder::Oldest => Direction::Forward,
-                ListOrder::Newest => Direction::Backward,
-            };
             let wanted = limit - page.jobs.len() + 1;
-            let rows = self.driver.range(LISTS, &range, direction, wanted)?;
-            let found = rows.len();
+            let entries = self.list_entries(query, after, wanted)?;
+            let found = entries.len();
             let is_last = found < wanted;
-            for (key, value) in rows {
+            for PositionEntry { position, value } in entries {
                 if page.jobs.len() == limit {
                     page.next = after;
                     return Ok(page);
                 }
-                after = Some(order_from_key(&key));
-                page.jobs.extend(self.read_list_entry(&key, &value, query)?);
+                after = Some(position);
+                page.jobs.extend(self.read_list_entry(position, &value, query)?);
             }
             scanned += found;
             if is_last {
@@ -277,13 +281,47 @@ impl EmbeddedStore {
         Ok(page)
     }
 
+    /// At most `limit` entries of a list after a position, in the order of the query.
+    fn list_entries(
+        &self,
+        query: &ListQuery,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<PositionEntry>, ReadError> {
+        let direction = match query.order {
+            ListOrder::Oldest => Direction::Forward,
+            ListOrder::Newest => Direction::Backward,
+        };
+        let Some(owner) = &query.owner else {
+            let mut range = PositionRange::ALL;
+            match (query.order, after) {
+                (ListOrder::Oldest, Some(after)) => range.after = after,
+                (ListOrder::Newest, Some(after)) => range.before = after,
+                (_, None) => {}
+            }
+            return self.position_entries(EVERYONE, range, direction, limit);
+        };
+        let range = list_range(&list_scope(owner, &query.filter), after, query.order);
+        let rows = self.driver.range(LISTS, &range, direction, limit)?;
+        let entry = |(key, value): (Key, RowBytes)| PositionEntry {
+            position: order_from_key(&key),
+            value: value.to_vec(),
+        };
+        Ok(rows.into_iter().map(entry).collect())
+    }
+
     /// How many entries a list has. Entries of lists that only grow are counted once.
-    pub(super) fn read_count(&self, owner: &str, filter: &Filter) -> Result<u64, ReadError> {
-        let scope = match filter {
-            Filter::All => owner_scope(owner),
-            Filter::Op(op) => op_scope(owner, op),
-            Filter::Tag(tag) => tag_scope(owner, tag),
-            Filter::Status(_) => {
+    pub(super) fn read_count(
+        &self,
+        owner: Option<&str>,
+        filter: &Filter,
+    ) -> Result<u64, ReadError> {
+        let scope = match (owner, filter) {
+            (Some(owner), Filter::All) => owner_scope(owner),
+            (Some(owner), Filter::Op(op)) => op_scope(owner, op),
+            (Some(owner), Filter::Tag(tag)) => tag_scope(owner, tag),
+            (None, Filter::All) => EVERYONE_SCOPE,
+            (_, Filter::Status(_)) | (None, _) => {
                 return self.count_entries(owner, filter, &mut ListCount::default());
             }
         };
@@ -295,12 +333,15 @@ impl EmbeddedStore {
 
     fn count_entries(
         &self,
-        owner: &str,
+        owner: Option<&str>,
         filter: &Filter,
         count: &mut ListCount,
     ) -> Result<u64, ReadError> {
+        if (owner, filter) == (None, &Filter::All) {
+            return self.count_everyone(count);
+        }
         let mut query = ListQuery {
-            owner: owner.to_owned(),
+            owner: owner.map(str::to_owned),
             filter: filter.clone(),
             order: ListOrder::Oldest,
             after: count.last,
@@ -315,6 +356,17 @@ impl EmbeddedStore {
                 None => return Ok(count.rows),
             }
         }
+    }
+
+    /// How many jobs all owners have. No job is read.
+    fn count_everyone(&self, count: &mut ListCount) -> Result<u64, ReadError> {
+        let range = PositionRange { after: count.last.unwrap_or(0), ..PositionRange::ALL };
+        self.visit_positions(EVERYONE, range, Direction::Forward, |position, _| {
+            count.rows += 1;
+            count.last = Some(position);
+            true
+        })?;
+        Ok(count.rows)
     }
 
     pub(super) fn read_all(
@@ -337,14 +389,12 @@ impl EmbeddedStore {
     /// names. Rows are found by a hash, so rows of another owner may lie between them.
     fn read_list_entry(
         &self,
-        key: &[u8],
+        order: u64,
         value: &[u8],
         query: &ListQuery,
     ) -> Result<Option<ListedJob>, ReadError> {
-        let order = order_from_key(key);
-        if value.len() > 16 {
-            let job =
-                decode_list_entry(value, order, &query.owner).map_err(damaged_error("a list"))?;
+        if let Some(owner) = query.owner.as_deref().filter(|_| value.len() > 16) {
+            let job = decode_list_entry(value, order, owner).map_err(damaged_error("a list"))?;
             return Ok(job.filter(|job| match &query.filter {
                 Filter::Status(status) => job.status == *status,
                 _ => true,
@@ -354,6 +404,7 @@ impl EmbeddedStore {
         let row = self.read_row(id)?.filter(|row| matches(&row.summary, query));
         Ok(row.map(|row| ListedJob {
             id,
+            owner: row.summary.owner,
             order,
             status: row.summary.status,
             op: row.summary.op,
@@ -507,23 +558,39 @@ impl RecordPageBuilder {
     }
 }
 
-fn list_range(scope: [u8; 8], after: Option<u64>, order: ListOrder) -> KeyRange {
-    let KeyRange { lower, upper } = KeyRange::prefix(&scope);
+/// The key under which the number of all jobs is cached, next to those of single lists.
+const EVERYONE_SCOPE: [u8; 8] = *b"everyone";
+
+/// The prefix of the keys of a list.
+fn list_scope(owner: &str, filter: &Filter) -> [u8; 8] {
+    match filter {
+        Filter::All => owner_scope(owner),
+        // Nearly all jobs end up COMPLETE, so the owner's list serves as the list of those.
+        Filter::Status(Status::Complete) => owner_scope(owner),
+        Filter::Status(status) => status_scope(owner, *status),
+        Filter::Op(op) => op_scope(owner, op),
+        Filter::Tag(tag) => tag_scope(owner, tag),
+    }
+}
+
+fn list_range(prefix: &[u8], after: Option<u64>, order: ListOrder) -> KeyRange {
+    let KeyRange { lower, upper } = KeyRange::prefix(prefix);
     let Some(after) = after else { return KeyRange { lower, upper } };
-    let key = list_key(scope, after).as_slice().into();
+    let key = prefix.iter().copied().chain(after.to_be_bytes()).collect();
     match order {
         ListOrder::Oldest => KeyRange { lower: Bound::Excluded(key), upper },
         ListOrder::Newest => KeyRange { lower, upper: Bound::Excluded(key) },
     }
 }
 
-fn order_from_key(key: &[u8]) -> u64 {
-    key.get(8..16).and_then(|order| order.try_into().ok()).map_or(0, u64::from_be_bytes)
+pub(super) fn order_from_key(key: &[u8]) -> u64 {
+    key.last_chunk().map_or(0, |order| u64::from_be_bytes(*order))
 }
 
 /// Whether a row that was found by a hash matches the query.
 fn matches(summary: &Summary, query: &ListQuery) -> bool {
-    summary.owner == query.owner
+    summary.parent.is_none()
+        && query.owner.as_ref().is_none_or(|owner| summary.owner == *owner)
         && match &query.filter {
             Filter::All => true,
             Filter::Status(status) => summary.status == *status,
@@ -533,7 +600,7 @@ fn matches(summary: &Summary, query: &ListQuery) -> bool {
 }
 
 /// Decodes an entry that holds everything a list shows. `None` if it belongs to another owner.
-fn decode_list_entry(
+pub(super) fn decode_list_entry(
     value: &[u8],
     order: u64,
     owner: &str,
@@ -547,10 +614,11 @@ fn decode_list_entry(
     let created = fields.time("created")?;
     let updated = fields.time("updated")?;
     let op = fields.text("op")?.to_owned();
-    Ok(Some(ListedJob { id, order, status, op, created, updated }))
+    let owner = owner.to_owned();
+    Ok(Some(ListedJob { id, owner, order, status, op, created, updated }))
 }
 
-fn job_id(bytes: &[u8]) -> Result<JobId, ReadError> {
+pub(super) fn job_id(bytes: &[u8]) -> Result<JobId, ReadError> {
     let id = bytes.get(..16).and_then(|id| id.try_into().ok()).map(JobId::from_bytes);
     id.ok_or_else(|| damaged_error("an index")(DamagedRow("job ID")))
 }

@@ -16,7 +16,10 @@ use crate::keys::META;
 /// Bits of a position that number the commits of one run: enough for a trillion.
 const NUMBER_BITS: u32 = 40;
 
-const RUN: &[u8] = b"run";
+pub(super) const RUN: &[u8] = b"run";
+
+/// Present if the index of the jobs of all owners is complete. Stores of earlier versions lack it.
+pub(super) const EVERYONE_LISTED: &[u8] = b"everyone";
 
 /// Assigns positions; used by the committer only.
 #[derive(Clone, Default)]
@@ -45,7 +48,11 @@ impl CommitSequence {
         if self.0.run.load(Ordering::Acquire) == 0 {
             let last = match tx.get(META, RUN)? {
                 Some(row) => u64::from_be_bytes(row[..].try_into().map_err(|_| DamagedRow("run"))?),
-                None => 0,
+                // A new store has the list of all jobs from its first commit on.
+                None => {
+                    tx.put(META, EVERYONE_LISTED, 1_u64.to_be_bytes());
+                    0
+                }
             };
             self.0.run.store(last + 1, Ordering::Release);
         }

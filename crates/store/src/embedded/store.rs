@@ -25,9 +25,9 @@ use super::sequence::CommitSequence;
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::keys::TABLES;
 use crate::store::{
-    Filter, Hint, Holder, Idempotency, JobPage, ListQuery, LiveJob, Message, ProcessLease,
-    QueuedJob, ReadError, ReadyJobs, RecordPage, Root, RootKey, RootSpace, Store, StoreFuture,
-    StoredBlob, StoredJob, Timer,
+    ChangePage, ChangeQuery, Filter, Hint, Holder, Idempotency, JobPage, ListQuery, LiveJob,
+    Message, ProcessLease, QueuedJob, ReadError, ReadyJobs, RecordPage, Root, RootKey, RootSpace,
+    Store, StoreFuture, StoredBlob, StoredJob, Timer,
 };
 use crate::summary::Summary;
 
@@ -46,6 +46,7 @@ impl EmbeddedStore {
     /// Opens the store in a folder, creating it if it is missing.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
         let ledger = Ledger::open(folder, Options::new(TABLES))?;
+        super::upgrade::list_jobs_of_all_owners(&ledger)?;
         Ok(Self::from_driver(LedgerDriver::threaded(ledger)))
     }
 
@@ -97,7 +98,9 @@ impl EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the store on any disk, with any limits for the ledger below.
     pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
-        Ok(Self::from_driver(LedgerDriver::threaded(Ledger::open_on(disk, options)?)))
+        let ledger = Ledger::open_on(disk, options)?;
+        super::upgrade::list_jobs_of_all_owners(&ledger)?;
+        Ok(Self::from_driver(LedgerDriver::threaded(ledger)))
     }
 
     /// Opens the store without threads: the caller runs it with [`Self::step_commit`] and
@@ -150,6 +153,15 @@ impl Store for EmbeddedStore {
         Box::pin(ready(Ok(())))
     }
 
+    fn queues(&self) -> StoreFuture<'_, Vec<String>, ReadError> {
+        Box::pin(ready(self.read_queue_names()))
+    }
+
+    fn renew_worker_lease(&self, worker: &Holder, until: i64) -> StoreFuture<'_, (), CommitError> {
+        self.members.renew_worker(worker, until);
+        Box::pin(ready(Ok(())))
+    }
+
     fn processes(&self, now: i64) -> StoreFuture<'_, Vec<ProcessLease>, ReadError> {
         Box::pin(ready(Ok(self.members.leases(now))))
     }
@@ -183,7 +195,19 @@ impl Store for EmbeddedStore {
         Box::pin(ready(self.read_list(query)))
     }
 
-    fn count(&self, owner: &str, filter: &Filter) -> StoreFuture<'_, u64, ReadError> {
+    fn position(&self) -> StoreFuture<'_, u64, ReadError> {
+        Box::pin(ready(self.read_position()))
+    }
+
+    fn changes(&self, query: &ChangeQuery) -> StoreFuture<'_, ChangePage, ReadError> {
+        Box::pin(ready(self.read_changes(query)))
+    }
+
+    fn trim_changes(&self) -> StoreFuture<'_, u64, ReadError> {
+        Box::pin(self.remove_old_changes())
+    }
+
+    fn count(&self, owner: Option<&str>, filter: &Filter) -> StoreFuture<'_, u64, ReadError> {
         Box::pin(ready(self.read_count(owner, filter)))
     }
 

@@ -1,38 +1,112 @@
 //! A store without threads: what is submitted is committed before the call returns.
 //!
-//! It never waits for another thread, so a test with a paused clock does not see time pass.
+//! It never waits for another thread, so a test with a paused clock does not see time pass. It can
+//! also die at a given commit, as if its process had been killed there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use catena_job::JobId;
 use catena_value::CellSource;
+use tokio::sync::watch;
 
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::embedded::EmbeddedStore;
 use crate::store::*;
 use crate::summary::Summary;
 
+/// The commit at which the process of a store is killed: from then on nothing is answered.
+pub struct Death {
+    /// The commits that are still answered.
+    left: AtomicU64,
+    is_last_durable: bool,
+    has_died: watch::Sender<bool>,
+}
+
+impl Death {
+    /// The commit after `commits` others is not answered. If `is_last_durable` is true, it reaches the
+    /// disk all the same.
+    pub fn after(commits: u64, is_last_durable: bool) -> Self {
+        let has_died = watch::Sender::new(false);
+        Death { left: AtomicU64::new(commits), is_last_durable, has_died }
+    }
+
+    /// Changes the commit at which the process is killed: the one after `commits` others from now on.
+    pub fn postpone(&self, commits: u64) {
+        self.left.store(commits, Ordering::Relaxed);
+    }
+
+    /// Waits until the process is dead.
+    pub async fn died(&self) {
+        // The sender is part of this value.
+        let _ = self.has_died.subscribe().wait_for(|has_died| *has_died).await;
+    }
+}
+
 /// An embedded store that was opened without threads.
-pub struct SteppedStore(pub EmbeddedStore);
+pub struct SteppedStore {
+    store: EmbeddedStore,
+    death: Option<Arc<Death>>,
+}
 
 impl SteppedStore {
+    /// A store that answers everything.
+    pub fn new(store: EmbeddedStore) -> Self {
+        SteppedStore { store, death: None }
+    }
+
+    /// A store whose process is killed.
+    pub fn dying(store: EmbeddedStore, death: Arc<Death>) -> Self {
+        SteppedStore { store, death: Some(death) }
+    }
+
+    /// Returns true if a commit must not be answered, and makes it durable if it is to be.
+    fn dies_at(&self, effects: &mut Effects) -> bool {
+        let Some(death) = &self.death else { return false };
+        if *death.has_died.borrow() {
+            return true;
+        }
+        let left = death.left.load(Ordering::Relaxed);
+        death.left.store(left.saturating_sub(1), Ordering::Relaxed);
+        if left > 0 {
+            return false;
+        }
+        if death.is_last_durable {
+            let effects = std::mem::take(&mut effects.0);
+            drop(self.step(self.store.commit(Effects(effects))));
+        }
+        death.has_died.send_replace(true);
+        true
+    }
+
     fn step<T, E>(&self, answer: StoreFuture<'static, T, E>) -> StoreFuture<'static, T, E> {
-        while self.0.step_commit() {}
+        while self.store.step_commit() {}
         answer
     }
 }
 
 impl Store for SteppedStore {
-    fn commit(&self, effects: Effects) -> StoreFuture<'static, Receipt, CommitError> {
-        self.step(self.0.commit(effects))
+    fn commit(&self, mut effects: Effects) -> StoreFuture<'static, Receipt, CommitError> {
+        if self.dies_at(&mut effects) {
+            return Box::pin(std::future::pending());
+        }
+        self.step(self.store.commit(effects))
     }
 
     fn ready(&self, queue: &str, now: i64, limit: usize) -> StoreFuture<'_, ReadyJobs, ReadError> {
-        self.0.ready(queue, now, limit)
+        self.store.ready(queue, now, limit)
     }
 
     fn queue(&self, queue: &str, limit: usize) -> StoreFuture<'_, Vec<QueuedJob>, ReadError> {
-        self.0.queue(queue, limit)
+        self.store.queue(queue, limit)
+    }
+
+    fn queues(&self) -> StoreFuture<'_, Vec<String>, ReadError> {
+        self.store.queues()
+    }
+
+    fn renew_worker_lease(&self, worker: &Holder, until: i64) -> StoreFuture<'_, (), CommitError> {
+        self.store.renew_worker_lease(worker, until)
     }
 
     fn renew_lease(
@@ -41,31 +115,31 @@ impl Store for SteppedStore {
         now: i64,
         until: i64,
     ) -> StoreFuture<'_, Vec<ProcessLease>, CommitError> {
-        self.0.renew_lease(process, now, until)
+        self.store.renew_lease(process, now, until)
     }
 
     fn end_lease(&self, process: &Holder) -> StoreFuture<'_, (), CommitError> {
-        self.0.end_lease(process)
+        self.store.end_lease(process)
     }
 
     fn processes(&self, now: i64) -> StoreFuture<'_, Vec<ProcessLease>, ReadError> {
-        self.0.processes(now)
+        self.store.processes(now)
     }
 
     fn hints(&self, process: &Holder) -> Option<tokio::sync::mpsc::Receiver<Hint>> {
-        self.0.hints(process)
+        self.store.hints(process)
     }
 
     fn send_hint(&self, process: &Holder, hint: Hint) {
-        self.0.send_hint(process, hint);
+        self.store.send_hint(process, hint);
     }
 
     fn has_peers(&self) -> bool {
-        self.0.has_peers()
+        self.store.has_peers()
     }
 
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<StoredJob>, ReadError> {
-        self.0.job(id)
+        self.store.job(id)
     }
 
     fn records(
@@ -74,15 +148,27 @@ impl Store for SteppedStore {
         from: u64,
         limit: usize,
     ) -> StoreFuture<'_, Option<RecordPage>, ReadError> {
-        self.0.records(id, from, limit)
+        self.store.records(id, from, limit)
     }
 
     fn list(&self, query: &ListQuery) -> StoreFuture<'_, JobPage, ReadError> {
-        self.0.list(query)
+        self.store.list(query)
     }
 
-    fn count(&self, owner: &str, filter: &Filter) -> StoreFuture<'_, u64, ReadError> {
-        self.0.count(owner, filter)
+    fn position(&self) -> StoreFuture<'_, u64, ReadError> {
+        self.store.position()
+    }
+
+    fn changes(&self, query: &ChangeQuery) -> StoreFuture<'_, ChangePage, ReadError> {
+        self.store.changes(query)
+    }
+
+    fn trim_changes(&self) -> StoreFuture<'_, u64, ReadError> {
+        self.store.trim_changes()
+    }
+
+    fn count(&self, owner: Option<&str>, filter: &Filter) -> StoreFuture<'_, u64, ReadError> {
+        self.store.count(owner, filter)
     }
 
     fn all(
@@ -90,11 +176,11 @@ impl Store for SteppedStore {
         after: Option<JobId>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<(JobId, Summary)>, ReadError> {
-        self.0.all(after, limit)
+        self.store.all(after, limit)
     }
 
     fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<LiveJob>, ReadError> {
-        self.0.live(after, limit)
+        self.store.live(after, limit)
     }
 
     fn due(
@@ -103,7 +189,7 @@ impl Store for SteppedStore {
         after: Option<Timer>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<Timer>, ReadError> {
-        self.0.due(until, after, limit)
+        self.store.due(until, after, limit)
     }
 
     fn executions(
@@ -112,11 +198,11 @@ impl Store for SteppedStore {
         key: &str,
         limit: usize,
     ) -> StoreFuture<'_, Vec<JobId>, ReadError> {
-        self.0.executions(owner, key, limit)
+        self.store.executions(owner, key, limit)
     }
 
     fn messages(&self, id: JobId, limit: usize) -> StoreFuture<'_, Vec<Message>, ReadError> {
-        self.0.messages(id, limit)
+        self.store.messages(id, limit)
     }
 
     fn find_idempotency(
@@ -125,11 +211,17 @@ impl Store for SteppedStore {
         endpoint: &str,
         key: &str,
     ) -> StoreFuture<'_, Option<Idempotency>, ReadError> {
-        self.0.find_idempotency(owner, endpoint, key)
+        let found = self.store.find_idempotency(owner, endpoint, key);
+        Box::pin(async move {
+            let found = found.await;
+            // Another process may commit between this read and what follows from it.
+            tokio::task::yield_now().await;
+            found
+        })
     }
 
     fn root(&self, key: &RootKey) -> StoreFuture<'_, Option<Root>, ReadError> {
-        self.0.root(key)
+        self.store.root(key)
     }
 
     fn roots(
@@ -139,11 +231,11 @@ impl Store for SteppedStore {
         after: Option<&str>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<String>, ReadError> {
-        self.0.roots(space, owner, after, limit)
+        self.store.roots(space, owner, after, limit)
     }
 
     fn blob(&self, digest: &[u8; 32]) -> StoreFuture<'_, Option<StoredBlob>, ReadError> {
-        self.0.blob(digest)
+        self.store.blob(digest)
     }
 
     fn collect(&self) -> StoreFuture<'_, u64, ReadError> {
@@ -151,6 +243,6 @@ impl Store for SteppedStore {
     }
 
     fn cells(&self) -> Arc<dyn CellSource + Send + Sync> {
-        self.0.cells()
+        self.store.cells()
     }
 }

@@ -12,12 +12,13 @@ use super::prepare::{PreparedAppend, PreparedBegin, PreparedEffect, PreparedRoot
 use crate::bytes::DamagedRow;
 use crate::effects::{CommitError, Hold, Receipt};
 use crate::embedded::in_use::InUseCells;
+use crate::embedded::positions;
 use crate::embedded::rows::{Lease, Sidecar, decode_idempotency, encode_blob};
 use crate::embedded::sequence::CommitSequence;
 use crate::keys::{self, *};
 use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX};
 use crate::row::{JobRow, LocalCells, reachable};
-use crate::store::{HoldState, Idempotency, Message, RootKey, TimerKind};
+use crate::store::{ChangeKind, HoldState, Idempotency, Message, RootKey, TimerKind};
 use catena_ledger::{Direction, KeyRange, RowReadError, TableId, Tx};
 
 type ApplyResult<T> = Result<T, CommitError>;
@@ -52,7 +53,7 @@ pub(super) fn apply(
             PreparedEffect::Append(append) => {
                 append_records(tx, *append, in_use, sequence, &mut receipt)?;
             }
-            PreparedEffect::Delete { job } => delete_job(tx, job)?,
+            PreparedEffect::Delete { job } => delete_job(tx, job, sequence)?,
             PreparedEffect::SetProgress { job, progress } => change_sidecar(tx, job, |sidecar| {
                 sidecar.progress = Some(progress);
             })?,
@@ -72,8 +73,16 @@ pub(super) fn apply(
             PreparedEffect::CheckHead { job, head } => {
                 check_append(job, Some(head), job_row(tx, job)?.as_ref())?;
             }
+            PreparedEffect::CountSubJobs { root, count, max } => {
+                count_sub_jobs(tx, root, count, max)?;
+            }
             PreparedEffect::SetRoot { key, expected, value } => {
                 set_root(tx, key, expected, value, in_use)?;
+            }
+            PreparedEffect::SetRootIfAbsent { key, value } => {
+                if tx.get(ROOTS, &keys::root_key(&key))?.is_none() {
+                    set_root(tx, key, None, Some(value), in_use)?;
+                }
             }
             PreparedEffect::StoreIdempotency { entry, row } => store_idempotency(tx, &entry, row)?,
             PreparedEffect::ExpireIdempotency { before, limit } => {
@@ -137,7 +146,22 @@ fn begin_job(
         LISTS => tx.put_unread(table, key, value),
         _ => tx.put(table, key, value),
     });
+    put_creation(tx, order, &begin.facts);
     Ok(order)
+}
+
+/// Records the creation of a job in the list of all owners or, of a sub-job, among the changes.
+fn put_creation(tx: &mut Tx<'_>, order: u64, facts: &IndexFacts) {
+    match facts.listed(order) {
+        Some(entry) => tx.gather(EVERYONE, order.to_be_bytes(), &entry),
+        None => put_change(tx, order, facts, ChangeKind::Created),
+    }
+}
+
+/// Records a change of a job, for those who follow all jobs. The creation of a job that is no sub-job
+/// is in the lists already.
+fn put_change(tx: &mut Tx<'_>, position: u64, facts: &IndexFacts, kind: ChangeKind) {
+    tx.gather(CHANGES, position.to_be_bytes(), &facts.change(position, kind));
 }
 
 /// Checks the head that an append continues.
@@ -159,6 +183,7 @@ fn change_hold(tx: &mut Tx<'_>, job: JobId, state: &mut HoldState, hold: Hold) -
         Hold::Vacant(fence) if found.is_none() && state.fence == fence => {}
         Hold::Vacant(_) => return Err(CommitError::HoldMoved { job }),
         Hold::Under(fence) if found == Some(fence) => {}
+        Hold::Transfer { holder, fence } if found == Some(fence) => state.holder = Some(holder),
         Hold::Release(fence) if found == Some(fence) => state.holder = None,
         Hold::Park(fence) if found == Some(fence) => {
             *state = HoldState { fence, holder: None, is_parked: true };
@@ -170,6 +195,7 @@ fn change_hold(tx: &mut Tx<'_>, job: JobId, state: &mut HoldState, hold: Hold) -
         Hold::Under(fence)
         | Hold::Release(fence)
         | Hold::Park(fence)
+        | Hold::Transfer { fence, .. }
         | Hold::Acquire { fence, .. } => return Err(fenced(fence)),
     }
     Ok(())
@@ -206,10 +232,15 @@ fn append_records(
     let carried = check_needed(tx, held.as_ref(), id, &append.packed.needed, in_use)?;
     append.packed.entries.append_cells(&carried);
     let row = match held {
-        Some(row) => row,
+        Some(row) => {
+            let position = sequence.next_position(tx)?;
+            put_change(tx, position, &append.facts, ChangeKind::Changed);
+            row
+        }
         None => {
             let order = sequence.next_position(tx)?;
             receipt.orders.push(order);
+            put_creation(tx, order, &append.facts);
             JobRow::new(order, append.summary.clone(), append.job.head())
         }
     };
@@ -306,18 +337,46 @@ fn delete_range(tx: &mut Tx<'_>, table: TableId, job: JobId) -> ApplyResult<()> 
     }
 }
 
-fn delete_job(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
+fn delete_job(tx: &mut Tx<'_>, job: JobId, sequence: &CommitSequence) -> ApplyResult<()> {
     let row = job_row(tx, job)?.ok_or(CommitError::NoSuchJob { job })?;
-    for (table, key, _) in index_rows(job, &row) {
+    let facts = IndexFacts::from_summary(job, &row.summary);
+    for (table, key, _) in facts.rows(row.order, &row.hold) {
         tx.delete(table, key);
     }
+    positions::unlist(tx, job, row.order)?;
+    let position = sequence.next_position(tx)?;
+    put_change(tx, position, &facts, ChangeKind::Deleted);
     leave_queue(tx, job)?;
     for table in [CHUNKS, MESSAGES, MESSAGE_IDS] {
         delete_range(tx, table, job)?;
     }
+    let total = keys::sub_jobs_name(job);
+    if tx.get(META, &total)?.is_some() {
+        tx.delete(META, total);
+    }
     tx.delete(SIDECARS, *job.as_bytes());
     tx.delete(JOBS, *job.as_bytes());
     Ok(())
+}
+
+/// Counts new jobs below a root.
+fn count_sub_jobs(tx: &mut Tx<'_>, root: JobId, count: u64, max: u64) -> ApplyResult<()> {
+    let name = keys::sub_jobs_name(root);
+    let held = read_number(tx, &name)?;
+    let total = held.saturating_add(count);
+    if total > max {
+        return Err(CommitError::TreeFull { root, count: held, max });
+    }
+    tx.put(META, name, total.to_be_bytes());
+    Ok(())
+}
+
+/// Returns a number of the table of numbers, or 0.
+fn read_number(tx: &Tx<'_>, name: &[u8]) -> ApplyResult<u64> {
+    match tx.get(META, name)? {
+        Some(row) => Ok(u64::from_be_bytes(row[..].try_into().map_err(|_| DamagedRow("number"))?)),
+        None => Ok(0),
+    }
 }
 
 fn read_sidecar(tx: &Tx<'_>, job: JobId) -> ApplyResult<Option<Sidecar>> {
@@ -461,10 +520,7 @@ fn store_idempotency(tx: &mut Tx<'_>, entry: &Idempotency, row: Vec<u8>) -> Appl
 fn change_key_count(tx: &mut Tx<'_>, key: &[u8], change: i64) -> ApplyResult<u64> {
     let mut name = b"keys ".to_vec();
     name.extend_from_slice(&key[..8]);
-    let held = match tx.get(META, &name)? {
-        Some(row) => u64::from_be_bytes(row[..].try_into().map_err(|_| DamagedRow("key count"))?),
-        None => 0,
-    };
+    let held = read_number(tx, &name)?;
     tx.put(META, name, held.saturating_add_signed(change).to_be_bytes());
     Ok(held)
 }

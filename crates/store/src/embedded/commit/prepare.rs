@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catena_job::{Job, JobId, RecordId};
-use catena_value::{Encoded, Survey, ValueId, encode, encode_message, survey};
+use catena_value::{Encoded, Survey, Value, ValueId, encode, encode_message, survey};
 
 #[cfg(feature = "testing")]
 use crate::bytes::put_bytes;
@@ -67,10 +67,19 @@ pub(super) enum PreparedEffect {
         job: JobId,
         head: RecordId,
     },
+    CountSubJobs {
+        root: JobId,
+        count: u64,
+        max: u64,
+    },
     SetRoot {
         key: RootKey,
         expected: Option<ValueId>,
         value: Option<PreparedRoot>,
+    },
+    SetRootIfAbsent {
+        key: RootKey,
+        value: PreparedRoot,
     },
     StoreIdempotency {
         entry: Idempotency,
@@ -145,7 +154,8 @@ pub(super) fn prepare(effects: Effects) -> Result<PreparedCommit, CommitError> {
         let cells = match &mut prepared_effect {
             PreparedEffect::Begin(begin) => &mut begin.shared,
             PreparedEffect::Append(append) => &mut append.packed.shared,
-            PreparedEffect::SetRoot { value: Some(root), .. } => &mut root.cells,
+            PreparedEffect::SetRoot { value: Some(root), .. }
+            | PreparedEffect::SetRootIfAbsent { value: root, .. } => &mut root.cells,
             _ => &mut Vec::new(),
         };
         split_off_large_cells(cells, &mut prepared.ahead);
@@ -231,16 +241,17 @@ fn prepare_effect(effect: Effect) -> Result<PreparedEffect, CommitError> {
         Effect::Dequeue { job } => PreparedEffect::Dequeue { job },
         Effect::SetHold { job, after, hold } => PreparedEffect::SetHold { job, after, hold },
         Effect::CheckHead { job, head } => PreparedEffect::CheckHead { job, head },
+        Effect::CountSubJobs { root, count, max } => {
+            PreparedEffect::CountSubJobs { root, count, max }
+        }
         Effect::SetRoot { key, expected, value } => {
-            if key.owner.contains('\0') || key.name.is_empty() {
-                let reason = format!("root {key} has no usable name");
-                return Err(CommitError::TooLarge { reason });
-            }
-            let value = value.map(|value| {
-                let Survey { cells, unloaded } = survey(&value, |_| false);
-                PreparedRoot { encoding: encode(&value), cells, needed: unloaded }
-            });
+            check_root_key(&key)?;
+            let value = value.as_ref().map(prepare_root);
             PreparedEffect::SetRoot { key, expected, value }
+        }
+        Effect::SetRootIfAbsent { key, value } => {
+            check_root_key(&key)?;
+            PreparedEffect::SetRootIfAbsent { key, value: prepare_root(&value) }
         }
         Effect::StoreIdempotency(entry) => {
             let row = encode_idempotency(&entry);
@@ -256,6 +267,19 @@ fn prepare_effect(effect: Effect) -> Result<PreparedEffect, CommitError> {
     })
 }
 
+fn check_root_key(key: &RootKey) -> Result<(), CommitError> {
+    if key.owner.contains('\0') || key.name.is_empty() {
+        let reason = format!("root {key} has no usable name");
+        return Err(CommitError::TooLarge { reason });
+    }
+    Ok(())
+}
+
+fn prepare_root(value: &Value) -> PreparedRoot {
+    let Survey { cells, unloaded } = survey(value, |_| false);
+    PreparedRoot { encoding: encode(value), cells, needed: unloaded }
+}
+
 /// Who runs a new job.
 fn new_hold(job: &Job, hold: &Hold) -> Result<HoldState, CommitError> {
     match hold {
@@ -265,6 +289,7 @@ fn new_hold(job: &Job, hold: &Hold) -> Result<HoldState, CommitError> {
             Ok(HoldState { fence: 1, holder: Some(holder.clone()), is_parked: false })
         }
         Hold::Acquire { fence, .. }
+        | Hold::Transfer { fence, .. }
         | Hold::Under(fence)
         | Hold::Release(fence)
         | Hold::Park(fence) => {
@@ -286,6 +311,7 @@ pub(super) fn encode_log_entry(effects: Effects) -> Result<Vec<u8>, CommitError>
             put_bytes(&key, &mut entry);
             put_bytes(&value, &mut entry);
         }
+        entry.extend(begin.facts.listed(0).into_iter().flatten());
     }
     Ok(entry)
 }
