@@ -11,10 +11,14 @@
 //! judged), `artifacts` (what it left), `cgroup` and `processes` (what it used), and [`mod@probe`] (what
 //! this host allows).
 //!
+//! [`abort`] is about the process itself: it leaves a mark when it aborts. It is here because a handler of
+//! signals needs `unsafe` code.
+//!
 //! Invariants: nothing that a cell writes is trusted; a worker runs one cell and is never used
 //! again; files are read when every process of the cell is dead; below the configured tier nothing
 //! runs.
 
+pub mod abort;
 mod artifacts;
 pub mod cell;
 mod cgroup;
@@ -49,4 +53,4 @@ pub use outcome::{
 pub use probe::{Feature, Probe, TierProbe, probe};
 pub use sandbox::{Config, RunError, Sandbox};
 pub use tier::Tier;
-pub use zygote::{Profile, StartError};
+pub use zygote::{Profile, StartError, child_code};

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -89,4 +90,62 @@ pub(crate) fn check_seccomp_action(action: u32) -> io::Result<()> {
 pub(crate) fn socket_pair(kind: rustix::net::SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = rustix::net::SocketFlags::CLOEXEC;
     Ok(rustix::net::socketpair(rustix::net::AddressFamily::UNIX, kind, flags, None)?)
+}
+
+/// The signals by which a process ends itself.
+const FATAL_SIGNALS: [libc::c_int; 3] = [libc::SIGABRT, libc::SIGSEGV, libc::SIGBUS];
+
+/// What is called before one of them ends the process.
+static FATAL_OBSERVER: OnceLock<fn(i32)> = OnceLock::new();
+
+/// The actions that were set before, in the order of [`FATAL_SIGNALS`].
+static FATAL_PREVIOUS: [OnceLock<libc::sigaction>; 3] = [const { OnceLock::new() }; 3];
+
+/// Calls `observe` when SIGABRT, SIGSEGV or SIGBUS is about to end the process, which then ends as it
+/// would have. `observe` must only do what is allowed in a signal handler: no locks, no allocation.
+pub(crate) fn observe_fatal_signals(observe: fn(i32)) -> io::Result<()> {
+    if FATAL_OBSERVER.set(observe).is_err() {
+        return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+    }
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+        on_fatal_signal;
+    for (signal, previous) in FATAL_SIGNALS.into_iter().zip(&FATAL_PREVIOUS) {
+        // SAFETY: `sigaction` is plain data for which zero is valid.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // The stack may have overflowed: the handler runs on the alternate one.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        action.sa_sigaction = handler as usize;
+        // SAFETY: as above.
+        let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: both pointers are valid for one `sigaction` during the call.
+        if unsafe { libc::sigaction(signal, &raw const action, &raw mut before) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let _ = previous.set(before);
+    }
+    Ok(())
+}
+
+/// Tells the observer and restores the action that was set before. An instruction that faulted is
+/// repeated when this returns and faults again; a signal that was sent is sent again.
+extern "C" fn on_fatal_signal(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    _: *mut libc::c_void,
+) {
+    if let Some(observe) = FATAL_OBSERVER.get() {
+        observe(signal);
+    }
+    // SAFETY: the kernel passes a valid `siginfo_t` to a handler with SA_SIGINFO.
+    let was_sent = unsafe { (*info).si_code } <= 0;
+    let at = FATAL_SIGNALS.iter().position(|fatal| *fatal == signal);
+    let previous = at.and_then(|at| FATAL_PREVIOUS[at].get()).filter(|_| !was_sent);
+    // SAFETY: `sigaction` is plain data, and zero is the default action.
+    let action = previous.copied().unwrap_or_else(|| unsafe { std::mem::zeroed() });
+    // SAFETY: `action` is valid during the call.
+    unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+    if was_sent {
+        // SAFETY: `raise` may be called in a handler. The signal is delivered when this returns.
+        unsafe { libc::raise(signal) };
+    }
 }

@@ -24,6 +24,11 @@ use crate::{seccomp, sys};
 /// The Python side, which is part of this binary.
 const SOURCE: &str = include_str!("child/zygote.py");
 
+/// The code of ours that runs in the processes of cells.
+pub fn child_code() -> &'static str {
+    SOURCE
+}
+
 /// Reads the source from descriptor 4 and runs it.
 const BOOTSTRAP: &str = "import os\nsource = os.pread(4, 1 << 20, 0)\nos.close(4)\n\
     exec(compile(source, '<catena-sandbox>', 'exec'), {'__name__': 'catena_sandbox'})";
