@@ -1,36 +1,41 @@
 //! The engine: a façade over its components, how they are put together, and how it stops.
 
+mod executors;
+mod host;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use catena_auth::{KeyPair, SealKey};
+use catena_auth::KeyPair;
 use catena_job::{JobId, Status};
 use catena_store::Store;
 use catena_store::blob::Blobs;
 use catena_value::{Value, ValueId};
 
 use crate::background::{Background, RecoverySummary};
-use crate::commands::Commands;
+use crate::commands::{Commands, NamedOperation};
 use crate::error::{
-    AssetError, ControlError, InvokeError, JobError, RerunError, ResolveError, RunError, SendError,
-    StartError, StoreError,
+    AssetError, ChangeError, ControlError, InvokeError, JobError, RerunError, ResolveError,
+    RunError, SendError, StartError, StoreError, WorkerError,
 };
 use crate::execution::Execution;
-use crate::jobs::{JOB_SECRETS_PURPOSE, Jobs};
+use crate::jobs::{JOB_SECRETS_PURPOSE, Jobs, Tombstone, seal_key};
 use crate::limits::Limits;
 use crate::operations::{
-    Adapter, Asset, CatalogueEntry, Content, ContentUpload, Failure, Host, HostReply, ListAssets,
-    ListedAsset, Operation, Operations,
+    Adapter, Asset, CatalogueEntry, Content, ContentUpload, Failure, Host, ListAssets, ListedAsset,
+    Operation, Operations, RootId, Roots,
 };
+use crate::operations::{NameEntry, Sharing};
 use crate::orchestration::{Drivers, Orchestration, Orchestrator};
 use crate::requests::{
-    Admission, CallRequest, Caller, Did, HistoryPage, IdempotencyKey, IdempotencyKeys, Invoke,
-    Invoked, JobList, JobView, ListJobs, MessageReceipt, NewSchedule, RerunScope, RunOutput,
-    Scheduled,
+    Admission, Beat, BeatReply, Caller, Claim, Claimed, Did, EndTurn, Ended, HistoryPage,
+    IdempotencyKey, IdempotencyKeys, Invoke, Invoked, JobFilter, JobList, JobView, ListJobs,
+    MessageReceipt, NewSchedule, RerunScope, RunOutput, Scheduled, WorkerCall,
 };
-use crate::runtime::{Env, Runtime};
-use crate::views::{CanvasQuery, Follow, Health, JobSummary, Reader, Views};
+use crate::runtime::{Aborts, Counters, Env, Reservation, Runtime};
+use crate::views::{CanvasQuery, Events, Follow, Health, HourStats, JobSummary, Reader, Views};
 
 /// How long runs that are stopped may take to end.
 const STOP_GRACE: Duration = Duration::from_millis(500);
@@ -52,12 +57,18 @@ pub struct Setup {
     pub key: KeyPair,
     /// The key that encrypts secrets at rest. If it is missing, one is derived from the venue's key.
     pub secrets_key: Option<[u8; 32]>,
+    /// The key that encrypted them before, if a rotation was interrupted: they are encrypted again.
+    pub previous_secrets_key: Option<[u8; 32]>,
     /// The operator's limits.
     pub limits: Limits,
     /// The adapters that execute operations.
     pub adapters: Vec<Arc<dyn Adapter>>,
     /// Assets that every venue has: metadata, and content if any.
     pub assets: Vec<(Value, Option<&'static [u8]>)>,
+    /// The DIDs of admins: their jobs run with their authority, also after a restart.
+    pub admins: Vec<String>,
+    /// What is known of the aborts of earlier processes.
+    pub aborts: Aborts,
 }
 
 /// A running engine. It is cheap to clone.
@@ -75,35 +86,14 @@ struct Components {
     background: Arc<Background>,
 }
 
-/// Counters of the engine: totals since it started, and current numbers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Jobs created.
-    pub invoked: u64,
-    /// Jobs ended, by status, in the order COMPLETE, FAILED, CANCELLED, REJECTED, TIMEOUT.
-    pub ended: [u64; 5],
-    /// Jobs that run in this process now.
-    pub running: u64,
-    /// Jobs that are queued now, as far as this process knows.
-    pub queued: u64,
-    /// Messages accepted.
-    pub messages: u64,
-    /// Attempts after the first.
-    pub retries: u64,
-    /// Watches of jobs now.
-    pub watchers: u64,
-}
-
 impl Engine {
     /// Builds the components, finds the jobs that were live, and starts the background tasks. The
     /// engine accepts work when this returns; recovery continues, see [`Engine::recovered`].
     pub async fn start(setup: Setup) -> Result<Engine, StartError> {
         let did: Did = setup.did.into();
         let identity_key = setup.key.seal_key(JOB_SECRETS_PURPOSE);
-        let seal_key = match &setup.secrets_key {
-            Some(key) => SealKey::derive(key, JOB_SECRETS_PURPOSE).with_older(identity_key),
-            None => identity_key,
-        };
+        let previous = setup.previous_secrets_key.as_ref();
+        let seal_key = seal_key(setup.secrets_key, previous, identity_key);
         let runtime = Runtime::new(setup.env, setup.limits);
         let admission = Arc::new(Admission::new(Arc::clone(&runtime)));
         let keys = IdempotencyKeys::new(Arc::clone(&runtime), Arc::clone(&setup.store));
@@ -116,22 +106,29 @@ impl Engine {
             did.clone(),
             Arc::clone(&admission),
             Arc::new(keys),
-            adapters,
+            adapters.clone(),
         );
-        let operations = Arc::new(operations.map_err(|problems| {
+        let mut operations = operations.map_err(|problems| {
             let (location, problem) = problems.into_iter().next().unwrap_or_default();
             StartError::Definition(format!("{location}: {problem}"))
-        })?);
+        })?;
+        operations.key_did = setup.key.did();
+        operations.signer = Some(setup.key.clone());
+        let operations = Arc::new(operations);
         let drivers: Arc<Drivers> = Arc::default();
         let events = Arc::clone(&drivers) as Arc<dyn crate::jobs::DriverEvents>;
-        let jobs = Jobs::new(Arc::clone(&runtime), setup.store, did, seal_key, admission, events);
+        let mut jobs =
+            Jobs::new(Arc::clone(&runtime), setup.store, did, seal_key, admission, events);
+        jobs.admins = setup.admins;
+        jobs.set_adapters(&adapters);
+        jobs.environments = Arc::clone(&operations.environments);
         let jobs = Arc::new(jobs);
         let execution =
             Execution::new(Arc::clone(&runtime), Arc::clone(&operations), Arc::clone(&jobs));
         let views = Views::new(Arc::clone(&execution));
         let orchestration = Orchestration::new(Arc::clone(&views), drivers, setup.key);
         let commands = Commands::new(orchestration);
-        let background = Background::new(Arc::clone(&commands));
+        let background = Background::new(Arc::clone(&commands), setup.aborts);
         let components = Arc::new(Components {
             runtime,
             operations,
@@ -144,13 +141,14 @@ impl Engine {
         let host: Arc<dyn Host> = Arc::clone(&components) as Arc<dyn Host>;
         components.execution.set_host(Arc::downgrade(&host));
         components.operations.store_own_assets(setup.assets).await?;
+        components.operations.environments.load(&*components.jobs.store).await?;
         components.jobs.reseal_secrets().await?;
+        components.jobs.reseal_user_secrets().await?;
         components.background.start().await?;
         Ok(Engine(components))
     }
 
-    /// Stops accepting work and waits up to `grace` for runs to end. Runs that have not ended then
-    /// are stopped without a record and left to recovery.
+    /// Stops accepting work. Runs that have not ended after `grace` are left to recovery.
     pub async fn shutdown(&self, grace: Duration) {
         let execution = &self.0.execution;
         self.0.runtime.begin_stop();
@@ -199,6 +197,11 @@ impl Engine {
         &self.0.runtime.env
     }
 
+    /// Returns a reservation of memory for a caller, of nothing yet.
+    pub fn reserve_memory(&self, caller: &Caller) -> Reservation {
+        self.0.runtime.memory.open(caller.did.text())
+    }
+
     /// Returns true unless the engine is shutting down. It accepts work during recovery.
     pub fn is_ready(&self) -> bool {
         !self.0.runtime.is_stopping()
@@ -207,6 +210,11 @@ impl Engine {
     /// Returns once the engine has started to shut down. Streams must end then.
     pub async fn stopping(&self) {
         self.0.runtime.stopping().await;
+    }
+
+    /// Returns true if nothing needs the key any more that encrypted secrets before.
+    pub async fn check_resealed(&self) -> Result<bool, StoreError> {
+        Ok(self.0.jobs.outdated_messages().await? == 0)
     }
 
     /// Returns what recovery has done so far.
@@ -224,6 +232,11 @@ impl Engine {
         self.recovery()
     }
 
+    /// Returns the jobs that are suspected of aborting the process, and how often it did.
+    pub fn suspects(&self) -> HashMap<JobId, u32> {
+        self.0.background.suspects.all()
+    }
+
     /// Returns the counters.
     pub async fn counters(&self) -> Counters {
         let Components { runtime, jobs, execution, views, .. } = &*self.0;
@@ -237,6 +250,11 @@ impl Engine {
             retries: load(&runtime.counters.retries),
             watchers: jobs.watchers.count(),
         }
+    }
+
+    /// Returns the statistics of the last hour: of all jobs to an admin, of their own jobs to others.
+    pub async fn stats(&self, caller: &Caller) -> Result<HourStats, StoreError> {
+        self.0.views.stats(caller).await
     }
 
     /// Returns the health of this process.
@@ -271,8 +289,7 @@ impl Engine {
         self.0.operations.resolve(caller, reference).await
     }
 
-    /// Registers an asset. Returns its ID, and true if an earlier request with the same idempotency
-    /// key registered it.
+    /// Registers an asset. Returns its ID, and true if an earlier equal request registered it.
     pub async fn register(
         &self,
         caller: &Caller,
@@ -280,6 +297,27 @@ impl Engine {
         key: Option<IdempotencyKey>,
     ) -> Result<(ValueId, bool), AssetError> {
         self.0.operations.register(caller, text, key).await
+    }
+
+    /// Makes a definition, if any, the newest version of a name, and changes who may use the name.
+    pub async fn put_name(
+        &self,
+        caller: &Caller,
+        name: &str,
+        definition: Option<&str>,
+        shared: Option<Sharing>,
+    ) -> Result<NamedOperation, AssetError> {
+        self.0.commands.put_name(caller, name, definition, shared).await
+    }
+
+    /// Removes a name of the caller. Returns false if there is no such name.
+    pub async fn remove_name(&self, caller: &Caller, name: &str) -> Result<bool, AssetError> {
+        self.0.commands.remove_name(caller, name).await
+    }
+
+    /// Returns the names of the caller, in order.
+    pub async fn names(&self, caller: &Caller) -> Result<Vec<(String, NameEntry)>, StoreError> {
+        self.0.operations.names(&caller.did).await
     }
 
     /// Returns the asset that a reference names.
@@ -316,6 +354,25 @@ impl Engine {
     }
 }
 
+/// Roots of users.
+impl Engine {
+    /// Changes roots of a caller in one commit, without a job. `change` computes the new values from
+    /// the current ones; it may be called again, and what it changed is undone if it fails.
+    pub async fn change_roots<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        roots: Vec<RootId>,
+        change: impl FnMut(&mut Roots) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, ChangeError> {
+        self.0.commands.change_roots(caller, roots, change).await
+    }
+
+    /// Returns roots of a caller as they are stored, to be read.
+    pub async fn roots(&self, caller: &Caller, roots: Vec<RootId>) -> Result<Roots, StoreError> {
+        self.0.operations.load_all_roots(&caller.did, roots).await
+    }
+}
+
 /// Views of jobs.
 impl Engine {
     /// Returns a job.
@@ -333,8 +390,7 @@ impl Engine {
         self.0.views.wait(caller, job, time).await
     }
 
-    /// Returns a job as soon as `is_known` does not accept it, or as it is after `time`. Changes
-    /// outside the chain count too: progress and the message queue.
+    /// Returns a job as soon as `is_known` does not accept it, or as it is after `time`.
     pub async fn wait_for_change(
         &self,
         caller: &Caller,
@@ -343,6 +399,11 @@ impl Engine {
         is_known: impl Fn(&JobView) -> bool,
     ) -> Result<JobView, JobError> {
         self.0.views.wait_for_change(caller, job, time, is_known).await
+    }
+
+    /// Returns the end of what a job has logged.
+    pub async fn log(&self, caller: &Caller, job: JobId) -> Result<String, JobError> {
+        self.0.views.log(caller, job).await
     }
 
     /// Returns a page of a job's records.
@@ -379,6 +440,29 @@ impl Engine {
     /// Lists jobs of the caller, or of another owner if an admin asks.
     pub async fn jobs(&self, caller: &Caller, query: &ListJobs) -> Result<JobList, StoreError> {
         self.0.views.list(caller, query).await
+    }
+
+    /// Follows the jobs that match a filter, from now on or from a position on. `None` if the caller
+    /// may not see them.
+    pub async fn events(
+        &self,
+        caller: &Caller,
+        filter: &JobFilter,
+        after: Option<u64>,
+    ) -> Result<Option<Events>, StoreError> {
+        self.0.views.events(caller, filter, after).await
+    }
+
+    /// Lists what is left of deleted jobs of the caller, of another owner or, for the owner `*`, of all,
+    /// in the order of their IDs, after `after`. The caller must be allowed to.
+    pub async fn tombstones(
+        &self,
+        caller: &Caller,
+        owner: Option<&str>,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<Tombstone>, StoreError> {
+        self.0.jobs.tombstones(caller, owner, after, limit).await
     }
 
     /// Lists jobs by their canvas status.
@@ -434,6 +518,27 @@ impl Engine {
         self.0.commands.resume(caller, job).await
     }
 
+    /// Ends the turns that a worker has finished and gives it jobs, as soon as there are some.
+    pub async fn claim(&self, claim: Claim) -> Result<Claimed, WorkerError> {
+        self.0.commands.claim(claim).await
+    }
+
+    /// Renews the lease of a worker and returns the signals for its jobs, as soon as there is one.
+    pub async fn beat(&self, beat: Beat) -> Result<BeatReply, WorkerError> {
+        self.0.commands.beat(beat).await
+    }
+
+    /// Ends a turn of a worker.
+    pub async fn end_turn(&self, caller: &Caller, turn: EndTurn) -> Result<Ended, WorkerError> {
+        self.0.commands.end_turn(caller, turn).await
+    }
+
+    /// Makes a call for a job that a worker holds. Returns the called job, once it has ended or as it is
+    /// after a time.
+    pub async fn worker_call(&self, call: WorkerCall) -> Result<JobView, WorkerError> {
+        self.0.commands.worker_call(call).await
+    }
+
     /// Cancels a job and its sub-jobs. A job that has ended is returned unchanged.
     pub async fn cancel(
         &self,
@@ -444,8 +549,7 @@ impl Engine {
         self.0.commands.cancel(caller, job, reason).await
     }
 
-    /// Deletes a job and its sub-jobs. A job that has not ended is cancelled first. Assets that it
-    /// produced are kept.
+    /// Deletes a job and its sub-jobs. A job that has not ended is cancelled first.
     pub async fn delete(&self, caller: &Caller, job: JobId) -> Result<(), ControlError> {
         self.0.commands.delete(caller, job).await
     }
@@ -484,8 +588,7 @@ impl Engine {
         self.0.commands.pause_schedule(caller, handle).await
     }
 
-    /// Resumes a schedule that is paused or was set aside. Returns `None` if the caller has none with
-    /// this handle.
+    /// Resumes a schedule. Returns `None` if the caller has none with this handle.
     pub async fn resume_schedule(
         &self,
         caller: &Caller,
@@ -494,8 +597,7 @@ impl Engine {
         self.0.commands.resume_schedule(caller, handle).await
     }
 
-    /// Returns schedules, ordered by time: those of the caller, those of another owner or, for the
-    /// owner `*`, all.
+    /// Returns schedules of the caller, of another owner or, for `*`, of all, ordered by time.
     pub async fn scheduled(
         &self,
         caller: &Caller,
@@ -504,8 +606,7 @@ impl Engine {
         self.0.commands.scheduled(caller, owner).await
     }
 
-    /// Starts a run of a schedule now, in addition to those at its times. Returns `None` if the
-    /// caller has none with this handle.
+    /// Starts a run of a schedule now. Returns `None` if the caller has none with this handle.
     pub async fn trigger(
         &self,
         caller: &Caller,
@@ -518,101 +619,5 @@ impl Engine {
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "engine of {}", self.0.jobs.did)
-    }
-}
-
-impl Host for Components {
-    fn env(&self) -> &Arc<dyn Env> {
-        &self.runtime.env
-    }
-
-    fn is_ready(&self) -> bool {
-        !self.runtime.is_stopping()
-    }
-
-    fn invoke(&self, request: Invoke) -> HostReply<Invoked, InvokeError> {
-        let commands = Arc::clone(&self.commands);
-        Box::pin(async move { commands.invoke(request).await })
-    }
-
-    fn call(&self, request: CallRequest) -> HostReply<JobView, Failure> {
-        let commands = Arc::clone(&self.commands);
-        Box::pin(async move { commands.call(request).await })
-    }
-
-    fn job(&self, caller: &Caller, job: JobId) -> HostReply<JobView, JobError> {
-        let views = Arc::clone(&self.views);
-        let caller = caller.clone();
-        Box::pin(async move { views.job(&caller, job).await })
-    }
-
-    fn wait(&self, caller: &Caller, job: JobId, time: Duration) -> HostReply<JobView, JobError> {
-        let views = Arc::clone(&self.views);
-        let caller = caller.clone();
-        Box::pin(async move { views.wait(&caller, job, time).await })
-    }
-
-    fn cancel(
-        &self,
-        caller: &Caller,
-        job: JobId,
-        reason: Option<String>,
-    ) -> HostReply<JobView, ControlError> {
-        let commands = Arc::clone(&self.commands);
-        let caller = caller.clone();
-        Box::pin(async move { commands.cancel(&caller, job, reason).await })
-    }
-
-    fn schedule(&self, caller: &Caller, request: NewSchedule) -> HostReply<Scheduled, InvokeError> {
-        let commands = Arc::clone(&self.commands);
-        let caller = caller.clone();
-        Box::pin(async move { commands.schedule(&caller, request).await })
-    }
-
-    fn unschedule(&self, caller: &Caller, handle: &str) -> HostReply<bool, InvokeError> {
-        let commands = Arc::clone(&self.commands);
-        let caller = caller.clone();
-        let handle = handle.to_owned();
-        Box::pin(async move { commands.unschedule(&caller, &handle).await })
-    }
-
-    fn pause_schedule(
-        &self,
-        caller: &Caller,
-        handle: &str,
-    ) -> HostReply<Option<Scheduled>, InvokeError> {
-        let commands = Arc::clone(&self.commands);
-        let caller = caller.clone();
-        let handle = handle.to_owned();
-        Box::pin(async move { commands.pause_schedule(&caller, &handle).await })
-    }
-
-    fn resume_schedule(
-        &self,
-        caller: &Caller,
-        handle: &str,
-    ) -> HostReply<Option<Scheduled>, InvokeError> {
-        let commands = Arc::clone(&self.commands);
-        let caller = caller.clone();
-        let handle = handle.to_owned();
-        Box::pin(async move { commands.resume_schedule(&caller, &handle).await })
-    }
-
-    fn scheduled(
-        &self,
-        caller: &Caller,
-        owner: Option<&str>,
-    ) -> HostReply<Vec<Scheduled>, InvokeError> {
-        let commands = Arc::clone(&self.commands);
-        let caller = caller.clone();
-        let owner = owner.map(str::to_owned);
-        Box::pin(async move { commands.scheduled(&caller, owner.as_deref()).await })
-    }
-
-    fn trigger(&self, caller: &Caller, handle: &str) -> HostReply<Option<JobId>, InvokeError> {
-        let commands = Arc::clone(&self.commands);
-        let caller = caller.clone();
-        let handle = handle.to_owned();
-        Box::pin(async move { commands.trigger(&caller, &handle).await })
     }
 }

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use catena_job::{JobId, Status};
+use catena_job::members::UnknownMember;
+use catena_job::{JobId, RecordId, Status};
 use catena_store::{CommitError, ReadError};
 
 /// A failure of the store.
@@ -37,6 +38,7 @@ impl From<CommitError> for StoreError {
             CommitError::Stopped { reason } => StoreError::Stopped(reason),
             CommitError::Damaged { reason } => StoreError::Damaged(reason),
             CommitError::TooLarge { reason } => StoreError::TooLarge(reason),
+            full @ CommitError::TreeFull { .. } => StoreError::TooLarge(full.to_string()),
             CommitError::HeadMoved { .. }
             | CommitError::RootMoved { .. }
             | CommitError::NotNext { .. }
@@ -93,6 +95,22 @@ pub enum ResolveError {
     Store(#[from] StoreError),
 }
 
+/// Why roots were not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// The change itself refused it. Nothing was changed.
+    #[error("{error}")]
+    Refused {
+        /// The failure code.
+        code: String,
+        /// The reason.
+        error: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Why a request with an idempotency key was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdempotencyError {
@@ -116,15 +134,27 @@ pub enum InvokeError {
     /// The request is invalid, for this reason.
     #[error("{0}")]
     Invalid(String),
+    /// The input has a member that the operation refuses.
+    #[error("{0}")]
+    UnknownMember(UnknownMember),
     /// The caller has as many live jobs as it may have.
     #[error("{live} of your jobs have not ended, which is the maximum")]
     TooManyJobs {
         /// The number of the caller's jobs that have not ended.
         live: usize,
     },
+    /// All callers together have as many live jobs as the venue takes.
+    #[error("{max} jobs of this venue have not ended, which is the maximum")]
+    VenueFull {
+        /// The largest number.
+        max: usize,
+    },
     /// The caller exceeded its request rate.
     #[error("too many requests")]
     RateLimited(RateLimited),
+    /// The input does not fit the memory that is left.
+    #[error(transparent)]
+    TooMuchMemory(#[from] TooMuchMemory),
     /// The idempotency key was refused.
     #[error(transparent)]
     Key(#[from] IdempotencyError),
@@ -137,6 +167,23 @@ pub enum InvokeError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Why memory was not reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TooMuchMemory {
+    /// The caller holds too much.
+    #[error("your requests and jobs may hold at most {max} bytes in memory at a time")]
+    OfCaller {
+        /// The largest number of bytes.
+        max: u64,
+    },
+    /// All callers together hold too much.
+    #[error("requests and jobs may hold at most {max} bytes in memory at a time")]
+    OfProcess {
+        /// The largest number of bytes.
+        max: u64,
+    },
 }
 
 /// A caller exceeded its request rate.
@@ -180,6 +227,18 @@ pub enum JobError {
     /// The job does not exist, or the caller may not see it.
     #[error("there is no job {0}")]
     NotFound(JobId),
+    /// The job was deleted.
+    #[error("job {job} was deleted")]
+    Deleted {
+        /// The job.
+        job: JobId,
+        /// The ID of its last record.
+        head: RecordId,
+        /// The DID of the caller that deleted it.
+        by: String,
+        /// When it was deleted, as Unix time in ms.
+        at: i64,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -400,4 +459,35 @@ fn first_problem(problems: &[(String, String)]) -> String {
             format!("{problem} at {location:?}, and {} more", rest.len())
         }
     }
+}
+
+/// Why a request of a worker was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WorkerError {
+    /// The job does not exist, or belongs to a queue of another owner.
+    #[error("there is no job {0}")]
+    NotFound(JobId),
+    /// The queue belongs to another owner.
+    #[error("there is no queue {0}")]
+    NoSuchQueue(String),
+    /// The worker no longer holds the job under this fence.
+    #[error("job {0} is no longer held under this fence")]
+    Fenced(JobId),
+    /// The job is paused: the worker must wait until it is resumed.
+    #[error("job {0} is PAUSED")]
+    Paused(JobId),
+    /// A call could not be made.
+    #[error("{error}")]
+    Failed {
+        /// The failure code.
+        code: String,
+        /// Why.
+        error: String,
+    },
+    /// The request is invalid.
+    #[error("{0}")]
+    Invalid(String),
+    /// A failure of the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }

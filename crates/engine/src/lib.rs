@@ -35,12 +35,16 @@ pub mod requests;
 pub mod runtime;
 pub mod views;
 
-pub use commands::offline;
-pub use engine::{Counters, Engine, Setup};
+pub use catena_auth::{Delegation, DelegationError, capability};
+pub use commands::{NamedOperation, offline};
+pub use engine::{Engine, Setup};
+pub use jobs::{Tombstone, secret_entry};
 pub use limits::Limits;
 pub use operations::{
-    Adapter, Call, Cause, ExecutionMode, Failure, Host, Operation, Registration, RetryAdvice,
-    RunControl, Turn, TurnFuture,
+    Adapter, BoundEnd, BoundJob, BoundStart, Call, Cause, EndedCall, ExecutionMode, Failure, Host,
+    Need, Operation, Registration, RetryAdvice, RootId, Roots, RunControl, SecretPurpose, Turn,
+    TurnFuture,
 };
 pub use requests::{Caller, Did, Role};
+pub use runtime::Counters;
 pub use views::{OldestQueued, QueueDepths};

@@ -17,19 +17,43 @@ pub struct Limits {
     pub message_bytes_max: usize,
     /// Jobs of one caller that have not ended.
     pub live_jobs_per_caller_max: usize,
+    /// Jobs of all callers that have not ended: what recovery reads at a start.
+    pub live_jobs_max: usize,
+    /// Sub-jobs of one root in total: steps and calls on every level. A definition that is known to
+    /// need more is refused; a tree that grows while it runs stops there.
+    pub sub_jobs_per_root_max: u64,
     /// Jobs that run in this process at a time; others wait in the queue.
     pub running_max: usize,
+    /// Bytes, decoded, that requests, runs and responses hold in memory at a time.
+    pub memory_bytes_max: u64,
+    /// The same for those of one caller.
+    pub memory_per_caller_bytes_max: u64,
     /// The rate of requests that create something, per caller. `None` if it is unlimited.
     pub rate: Option<Rate>,
     /// Attempts that a job may use, including the first, before recovery fails it.
     pub attempts_max: u32,
+    /// How long a worker holds its jobs without being heard of.
+    pub worker_lease: Duration,
     /// How long an idempotency key is remembered.
     pub idempotency: Duration,
     /// The age at which jobs that have ended are deleted. `None` if they are kept.
     pub retention: Option<Duration>,
     /// Bytes of one asset's content.
     pub content_bytes_max: u64,
+    /// Whether the anonymous identity may own workspace entries and secrets. Beyond loopback it is
+    /// everyone's, so it may not.
+    pub anonymous_owns: bool,
 }
+
+/// Characters of base64 that are taken for an encoded secret at least. Shorter ones occur by chance.
+pub const REDACTED_BASE64_CHARS_MIN: usize = 5;
+
+/// Queued messages of one job that are searched for credentials when the key of secrets changes. More
+/// cannot be queued unless the operator allows it.
+pub const MESSAGES_READ_MAX: usize = 100_000;
+
+/// Capabilities that the text of a denial names.
+pub const SHOWN_CAPABILITIES_MAX: usize = 16;
 
 /// A bound on the frequency of requests: a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,12 +72,18 @@ impl Default for Limits {
             grace: Duration::from_millis(20),
             message_bytes_max: 1_000_000,
             live_jobs_per_caller_max: 10_000,
+            live_jobs_max: 1_000_000,
+            sub_jobs_per_root_max: 10_000,
             running_max: 4_096,
+            memory_bytes_max: 512 * 1024 * 1024,
+            memory_per_caller_bytes_max: 128 * 1024 * 1024,
             rate: None,
             attempts_max: 3,
+            worker_lease: Duration::from_secs(10),
             idempotency: Duration::from_secs(24 * 3600),
             retention: None,
             content_bytes_max: 100 * 1024 * 1024,
+            anonymous_owns: true,
         }
     }
 }
@@ -88,11 +118,71 @@ pub const METADATA_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of a job's JSON. A larger job is read record by record, or its output as an asset.
 pub const JOB_JSON_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Bytes that one request, run or response may hold in memory without a reservation. There are at most
+/// a few thousand of them.
+pub const UNCOUNTED_BYTES_MAX: u64 = 64 * 1024;
+
+/// Bytes of the inputs of steps that start in one commit. Further steps start in the next one.
+pub const BATCH_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Bytes of the output of one step in the JSON of its parent. A larger output is in the JSON of the
+/// sub-job.
+pub const STEP_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
+
+/// Bytes of the outputs of all steps in the JSON of their parent, which is sent with every event.
+pub const STEP_OUTPUTS_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Large outputs of steps whose sizes are remembered. Each takes about 50 bytes.
+pub const OUTPUT_SIZES_MAX: usize = 16_384;
+
 /// Jobs or assets on one page.
 pub const PAGE_MAX: usize = 1_000;
 
+/// Owners whose statistics are kept: at most 100 KiB each, usually a few. The one that was idle longest
+/// is dropped first.
+pub const STATS_OWNERS_MAX: usize = 256;
+
+/// Running jobs whose start is remembered for statistics: 40 bytes each. The time of others is not
+/// counted.
+pub const STATS_RUNNING_MAX: usize = 65_536;
+
+/// Bytes of the text that jobs are searched for.
+pub const FILTER_TEXT_BYTES_MAX: usize = 256;
+
+/// Jobs that one request for a filtered list examines once its page is full, to count how many match,
+/// or before it returns a page that is not full: a rare match must not keep the venue busy.
+pub const LIST_EXAMINED_MAX: usize = 20_000;
+
+/// How far the times of creation of two jobs may contradict the order of their commits, in ms, without
+/// one of them being missed by a list between two times. A clock that is set back by more is an
+/// operator's mistake.
+pub const CREATION_DISORDER_MAX_MS: i64 = 600_000;
+
+/// Rows that all streams of events together read at a time: a stream that has more to read counts
+/// what it read and continues with the newest change.
+pub const EVENT_ROWS_MAX: usize = 8_000;
+
+/// Events of single jobs that a stream sends at once, and per second in the long run. With the counts
+/// that it sends beyond that, four a second, no second has more than twenty.
+pub const EVENT_BURST_MAX: u32 = 8;
+
+/// Frames that a reader of events may be behind. If it is further behind, it reads the changes from
+/// the store instead.
+pub const EVENT_BACKLOG_MAX: usize = 64;
+
 /// Attempts to commit a change of a job that other requests change concurrently.
 pub const CONTENTION_TRIES_MAX: usize = 64;
+
+/// Changes of one user's roots in one commit: so many records and cells fit into one well, and those
+/// that wait behind them wait for one sync.
+pub const ROOT_BATCH_MAX: usize = 256;
+
+/// Changes of one user's roots that wait for a commit. Further ones are refused as busy.
+pub const ROOT_QUEUE_MAX: usize = 10_000;
+
+/// Cells that an operation on roots loads on a thread of the runtime. Loading one takes a few
+/// microseconds; an operation that needs more is executed on a compute thread.
+pub const INLINE_CELLS_MAX: u32 = 128;
 
 /// Bytes of an error text in a record. A longer text is truncated.
 pub const ERROR_BYTES_MAX: usize = 16 * 1024;
@@ -177,6 +267,9 @@ pub const SCHEMA_INLINE_DEPTH_MAX: usize = 64;
 /// than a request should occupy such a thread if it is larger.
 pub const SCHEMA_INLINE_BYTES_MAX: u64 = 64 * 1024;
 
+/// Most names in `secretFields` of a definition. A schema marks more with one `writeOnly`.
+pub const SECRET_FIELDS_MAX: u64 = 256;
+
 /// Bytes of an input or output, decoded, that an instant operation processes on a thread of the runtime.
 pub const INLINE_INPUT_BYTES_MAX: u64 = 256 * 1024;
 
@@ -242,7 +335,7 @@ pub const SUMMARY_ERROR_BYTES_MAX: usize = 2_048;
 /// Sub-jobs of one root that may run at a time, including those of nested orchestrations.
 pub const CONCURRENT_STEPS_MAX: usize = 256;
 
-/// Depth of nested orchestrations, including those on other venues that report their depth.
+/// Depth of steps and calls below a root, including those on other venues that report their depth.
 pub const NESTING_MAX: usize = 8;
 
 /// Steps that start in one commit: enough to share its sync, few enough that other commits do not
@@ -288,13 +381,40 @@ pub const SCHEDULES_LISTED_MAX: usize = 10_000;
 /// Jobs that the recovery summary names because they could not be recovered; others are counted.
 pub const SKIPPED_JOBS_MAX: usize = 100;
 
+/// Slots below which none is left to others: a venue with so few is meant to use them all.
+pub const SLOTS_SHARED_MIN: usize = 8;
+
+/// Slots that a caller who occupies half of them leaves to others, at most a quarter of all: enough that
+/// the jobs of a few callers start at once.
+pub const SLOTS_RESERVED_MAX: usize = 64;
+
+/// Queued jobs that are passed over because their owner must leave the free slots to others.
+pub const DEFERRED_MAX: usize = 1_024;
+
+/// Threads whose work is attributed to jobs, in case the process aborts: those of the runtime, one for
+/// each core, and the compute threads, with room for those of the store.
+pub const TRACKED_THREADS_MAX: usize = 256;
+
+/// Aborts of the process after which a job that was worked on each time is started alone.
+pub const ABORTS_ALONE: u32 = 2;
+
+/// Aborts of the process after which a job that was worked on each time is paused.
+pub const ABORTS_MAX: u32 = 3;
+
+/// How long the process must survive the start of a suspect before it is none any more.
+pub const SUSPECT_TIME: Duration = Duration::from_secs(60);
+
 /// Longest time for which paused work is kept in memory. A resume after it follows the operation's
 /// recovery rule.
 pub const FROZEN_MAX: Duration = Duration::from_secs(3600);
 
 /// Jobs of one tree that change in one commit. A larger tree is changed by its root first, and then
-/// job by job.
+/// in batches.
 pub const TREE_COMMIT_MAX: usize = 2_048;
+
+/// Jobs of a larger tree that the reconciler changes in one commit: enough to share its sync, few
+/// enough that one job that changes meanwhile does not repeat much work.
+pub const RECONCILE_BATCH: usize = 256;
 
 /// Queued jobs that are read for statistics. A longer queue is reported as this long.
 pub const QUEUE_SAMPLE_MAX: usize = 1_000;
@@ -305,3 +425,56 @@ pub(crate) const FLOWING_SECRETS_MAX: usize = 256;
 
 /// Operations that are resolved to find these parts. With more, all of the input is secret.
 pub(crate) const FLOWING_OPERATIONS_MAX: usize = 1_000;
+
+/// Bytes of what distinguishes the jobs of a queue for its limits. Longer values are represented by
+/// their ID.
+pub const LANE_GROUP_BYTES_MAX: usize = 64;
+
+/// Bytes of the name of a queue, a worker or a user's operation: it fits into a line.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Queues from which one request of a worker claims.
+pub const CLAIM_QUEUES_MAX: usize = 16;
+
+/// Jobs that one request of a worker claims or ends: enough that their commits share syncs.
+pub const CLAIM_JOBS_MAX: usize = 256;
+
+/// How long a claim or a beat waits for something to happen. A beat waits for half a lease at most, so that
+/// the wait does not end it.
+pub const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Bytes of the end of a job's log that are kept, in memory while it runs and in its last record: enough
+/// to see what it did last.
+pub const LOG_BYTES_MAX: usize = 4_096;
+
+/// Jobs that a process sends to URLs at a time. Each is a connection and a document in memory.
+pub const PUSHES_MAX: usize = 256;
+
+/// Jobs of one owner's queues that a process sends to URLs at a time, so that an owner with a slow
+/// receiver does not delay the others.
+pub const PUSHES_PER_OWNER_MAX: usize = 32;
+
+/// Jobs that one beat of a worker lists.
+pub const BEAT_JOBS_MAX: usize = 10_000;
+
+/// Bytes of the outputs of earlier steps that are sent with a claimed job. Others are read by repeating
+/// the step.
+pub const CLAIMED_STEPS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Bytes of the key of a call or a step: it is part of a record.
+pub const CALL_KEY_BYTES_MAX: usize = 256;
+
+/// Names of operations per user: the entry of each is loaded when they are listed.
+pub const NAMES_MAX: u64 = 10_000;
+
+/// Versions of a named operation.
+pub const NAME_VERSIONS_MAX: usize = 1_000;
+
+/// How long a job waits for an executor: a day, after which nobody expects its result.
+pub const QUEUE_TIME_MAX: Duration = Duration::from_secs(86_400);
+
+/// Versions of environments that executors have announced: all of them are listed in errors.
+pub const ENVIRONMENTS_MAX: usize = 1_000;
+
+/// Bytes of what an executor says about an execution: output of both streams, logs and artifacts.
+pub const EXECUTION_BYTES_MAX: u64 = 16 * 1024 * 1024;

@@ -56,6 +56,29 @@ fn a_repeated_turn_takes_ended_calls_from_the_chain_and_makes_only_the_others() 
 }
 
 #[test]
+fn a_caller_that_cannot_be_repeated_fails_with_its_open_calls() {
+    let venue = TestVenue::new();
+    let id = venue.run_process(async |engine| {
+        let text = r#"{"name":"once","operation":{"adapter":"t:caller","recovery":"fail"}}"#;
+        let (op, _) = engine.register(&alice(), text, None).await.unwrap();
+        let input = r#"{"calls":[{"op":"t:wait","input":{"ms":50000}}]}"#;
+        let id = invoke(&engine, &op.to_string(), input).await.job.id();
+        sleep(500).await;
+        id
+    });
+    venue.run_process(async |engine| {
+        let view = wait_for_end(&engine, id).await;
+        assert!(member(&view, "error").contains("effects are unknown"));
+        sleep(1_000).await;
+        for called in called_jobs(&engine, id).await {
+            let view = engine.job(&alice(), called).await.unwrap();
+            assert_eq!(view.status(), Status::Cancelled, "nobody waits for it any more");
+        }
+        verify_tree(&engine, id).await;
+    });
+}
+
+#[test]
 fn a_different_call_under_a_recorded_key_fails() {
     let venue = TestVenue::new();
     let id = venue.run_process(async |engine| {

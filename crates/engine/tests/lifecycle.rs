@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use catena_engine::error::{ControlError, IdempotencyError, InvokeError, JobError};
-use catena_engine::requests::{IdempotencyKey, ListJobs, Recording};
+use catena_engine::requests::{IdempotencyKey, JobFilter, ListJobs, Recording};
 use catena_engine::views::{JobEvent, Reader};
 use catena_job::Status;
 use catena_store::ListOrder;
@@ -252,7 +252,9 @@ fn a_deleted_job_is_gone_and_one_that_runs_is_cancelled_first() {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
         let mut follow = engine.follow(Reader::Bearer, id, None).await.unwrap();
         engine.delete(&alice(), id).await.unwrap();
-        assert_eq!(engine.job(&alice(), id).await.unwrap_err(), JobError::NotFound(id));
+        let deleted = engine.job(&alice(), id).await.unwrap_err();
+        assert!(matches!(deleted, JobError::Deleted { job, .. } if job == id), "{deleted}");
+        assert_eq!(engine.job(&bob(), id).await.unwrap_err(), JobError::NotFound(id));
         while follow.next().await.unwrap().is_some() {}
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(engine.counters().await.running, 0);
@@ -417,11 +419,14 @@ fn jobs_are_listed_by_page_tag_status_and_operation() {
         }
         invoke(&engine, "t:error", "{}").await;
         let query = |tag: Option<&str>, status, op: Option<&str>, offset, limit| ListJobs {
-            owner: None,
-            status,
-            op: op.map(str::to_owned),
-            tag: tag.map(str::to_owned),
+            filter: JobFilter {
+                status,
+                op: op.map(str::to_owned),
+                tag: tag.map(str::to_owned),
+                ..JobFilter::default()
+            },
             order: ListOrder::Oldest,
+            after: None,
             offset,
             limit,
         };

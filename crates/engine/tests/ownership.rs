@@ -6,6 +6,7 @@ mod support;
 use std::time::Duration;
 
 use catena_engine::error::ControlError;
+use catena_engine::requests::IdempotencyKey;
 use catena_job::{JobId, Status};
 use support::harness::{children, register, step_members, verify_tree};
 use support::*;
@@ -89,6 +90,32 @@ fn who_waits_at_one_process_hears_of_the_end_at_another() {
         let view = second.wait(&alice(), id, Duration::from_secs(60)).await.unwrap();
         assert_eq!(view.status(), Status::Complete);
         assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    });
+}
+
+#[test]
+fn equal_requests_at_two_processes_in_the_same_instant_create_one_job() {
+    let venue = TestVenue::new();
+    venue.run_two_processes(async |first, second| {
+        let key = |endpoint| IdempotencyKey { endpoint, key: "k".into(), body_digest: [1; 32] };
+        for operation in ["t:echo", "t:wait", "t:chat"] {
+            let mut request = request(operation, r#"{"ms":10}"#);
+            request.idempotency = Some(IdempotencyKey { key: operation.into(), ..key("invoke") });
+            let (one, other) = tokio::join!(first.invoke(request.clone()), second.invoke(request));
+            let (one, other) = (one.unwrap(), other.unwrap());
+            assert_eq!(one.view.job.id(), other.view.job.id(), "{operation}");
+            assert_ne!(one.is_replay, other.is_replay, "{operation}: one of them made it");
+        }
+        let id = invoke(&first, "t:chat", "{}").await.job.id();
+        let message = || value(r#"{"content":"done"}"#);
+        let (alice_one, alice_other) = (alice(), alice());
+        let (one, other) = tokio::join!(
+            first.send(&alice_one, id, message(), Some(key("send"))),
+            second.send(&alice_other, id, message(), Some(key("send"))),
+        );
+        let (one, other) = (one.unwrap(), other.unwrap());
+        assert_eq!(one.message_id, other.message_id);
+        assert_ne!(one.is_replay, other.is_replay);
     });
 }
 
@@ -264,6 +291,47 @@ fn a_paused_step_is_visible_on_its_parent_and_a_resume_of_the_parent_reaches_it(
         assert_eq!(wait_for_end(&engine, id).await.status(), Status::Complete);
         verify_tree(&engine, id).await;
     });
+}
+
+#[test]
+fn a_resume_that_ends_a_workflow_cancels_what_is_left_of_it() {
+    let venue = TestVenue::new();
+    venue.run_process(async |engine| {
+        let wait = r#"{"op":"t:wait","input":{"ms":["const",100000]}}"#;
+        let inner = register(&engine, &format!("[{wait},{wait}]"), "[0]", "").await;
+        let nested = format!(r#"{{"op":"{inner}","input":["const",{{}}]}}"#);
+        let op = register(&engine, &format!("[{wait},{nested}]"), "[0]", "").await;
+        // Either the workflow itself has an outcome that waits for the resume, or a nested one has.
+        for at in [0, 1] {
+            let id = invoke(&engine, &op, "{}").await.job.id();
+            sleep(100).await;
+            engine.pause(&alice(), id).await.unwrap();
+            let steps = children(&engine.job(&alice(), id).await.unwrap());
+            let cancelled = match at {
+                0 => steps[0],
+                _ => children(&engine.job(&alice(), steps[1]).await.unwrap())[0],
+            };
+            engine.cancel(&alice(), cancelled, None).await.unwrap();
+            sleep(1_000).await;
+            engine.resume(&alice(), id).await.unwrap();
+            assert_eq!(wait_for_end(&engine, id).await.status(), Status::Failed);
+            sleep(1_000).await;
+            for step in steps {
+                let view = engine.job(&alice(), step).await.unwrap();
+                assert!(view.status().is_terminal(), "{at}: a step is {}", view.status());
+                for step in children_or_none(&view) {
+                    let status = engine.job(&alice(), step).await.unwrap().status();
+                    assert_eq!(status, Status::Cancelled, "{at}: a nested step");
+                }
+            }
+            verify_tree(&engine, id).await;
+        }
+    });
+}
+
+/// Returns the jobs of the steps of an orchestration, and none for another job.
+fn children_or_none(view: &catena_engine::requests::JobView) -> Vec<JobId> {
+    if view.steps.is_some() { children(view) } else { Vec::new() }
 }
 
 #[test]

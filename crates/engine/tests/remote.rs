@@ -144,11 +144,47 @@ fn delegations_are_sent_to_the_remote_venue_only() {
         assert_eq!(member(&view, "delegated"), "true");
         // Without a delegation for this venue, none is sent, and the job is requested anonymously.
         for none in [vec![], vec!["rubbish".to_owned()], vec![delegation("did:key:other")]] {
+            let has_some = !none.is_empty();
             let (sent, view) = run_with(none).await;
             assert!(sent.is_empty());
-            assert!(view.job.field("delegated").is_none());
+            // Delegations for others may open data to the job itself, so they are kept with it.
+            assert_eq!(view.job.field("delegated").is_some(), has_some);
         }
     });
+    assert!(!venue.disk_contains(&token), "delegations are not stored in the clear");
+    assert!(venue.roots("sealed").is_empty(), "they are erased at the end");
+}
+
+/// A job that calls others keeps the delegations of its request, and its calls find them.
+#[test]
+fn delegations_of_a_job_that_calls_others_survive_a_crash() {
+    let venue = venue_with_remote(0, 10);
+    let token = delegation(&KeyPair::from_seed(&[venue.seed; 32]).did());
+    let ids = venue.run_process(async |engine| {
+        let op = register(&engine, REMOTE_STEP, "[1]", "").await;
+        let wait = r#"{"op":"t:wait","input":{"ms":500}}"#;
+        let input = format!(r#"{{"calls":[{wait},{{"op":"{op}","input":{{}}}}]}}"#);
+        let nested = format!(r#"{{"calls":[{{"op":"t:caller","input":{input}}}]}}"#);
+        let mut ids = Vec::new();
+        for input in [input, nested] {
+            let mut invocation = request("t:caller", &input);
+            invocation.caller.delegations = vec![token.clone()];
+            ids.push(engine.invoke(invocation).await.unwrap().view.job.id());
+        }
+        sleep(100).await;
+        ids
+    });
+    assert!(venue.remote.calls.lock().is_empty(), "no remote step has started");
+    venue.run_process(async |engine| {
+        for id in ids {
+            let view = wait_for_end(&engine, id).await;
+            assert_eq!(view.status(), Status::Complete, "{:?}", view.job.field("error"));
+            assert_eq!(member(&view, "delegated"), "true");
+        }
+    });
+    let calls = venue.remote.calls.lock();
+    assert_eq!(calls.len(), 2);
+    assert!(calls.iter().all(|call| call.delegations == [token.clone()]), "{calls:?}");
     assert!(!venue.disk_contains(&token), "delegations are not stored in the clear");
     assert!(venue.roots("sealed").is_empty(), "they are erased at the end");
 }
@@ -705,13 +741,15 @@ fn a_remote_job_that_changes_all_the_time_is_polled_at_a_limited_rate() {
         assert!((90..=110).contains(&polls), "{polls} polls in 30 s");
         assert_eq!(view.status(), Status::InputRequired);
         assert_eq!(record_kinds(&engine, id).await.len(), 4, "the changes create no records");
-        // A long output is visible in the step but not recorded in the parent job.
+        // Of a long output, the step shows the size; it is not recorded in the parent job.
         let long = "x".repeat(100_000);
         venue.remote.changes_on_every_poll.store(false, Ordering::SeqCst);
         send(&engine, id, &format!(r#"{{"content":"{long}"}}"#)).await;
         sleep(1_000).await;
         let view = read_job(&engine, id).await;
-        assert!(step_member(&view, 0, "output").unwrap().contains(&long));
+        assert!(step_member(&view, 0, "output").is_none());
+        let bytes: u64 = step_member(&view, 0, "outputBytes").unwrap().parse().unwrap();
+        assert!(bytes >= 100_000, "{bytes}");
         assert!(view.job.field("output").is_none());
         verify_tree(&engine, id).await;
     });

@@ -3,11 +3,15 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use catena_engine::Engine;
+use catena_engine::requests::ListJobs;
 use catena_job::{JobId, Status};
+use catena_store::ListOrder;
 use catena_store::testing::rng::Rng;
+use catena_store::testing::stepped::Death;
 use support::cluster::Cluster;
 use support::harness::{register, verify_tree};
 use support::*;
@@ -41,6 +45,7 @@ async fn jobs_below(engine: &Engine, root: JobId) -> Vec<JobId> {
         at += 1;
         let view = engine.job(&alice(), job).await.unwrap();
         jobs.extend(view.job.steps().values().map(|step| step.start.job));
+        jobs.extend(view.job.calls().iter().map(|call| call.start.job));
     }
     jobs
 }
@@ -50,15 +55,16 @@ async fn jobs_below(engine: &Engine, root: JobId) -> Vec<JobId> {
 async fn assert_agreement(engine: &Engine, root: JobId) {
     for job in jobs_below(engine, root).await {
         let parent = engine.job(&alice(), job).await.unwrap();
-        for step in parent.job.steps().values() {
-            let child = engine.job(&alice(), step.start.job).await.unwrap().status();
+        let steps = parent.job.steps().values().map(|step| step.start.job);
+        for step in steps.chain(parent.job.calls().iter().map(|call| call.start.job)) {
+            let child = engine.job(&alice(), step).await.unwrap().status();
             let status = parent.status();
             let agrees = match status {
                 Status::Paused => child != Status::Started && child != Status::Pending,
                 status if status.is_terminal() => child.is_terminal(),
                 _ => true,
             };
-            assert!(agrees, "{job} is {status}, and its step {} is {child}", step.start.job);
+            assert!(agrees, "{job} is {status}, and {step} below it is {child}");
         }
     }
 }
@@ -147,5 +153,178 @@ fn small_trees_agree_whatever_clients_and_crashes_do() {
 fn wider_trees_agree_whatever_clients_and_crashes_do() {
     for seed in 100..106 {
         run(seed, 40, 40);
+    }
+}
+
+/// What a client does with a tree, one after the other.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Pause,
+    Resume,
+    /// Pauses the step that only waits.
+    PauseStep,
+    /// Cancels the step that only waits.
+    CancelStep,
+    Message,
+    Cancel,
+    Delete,
+    Sleep(u64),
+}
+
+const SCRIPTS: [&[Act]; 5] = [
+    &[Act::Sleep(50), Act::Pause, Act::Sleep(300), Act::Resume, Act::Sleep(50), Act::Message],
+    &[Act::PauseStep, Act::Message, Act::Sleep(2_000), Act::Resume, Act::Sleep(50), Act::Cancel],
+    &[Act::Sleep(50), Act::Pause, Act::CancelStep, Act::Sleep(500), Act::Resume],
+    &[Act::Sleep(50), Act::Pause, Act::Sleep(50), Act::Delete],
+    &[Act::Message, Act::Sleep(120), Act::CancelStep],
+];
+
+/// A workflow with effects, a nested workflow, a job that calls another, and one that asks.
+async fn start_mixed_tree(engine: &Engine) -> JobId {
+    let effect = |ms| format!(r#"{{"op":"t:effect","input":{{"ms":["const",{ms}]}}}}"#);
+    let wait = |ms| format!(r#"{{"op":"t:wait","input":{{"ms":["const",{ms}]}}}}"#);
+    let call =
+        r#"{"op":"t:caller","input":{"calls":["const",[{"op":"t:wait","input":{"ms":80}}]]}}"#;
+    let chat = r#"{"op":"t:chat","input":["const",{}]}"#;
+    let policy = r#","timeoutMs":86400000"#;
+    let inner = format!("[{},{},{call}]", wait(150), effect(100));
+    let inner = register(engine, &inner, "[0]", policy).await;
+    let nested = format!(r#"{{"op":"{inner}","input":["const",{{}}]}}"#);
+    let all = format!("[{},{},{nested},{chat}]", wait(200), effect(150));
+    let op = register(engine, &all, "[0]", policy).await;
+    let mut request = request(&op, "{}");
+    request.wait = Some(Duration::ZERO);
+    engine.invoke(request).await.unwrap().view.job.id()
+}
+
+async fn act(engine: &Engine, root: JobId, act: Act) {
+    let steps = async || {
+        let view = engine.job(&alice(), root).await.unwrap();
+        view.job.steps().values().map(|step| step.start.job).collect::<Vec<_>>()
+    };
+    // Refusals are expected: the job may be in any status.
+    match act {
+        Act::Pause => drop(engine.pause(&alice(), root).await),
+        Act::Resume => drop(engine.resume(&alice(), root).await),
+        Act::PauseStep => drop(engine.pause(&alice(), steps().await[0]).await),
+        Act::CancelStep => drop(engine.cancel(&alice(), steps().await[0], None).await),
+        Act::Message => {
+            drop(engine.send(&alice(), root, value(r#"{"content":"done"}"#), None).await);
+        }
+        Act::Cancel => drop(engine.cancel(&alice(), root, None).await),
+        Act::Delete => drop(engine.delete(&alice(), root).await),
+        Act::Sleep(ms) => sleep(ms).await,
+    }
+}
+
+/// Asserts that a tree that a dead process left behind agrees, can be finished and verifies.
+async fn assert_recovers(cluster: &Cluster, root: JobId, when: &str) {
+    assert_agreement(cluster, root).await;
+    for _ in 0..50 {
+        let status = cluster.job(&alice(), root).await.unwrap().status();
+        match status {
+            Status::Paused => drop(cluster.resume(&alice(), root).await),
+            Status::InputRequired => act(cluster, root, Act::Message).await,
+            status if status.is_terminal() => break,
+            _ => {
+                for job in jobs_below(cluster, root).await {
+                    if cluster.job(&alice(), job).await.unwrap().status() == Status::Paused {
+                        drop(cluster.resume(&alice(), job).await);
+                    }
+                }
+            }
+        }
+        sleep(1_000).await;
+    }
+    let status = cluster.job(&alice(), root).await.unwrap().status();
+    assert!(status.is_terminal(), "{when}: it is still {status}");
+    sleep(1_000).await;
+    assert_agreement(cluster, root).await;
+    verify_tree(cluster, root).await;
+}
+
+/// Runs a script in a process that is killed at its n-th commit, and checks what the next process
+/// makes of it. Returns true if the process was killed.
+fn kill_at(script: &[Act], commits: u64, is_last_durable: bool) -> bool {
+    let when = format!("{script:?}, killed after {commits} commits, {is_last_durable}");
+    let venue = TestVenue::new();
+    let death = Arc::new(Death::after(commits, is_last_durable));
+    let started = std::cell::Cell::new(None);
+    let ended = venue.run_until_death(&death, async |cluster| {
+        let root = start_mixed_tree(&cluster).await;
+        started.set(Some(root));
+        for step in script {
+            act(&cluster, root, *step).await;
+        }
+        sleep(10_000).await;
+    });
+    venue.run_engines(1, async |cluster| {
+        sleep(1_000).await;
+        let list = ListJobs::all(ListOrder::Oldest, 0, 100);
+        let jobs = cluster.jobs(&alice(), &list).await.unwrap().jobs;
+        let mut roots = Vec::new();
+        let mut effects = 0;
+        for listed in jobs {
+            let view = cluster.job(&alice(), listed.id).await.unwrap();
+            if view.job.parent().is_none() {
+                roots.push(listed.id);
+            }
+        }
+        let deletes = script.iter().any(|act| matches!(act, Act::Delete));
+        if let Some(root) = started.get().filter(|_| !deletes) {
+            assert_eq!(roots, [root], "{when}: what was acknowledged exists");
+        }
+        for root in &roots {
+            assert_recovers(&cluster, *root, &when).await;
+            for job in jobs_below(&cluster, *root).await {
+                let view = cluster.job(&alice(), job).await.unwrap();
+                effects += u32::from(member(&view, "op") == r#""t:effect""#);
+            }
+        }
+        assert!(roots.is_empty() || venue.effects() <= effects, "{when}: an effect happened twice");
+        assert_eq!(cluster.counters().await.running, 0, "{when}: no run is left");
+        let view = invoke(&cluster, "t:wait", r#"{"ms":1}"#).await;
+        assert_eq!(view.status(), Status::Complete, "{when}: no slot leaked");
+    });
+    ended.is_none()
+}
+
+#[test]
+fn trees_agree_after_a_kill_at_any_commit() {
+    for script in SCRIPTS {
+        for is_last_durable in [false, true] {
+            let killed = (0..1_000).take_while(|n| kill_at(script, *n, is_last_durable)).count();
+            assert!((10..1_000).contains(&killed), "{script:?}: {killed} commits");
+        }
+    }
+}
+
+#[test]
+fn the_deletion_of_a_large_tree_is_completed_after_a_kill_at_any_commit() {
+    let echo = r#"{"op":"t:echo","input":["const",1]}"#;
+    let steps = format!("[{}]", vec![echo; 300].join(","));
+    for commits in 0.. {
+        let venue = TestVenue::new();
+        let death = Arc::new(Death::after(u64::MAX, true));
+        let known = std::cell::RefCell::new(Vec::new());
+        let ended = venue.run_until_death(&death, async |cluster| {
+            let op = register(&cluster, &steps, "[0]", "").await;
+            let root = invoke(&cluster, &op, "{}").await.job.id();
+            wait_for_end(&cluster, root).await;
+            *known.borrow_mut() = jobs_below(&cluster, root).await;
+            death.postpone(commits);
+            cluster.delete(&alice(), root).await.unwrap();
+        });
+        let known = known.into_inner();
+        venue.run_engines(1, async |cluster| {
+            for job in &known {
+                let left = cluster.job(&alice(), *job).await;
+                assert!(left.is_err(), "killed after {commits} commits: {job} is left");
+            }
+        });
+        if ended.is_some() {
+            assert!(commits >= 4, "{commits} commits");
+            return;
+        }
     }
 }

@@ -11,18 +11,19 @@ use std::time::Duration;
 use catena_job::chain::Change;
 use catena_job::state::Event;
 use catena_job::{JobId, Status};
-use catena_store::{Effect, Effects};
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::background::Background;
-use crate::error::{ResolveError, StoreError};
-use crate::execution::{QUEUE, Run, RunSpec, next_cause, offer};
+use crate::error::StoreError;
+use crate::execution::{QUEUE, Run, RunSpec, next_cause};
 use crate::jobs::{
-    Current, append_error, deadline, incomplete_payload, milliseconds, outcome_change,
+    Current, append_error, deadline, incomplete_payload, is_bound, is_live, outcome_change,
     recorded_limit, time_until, unless_overtaken,
 };
+use crate::limits::{DEFERRED_MAX, SUSPECT_TIME};
 use crate::operations::{Cause, Operation};
+use crate::runtime::work_on;
 
 /// Jobs that are being acquired at the same time, so that their commits share syncs.
 const CONCURRENCY: usize = 64;
@@ -36,16 +37,13 @@ const PEER_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long to wait after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long a job stays on the queue whose operation this process does not have.
-const UNKNOWN_OPERATION_DELAY: Duration = Duration::from_secs(30);
-
 /// Starts queued jobs, repeatedly.
 pub(super) async fn start_queued_jobs(background: Arc<Background>) {
     let acquiring: Arc<Mutex<HashSet<JobId>>> = Arc::default();
     let permits = Arc::new(tokio::sync::Semaphore::new(CONCURRENCY));
     loop {
         // A slot and a permit first: a job is looked for only if it can be started.
-        let Ok(slot) = Arc::clone(&background.execution.slots).acquire_owned().await else {
+        let Ok(slot) = Arc::clone(&background.execution.slots.permits).acquire_owned().await else {
             return;
         };
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
@@ -54,9 +52,18 @@ pub(super) async fn start_queued_jobs(background: Arc<Background>) {
                 let starting = Arc::clone(&background);
                 let acquiring = Arc::clone(&acquiring);
                 background.runtime.spawn(async move {
-                    starting.start_queued(job, slot).await;
+                    let started = starting.start_queued(job, slot).await;
+                    let mut permit = Some(permit);
+                    if started == Start::Deferred {
+                        // Others behind it may start meanwhile.
+                        permit.take_if(|_| acquiring.lock().len() < DEFERRED_MAX);
+                        starting.runtime.env.sleep(RETRY_DELAY).await;
+                    }
                     acquiring.lock().remove(&job);
                     drop(permit);
+                    if started == Start::Deferred {
+                        starting.execution.queued.notify_one();
+                    }
                 });
             }
             Ok(Next::Wait(time)) => {
@@ -72,6 +79,31 @@ pub(super) async fn start_queued_jobs(background: Arc<Background>) {
             }
         }
     }
+}
+
+/// Acquits suspects once the process has survived for long enough, and forgets jobs that have ended.
+pub(super) async fn acquit_survivors(background: Arc<Background>) {
+    let suspects = &background.suspects;
+    if suspects.all().is_empty() {
+        return;
+    }
+    background.runtime.env.sleep(SUSPECT_TIME).await;
+    suspects.acquit_first_time();
+    for job in suspects.all().into_keys() {
+        let is_over = |current: Option<Current>| current.is_none_or(|job| !is_live(&job.job));
+        if background.jobs.current(job).await.is_ok_and(is_over) {
+            suspects.acquit(job);
+        }
+    }
+}
+
+/// What became of a job that was to be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// It was started, or need not be.
+    Done,
+    /// Its owner must leave the slots that are free to others.
+    Deferred,
 }
 
 /// What to do next about the queue.
@@ -100,11 +132,20 @@ impl Background {
     }
 
     /// Acquires and runs a queued job.
-    async fn start_queued(&self, id: JobId, slot: OwnedSemaphorePermit) {
-        match self.acquire_queued(id).await {
+    async fn start_queued(&self, id: JobId, permit: OwnedSemaphorePermit) -> Start {
+        let alone = self.suspects.wait_alone(id).await;
+        let slot = match self.jobs.current(id).await {
+            Ok(Some(current)) => self.execution.slots.assign(permit, current.text("caller")),
+            _ => Ok(permit.into()),
+        };
+        let Ok(slot) = slot else { return Start::Deferred };
+        match work_on(id, self.acquire_queued(id)).await {
             Ok(Some(run)) => {
                 let execution = Arc::clone(&self.execution);
                 self.runtime.spawn(run.with_slot(slot).execute(execution));
+                if let Some(alone) = alone {
+                    self.watch_suspect(id, alone);
+                }
             }
             Ok(None) => {}
             Err(error) => {
@@ -114,6 +155,22 @@ impl Background {
         }
         // The next job may have been looked for while this one was still on the queue.
         self.execution.queued.notify_one();
+        Start::Done
+    }
+
+    /// Keeps other suspects from being started until this one has ended or the process has survived it.
+    fn watch_suspect(&self, job: JobId, alone: OwnedSemaphorePermit) {
+        let Some(background) = self.own.upgrade() else { return };
+        tracing::warn!(%job, "started a job alone because the process aborted with it before");
+        self.runtime.spawn(async move {
+            let caller = background.jobs.venue_caller();
+            tokio::select! {
+                _ = background.commands.views.wait(&caller, job, SUSPECT_TIME) => {}
+                () = background.runtime.stopping() => {}
+            }
+            background.suspects.acquit(job);
+            drop(alone);
+        });
     }
 
     /// Returns the run of a queued job. `None` if there is nothing to run: another process was
@@ -123,21 +180,23 @@ impl Background {
         if self.runtime.is_stopping() {
             return Ok(None);
         }
-        let operation = match self.operations.operation_of(&current.job).await {
-            Ok(operation) => operation,
-            Err(ResolveError::Store(error)) => return Err(error),
-            Err(reason) => {
-                // Another process may have it, or this one after an upgrade.
-                tracing::warn!(job = %id, %reason, "a queued job has no operation at this venue");
-                let later = self.runtime.now() + milliseconds(UNKNOWN_OPERATION_DELAY);
-                let committed = self.jobs.store.commit(Effects::one(offer(id, later))).await;
-                return unless_overtaken(committed).map(|_| None);
-            }
+        let Some(operation) = self.execution.operation_to_claim(&current).await? else {
+            return Ok(None);
         };
         if self.jobs.lacks_key_of(&current.job).await? {
-            return self.pause_without_key(current).await.map(|_| None);
+            self.execution.pause_without_key(&current).await?;
+            return Ok(None);
+        }
+        if self.pause_suspect(&current).await? {
+            return Ok(None);
         }
         match current.job.status() {
+            // A job that was paused before it ran is STARTED by its resume.
+            Status::Pending | Status::Started
+                if is_bound(&current.job) && current.hold.fence == 0 =>
+            {
+                self.start_bound(current, operation).await
+            }
             Status::Pending => self.start_pending(current, operation).await,
             Status::Started if !current.is_held() => {
                 self.continue_started(current, operation).await
@@ -146,16 +205,11 @@ impl Background {
                 let queued = self.jobs.store.messages(id, 1).await?.into_iter().next();
                 match queued {
                     Some(message) => self.execution.start_answer(current, message, operation).await,
-                    None => self.withdraw(id).await,
+                    None => self.execution.withdraw(id).await.map(|()| None),
                 }
             }
-            _ => self.withdraw(id).await,
+            _ => self.execution.withdraw(id).await.map(|()| None),
         }
-    }
-
-    async fn withdraw(&self, job: JobId) -> Result<Option<Run>, StoreError> {
-        let committed = self.jobs.store.commit(Effects::one(Effect::Dequeue { job })).await;
-        unless_overtaken(committed).map(|_| None)
     }
 
     /// Starts a job for the first time.
@@ -172,11 +226,11 @@ impl Background {
         draft.append(change).map_err(append_error)?;
         let guard = self.execution.acquire(&mut draft);
         let input = self.jobs.input_of(&current).await?;
+        let caller = self.jobs.caller_of(&current.job).await?;
         let Some(committed) = unless_overtaken(self.jobs.commit(draft).await)? else {
             return Ok(None);
         };
         let view = committed.view;
-        let caller = self.jobs.owner_of(&current.job);
         let spec = RunSpec { operation, caller, input, cause: Cause::Start, time_left };
         Ok(Some(Run::new((*view.job).clone(), view.cells, spec, guard)))
     }
@@ -187,8 +241,12 @@ impl Background {
         current: Current,
         operation: Arc<Operation>,
     ) -> Result<Option<Run>, StoreError> {
-        let input = match self.jobs.input_of(&current).await {
-            Ok(input) => input,
+        let payload = async {
+            let input = self.jobs.input_of(&current).await?;
+            Ok((input, self.jobs.caller_of(&current.job).await?))
+        };
+        let (input, caller) = match payload.await {
+            Ok(payload) => payload,
             Err(StoreError::Damaged(reason)) => {
                 return self.fail_incomplete(&current, &reason).await.map(|()| None);
             }
@@ -199,7 +257,6 @@ impl Background {
         let guard = self.execution.acquire(&mut draft);
         let Some(_) = unless_overtaken(self.jobs.commit(draft).await)? else { return Ok(None) };
         let limit = recorded_limit(&self.runtime.limits, &current.job, &operation);
-        let caller = self.jobs.owner_of(&current.job);
         let time_left = time_until(current.number("deadline"), self.runtime.now(), limit);
         let spec = RunSpec { operation, caller, input, cause, time_left };
         let job = Arc::unwrap_or_clone(current.job);

@@ -1,13 +1,41 @@
-//! Removes cells that are no longer referenced.
+//! Removes what is no longer needed: cells without references and old changes. Measures the queue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::jobs::Jobs;
+use crate::views::Views;
 
 /// How often to check whether something was deleted.
 const POLL_INTERVAL: Duration = Duration::from_secs(600);
+
+/// How often old changes are removed. A venue that changes a thousand jobs a second keeps 60,000 more
+/// than it needs.
+const TRIM_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Removes old changes from the order of commits, repeatedly.
+pub(super) async fn trim_changes(jobs: Arc<Jobs>) {
+    loop {
+        jobs.runtime.env.sleep(TRIM_INTERVAL).await;
+        if let Err(error) = jobs.store.trim_changes().await {
+            tracing::warn!(%error, "cannot remove old changes");
+        }
+    }
+}
+
+/// How often the queue is measured for the statistics.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Measures the queue, repeatedly.
+pub(super) async fn sample_queue(views: Arc<Views>) {
+    loop {
+        views.runtime.env.sleep(SAMPLE_INTERVAL).await;
+        if let Ok(depth) = views.queued_count().await {
+            views.runtime.stats.set_queue_depth(views.runtime.now(), depth);
+        }
+    }
+}
 
 /// Collects garbage, repeatedly, if there is any.
 pub(super) async fn collect_garbage(jobs: Arc<Jobs>) {

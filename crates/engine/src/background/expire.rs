@@ -104,6 +104,9 @@ impl Background {
         if current.job.status() != Status::Started {
             return Ok(false);
         }
+        if holder.is_worker() {
+            return Ok(false);
+        }
         if *holder == self.jobs.process {
             let handle = self.execution.registry.get(current.job.id());
             return Ok(handle.is_some_and(|handle| handle.keeps_time()));

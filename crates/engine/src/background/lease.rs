@@ -11,6 +11,7 @@ use std::time::Duration;
 use catena_store::HolderKey;
 
 use crate::background::Background;
+use crate::background::recover::Loss;
 use crate::error::StoreError;
 use crate::jobs::milliseconds;
 
@@ -33,7 +34,9 @@ pub(super) async fn keep_lease(background: Arc<Background>) {
         if runtime.env.monotonic().saturating_sub(renewed) >= LEASE {
             // Others take over what this process holds.
             for (_, handle) in background.execution.registry.all() {
-                handle.stop();
+                if !handle.is_remote() {
+                    handle.stop();
+                }
             }
         }
         background.execution.thaw_old().await;
@@ -60,15 +63,19 @@ impl Background {
 
     /// Renews the lease, and acts on what other processes did meanwhile.
     async fn beat(&self, known: &mut HashSet<HolderKey>) -> Result<(), StoreError> {
+        // Their leases may have ended since the last time.
+        known.extend(self.execution.workers.take_begun());
         let now = self.runtime.now();
         let until = now + milliseconds(LEASE);
         let leases = self.jobs.store.renew_lease(&self.jobs.process, now, until).await?;
         self.runtime.heartbeat.store(now, Ordering::Relaxed);
+        self.execution.workers.note_leases(&leases);
         let alive: HashSet<HolderKey> = leases.iter().map(|lease| lease.holder.key()).collect();
         let has_lost = known.iter().any(|key| !alive.contains(key));
+        self.look_after_workers(&alive).await;
         *known = alive;
         if has_lost {
-            tracing::warn!("another process has died; recovering what it held");
+            tracing::warn!("a process or a worker was lost; recovering what it held");
         }
         if has_lost || self.jobs.store.has_peers() {
             let live = self.find_live_jobs().await?;
@@ -77,6 +84,38 @@ impl Background {
             }
             self.execution.check_jobs().await?;
         }
+        if self.jobs.store.has_peers() {
+            self.find_lanes().await?;
+        }
         Ok(())
+    }
+
+    /// Finds the queues on which jobs wait for workers.
+    pub(super) async fn find_lanes(&self) -> Result<(), StoreError> {
+        for queue in self.jobs.store.queues().await? {
+            self.execution.workers.queues.notify(&queue);
+        }
+        Ok(())
+    }
+
+    /// Recovers the jobs that workers have forgotten, ends attempts that take too long, and forgets
+    /// workers that are gone.
+    async fn look_after_workers(&self, alive: &HashSet<HolderKey>) {
+        let workers = &self.execution.workers;
+        let now = self.runtime.now();
+        let since = now - milliseconds(self.runtime.limits.worker_lease);
+        // With several processes, a worker may mention its jobs to another one only.
+        let is_alone = !self.jobs.store.has_peers();
+        let forgotten = if is_alone { workers.take_unmentioned(since) } else { Vec::new() };
+        for (job, fence) in forgotten {
+            tracing::warn!(%job, "a worker has not mentioned a job for a lease; recovering it");
+            self.recover_job(job, Loss::WorkerForgot(fence)).await;
+        }
+        for (job, fence) in workers.overdue(now) {
+            if let Err(error) = self.commands.end_overdue_attempt(job, fence).await {
+                tracing::error!(%job, %error, "cannot end an attempt that took too long");
+            }
+        }
+        workers.remove_idle(alive, now);
     }
 }

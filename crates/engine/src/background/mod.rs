@@ -1,10 +1,12 @@
 //! Background tasks: each is safe to repeat, runs on a timer or a notification, and logs what it
 //! did.
 
+mod bound;
 mod claim;
 mod collect;
 mod expire;
 mod lease;
+mod push;
 mod recover;
 mod retain;
 mod schedules;
@@ -19,7 +21,7 @@ use crate::error::StoreError;
 use crate::execution::Execution;
 use crate::jobs::Jobs;
 use crate::operations::Operations;
-use crate::runtime::Runtime;
+use crate::runtime::{Aborts, Runtime, Suspects};
 
 pub use summary::{RecoverySummary, SkippedJob};
 
@@ -30,19 +32,22 @@ pub(crate) struct Background {
     jobs: Arc<Jobs>,
     execution: Arc<Execution>,
     commands: Arc<Commands>,
+    /// The jobs that the process was working on when it aborted.
+    pub(crate) suspects: Suspects,
     /// What recovery has done so far.
     pub(crate) recovery: watch::Sender<RecoverySummary>,
     own: Weak<Background>,
 }
 
 impl Background {
-    pub(crate) fn new(commands: Arc<Commands>) -> Arc<Self> {
+    pub(crate) fn new(commands: Arc<Commands>, aborts: Aborts) -> Arc<Self> {
         Arc::new_cyclic(|own| Background {
             runtime: Arc::clone(&commands.runtime),
             operations: Arc::clone(&commands.operations),
             jobs: Arc::clone(&commands.jobs),
             execution: Arc::clone(&commands.execution),
             commands,
+            suspects: Suspects::new(aborts),
             recovery: watch::Sender::new(RecoverySummary::default()),
             own: Weak::clone(own),
         })
@@ -52,6 +57,7 @@ impl Background {
     /// work is accepted during recovery. The tasks end when the engine stops.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
         self.register().await?;
+        self.find_lanes().await?;
         let live = self.find_live_jobs().await?;
         self.recovery.send_modify(|summary| summary.began = self.runtime.now());
         let orchestration = Arc::clone(&self.commands.orchestration);
@@ -59,10 +65,14 @@ impl Background {
         self.spawn_until_stopped(lease::receive_hints(Arc::clone(self)));
         self.spawn_until_stopped(retain::delete_old_jobs(Arc::clone(&self.commands)));
         self.spawn_until_stopped(collect::collect_garbage(Arc::clone(&self.jobs)));
+        self.spawn_until_stopped(collect::trim_changes(Arc::clone(&self.jobs)));
+        self.spawn_until_stopped(collect::sample_queue(Arc::clone(&self.commands.views)));
         self.spawn_until_stopped(schedules::start_due(Arc::clone(&self.commands)));
         self.spawn_until_stopped(async move { orchestration.retry_pending_cancels().await });
         self.spawn_until_stopped(claim::start_queued_jobs(Arc::clone(self)));
+        self.spawn_until_stopped(push::push_jobs(Arc::clone(&self.commands)));
         self.spawn_until_stopped(expire::end_overdue_jobs(Arc::clone(self)));
+        self.spawn_until_stopped(claim::acquit_survivors(Arc::clone(self)));
         let background = Arc::clone(self);
         self.spawn_until_stopped(async move { background.recover(live).await });
         Ok(())

@@ -17,19 +17,21 @@ use catena_job::note::Note;
 use catena_job::plan::OnFailure;
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Status};
-use catena_store::{Effect, Hold, HolderKey, LiveHold, LiveJob};
+use catena_store::{Hold, HolderKey, LiveHold, LiveJob};
 use futures_util::StreamExt as _;
 
 use crate::background::Background;
 use crate::background::summary::{RecoverySummary, SkippedJob};
 use crate::error::{ControlError, ResolveError, StoreError};
-use crate::execution::{PausedTurn, offer, paused_member};
+use crate::execution::{PendingControl, offer_now, open_sub_jobs};
 use crate::jobs::{
-    Current, Draft, append_error, deadline, incomplete_payload, interrupted, interrupted_too_often,
-    is_live, message_trigger, outcome_change, unless_overtaken, waits_for_message,
+    Current, Draft, append_error, executor_lost, incomplete_payload, interrupted,
+    interrupted_too_often, is_live, outcome_change, unless_overtaken, waits_for_message,
+    worker_lost,
 };
-use crate::limits::SKIPPED_JOBS_MAX;
+use crate::limits::{ABORTS_MAX, SKIPPED_JOBS_MAX};
 use crate::operations::{Failure, Operation, Recovery};
+use crate::runtime::work_on;
 
 /// Live jobs that are read at a time.
 const SCAN_BATCH: usize = 1_000;
@@ -50,6 +52,8 @@ pub(crate) enum Loss {
     ProcessDied,
     /// This process stops as planned.
     Shutdown,
+    /// The worker that held it under this fence has forgotten it.
+    WorkerForgot(u64),
 }
 
 /// What recovery did with a job.
@@ -71,12 +75,15 @@ pub(super) struct LiveJobs {
     lost: Vec<(JobId, Status)>,
     /// Parked orchestrations.
     parked: Vec<JobId>,
+    /// Those that workers hold which are alive.
+    worked: Vec<JobId>,
 }
 
 impl Background {
     /// Reads which jobs are live, counts them by owner, and finds those that nobody takes care of.
     pub(super) async fn find_live_jobs(&self) -> Result<LiveJobs, StoreError> {
         let alive = self.execution.alive_holders().await?;
+        let workers = self.execution.workers.keys();
         let mut live = LiveJobs::default();
         let mut counts: HashMap<[u8; 8], usize> = HashMap::new();
         let mut after = None;
@@ -95,6 +102,10 @@ impl Background {
                     live.lost.push((job.job, job.status));
                 } else if job.hold == LiveHold::Released && job.status == Status::Started {
                     live.queued += 1;
+                } else if let LiveHold::By(key) = job.hold
+                    && workers.contains(&key)
+                {
+                    live.worked.push(job.job);
                 }
             }
         }
@@ -125,6 +136,12 @@ impl Background {
         while let Some(recovered) = recovered.next().await {
             self.recovery.send_modify(|summary| count(summary, recovered));
         }
+        for job in live.worked {
+            if let Err(error) = self.track_held(job).await {
+                tracing::error!(%job, %error, "cannot read a job that a worker holds");
+            }
+        }
+        self.suspects.end_recovery();
         self.finish_pending_controls().await;
         let took = self.runtime.env.monotonic().saturating_sub(started);
         self.recovery.send_modify(|summary| summary.took = Some(took));
@@ -145,6 +162,14 @@ impl Background {
         }
     }
 
+    /// Notes that a worker holds a job, as the store says.
+    async fn track_held(&self, job: JobId) -> Result<(), StoreError> {
+        match self.jobs.current(job).await? {
+            Some(current) => self.execution.track_worker_run(&current).await,
+            None => Ok(()),
+        }
+    }
+
     /// Carries out control requests that a process left half done.
     async fn finish_pending_controls(&self) {
         let pending = match self.jobs.all_pending_controls().await {
@@ -155,8 +180,13 @@ impl Background {
             }
         };
         for job in pending {
-            if let Err(error) = self.execution.reconcile(job).await {
-                tracing::error!(%job, %error, "cannot carry out a control request");
+            let pending = self.jobs.pending_control(job).await.ok().flatten();
+            let Some(deletion) = pending.filter(|pending| pending.is_deletion()) else {
+                self.execution.carry_out(job).await;
+                continue;
+            };
+            if let Err(error) = self.commands.delete_tree(job, deletion.by.as_deref()).await {
+                tracing::error!(%job, %error, "cannot complete the deletion of a job");
             }
         }
     }
@@ -172,9 +202,9 @@ impl Background {
     }
 
     /// Recovers one job, however long the store is busy.
-    async fn recover_job(&self, id: JobId, loss: Loss) -> Recovered {
+    pub(super) async fn recover_job(&self, id: JobId, loss: Loss) -> Recovered {
         loop {
-            match self.try_recover(id, loss).await {
+            match work_on(id, self.try_recover(id, loss)).await {
                 Ok(recovered) => return recovered,
                 Err(StoreError::Busy | StoreError::Full | StoreError::Contended) => {
                     self.runtime.env.sleep(RETRY_DELAY).await;
@@ -211,7 +241,11 @@ impl Background {
             status => return self.recover_waiting(current, status).await,
         }
         if self.jobs.lacks_key_of(&current.job).await? {
-            return self.pause_without_key(current).await;
+            self.execution.pause_without_key(&current).await?;
+            return Ok(Recovered::Unchanged);
+        }
+        if self.pause_suspect(&current).await? {
+            return Ok(Recovered::Unchanged);
         }
         let operation = match self.operations.operation_of(&current.job).await {
             Ok(operation) => operation,
@@ -246,8 +280,25 @@ impl Background {
         if *holder == self.jobs.process {
             return Ok(loss == Loss::Shutdown);
         }
+        if let Loss::WorkerForgot(fence) = loss {
+            return Ok(holder.is_worker() && current.hold.fence == fence);
+        }
+        if holder.is_receiver() {
+            // It has no lease: the job's time and that of the attempt bound how long it takes.
+            self.execution.track_worker_run(current).await?;
+            return Ok(false);
+        }
         let alive = self.execution.alive_holders().await?;
-        Ok(loss == Loss::ProcessDied && !alive.contains(&holder.key()))
+        if loss != Loss::ProcessDied || alive.contains(&holder.key()) {
+            return Ok(false);
+        }
+        if holder.is_worker() && !self.execution.workers.is_known(holder) {
+            // This process has started since: the worker gets a full lease to be heard of.
+            self.execution.renew_worker_lease(holder).await?;
+            self.execution.track_worker_run(current).await?;
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     /// Recovers a job that waits for people. Its work is lost, not its state.
@@ -317,19 +368,54 @@ impl Background {
             let note = (!is_planned).then(|| recovered_note(&current.job, loss, false));
             return self.requeue(current, note).await;
         }
-        let counts = !is_planned;
+        let counts = !is_planned && !self.suspects.is_bystander(current.job.id());
         let interruptions = current.job.interruptions() + u32::from(counts);
         match operation.recovery() {
+            Recovery::Rerun
+                if operation.counts_all_attempts()
+                    && counts
+                    && current.job.attempt() >= operation.attempts_max() =>
+            {
+                self.fail(current, executor_lost(operation.attempts_max())).await
+            }
             Recovery::Rerun if interruptions >= self.runtime.limits.attempts_max => {
                 self.fail(current, interrupted_too_often(interruptions)).await
             }
             Recovery::Rerun => {
-                let note = recovered_note(&current.job, loss, counts);
+                let mut note = recovered_note(&current.job, loss, counts);
+                if holds_worker(&current)
+                    && let Note::Recovered { reason, .. } = &mut note
+                {
+                    *reason = Some("the worker that ran it was lost".to_owned());
+                }
                 self.requeue(current, Some(note)).await
             }
-            Recovery::Fail => self.fail(current, interrupted()).await,
-            Recovery::Pause => self.pause(current, None).await,
+            Recovery::Fail => {
+                let failure = if holds_worker(&current) { worker_lost() } else { interrupted() };
+                self.fail(current, failure).await
+            }
+            Recovery::Pause => {
+                let rule = "the venue stopped while the operation ran; resume it to run it again";
+                self.execution.pause_lost(&current, rule).await?;
+                Ok(Recovered::Unchanged)
+            }
         }
+    }
+
+    /// Pauses a job with which the process aborted too often. Returns true if it did.
+    pub(super) async fn pause_suspect(&self, current: &Current) -> Result<bool, StoreError> {
+        let job = current.job.id();
+        let aborts = self.suspects.aborts_of(job);
+        let can_pause = matches!(current.job.status(), Status::Pending | Status::Started);
+        if aborts < ABORTS_MAX || !can_pause {
+            return Ok(false);
+        }
+        let message = format!(
+            "the venue aborted {aborts} times while it was working on this job; resume it to try again"
+        );
+        tracing::error!(%job, aborts, "paused a job: {message}");
+        self.execution.pause_lost(current, &message).await?;
+        Ok(true)
     }
 
     async fn requeue(&self, current: Current, note: Option<Note>) -> Result<Recovered, StoreError> {
@@ -338,12 +424,12 @@ impl Background {
         if let Some(note) = note {
             draft.append(Change::new(Event::Noted(note), now)).map_err(append_error)?;
         }
-        draft.set_hold(vacated(&current));
-        draft.add(offer(current.job.id(), now));
+        draft.set_hold(current.vacated());
+        draft.add(offer_now(&current.job, now));
         if !self.commit(draft).await? {
             return Ok(Recovered::Unchanged);
         }
-        self.execution.notify_queued();
+        self.execution.notify_queued(&current.job);
         Ok(Recovered::Requeued)
     }
 
@@ -358,40 +444,19 @@ impl Background {
             _ => draft.append(outcome_change(Err(failure), now)),
         }
         .map_err(append_error)?;
-        let is_changed = self.commit(draft).await?;
-        Ok(if is_changed { Recovered::Failed } else { Recovered::Unchanged })
-    }
-
-    /// Pauses a job whose secrets were sealed with a key that this venue does not have.
-    pub(super) async fn pause_without_key(
-        &self,
-        current: Current,
-    ) -> Result<Recovered, StoreError> {
-        let message = "its secrets cannot be decrypted: the key that sealed them is missing";
-        tracing::warn!(job = %current.job.id(), "paused a job: {message}");
-        self.pause(current, Some(message)).await
-    }
-
-    async fn pause(
-        &self,
-        current: Current,
-        message: Option<&str>,
-    ) -> Result<Recovered, StoreError> {
-        let now = self.runtime.now();
-        let mut change = Change::new(Event::Paused, now);
-        let trigger = message_trigger(&current.job);
-        let mut paused = PausedTurn::new(current.job.status(), "open");
-        paused.since = Some(now);
-        change.extra.push(("paused", paused_member(&paused, trigger)));
-        change.extra.push(("deadline", deadline(now, self.runtime.limits.interactive)));
-        let rule = "the venue stopped while the operation ran; resume it to run it again";
-        change.extra.push(("message", message.unwrap_or(rule).into()));
-        let mut draft = current.draft();
-        draft.append(change).map_err(append_error)?;
-        draft.set_hold(vacated(&current));
-        draft.add(Effect::Dequeue { job: current.job.id() });
-        self.commit(draft).await?;
-        Ok(Recovered::Unchanged)
+        let id = current.job.id();
+        let has_open = !open_sub_jobs(draft.job()).is_empty();
+        if has_open {
+            let earlier = self.jobs.pending_control(id).await?;
+            draft.add(PendingControl::cancel(draft.job()).store(earlier.as_ref()));
+        }
+        if !self.commit(draft).await? {
+            return Ok(Recovered::Unchanged);
+        }
+        if has_open {
+            self.execution.carry_out(id).await;
+        }
+        Ok(Recovered::Failed)
     }
 
     /// Commits a draft. Returns false if another request changed the job first.
@@ -414,15 +479,14 @@ fn may_be_lost(job: &LiveJob, alive: &HashSet<HolderKey>) -> bool {
     }
 }
 
-/// Returns the change by which nobody holds a job any more.
-fn vacated(current: &Current) -> Hold {
-    let fence = current.hold.fence;
-    if current.is_held() { Hold::Release(fence) } else { Hold::Vacant(fence) }
+/// Returns true if a worker holds a job, alive or not.
+fn holds_worker(current: &Current) -> bool {
+    current.hold.holder.as_ref().is_some_and(catena_store::Holder::is_worker)
 }
 
 fn recovered_note(job: &Job, loss: Loss, counts: bool) -> Note {
     let reason = match loss {
-        Loss::ProcessDied => "the venue was restarted",
+        Loss::ProcessDied | Loss::WorkerForgot(_) => "the venue was restarted",
         Loss::Shutdown => "the venue was shut down as planned",
     };
     Note::Recovered {

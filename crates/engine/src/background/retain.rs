@@ -42,7 +42,7 @@ async fn delete_older_than(commands: &Commands, age: Duration) -> Result<u64, St
         for (job, summary) in page {
             let is_old = summary.status.is_terminal() && summary.updated < before;
             if is_old && summary.parent.is_none() {
-                commands.delete_tree(job).await?;
+                commands.delete_tree(job, None).await?;
                 deleted += 1;
             }
         }

@@ -12,17 +12,17 @@ use catena_job::chain::{CallState, Change};
 use catena_job::limits::CALLS_MAX;
 use catena_job::note::{CallEnd, CallStart, Note};
 use catena_job::record::Parent;
-use catena_job::state::{Ask, Event};
+use catena_job::state::Event;
 use catena_job::{Job, Status};
-use catena_store::Hold;
+use catena_store::{CommitError, Effect, Hold};
 use catena_value::Value;
 
 use crate::commands::Commands;
 use crate::error::StoreError;
-use crate::execution::{Run, RunHandle, RunSpec, offer};
+use crate::execution::{Run, RunHandle, RunSpec, TreePosition, ask_like_call, offer_now};
 use crate::jobs::{
-    Changed, CommitFailure, Current, DEPTH, Draft, append_error, deadline, depth_of,
-    execution_limit, left_ms, restart_clock, stop_clock, truncate_text, waits_for_message,
+    Changed, CommitFailure, Current, DEPTH, Draft, append_error, deadline, execution_limit,
+    is_bound, left_ms, restart_clock, too_many_sub_jobs, waits_for_message,
 };
 use crate::limits::{CONTENTION_TRIES_MAX, NESTING_MAX};
 use crate::operations::{Cause, ExecutionMode, Failure, Operation};
@@ -52,6 +52,19 @@ impl Commands {
         }
         let handle = self.execution.registry.get(request.job);
         let handle = handle.ok_or_else(|| Failure::transient("stopped", "the job was stopped"))?;
+        let view = self.start_call(&request, &handle).await?;
+        if request.is_detached {
+            return Ok(view);
+        }
+        self.await_call(&request, &handle, view).await.map_err(store_failure)
+    }
+
+    /// Makes a call, or finds the one that was made before under the same key.
+    pub(super) async fn start_call(
+        self: &Arc<Self>,
+        request: &CallRequest,
+        handle: &Arc<RunHandle>,
+    ) -> Result<JobView, Failure> {
         let resolved = self.operations.resolve(&request.caller, &request.operation).await;
         let operation = resolved.map_err(|error| {
             Failure::new("operation_not_found", format!("{}: {error}", request.operation))
@@ -61,13 +74,9 @@ impl Commands {
         let control = handle.control(&self.runtime.env);
         for _ in 0..CONTENTION_TRIES_MAX {
             control.proceed().await;
-            let attempt = self.try_call(&request, &operation, &handle).await;
+            let attempt = self.try_call(request, &operation, handle).await;
             match attempt.map_err(store_failure)?? {
-                Attempt::Called(view) if request.is_detached => return Ok(view),
-                Attempt::Called(view) => {
-                    let ended = self.await_call(&request, &handle, view).await;
-                    return ended.map_err(store_failure);
-                }
+                Attempt::Called(view) => return Ok(view),
                 Attempt::Conflict => {}
             }
         }
@@ -83,7 +92,8 @@ impl Commands {
         let Some(current) = self.jobs.current(request.job).await? else {
             return Ok(Err(Failure::transient("stopped", "the job was deleted")));
         };
-        let invoke = self.invocation(request, &current);
+        let TreePosition { root, depth } = self.execution.position_of(&current.job).await?;
+        let invoke = invocation(request, depth.saturating_add(1));
         if let Some(known) = current.job.calls().iter().find(|call| call.start.key == request.key) {
             return self.known_call(known, &invoke, operation).await;
         }
@@ -92,6 +102,12 @@ impl Commands {
         }
         if let Err(failure) = check_bounds(&current, &invoke) {
             return Ok(Err(failure));
+        }
+        let caller = &invoke.caller;
+        let permission =
+            self.operations.authorise(caller, operation, &invoke.operation, &invoke.input).await?;
+        if let Err(denial) = permission {
+            return Ok(Err(Failure::new("capability_denied", denial)));
         }
         let caller = &invoke.caller.did;
         let refusal = match self.operations.refusal(caller, operation, &invoke.input).await? {
@@ -102,15 +118,11 @@ impl Commands {
             }
             refusal => refusal,
         };
-        let new = self.new_call(&current, &invoke, operation, refusal.as_deref())?;
-        self.commit_call(request, &current, handle, new).await.map(Ok)
-    }
-
-    fn invocation(&self, request: &CallRequest, current: &Current) -> Invoke {
-        let mut invoke =
-            Invoke::new(request.caller.clone(), request.operation.as_str(), request.input.clone());
-        invoke.depth = depth_of(&current.job) + 1;
-        invoke
+        let refusal = refusal.as_deref();
+        let mut new = self.new_call(&current, &invoke, operation, request.is_detached, refusal)?;
+        let max = self.runtime.limits.sub_jobs_per_root_max;
+        new.child.add(Effect::CountSubJobs { root, count: 1, max });
+        self.commit_call(request, &current, handle, new).await
     }
 
     /// Returns the job of a call that the chain knows. Fails if it is another call.
@@ -141,17 +153,22 @@ impl Commands {
         current: &Current,
         invoke: &Invoke,
         operation: &Arc<Operation>,
+        is_detached: bool,
         refusal: Option<&str>,
     ) -> Result<NewCall, StoreError> {
         let id = self.runtime.new_id();
         let now = self.runtime.now().max(current.job.updated());
-        let (mut new_job, secrets) = self.jobs.new_job(id, invoke, operation, &[]);
+        let (mut new_job, mut secrets) = self.jobs.new_job(id, invoke, operation, &[]);
+        if is_detached {
+            self.jobs.keep_delegations(invoke, operation, &mut new_job, &mut secrets);
+        }
         let number = u32::try_from(current.job.calls().len()).unwrap_or(u32::MAX);
         new_job.parent = Some(Parent::of_call(current.job.id(), number));
         if !new_job.extra.iter().any(|(name, _)| *name == DEPTH) {
             new_job.extra.push((DEPTH, invoke.depth.into()));
         }
         let mut child = Draft::new(new_job, now, refusal).map_err(append_error)?;
+        child.store_definition(operation);
         if refusal.is_some() {
             return Ok(NewCall { child, run: None, is_queued: false });
         }
@@ -166,8 +183,12 @@ impl Commands {
         if let Some(stored) = self.jobs.store_secrets(id, &secrets)? {
             child.add(stored);
         }
-        let Some(slot) = self.execution.try_claim_slot() else {
-            child.add(offer(id, now));
+        // Workers take their jobs from a queue, and a bound job starts from it.
+        let is_queued = operation.queue().is_some() || is_bound(child.job());
+        let caller = &invoke.caller.did;
+        let slot = if is_queued { None } else { self.execution.try_claim_slot(caller) };
+        let Some(slot) = slot else {
+            child.add(offer_now(child.job(), now));
             return Ok(NewCall { child, run: None, is_queued: true });
         };
         let limit = execution_limit(&self.runtime.limits, None, operation);
@@ -193,7 +214,7 @@ impl Commands {
         current: &Current,
         handle: &RunHandle,
         new: NewCall,
-    ) -> Result<Attempt, StoreError> {
+    ) -> Result<Result<Attempt, Failure>, StoreError> {
         let NewCall { child, run, is_queued } = new;
         let called = child.job();
         let call = u32::try_from(current.job.calls().len()).unwrap_or(u32::MAX);
@@ -215,18 +236,21 @@ impl Commands {
         draft.append(Change::new(Event::Noted(note), self.runtime.now())).map_err(append_error)?;
         draft.set_hold(Hold::Under(handle.fence));
         let committed = self.jobs.commit_tree(draft, vec![child]).await;
+        if let Err(CommitError::TreeFull { max, .. }) = &committed {
+            return Ok(Err(too_many_sub_jobs(*max)));
+        }
         match committed.map_err(CommitFailure::from) {
             Ok(committed) => {
-                if is_queued {
-                    self.execution.notify_queued();
+                if let Some(queued) = committed.children.first().filter(|_| is_queued) {
+                    self.execution.notify_queued(&queued.job);
                 }
                 if let Some(run) = run {
                     self.runtime.spawn(run.execute_boxed(Arc::clone(&self.execution)));
                 }
                 let view = committed.children.into_iter().next();
-                Ok(view.map_or(Attempt::Conflict, Attempt::Called))
+                Ok(Ok(view.map_or(Attempt::Conflict, Attempt::Called)))
             }
-            Err(CommitFailure::Conflict | CommitFailure::Gone) => Ok(Attempt::Conflict),
+            Err(CommitFailure::Conflict | CommitFailure::Gone) => Ok(Ok(Attempt::Conflict)),
             Err(CommitFailure::Busy(error) | CommitFailure::Fatal(error)) => Err(error),
         }
     }
@@ -257,7 +281,7 @@ impl Commands {
                 break;
             }
         }
-        handle.take_slot(&self.execution.slots).await;
+        handle.take_slot(&self.execution.slots.permits).await;
         self.mirror_request(request, handle, &view).await?;
         self.record_end(request, handle, &view).await?;
         Ok(view)
@@ -275,21 +299,7 @@ impl Commands {
         let decide = |current: &Current| -> Result<Option<Draft>, StoreError> {
             let status = current.job.status();
             let change = if asks && status == Status::Started {
-                let message = view.job.field("message").and_then(Value::to_text);
-                let text = match message {
-                    Some(message) => format!("call {} waits: {message}", request.key),
-                    None => format!("call {} waits", request.key),
-                };
-                let output = view.job.field("output").cloned();
-                let output = output.and_then(|output| output.fully_loaded(view.cells()).ok());
-                let ask = Ask { message: Some(truncate_text(&text)), output };
-                let event = match view.status() {
-                    Status::AuthRequired => Event::AskedForAuth(ask),
-                    _ => Event::AskedForInput(ask),
-                };
-                let mut change = Change::new(event, now);
-                stop_clock(&current.job, now, self.runtime.limits.interactive, &mut change);
-                change
+                ask_like_call(current, &request.key, view, now, self.runtime.limits.interactive)
             } else if !asks && waits_for_message(status) && left_ms(&current.job).is_some() {
                 let mut change = Change::new(Event::Answered, now);
                 restart_clock(&current.job, now, &mut change);
@@ -306,7 +316,7 @@ impl Commands {
     }
 
     /// Records the end of a call in the chain of its caller.
-    async fn record_end(
+    pub(super) async fn record_end(
         &self,
         request: &CallRequest,
         handle: &RunHandle,
@@ -339,6 +349,13 @@ fn end_draft(current: &Current, child: &Job, now: i64) -> Result<Option<Draft>, 
     let mut draft = current.draft();
     draft.append(Change::new(Event::Noted(note), now)).map_err(append_error)?;
     Ok(Some(draft))
+}
+
+fn invocation(request: &CallRequest, depth: u32) -> Invoke {
+    let mut invoke =
+        Invoke::new(request.caller.clone(), request.operation.as_str(), request.input.clone());
+    invoke.depth = depth;
+    invoke
 }
 
 /// Fails if a job may make no more calls.

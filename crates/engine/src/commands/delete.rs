@@ -1,17 +1,17 @@
 //! Deletes a job and its sub-jobs.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use catena_job::JobId;
 use catena_job::state::Event;
-use catena_store::{Effect, Effects, Hint};
+use catena_store::{CommitError, Effect, Effects, Hint};
 
 use crate::commands::Commands;
 use crate::error::{ControlError, StoreError};
-use crate::execution::Descend;
-use crate::jobs::{CommitFailure, Current, check_control, is_live};
+use crate::execution::{Descend, PendingControl};
+use crate::jobs::{CommitFailure, Current, Tombstone, check_control, is_live};
 use crate::limits::CONTENTION_TRIES_MAX;
 use crate::requests::Caller;
 
@@ -48,7 +48,7 @@ impl Commands {
             self.cancel(caller, id, Some("it is being deleted".to_owned())).await?;
         }
         self.end_remaining(id).await?;
-        self.delete_tree(id).await?;
+        self.delete_tree(id, Some(&caller.did)).await?;
         Ok(())
     }
 
@@ -79,28 +79,48 @@ impl Commands {
     }
 
     /// Deletes a job that has ended and everything below it, leaves first, so that a crash leaves no
-    /// job without its parent.
-    pub(crate) async fn delete_tree(&self, root: JobId) -> Result<(), StoreError> {
+    /// job without its parent. The root leaves a tombstone if somebody deletes it: `by`. What does not
+    /// fit into one commit is recorded first, and the next start of a process completes it.
+    pub(crate) async fn delete_tree(
+        &self,
+        root: JobId,
+        by: Option<&str>,
+    ) -> Result<(), StoreError> {
         let mut tree = vec![root];
+        let mut tombstone = Vec::new();
         let mut orchestrations = HashSet::new();
+        let mut signatures = HashMap::new();
         let mut next = 0;
         while let Some(job) = tree.get(next).copied() {
             next += 1;
             let Some(current) = self.jobs.current(job).await? else { continue };
+            if let Some(by) = by.filter(|_| job == root) {
+                tombstone = Tombstone::new(&current.job, by, self.runtime.now()).store();
+            }
             if !self.operations.has_no_steps(current.text("operation")) {
                 orchestrations.insert(job);
+            }
+            if let Some(effect) = self.jobs.remove_signature(&current.job).await? {
+                signatures.insert(job, effect);
             }
             let steps = current.job.steps().values();
             tree.extend(steps.filter(|step| step.start.venue.is_none()).map(|step| step.start.job));
             tree.extend(current.job.calls().iter().map(|call| call.start.job));
         }
         tree.reverse();
+        if tree.len() > DELETE_BATCH {
+            self.record_deletion(root, by).await?;
+        }
         for batch in tree.chunks(DELETE_BATCH) {
             let mut effects = Vec::with_capacity(batch.len());
             for job in batch {
                 effects.push(Effect::Delete { job: *job });
+                effects.extend(signatures.get(job).cloned());
                 if orchestrations.contains(job) {
                     effects.extend(self.jobs.delete_remote_steps(*job).await?);
+                }
+                if *job == root {
+                    effects.extend(tombstone.iter().cloned());
                 }
             }
             let committed = self.jobs.store.commit(Effects(effects)).await;
@@ -108,29 +128,58 @@ impl Commands {
                 Ok(_) => {}
                 // Some are deleted already, or a step has changed: delete them one by one.
                 Err(CommitFailure::Gone | CommitFailure::Conflict) => {
-                    self.delete_each(batch).await?;
+                    self.delete_each(batch, root, &tombstone).await?;
                 }
                 Err(CommitFailure::Busy(error) | CommitFailure::Fatal(error)) => return Err(error),
             }
+        }
+        if let Some(pending) = self.jobs.pending_control(root).await? {
+            self.execution.finish_pending(&pending).await?;
         }
         for job in &tree {
             self.jobs.watchers.announce_deleted(*job);
             self.jobs.store.send_hint(&self.jobs.process, Hint::Deleted { job: *job });
         }
+        self.jobs.changes.send();
         self.jobs.has_garbage.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    async fn delete_each(&self, jobs: &[JobId]) -> Result<(), StoreError> {
+    /// Records that a tree is to be deleted, whatever happens to this process.
+    async fn record_deletion(&self, root: JobId, by: Option<&str>) -> Result<(), StoreError> {
+        for _ in 0..CONTENTION_TRIES_MAX {
+            let earlier = self.jobs.pending_control(root).await?;
+            let Some(current) = self.jobs.current(root).await? else { return Ok(()) };
+            let pending = PendingControl::delete(&current.job, by).store(earlier.as_ref());
+            match self.jobs.store.commit(Effects::one(pending)).await {
+                Ok(_) => return Ok(()),
+                Err(CommitError::RootMoved { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(StoreError::Contended)
+    }
+
+    async fn delete_each(
+        &self,
+        jobs: &[JobId],
+        root: JobId,
+        tombstone: &[Effect],
+    ) -> Result<(), StoreError> {
         for job in jobs {
-            self.delete_one(*job).await?;
+            let more = if *job == root { tombstone } else { &[] };
+            self.delete_one(*job, more).await?;
         }
         Ok(())
     }
 
-    async fn delete_one(&self, job: JobId) -> Result<(), StoreError> {
+    async fn delete_one(&self, job: JobId, more: &[Effect]) -> Result<(), StoreError> {
         for _ in 0..CONTENTION_TRIES_MAX {
             let mut effects = vec![Effect::Delete { job }];
+            if let Some(current) = self.jobs.current(job).await? {
+                effects.extend(self.jobs.remove_signature(&current.job).await?);
+            }
+            effects.extend(more.iter().cloned());
             effects.extend(self.jobs.delete_remote_steps(job).await?);
             let committed = self.jobs.store.commit(Effects(effects)).await;
             match committed.map_err(CommitFailure::from) {

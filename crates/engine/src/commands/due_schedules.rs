@@ -261,11 +261,16 @@ impl Commands {
             }
             InvokeError::Store(StoreError::Damaged(_) | StoreError::TooLarge(_)) => None,
             InvokeError::TooManyJobs { .. }
+            | InvokeError::VenueFull { .. }
             | InvokeError::Key(_)
             | InvokeError::Store(_)
             | InvokeError::Resolve(ResolveError::Store(_))
+            | InvokeError::TooMuchMemory(_)
             | InvokeError::ShuttingDown => Some(0),
-            InvokeError::Resolve(_) | InvokeError::Invalid(_) | InvokeError::Forbidden(_) => None,
+            InvokeError::Resolve(_)
+            | InvokeError::Invalid(_)
+            | InvokeError::UnknownMember(_)
+            | InvokeError::Forbidden(_) => None,
         };
         // What the owner can do nothing about is only logged.
         let is_quota =

@@ -8,18 +8,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::chain::{AppendError, Change};
+use catena_job::members::UnknownMember;
 use catena_job::state::Event;
 use catena_job::{JobId, Status};
 use catena_value::Value;
 
 use crate::commands::Commands;
-use crate::error::{InvokeError, JobError, NoOutput, RunError};
-use crate::execution::{Run, RunSpec, offer, require_output};
-use crate::jobs::{Draft, NewSecrets, Rerun, Watch, deadline, execution_limit, run_inline};
-use crate::limits::{
-    IDEMPOTENCY_KEY_BYTES_MAX, REFERENCE_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX, TIMEOUT_MAX, WAIT_MAX,
+use crate::error::{IdempotencyError, InvokeError, JobError, NoOutput, RunError};
+use crate::execution::{Run, RunSpec, offer_now, require_output};
+use crate::jobs::{
+    Draft, NewSecrets, Rerun, Watch, deadline, execution_limit, is_bound, run_inline,
 };
-use crate::operations::{Cause, ExecutionMode, Operation};
+use crate::limits::{
+    IDEMPOTENCY_KEY_BYTES_MAX, NESTING_MAX, REFERENCE_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX,
+    TIMEOUT_MAX, WAIT_MAX,
+};
+use crate::operations::{Call, Cause, ExecutionMode, Operation};
 use crate::orchestration::StartOptions;
 use crate::requests::{
     ClaimedKey, Invoke, Invoked, JobView, KeyLookup, Recording, RunOutput, commit_error,
@@ -27,7 +31,7 @@ use crate::requests::{
 };
 
 /// Whether a request creates a job.
-enum Admitted {
+pub(super) enum Admitted {
     /// It does. The idempotency key, if it has one, is claimed.
     New(Option<Box<ClaimedKey>>),
     /// An earlier request with the same key created one: this is the stored response.
@@ -42,7 +46,12 @@ impl Commands {
             Admitted::Answered(answer) => return Box::pin(self.replay(&request, &answer)).await,
         };
         let operation = self.operations.resolve(&request.caller, &request.operation).await?;
-        self.invoke_resolved(&request, operation, key, None).await
+        match self.invoke_resolved(&request, operation, key, None).await {
+            Err(InvokeError::Key(IdempotencyError::InFlight)) => {
+                Box::pin(self.replay_committed(&request)).await
+            }
+            invoked => invoked,
+        }
     }
 
     /// Invokes a definition again, reusing outputs of an earlier run.
@@ -56,7 +65,22 @@ impl Commands {
             Admitted::New(key) => key,
             Admitted::Answered(answer) => return self.replay(&request, &answer).await,
         };
-        self.invoke_resolved(&request, operation, key, Some(Box::new(rerun))).await
+        match self.invoke_resolved(&request, operation, key, Some(Box::new(rerun))).await {
+            Err(InvokeError::Key(IdempotencyError::InFlight)) => {
+                Box::pin(self.replay_committed(&request)).await
+            }
+            invoked => invoked,
+        }
+    }
+
+    /// Returns the job of an equal request that another process committed first.
+    async fn replay_committed(&self, request: &Invoke) -> Result<Invoked, InvokeError> {
+        let in_flight = InvokeError::Key(IdempotencyError::InFlight);
+        let key = request.idempotency.as_ref().ok_or_else(|| in_flight.clone())?;
+        match self.keys.look_up::<InvokeError>(&request.caller, key).await? {
+            KeyLookup::Answered(answer) => self.replay(request, &answer).await,
+            KeyLookup::First(_) => Err(in_flight),
+        }
     }
 
     async fn invoke_resolved(
@@ -66,17 +90,45 @@ impl Commands {
         key: Option<Box<ClaimedKey>>,
         rerun: Option<Box<Rerun>>,
     ) -> Result<Invoked, InvokeError> {
+        self.check_permitted(request, &operation).await?;
+        if let Some(unknown) = unknown_member(&operation, &request.input) {
+            return Err(InvokeError::UnknownMember(unknown));
+        }
         let live = self.admission.live_count(&request.caller.did);
         if live >= self.runtime.limits.live_jobs_per_caller_max {
             return Err(InvokeError::TooManyJobs { live });
         }
+        // The job of an inline operation is never live.
+        let max = self.runtime.limits.live_jobs_max;
+        if operation.mode() == ExecutionMode::Task && self.admission.total_live() >= max {
+            return Err(InvokeError::VenueFull { max });
+        }
+        let is_bound = operation.binding(&request.input).is_some();
+        if operation.uses_roots() || is_bound || operation.counts_all_attempts() {
+            self.check_ownership(&request.caller, &operation)?;
+        }
         // All but the inline path, which most requests take, are boxed to keep this future small.
         let caller = &request.caller.did;
-        let refusal = self.operations.refusal(caller, &operation, &request.input).await?;
+        let refusal = match self.operations.refusal(caller, &operation, &request.input).await? {
+            // An inline operation makes no calls, so it ends here anyway.
+            None if request.depth as usize > NESTING_MAX
+                && operation.mode() == ExecutionMode::Task =>
+            {
+                Some(format!("jobs are nested deeper than {NESTING_MAX} levels"))
+            }
+            refusal => refusal,
+        };
         let view = match (refusal, request.recording) {
             (Some(refusal), _) => Box::pin(self.reject(request, &operation, &refusal, key)).await?,
+            (None, Recording::Private)
+                if is_bound || operation.uses_roots() && !operation.is_read_only() =>
+            {
+                let text = "the operation changes stored data, so its job cannot be private";
+                return Err(InvokeError::Invalid(text.to_owned()));
+            }
             (None, Recording::Private) => {
-                Box::pin(self.execution.start_private(request, operation)).await?
+                let live = self.admission.add_private(&request.caller.did);
+                Box::pin(self.execution.start_private(request, operation, live)).await?
             }
             (None, Recording::Durable) => match operation.mode() {
                 ExecutionMode::Inline => {
@@ -85,6 +137,9 @@ impl Commands {
                         None => Box::pin(self.start(request, operation, key, rerun)).await?,
                     }
                 }
+                ExecutionMode::Roots => {
+                    Box::pin(self.invoke_on_roots(request, operation, key, rerun)).await?
+                }
                 ExecutionMode::Task => Box::pin(self.start(request, operation, key, rerun)).await?,
             },
         };
@@ -92,7 +147,7 @@ impl Commands {
     }
 
     /// Checks that a request may create a job, or finds the one it created before.
-    async fn admit(&self, request: &Invoke) -> Result<Admitted, InvokeError> {
+    pub(super) async fn admit(&self, request: &Invoke) -> Result<Admitted, InvokeError> {
         if self.runtime.is_stopping() {
             return Err(InvokeError::ShuttingDown);
         }
@@ -112,14 +167,14 @@ impl Commands {
         let time = request.wait.unwrap_or(self.runtime.limits.grace);
         let view =
             self.views.wait(&request.caller, job, time).await.map_err(|error| match error {
-                JobError::NotFound(_) => deleted(),
+                JobError::NotFound(_) | JobError::Deleted { .. } => deleted(),
                 JobError::Store(error) => error.into(),
             })?;
         Ok(Invoked { view, is_replay: true })
     }
 
     /// Returns the ID of the job that a request creates.
-    fn id_for(&self, request: &Invoke) -> JobId {
+    pub(super) fn id_for(&self, request: &Invoke) -> JobId {
         request.id.unwrap_or_else(|| self.runtime.new_id())
     }
 
@@ -133,10 +188,12 @@ impl Commands {
     ) -> Result<JobView, InvokeError> {
         let id = self.id_for(request);
         let (new_job, _) = self.jobs.new_job(id, request, operation, &[]);
-        let draft = Draft::new(new_job, self.runtime.now(), Some(refusal)).map_err(invalid_job)?;
+        let now = self.runtime.now();
+        let mut draft = Draft::new(new_job, now, Some(refusal)).map_err(invalid_job)?;
         if request.recording == Recording::Private {
             return Ok(draft.into_parts().1);
         }
+        draft.store_definition(operation);
         self.commit_new(draft, key).await
     }
 
@@ -192,12 +249,18 @@ impl Commands {
         if operation.plan().is_some() {
             return self.start_orchestration(request, operation, draft, key, rerun).await;
         }
-        let Some(slot) = self.execution.try_claim_slot() else {
-            draft.add(offer(id, now));
+        // Workers take their jobs from a queue, and a bound job starts from it.
+        let is_queued = operation.queue().is_some() || is_bound(draft.job());
+        let caller = &request.caller.did;
+        let slot = if is_queued { None } else { self.execution.try_claim_slot(caller) };
+        let Some(slot) = slot else {
+            draft.add(offer_now(draft.job(), now));
             let view = self.commit_new(draft, key).await?;
-            self.execution.notify_queued();
+            self.execution.notify_queued(&view.job);
             return Ok(view);
         };
+        let mut memory = self.runtime.memory.open(request.caller.did.text());
+        memory.grow_for(&request.input)?;
         let time_left = execution_limit(&self.runtime.limits, request.timeout, &operation);
         draft.append(started(now, time_left)).map_err(invalid_job)?;
         let guard = self.execution.acquire(&mut draft);
@@ -209,7 +272,8 @@ impl Commands {
             cause: Cause::Start,
             time_left,
         };
-        let run = Run::new((*view.job).clone(), None, spec, guard).with_slot(slot);
+        let run = Run::new((*view.job).clone(), None, spec, guard);
+        let run = run.with_slot(slot).with_memory(memory);
         self.runtime.spawn(run.execute(Arc::clone(&self.execution)));
         Ok(view)
     }
@@ -238,7 +302,7 @@ impl Commands {
     }
 
     /// Commits a new job together with its idempotency key.
-    fn commit_new(
+    pub(super) fn commit_new(
         &self,
         mut draft: Draft,
         key: Option<Box<ClaimedKey>>,
@@ -255,7 +319,7 @@ impl Commands {
     }
 
     /// Returns the draft of a new PENDING job, and its secrets.
-    fn new_draft(
+    pub(super) fn new_draft(
         &self,
         id: JobId,
         request: &Invoke,
@@ -263,9 +327,12 @@ impl Commands {
         rerun: Option<&Rerun>,
         now: i64,
     ) -> Result<(Draft, NewSecrets), InvokeError> {
-        let (mut new_job, secrets) = self.jobs.new_job(id, request, operation, &[]);
+        let (mut new_job, mut secrets) = self.jobs.new_job(id, request, operation, &[]);
+        self.jobs.keep_delegations(request, operation, &mut new_job, &mut secrets);
         new_job.extra.extend(rerun.map(Rerun::record_members).unwrap_or_default());
-        Ok((Draft::new(new_job, now, None).map_err(invalid_job)?, secrets))
+        let mut draft = Draft::new(new_job, now, None).map_err(invalid_job)?;
+        draft.store_definition(operation);
+        Ok((draft, secrets))
     }
 
     /// Waits for a job as requested. By default it waits for the operation during the grace period,
@@ -306,6 +373,17 @@ impl Commands {
         Err(RunError::Ended(Box::new(NoOutput { job, status, error, code, is_replay })))
     }
 
+    /// Fails if the caller lacks a capability that the operation needs.
+    async fn check_permitted(
+        &self,
+        request: &Invoke,
+        operation: &Arc<Operation>,
+    ) -> Result<(), InvokeError> {
+        let Invoke { caller, operation: reference, input, .. } = request;
+        let permission = self.operations.authorise(caller, operation, reference, input).await?;
+        permission.map_err(InvokeError::Forbidden)
+    }
+
     /// Runs a read-only operation without a job.
     async fn run_unrecorded(
         &self,
@@ -321,21 +399,25 @@ impl Commands {
             let is_replay = false;
             RunError::Ended(Box::new(NoOutput { job: None, status, error, code, is_replay }))
         };
+        self.check_permitted(&request, &operation).await?;
         let caller = &request.caller.did;
         let refusal = self.operations.refusal(caller, &operation, &request.input).await;
         if let Some(refusal) = refusal.map_err(InvokeError::from)? {
             return Err(ended(Status::Rejected, refusal, None));
         }
+        let mut memory = self.runtime.memory.open(request.caller.did.text());
+        memory.grow_for(&request.input).map_err(InvokeError::from)?;
         let call = self.execution.unpaused_call(&request, Arc::clone(&operation), None);
         let call = call.ok_or(InvokeError::ShuttingDown)?;
         let result = match run_inline(&call) {
             Some(result) => result,
             None => {
-                let turn = self.operations.execute(call);
+                let control = call.control.without_secrets();
+                let turn = self.operations.execute(Call { control: control.clone(), ..call });
                 let limits = &self.runtime.limits;
                 let limit = execution_limit(limits, request.timeout, &operation).min(time);
                 tokio::select! {
-                    turn = turn => require_output(turn),
+                    turn = turn => require_output(turn.redacted(&control)),
                     () = self.runtime.env.sleep(limit) => {
                         let error = format!("no result within {} ms", limit.as_millis());
                         return Err(ended(Status::Timeout, error, None));
@@ -357,8 +439,14 @@ fn started(now: i64, limit: Duration) -> Change {
     change
 }
 
-fn invalid_job(error: AppendError) -> InvokeError {
+pub(super) fn invalid_job(error: AppendError) -> InvokeError {
     InvokeError::Invalid(format!("the job cannot be recorded: {error}"))
+}
+
+/// Returns a member of an input that its operation refuses.
+fn unknown_member(operation: &Operation, input: &Value) -> Option<UnknownMember> {
+    let members = operation.adapter().input_members(operation.name())?;
+    members.unknown(input.as_map()?).into_iter().next()
 }
 
 fn check_request(request: &Invoke) -> Result<(), InvokeError> {

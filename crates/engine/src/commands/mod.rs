@@ -5,15 +5,21 @@
 
 mod call;
 mod cancel;
+mod change;
 mod delete;
 mod due_schedules;
 mod invoke;
+mod name;
 pub mod offline;
 mod pause;
 mod rerun;
 mod resume;
 mod schedule;
 mod send;
+mod submit;
+mod worker;
+
+pub use name::NamedOperation;
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use catena_auth::KeyPair;
+use catena_auth::{KeyPair, SealKey};
 use catena_job::chain::Change;
 use catena_job::state::Event;
 use catena_job::{JobId, Status};
@@ -14,8 +14,9 @@ use catena_store::{Effects, Store};
 use crate::commands::schedule::find_listed;
 use crate::error::{ControlError, StoreError};
 use crate::execution::open_sub_jobs;
-use crate::jobs::{Changed, Current, JOB_SECRETS_PURPOSE, Jobs, append_error, is_live};
+use crate::jobs::{Changed, Current, JOB_SECRETS_PURPOSE, Jobs, append_error, is_live, seal_key};
 use crate::limits::{Limits, SCHEDULES_LISTED_MAX};
+use crate::operations::Adapter;
 use crate::orchestration::Drivers;
 use crate::requests::{Admission, DUE, Entry, IDLE, Scheduled, StoredEntry, list_key, own_key};
 use crate::runtime::{Env, Runtime};
@@ -35,13 +36,47 @@ impl std::fmt::Debug for Offline {
 impl Offline {
     /// Uses a store that no venue uses.
     pub fn new(store: Arc<dyn Store>, env: Arc<dyn Env>) -> Self {
-        let runtime = Runtime::new(env, Limits::default());
-        let admission = Arc::new(Admission::new(Arc::clone(&runtime)));
         // Secrets are erased and never decrypted here, so any key will do.
         let key = KeyPair::from_seed(&[0; 32]).seal_key(JOB_SECRETS_PURPOSE);
+        Offline::with_seal_key(store, env, key)
+    }
+
+    fn with_seal_key(store: Arc<dyn Store>, env: Arc<dyn Env>, key: SealKey) -> Self {
+        let runtime = Runtime::new(env, Limits::default());
+        let admission = Arc::new(Admission::new(Arc::clone(&runtime)));
         let drivers = Arc::new(Drivers::default());
         let jobs = Jobs::new(runtime, Arc::clone(&store), "".into(), key, admission, drivers);
         Offline { store, jobs }
+    }
+
+    /// Uses a store that no venue uses, with the keys that encrypt its secrets: the current one, and the
+    /// one before it.
+    pub fn with_keys(
+        store: Arc<dyn Store>,
+        env: Arc<dyn Env>,
+        identity: &KeyPair,
+        current: [u8; 32],
+        previous: [u8; 32],
+    ) -> Self {
+        let identity = identity.seal_key(JOB_SECRETS_PURPOSE);
+        let key = seal_key(Some(current), Some(&previous), identity);
+        Offline::with_seal_key(store, env, key)
+    }
+
+    /// Encrypts all secrets again with the current key: those of users and those of live jobs. It can be
+    /// repeated. Returns the number of users' secrets, and the number of queued messages with
+    /// credentials that still need the previous key.
+    pub async fn reseal(&self) -> Result<(u64, u64), StoreError> {
+        self.jobs.reseal_secrets().await?;
+        let secrets = self.jobs.reseal_user_secrets().await?;
+        Ok((secrets, self.jobs.outdated_messages().await?))
+    }
+
+    /// Uses these adapters to release what the jobs that are cancelled are bound to, such as agents.
+    #[must_use]
+    pub fn with_adapters(mut self, adapters: &[Arc<dyn Adapter>]) -> Self {
+        self.jobs.set_adapters(adapters);
+        self
     }
 
     /// Returns the schedules of all owners, ordered by time.

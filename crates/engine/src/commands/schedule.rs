@@ -55,6 +55,9 @@ impl Commands {
         request: NewSchedule,
     ) -> Result<Scheduled, InvokeError> {
         let resolved = self.operations.resolve(caller, &request.operation).await?;
+        let NewSchedule { operation: reference, input, .. } = &request;
+        let permission = self.operations.authorise(caller, &resolved, reference, input).await?;
+        permission.map_err(InvokeError::Forbidden)?;
         let refusal = self.operations.refusal(&caller.did, &resolved, &request.input).await?;
         if let Some(refusal) = refusal {
             return Err(InvokeError::Invalid(refusal));

@@ -50,7 +50,7 @@ impl Commands {
             return Err(SendError::NotFound(id));
         }
         self.admission.admit(caller).map_err(SendError::RateLimited)?;
-        let key = match &key {
+        let claimed = match &key {
             None => None,
             Some(key) => match self.keys.look_up::<SendError>(caller, key).await? {
                 KeyLookup::First(claimed) => Some(claimed),
@@ -70,7 +70,7 @@ impl Commands {
         let body = self.jobs.seal_message(id, caller, message, is_secret)?;
         let message = Message { number: 0, id: message_id.clone(), body };
         let mut effects = vec![Effect::SendMessage { job: id, message }];
-        if let Some(key) = &key {
+        if let Some(key) = &claimed {
             let answer: Map = [("message", Value::from(message_id.as_str()))].into_iter().collect();
             effects.push(key.remember(answer.into()));
         }
@@ -101,7 +101,17 @@ impl Commands {
                 let current = self.jobs.current(id).await?.ok_or(SendError::NotFound(id))?;
                 Err(SendError::Ended { job: id, status: current.job.status() })
             }
-            Err(error) => Err(commit_error(error)),
+            Err(error) => match key.filter(|_| matches!(error, CommitError::KeyTaken(_))) {
+                Some(key) => {
+                    drop(claimed);
+                    // Another process received the same request and committed it first.
+                    match self.keys.look_up::<SendError>(caller, &key).await? {
+                        KeyLookup::Answered(answer) => Ok(replayed_receipt(&current, &answer)),
+                        KeyLookup::First(_) => Err(commit_error(error)),
+                    }
+                }
+                None => Err(commit_error(error)),
+            },
         }
     }
 

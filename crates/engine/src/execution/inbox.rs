@@ -6,18 +6,19 @@
 //! find a message, the store lets one consume it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use catena_job::JobId;
 use catena_job::chain::Change;
 use catena_job::state::Event;
-use catena_store::{Effect, Effects, Message};
+use catena_store::{Effect, Effects, Hold, Message};
 use catena_value::Value;
 
 use crate::error::{ResolveError, StoreError};
-use crate::execution::{Execution, Run, RunSpec, offer};
+use crate::execution::{Execution, Run, RunSpec, offer_now};
 use crate::jobs::{
-    CREDENTIALS, Current, append_error, deadline, recorded_limit, redacted_paths, unless_overtaken,
-    waits_for_message,
+    CREDENTIALS, Current, Draft, OpenedMessage, append_error, deadline, recorded_limit,
+    redacted_paths, unless_overtaken, waits_for_message,
 };
 use crate::limits::CONTENTION_TRIES_MAX;
 use crate::operations::{Cause, Operation};
@@ -87,10 +88,13 @@ impl Execution {
             let forwarded = self.forward_to_call(&current, called, message).await?;
             return Ok(if forwarded { Consumed::Nothing } else { Consumed::Conflict });
         }
-        let Some(slot) = self.try_claim_slot() else {
-            let queued = Effects::one(offer(id, self.runtime.now()));
+        if operation.queue().is_some() {
+            return self.queue_answer(&current, &message, &operation).await;
+        }
+        let Some(slot) = self.try_claim_slot(current.text("caller")) else {
+            let queued = Effects::one(offer_now(&current.job, self.runtime.now()));
             unless_overtaken(self.jobs.store.commit(queued).await)?;
-            self.notify_queued();
+            self.notify_queued(&current.job);
             return Ok(Consumed::Nothing);
         };
         match self.start_answer(current, message, operation).await? {
@@ -99,18 +103,35 @@ impl Execution {
         }
     }
 
-    /// Commits that a message is consumed and returns the run of its turn. `None` if the job has
-    /// changed meanwhile.
-    pub(crate) async fn start_answer(
+    /// Commits that a message is consumed and offers the job to the workers of its queue.
+    async fn queue_answer(
         &self,
-        current: Current,
-        message: Message,
-        operation: Arc<Operation>,
-    ) -> Result<Option<Run>, StoreError> {
+        current: &Current,
+        message: &Message,
+        operation: &Operation,
+    ) -> Result<Consumed, StoreError> {
+        let opened = self.jobs.open_message(current.job.id(), message);
+        let time_left = recorded_limit(&self.runtime.limits, &current.job, operation);
+        let mut draft = self.answer_draft(current, message, opened, time_left).await?.0;
+        draft.set_hold(Hold::Vacant(current.hold.fence));
+        draft.add(offer_now(&current.job, self.runtime.now()));
+        if unless_overtaken(self.jobs.commit(draft).await)?.is_none() {
+            return Ok(Consumed::Conflict);
+        }
+        self.notify_queued(&current.job);
+        Ok(Consumed::Nothing)
+    }
+
+    /// Returns the change by which a message is consumed, and the complete message.
+    async fn answer_draft(
+        &self,
+        current: &Current,
+        message: &Message,
+        opened: OpenedMessage,
+        time_left: Duration,
+    ) -> Result<(Draft, Value), StoreError> {
         let id = current.job.id();
-        let opened = self.jobs.open_message(id, &message);
         let now = self.runtime.now();
-        let time_left = recorded_limit(&self.runtime.limits, &current.job, &operation);
         let mut change = Change::new(Event::Answered, now);
         change.trigger = Some(opened.trigger);
         change.extra.push(("received", opened.public));
@@ -123,19 +144,29 @@ impl Execution {
         }
         draft.append(change).map_err(append_error)?;
         draft.add(Effect::TakeMessage { job: id, number: message.number });
+        Ok((draft, opened.complete))
+    }
+
+    /// Commits that a message is consumed and returns the run of its turn. `None` if the job has
+    /// changed meanwhile.
+    pub(crate) async fn start_answer(
+        &self,
+        current: Current,
+        message: Message,
+        operation: Arc<Operation>,
+    ) -> Result<Option<Run>, StoreError> {
+        let opened = self.jobs.open_message(current.job.id(), &message);
+        let time_left = recorded_limit(&self.runtime.limits, &current.job, &operation);
+        let (mut draft, complete) =
+            self.answer_draft(&current, &message, opened, time_left).await?;
         let guard = self.acquire(&mut draft);
         let input = self.jobs.input_of(&current).await?;
+        let caller = self.jobs.caller_of(&current.job).await?;
         let Some(committed) = unless_overtaken(self.jobs.commit(draft).await)? else {
             return Ok(None);
         };
         let view = committed.view;
-        let spec = RunSpec {
-            operation,
-            caller: self.jobs.owner_of(&current.job),
-            input,
-            cause: Cause::Message(opened.complete),
-            time_left,
-        };
+        let spec = RunSpec { operation, caller, input, cause: Cause::Message(complete), time_left };
         Ok(Some(Run::new((*view.job).clone(), view.cells, spec, guard)))
     }
 }

@@ -8,38 +8,45 @@
 mod calls;
 mod cause;
 mod control;
+pub(crate) mod finish;
 mod inbox;
 mod peers;
 mod private;
 mod progress;
 mod record;
 mod registry;
+mod roots;
 mod run;
+mod secrets;
+mod slots;
+pub(crate) mod workers;
 
 use std::sync::{Arc, OnceLock, Weak};
 
 use catena_job::{Job, JobId};
-use catena_store::Effect;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use catena_store::{Effect, Hint};
+use tokio::sync::{Notify, watch};
 
-use crate::jobs::{Draft, Jobs};
-use crate::operations::{Call, Cause, Host, Operation, Operations, RunControl, Signal};
+use crate::execution::workers::sessions::Workers;
+use crate::jobs::{CancelJobs, Draft, Jobs, RootChanges};
+use crate::operations::{
+    Call, Cause, Host, Operation, Operations, PRIORITY, RunControl, Signal, head_start, lane_of,
+};
 use crate::requests::Invoke;
 use crate::runtime::{Runtime, Task};
 
+pub(crate) use crate::operations::QUEUE;
+pub(crate) use calls::ask_like_call;
 pub(crate) use cause::next_cause;
-pub(crate) use control::{ControlAction, ControlRequest, Descend, PendingControl, open_sub_jobs};
+pub(crate) use control::{
+    ControlAction, ControlRequest, Descend, PendingControl, TreePosition, open_sub_jobs,
+};
 pub(crate) use private::PrivateJobs;
 pub(crate) use progress::step_progress;
-pub(crate) use record::{PausedTurn, paused_member};
+pub(crate) use record::{PausedTurn, TurnOutcome, paused_member};
 pub(crate) use registry::{FrozenRuns, RunGuard, RunHandle, RunRegistry};
 pub(crate) use run::{Run, RunSpec, require_output};
-
-/// The queue of jobs that this venue's own adapters run.
-pub(crate) const QUEUE: &str = "venue";
-
-/// The priority of jobs on it.
-const PRIORITY: u8 = 0;
+pub(crate) use slots::{RunSlot, Slots};
 
 /// Runs jobs whose operation is a plan. The orchestrations, which rank above this folder, implement
 /// it.
@@ -59,13 +66,16 @@ pub(crate) struct Execution {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) operations: Arc<Operations>,
     pub(crate) jobs: Arc<Jobs>,
+    pub(crate) roots: Arc<RootChanges>,
     pub(crate) registry: Arc<RunRegistry>,
     pub(crate) private: PrivateJobs,
     pub(crate) frozen: FrozenRuns,
-    /// One permit for every job that may run in this process at a time.
-    pub(crate) slots: Arc<Semaphore>,
+    /// The jobs that workers hold, and the queues from which they claim.
+    pub(crate) workers: Workers,
+    /// How many jobs run in this process at a time.
+    pub(crate) slots: Slots,
     /// Notified when a job was queued.
-    pub(crate) queued: Notify,
+    pub(crate) queued: Arc<Notify>,
     /// The control of turns that cannot be paused.
     pub(crate) unpaused: RunControl,
     _unpaused: watch::Sender<Signal>,
@@ -80,20 +90,25 @@ impl Execution {
         jobs: Arc<Jobs>,
     ) -> Arc<Self> {
         let (sender, signal) = watch::channel(Signal::Go);
-        Arc::new(Execution {
+        let execution = Arc::new(Execution {
             operations,
+            roots: RootChanges::new(Arc::clone(&jobs)),
+            queued: Arc::clone(&jobs.queued),
             jobs,
             registry: Arc::default(),
             private: PrivateJobs::default(),
             frozen: FrozenRuns::default(),
-            slots: Arc::new(Semaphore::new(runtime.limits.running_max)),
-            queued: Notify::new(),
+            workers: Workers::default(),
+            slots: Slots::new(runtime.limits.running_max),
             unpaused: RunControl::new(signal, Arc::clone(&runtime.env), Arc::default()),
             _unpaused: sender,
             host: OnceLock::new(),
             plans: OnceLock::new(),
             runtime,
-        })
+        });
+        let own: Arc<dyn CancelJobs> = Arc::clone(&execution) as Arc<dyn CancelJobs>;
+        execution.roots.set_canceller(Arc::downgrade(&own));
+        execution
     }
 
     /// Sets what adapters can reach the venue through. It is a weak reference because the host owns
@@ -128,17 +143,19 @@ impl Execution {
             operation,
             caller: request.caller.clone(),
             job,
+            depth: request.depth,
             input: request.input.clone(),
             cause: Cause::Start,
             attempt: 1,
             last_output: None,
             control: self.unpaused.clone(),
+            prepared: None,
         })
     }
 
-    /// Claims a slot, if one is free.
-    pub(crate) fn try_claim_slot(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.slots).try_acquire_owned().ok()
+    /// Claims a slot for a job of this owner, if one is free that the owner may have.
+    pub(crate) fn try_claim_slot(&self, owner: &str) -> Option<RunSlot> {
+        self.slots.try_claim(owner)
     }
 
     /// Makes this process the holder of a job with a draft that is not committed yet, and registers
@@ -148,14 +165,28 @@ impl Execution {
         self.registry.register(draft.job().id(), fence)
     }
 
-    /// Notifies the task that starts queued jobs, here and in other processes.
-    pub(crate) fn notify_queued(&self) {
-        self.queued.notify_one();
-        self.jobs.store.send_hint(&self.jobs.process, catena_store::Hint::Queued);
+    /// Notifies whoever starts queued jobs that one was queued, here and in other processes.
+    pub(crate) fn notify_queued(&self, job: &Job) {
+        let queue = lane_of(job);
+        match &queue {
+            Some(lane) => self.workers.queues.notify(lane),
+            None => self.queued.notify_one(),
+        }
+        if self.jobs.store.has_peers() {
+            let queue = queue.unwrap_or_else(|| QUEUE.to_owned());
+            self.jobs.store.send_hint(&self.jobs.process, Hint::Queued { queue });
+        }
     }
 }
 
-/// Returns the effect that queues a job. `ready_at` is Unix time in ms.
-pub(crate) fn offer(job: JobId, ready_at: i64) -> Effect {
-    Effect::Enqueue { job, queue: QUEUE.to_owned(), priority: PRIORITY, ready_at }
+/// Returns the effect that queues a job that may run at once: for this venue, or for the workers of its
+/// queue, where its priority gives it a head start.
+pub(crate) fn offer_now(job: &Job, now: i64) -> Effect {
+    offer(job, now.saturating_sub(head_start(job)))
+}
+
+/// Returns the effect that queues a job until a time. `ready_at` is Unix time in ms.
+pub(crate) fn offer(job: &Job, ready_at: i64) -> Effect {
+    let queue = lane_of(job).unwrap_or_else(|| QUEUE.to_owned());
+    Effect::Enqueue { job: job.id(), queue, priority: PRIORITY, ready_at }
 }

@@ -10,14 +10,18 @@ use catena_job::{JobId, Status};
 use catena_store::Hint;
 
 use crate::error::StoreError;
-use crate::execution::{Execution, RunHandle};
+use crate::execution::{Execution, QUEUE, RunHandle};
 use crate::jobs::Current;
 
 impl Execution {
     /// Acts on a hint.
     pub(crate) async fn receive_hint(self: &Arc<Self>, hint: Hint) -> Result<(), StoreError> {
+        if matches!(hint, Hint::Changed { .. } | Hint::Deleted { .. }) {
+            self.jobs.changes.send();
+        }
         match hint {
-            Hint::Queued => self.queued.notify_one(),
+            Hint::Queued { queue } if queue == QUEUE => self.queued.notify_one(),
+            Hint::Queued { queue } => self.workers.queues.notify(&queue),
             Hint::Changed { job, parent } => {
                 let concerns_parent = parent.is_some_and(|parent| self.jobs.is_driven(parent));
                 let is_watched = self.jobs.watchers.is_watched(job);
@@ -82,7 +86,7 @@ impl Execution {
         } else if current.hold.fence == handle.fence && current.is_held() {
             match status {
                 Status::Paused => handle.pause(&*self.runtime.env),
-                _ => handle.resume(&self.runtime, &self.slots),
+                _ => handle.resume(&self.runtime, &self.slots.permits),
             }
         }
     }

@@ -16,11 +16,11 @@ use crate::error::{ControlError, InvokeError, StoreError};
 use crate::execution::{Execution, RunHandle, require_output};
 use crate::jobs::{
     Draft, adapter_panicked, append_error, check_visible, execution_limit, outcome_change,
-    time_limit_exceeded,
+    time_limit_exceeded, too_much_memory,
 };
 use crate::limits::WAIT_MAX;
 use crate::operations::{Operation, Turn};
-use crate::requests::{Caller, Invoke, JobView};
+use crate::requests::{Caller, Invoke, JobView, PrivateLive};
 
 /// The private jobs that run.
 #[derive(Default)]
@@ -73,11 +73,13 @@ impl PrivateJobs {
 }
 
 impl Execution {
-    /// Runs an operation as a private job.
+    /// Runs an operation as a private job. It counts as live and occupies a slot like any other; it
+    /// cannot wait for a slot, because nothing is stored of it.
     pub(crate) async fn start_private(
         self: &Arc<Self>,
         request: &Invoke,
         operation: Arc<Operation>,
+        live: PrivateLive,
     ) -> Result<JobView, InvokeError> {
         let id = self.runtime.new_id();
         let now = self.runtime.now();
@@ -89,6 +91,9 @@ impl Execution {
         if draft.append_inline(&call, now).map_err(refused)? {
             return Ok(draft.into_parts().1);
         }
+        let slot = self.try_claim_slot(&request.caller.did).ok_or(StoreError::Busy)?;
+        let mut memory = self.runtime.memory.open(request.caller.did.text());
+        memory.grow_for(&request.input)?;
         draft.append(Change::new(Event::Started, now)).map_err(refused)?;
         let mut view = draft.into_parts().1;
         view.phase = Phase::Leased;
@@ -104,18 +109,23 @@ impl Execution {
             let runtime = &execution.runtime;
             let adapter = Arc::clone(operation.adapter());
             let caller = call.caller.did.clone();
+            let control = call.control.clone();
             let turn = async { execution.operations.execute(call).await };
             let turn = AssertUnwindSafe(turn).catch_unwind();
             let change = tokio::select! {
                 turn = turn => {
                     let panicked = |_| Turn::Failed(adapter_panicked(adapter.name()));
-                    let output = require_output(turn.unwrap_or_else(panicked));
+                    let turn = turn.unwrap_or_else(panicked).redacted(&control);
+                    let output = require_output(turn);
                     let output = match output {
-                        Ok(output) => {
-                            let operations = &execution.operations;
-                            let checked = operations.check_output(&caller, &operation, &output);
-                            checked.await.map(|()| output)
-                        }
+                        Ok(output) => match memory.grow_for(&output) {
+                            Err(error) => Err(too_much_memory(error)),
+                            Ok(()) => {
+                                let operations = &execution.operations;
+                                let checked = operations.check_output(&caller, &operation, &output);
+                                checked.await.map(|()| output)
+                            }
+                        },
                         Err(failure) => Err(failure),
                     };
                     Some(outcome_change(output, runtime.now()))
@@ -130,6 +140,7 @@ impl Execution {
                 execution.jobs.watchers.announce(&view);
             }
             execution.private.remove(id);
+            drop((slot, live, memory));
         });
         let time = request.wait.unwrap_or(self.runtime.limits.grace).min(WAIT_MAX);
         Ok(self.jobs.watch_until(view, &mut watch, time, Status::is_terminal).await)

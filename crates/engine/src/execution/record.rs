@@ -7,6 +7,7 @@ use std::time::Duration;
 use catena_job::Status;
 use catena_job::chain::{AppendError, Change};
 use catena_job::note::{Note, Outcome};
+use catena_job::record::EXECUTION;
 use catena_job::state::{Ask, Event};
 use catena_store::Hold;
 use catena_value::{Map, NoCells, Value};
@@ -17,7 +18,7 @@ use crate::operations::Failure;
 
 /// What a turn produced.
 #[derive(Debug, Clone)]
-pub(super) enum TurnOutcome {
+pub(crate) enum TurnOutcome {
     /// An output or a failure.
     Done(Result<Value, Failure>),
     /// The job waits for a message.
@@ -39,13 +40,19 @@ impl TurnOutcome {
 
 /// When and how an outcome is recorded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RecordContext {
+pub(crate) struct RecordContext<'a> {
     /// Unix time in ms.
     pub(super) now: i64,
     /// How long the job may wait for people.
     pub(super) interactive: Duration,
     /// The fence under which the job runs.
     pub(super) fence: u64,
+    /// The DID of the worker that ran the turn. `None` if this venue did.
+    pub(super) by: Option<&'a str>,
+    /// The end of what the worker has logged.
+    pub(super) log: Option<&'a str>,
+    /// What an executor says about the execution.
+    pub(super) execution: Option<&'a Value>,
 }
 
 /// Returns the change that records an outcome. `None` if the outcome is discarded: the job has
@@ -53,17 +60,20 @@ pub(super) struct RecordContext {
 pub(super) fn record_outcome(
     current: &Current,
     outcome: TurnOutcome,
-    context: RecordContext,
+    context: RecordContext<'_>,
 ) -> Result<Option<Draft>, StoreError> {
-    let RecordContext { now, interactive, fence } = context;
+    let RecordContext { now, interactive, fence, by, log, execution } = context;
     let mut draft = current.draft();
     draft.set_hold(Hold::Under(fence));
     match current.job.status() {
         Status::Started => {}
         Status::Paused if current.job.held().is_none() => {
-            let Some(held) = held_outcome(outcome) else { return Ok(None) };
+            let Some(mut held) = held_outcome(outcome) else { return Ok(None) };
+            held.execution = execution.cloned();
             let note = Note::Held(Some(held));
-            draft.append(Change::new(Event::Noted(note), now)).map_err(append_error)?;
+            let mut change = Change::new(Event::Noted(note), now);
+            change.by = by.map(str::to_owned);
+            draft.append(change).map_err(append_error)?;
             draft.save_progress();
             draft.set_hold(Hold::Release(fence));
             return Ok(Some(draft));
@@ -83,10 +93,16 @@ pub(super) fn record_outcome(
             change
         }
     };
+    change.by = by.map(str::to_owned);
+    if !waits {
+        change.extra.extend(execution.map(|execution| (EXECUTION, execution.clone())));
+    }
     if waits {
         draft.save_progress();
         change.extra.push(("deadline", deadline(now, interactive)));
         draft.set_hold(Hold::Release(fence));
+    } else if let Some(log) = log {
+        change.extra.push(("log", log.into()));
     }
     match draft.append(change) {
         Ok(()) => Ok(Some(draft)),
@@ -105,7 +121,8 @@ pub(super) fn record_outcome(
 /// timed out, or paused itself, follows the recovery rule on resume.
 fn held_outcome(outcome: TurnOutcome) -> Option<Outcome> {
     let ask = |status, ask: Ask| {
-        Some(Outcome { status, output: ask.output, error: None, message: ask.message })
+        let Ask { message, output } = ask;
+        Some(Outcome { status, output, error: None, message, execution: None })
     };
     match outcome {
         TurnOutcome::Done(Ok(output)) => Some(Outcome::complete(output)),
@@ -202,7 +219,14 @@ mod tests {
 
     /// What is recorded of an outcome: the job's status afterwards and the kind of its held outcome.
     fn check(events: &[Event], outcome: TurnOutcome, expected: Option<(Status, Option<Status>)>) {
-        let context = RecordContext { now: NOW, interactive: Duration::from_secs(60), fence: 4 };
+        let context = RecordContext {
+            now: NOW,
+            interactive: Duration::from_secs(60),
+            fence: 4,
+            by: None,
+            log: None,
+            execution: None,
+        };
         let current = job(events);
         let draft = record_outcome(&current, outcome, context).unwrap();
         let found = draft.map(|draft| {
@@ -260,7 +284,14 @@ mod tests {
 
     #[test]
     fn a_job_that_waits_gets_a_deadline_and_is_released() {
-        let context = RecordContext { now: NOW, interactive: Duration::from_secs(60), fence: 4 };
+        let context = RecordContext {
+            now: NOW,
+            interactive: Duration::from_secs(60),
+            fence: 4,
+            by: None,
+            log: None,
+            execution: None,
+        };
         let current = job(&[Event::Started]);
         let draft = record_outcome(&current, TurnOutcome::NeedsInput(ask()), context).unwrap();
         let (effects, view) = draft.unwrap().into_parts();

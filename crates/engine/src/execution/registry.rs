@@ -11,19 +11,29 @@ use std::time::Duration;
 
 use catena_job::JobId;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
+use crate::execution::slots::RunSlot;
+use crate::limits::LOG_BYTES_MAX;
 use crate::operations::{ProgressMeter, RunControl, Signal};
 use crate::runtime::{Env, Runtime};
 
 /// Shards of the table, so that runs of different jobs rarely contend.
 const SHARDS: usize = 32;
 
+/// Receives the signals of a run that this process controls and another one carries out.
+pub(crate) trait SignalSink: Send + Sync {
+    /// The run was paused, resumed or stopped.
+    fn signalled(&self, signal: Signal);
+}
+
 /// Controls one run.
 pub(crate) struct RunHandle {
     /// The fence under which this process holds the job. 0 if nothing is recorded of it.
     pub(crate) fence: u64,
     signal: watch::Sender<Signal>,
+    /// Who else is told of signals.
+    sink: Option<Arc<dyn SignalSink>>,
     /// The slot that the run occupies, unless it is paused.
     slot: Mutex<Slot>,
     /// Grows with every pause: a resume that waited for a slot finds out whether it still applies.
@@ -33,6 +43,8 @@ pub(crate) struct RunHandle {
     /// When the run was paused, as monotonic time.
     paused_at: Mutex<Option<Duration>>,
     pub(crate) progress: Arc<ProgressMeter>,
+    /// The end of what the run has logged.
+    log: Mutex<String>,
 }
 
 /// The slot of a run.
@@ -42,22 +54,43 @@ enum Slot {
     #[default]
     Unneeded,
     /// It occupies this one, until it is dropped.
-    Occupied { _slot: OwnedSemaphorePermit },
+    Occupied { _slot: RunSlot },
     /// It gave its slot back when it was paused.
     Given,
 }
 
 impl RunHandle {
-    fn new(fence: u64) -> RunHandle {
+    fn new(fence: u64, sink: Option<Arc<dyn SignalSink>>) -> RunHandle {
         RunHandle {
             fence,
+            sink,
             signal: watch::Sender::new(Signal::Go),
             slot: Mutex::default(),
             pauses: AtomicU64::new(0),
             keeps_time: AtomicBool::new(true),
             paused_at: Mutex::default(),
             progress: Arc::default(),
+            log: Mutex::default(),
         }
+    }
+
+    /// Adds to the log of the run. Only its end is kept.
+    pub(crate) fn log(&self, text: &str) {
+        let mut log = self.log.lock();
+        // A report is a number of lines, whether or not the last one is terminated.
+        if !log.is_empty() && !log.ends_with('\n') {
+            log.push('\n');
+        }
+        log.push_str(text);
+        if log.len() > LOG_BYTES_MAX {
+            let start = log.ceil_char_boundary(log.len() - LOG_BYTES_MAX);
+            log.drain(..start);
+        }
+    }
+
+    /// Returns the end of what the run has logged. `None` if it is nothing.
+    pub(crate) fn logged(&self) -> Option<String> {
+        Some(self.log.lock().clone()).filter(|log| !log.is_empty())
     }
 
     /// Returns the control of a turn of this run.
@@ -77,7 +110,7 @@ impl RunHandle {
     }
 
     /// Makes the run occupy a slot.
-    pub(crate) fn occupy(&self, slot: OwnedSemaphorePermit) {
+    pub(crate) fn occupy(&self, slot: RunSlot) {
         let mut own = self.slot.lock();
         // A run that is paused already gives the slot back at once.
         *own = match *self.signal.borrow() {
@@ -101,7 +134,7 @@ impl RunHandle {
             return;
         }
         if let Ok(slot) = Arc::clone(slots).acquire_owned().await {
-            self.occupy(slot);
+            self.occupy(slot.into());
         }
     }
 
@@ -120,7 +153,7 @@ impl RunHandle {
         }
         if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
             self.go();
-            return self.occupy(slot);
+            return self.occupy(slot.into());
         }
         let pauses = self.pauses.load(Ordering::SeqCst);
         let handle = Arc::clone(self);
@@ -133,7 +166,7 @@ impl RunHandle {
                     let Ok(slot) = slot else { return };
                     if handle.pauses.load(Ordering::SeqCst) == pauses {
                         handle.go();
-                        handle.occupy(slot);
+                        handle.occupy(slot.into());
                     }
                 }
             }
@@ -151,13 +184,26 @@ impl RunHandle {
     }
 
     fn send(&self, signal: Signal) {
-        self.signal.send_if_modified(|current| {
+        let has_changed = self.signal.send_if_modified(|current| {
             let changes = *current != signal && *current != Signal::Stop;
             if changes {
                 *current = signal;
             }
             changes
         });
+        if let Some(sink) = self.sink.as_ref().filter(|_| has_changed) {
+            sink.signalled(signal);
+        }
+    }
+
+    /// Returns true if another process carries out the run.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// Returns what the run was last told.
+    pub(crate) fn signal(&self) -> Signal {
+        *self.signal.borrow()
     }
 
     /// Returns true if the run is suspended and has not ended.
@@ -207,7 +253,17 @@ impl RunRegistry {
     /// Registers a run under a fence. A job may have several for a moment: one that was replaced and
     /// has not noticed it yet, and one whose commit is about to be refused.
     pub(crate) fn register(self: &Arc<Self>, job: JobId, fence: u64) -> RunGuard {
-        let handle = Arc::new(RunHandle::new(fence));
+        self.register_with(job, fence, None)
+    }
+
+    /// Registers a run whose signals somebody else receives, too.
+    pub(crate) fn register_with(
+        self: &Arc<Self>,
+        job: JobId,
+        fence: u64,
+        sink: Option<Arc<dyn SignalSink>>,
+    ) -> RunGuard {
+        let handle = Arc::new(RunHandle::new(fence, sink));
         self.shard(job).lock().entry(job).or_default().push(Arc::clone(&handle));
         RunGuard { registry: Arc::clone(self), job, handle }
     }
@@ -307,7 +363,8 @@ impl FrozenRuns {
     }
 }
 
-#[cfg(all(test, feature = "testing"))]
+#[cfg(feature = "testing")]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::limits::Limits;
@@ -352,7 +409,7 @@ mod tests {
         let slots = Arc::new(Semaphore::new(1));
         let registry: Arc<RunRegistry> = Arc::default();
         let guard = registry.register(job(), 1);
-        guard.handle.occupy(Arc::clone(&slots).try_acquire_owned().unwrap());
+        guard.handle.occupy(Arc::clone(&slots).try_acquire_owned().unwrap().into());
         assert_eq!(slots.available_permits(), 0);
         guard.handle.pause(&*runtime.env);
         let other = Arc::clone(&slots).try_acquire_owned().unwrap();

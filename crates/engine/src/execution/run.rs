@@ -1,33 +1,28 @@
-//! Runs one attempt of a job, until it ends, waits or is retried later.
+//! Runs one attempt of a job in this process, until it ends, waits or is retried later.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use catena_job::chain::{AppendError, Change};
-use catena_job::note::{Attempt, Note};
-use catena_job::state::Event;
-use catena_job::{Job, JobId, Status};
-use catena_store::{Hold, JobCells};
+use catena_job::{Job, Status};
+use catena_store::JobCells;
 use catena_value::Value;
 use futures_util::FutureExt;
-use tokio::sync::OwnedSemaphorePermit;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, TooMuchMemory};
+use crate::execution::finish::{EndedTurn, Retry, STORE_RETRY_DELAY};
 use crate::execution::progress::ProgressReporter;
-use crate::execution::record::{RecordContext, TurnOutcome, record_outcome};
-use crate::execution::{Execution, RunGuard, offer};
+use crate::execution::record::TurnOutcome;
+use crate::execution::{Execution, RunGuard, RunSlot};
 use crate::jobs::{
-    Changed, Current, adapter_panicked, append_error, attempt_time_exceeded, milliseconds,
-    time_limit_exceeded, truncate_text, waits_for_message,
+    Changed, Current, adapter_panicked, attempt_time_exceeded, depth_of, time_limit_exceeded,
+    too_much_memory, waits_for_message,
 };
-use crate::operations::{Call, Cause, Failure, Operation, RetryAdvice, RunControl, Turn};
+use crate::limits::UNCOUNTED_BYTES_MAX;
+use crate::operations::{Call, Cause, Failure, Operation, RunControl, Turn};
 use crate::requests::Caller;
-use crate::runtime::Task;
-
-/// How long to wait before an outcome that could not be stored is stored again.
-const STORE_RETRY_DELAY: Duration = Duration::from_millis(200);
+use crate::runtime::{Reservation, Task, work_on};
 
 /// What a run executes, and on whose authority.
 pub(crate) struct RunSpec {
@@ -46,6 +41,8 @@ pub(crate) struct Run {
     pub(crate) cells: Option<JobCells>,
     pub(crate) spec: RunSpec,
     pub(crate) guard: RunGuard,
+    /// The memory that its input and output take, if it is reserved already.
+    memory: Option<Reservation>,
 }
 
 /// How a turn ended.
@@ -57,16 +54,45 @@ enum TurnEnd {
 impl Run {
     /// Creates the run of a job that is durably STARTED and held by this process.
     pub(crate) fn new(job: Job, cells: Option<JobCells>, spec: RunSpec, guard: RunGuard) -> Run {
-        Run { job, cells, spec, guard }
+        Run { job, cells, spec, guard, memory: None }
     }
 
     /// Occupies a slot while the job runs.
-    pub(crate) fn with_slot(self, slot: OwnedSemaphorePermit) -> Run {
+    pub(crate) fn with_slot(self, slot: RunSlot) -> Run {
         // An orchestration only waits for its steps, so it occupies no slot.
         if self.spec.operation.plan().is_none() {
             self.guard.handle.occupy(slot);
         }
         self
+    }
+
+    /// Uses memory that is reserved for the input already.
+    pub(crate) fn with_memory(mut self, memory: Reservation) -> Run {
+        self.memory = Some(memory);
+        self
+    }
+
+    /// Returns the reservation of the memory that the input takes.
+    fn reserve_input(&mut self, execution: &Execution) -> Result<Reservation, TooMuchMemory> {
+        if let Some(reserved) = self.memory.take() {
+            return Ok(reserved);
+        }
+        let mut memory = execution.runtime.memory.open(self.spec.caller.did.text());
+        memory.grow_for(&self.spec.input)?;
+        Ok(memory)
+    }
+
+    /// Reserves the memory that the output takes, unless it is the input.
+    fn reserve_output(
+        &self,
+        output: &Value,
+        memory: &mut Reservation,
+    ) -> Result<(), TooMuchMemory> {
+        let is_large = output.memory_bytes(UNCOUNTED_BYTES_MAX + 1) > UNCOUNTED_BYTES_MAX;
+        if is_large && output.id() == self.spec.input.id() {
+            return Ok(());
+        }
+        memory.grow_for(output)
     }
 
     /// Runs the job, boxed: a run may start other runs.
@@ -76,6 +102,10 @@ impl Run {
 
     /// Runs the job until it ends, waits or is retried later.
     pub(crate) async fn execute(self, execution: Arc<Execution>) {
+        work_on(self.job.id(), self.execute_turn(execution)).await;
+    }
+
+    async fn execute_turn(mut self, execution: Arc<Execution>) {
         execution.registry.stop_earlier(self.job.id(), self.guard.handle.fence);
         if self.spec.operation.plan().is_some() {
             if let Some(plans) = execution.plan_runner() {
@@ -84,15 +114,81 @@ impl Run {
             return;
         }
         let control = self.guard.handle.control(&execution.runtime.env);
-        let Some((end, progress)) = self.run_turn(&execution, &control).await else { return };
-        let outcome = match end {
-            TurnEnd::TimedOut => self.timed_out(),
-            TurnEnd::Returned(turn) => self.checked(&execution, turn).await,
+        if self.spec.operation.uses_roots() && !self.spec.operation.is_read_only() {
+            return self.execute_on_roots(&execution, &control).await;
+        }
+        // Held until the outcome is durable.
+        let mut memory = self.reserve_input(&execution);
+        let (outcome, progress) = match &mut memory {
+            Err(error) => (TurnOutcome::Done(Err(too_much_memory(*error))), None),
+            Ok(memory) => {
+                let turn = self.run_turn(&execution, &control).await;
+                let Some((end, progress)) = turn else { return };
+                let outcome = match end {
+                    TurnEnd::TimedOut => self.timed_out(),
+                    TurnEnd::Returned(turn) => self.checked(&execution, turn, memory).await,
+                };
+                (outcome, progress)
+            }
         };
-        match self.retry_delay(&execution, &outcome) {
+        match execution.retry_delay(&self.spec.operation, &self.job, &outcome) {
             Some((delay, failure)) => self.retry_later(&execution, &control, delay, failure).await,
             None => self.finish(&execution, outcome, progress).await,
         }
+    }
+
+    /// Runs an operation on roots, which takes no time to speak of. Its outcome is committed with the
+    /// new roots; a failure is recorded or retried as any other.
+    async fn execute_on_roots(self, execution: &Arc<Execution>, control: &RunControl) {
+        tokio::select! {
+            biased;
+            () = self.guard.handle.stopped() => return,
+            () = control.proceed() => {}
+        }
+        let failure = match self.refusal(execution).await {
+            Some(failure) => Some(failure),
+            None => {
+                let Some(call) = self.call(execution, control) else { return };
+                loop {
+                    let fence = self.guard.handle.fence;
+                    match execution.change_roots(call.clone(), fence, self.current()).await {
+                        Ok(failure) => break failure,
+                        Err(StoreError::Busy | StoreError::Full | StoreError::Contended) => {
+                            execution.runtime.env.sleep(STORE_RETRY_DELAY).await;
+                        }
+                        Err(error) => {
+                            let job = self.job.id();
+                            tracing::error!(%job, %error, "cannot store the outcome of a job");
+                            return;
+                        }
+                    }
+                }
+            }
+        };
+        let Some(failure) = failure else { return };
+        let outcome = TurnOutcome::Done(Err(failure));
+        match execution.retry_delay(&self.spec.operation, &self.job, &outcome) {
+            Some((delay, failure)) => self.retry_later(execution, control, delay, failure).await,
+            None => self.finish(execution, outcome, None).await,
+        }
+    }
+
+    /// Returns the call of this attempt. `None` if the engine was dropped.
+    fn call(&self, execution: &Execution, control: &RunControl) -> Option<Call> {
+        let spec = &self.spec;
+        Some(Call {
+            host: execution.host()?,
+            operation: Arc::clone(&spec.operation),
+            caller: spec.caller.clone(),
+            job: Some(self.job.id()),
+            depth: depth_of(&self.job),
+            input: spec.input.clone(),
+            cause: spec.cause.clone(),
+            attempt: self.job.attempt(),
+            last_output: self.job.field("output").cloned(),
+            control: control.clone(),
+            prepared: None,
+        })
     }
 
     /// Returns how long one attempt may take.
@@ -117,19 +213,8 @@ impl Run {
         execution: &Execution,
         control: &RunControl,
     ) -> Option<(TurnEnd, Option<Value>)> {
-        let spec = &self.spec;
-        let call = Call {
-            host: execution.host()?,
-            operation: Arc::clone(&spec.operation),
-            caller: spec.caller.clone(),
-            job: Some(self.job.id()),
-            input: spec.input.clone(),
-            cause: spec.cause.clone(),
-            attempt: self.job.attempt(),
-            last_output: self.job.field("output").cloned(),
-            control: control.clone(),
-        };
-        let adapter = Arc::clone(spec.operation.adapter());
+        let call = self.call(execution, control)?;
+        let adapter = Arc::clone(self.spec.operation.adapter());
         let turn = async {
             match self.refusal(execution).await {
                 None => execution.operations.execute(call).await,
@@ -150,7 +235,7 @@ impl Run {
                 () = &mut stopped => return None,
                 turn = &mut turn => {
                     let panicked = |_| Turn::Failed(adapter_panicked(adapter.name()));
-                    break TurnEnd::Returned(turn.unwrap_or_else(panicked));
+                    break TurnEnd::Returned(turn.unwrap_or_else(panicked).redacted(control));
                 }
                 () = &mut limit, if keeps_time => {
                     // The clock of a job with calls is its deadline in the store.
@@ -166,11 +251,20 @@ impl Run {
         Some((end, reporter.last().await))
     }
 
-    /// Returns why the input of a step is refused, if it was too large to be checked when the step
-    /// started.
+    /// Returns why a sub-job is refused: its caller lacks a capability, or its input, which was too large
+    /// to be checked when it was created, is invalid.
     async fn refusal(&self, execution: &Execution) -> Option<Failure> {
         let RunSpec { operation, caller, input, cause, .. } = &self.spec;
-        let is_new_step = *cause == Cause::Start && self.job.field("parent").is_some();
+        let is_sub_job = self.job.field("parent").is_some();
+        if is_sub_job {
+            let reference = self.job.field("op").and_then(Value::as_str).unwrap_or_default();
+            match execution.operations.authorise(caller, operation, reference, input).await {
+                Ok(Ok(())) => {}
+                Ok(Err(denial)) => return Some(Failure::new("capability_denied", denial)),
+                Err(error) => return Some(Failure::transient("busy", error.to_string())),
+            }
+        }
+        let is_new_step = *cause == Cause::Start && is_sub_job;
         if !is_new_step || operation.check_input_inline(input).is_some() {
             return None;
         }
@@ -181,44 +275,19 @@ impl Run {
     }
 
     /// Checks the output of a turn.
-    async fn checked(&self, execution: &Execution, turn: Turn) -> TurnOutcome {
-        match turn {
-            Turn::Complete(output) => {
-                let RunSpec { operation, caller, .. } = &self.spec;
-                let operations = &execution.operations;
-                let checked = operations.check_output(&caller.did, operation, &output).await;
-                TurnOutcome::Done(checked.map(|()| output))
-            }
-            Turn::Failed(failure) => TurnOutcome::Done(Err(failure)),
-            Turn::NeedsInput(ask) => TurnOutcome::NeedsInput(ask),
-            Turn::NeedsAuth(ask) => TurnOutcome::NeedsAuth(ask),
-            Turn::Pause => TurnOutcome::Pause,
-        }
-    }
-
-    /// Returns the delay before the next attempt, and why this one failed. `None` if there is no
-    /// next attempt.
-    fn retry_delay(
+    async fn checked(
         &self,
         execution: &Execution,
-        outcome: &TurnOutcome,
-    ) -> Option<(Duration, Failure)> {
-        let TurnOutcome::Done(Err(failure)) = outcome else { return None };
-        let policy = self.spec.operation.retry()?;
-        let may_retry = if policy.on.is_empty() {
-            failure.retry == RetryAdvice::MaySucceed
-        } else {
-            policy.on.contains(&failure.code)
-        };
-        // Interrupted attempts are counted separately.
-        let failed = self.job.failures() + 1;
-        if !may_retry || failed >= policy.attempts {
-            return None;
+        turn: Turn,
+        memory: &mut Reservation,
+    ) -> TurnOutcome {
+        if let Turn::Complete(output) = &turn
+            && let Err(error) = self.reserve_output(output, memory)
+        {
+            return TurnOutcome::Done(Err(too_much_memory(error)));
         }
-        let mut random = [0; 8];
-        execution.runtime.env.random(&mut random);
-        let delay = policy.delay_after(failed, u64::from_be_bytes(random));
-        Some((delay.max(failure.after.unwrap_or_default()), failure.clone()))
+        let RunSpec { operation, caller, .. } = &self.spec;
+        execution.check_turn(&caller.did, operation, turn).await
     }
 
     /// Records that this attempt failed and when the next one is due, and gives the job back to the
@@ -233,12 +302,13 @@ impl Run {
         let id = self.job.id();
         let mut known = Some(self.current()).filter(|_| self.guard.handle.keeps_time());
         loop {
-            let recorded = self.record_retry(execution, known.take(), delay, &failure).await;
-            match recorded {
+            let retry =
+                Retry { delay, failure: &failure, fence: self.guard.handle.fence, by: None };
+            match execution.record_retry(id, known.take(), retry).await {
                 Ok(Changed::Done(_)) => {
                     execution.runtime.counters.retries.fetch_add(1, Ordering::Relaxed);
                     drop(self.guard);
-                    return execution.notify_queued();
+                    return execution.notify_queued(&self.job);
                 }
                 // Paused meanwhile: the delay starts when the job is resumed.
                 Ok(Changed::Unchanged(current)) if current.job.status() == Status::Paused => {
@@ -257,43 +327,6 @@ impl Run {
                 }
             }
         }
-    }
-
-    async fn record_retry(
-        &self,
-        execution: &Execution,
-        known: Option<Current>,
-        delay: Duration,
-        failure: &Failure,
-    ) -> Result<Changed, StoreError> {
-        let fence = self.guard.handle.fence;
-        let id = self.job.id();
-        let change = |current: &Current| {
-            if current.job.status() != Status::Started {
-                return Ok(None);
-            }
-            let now = execution.runtime.now();
-            let note = Note::Attempt(Attempt {
-                attempt: Some(current.job.attempt() + 1),
-                reason: Some(truncate_text(&failure.error)),
-                code: Some(failure.code.clone()),
-                ..Attempt::default()
-            });
-            let mut draft = current.draft();
-            match draft.append(Change::new(Event::Noted(note), now)) {
-                Ok(()) => {}
-                Err(AppendError::HistoryFull) => {
-                    let context = RecordContext { now, interactive: Duration::ZERO, fence };
-                    let failed = TurnOutcome::Done(Err(failure.clone()));
-                    return record_outcome(current, failed, context);
-                }
-                Err(error) => return Err(append_error(error)),
-            }
-            draft.set_hold(Hold::Release(fence));
-            draft.add(offer(id, now.saturating_add(milliseconds(delay))));
-            Ok(Some(draft))
-        };
-        execution.jobs.change(id, known, change).await
     }
 
     /// Returns the job as this run knows it.
@@ -320,7 +353,16 @@ impl Run {
         }
         // The chain of a job that made calls has grown since this run started.
         let known = Some(known).filter(|_| !made_calls);
-        let changed = store_outcome(execution, id, known, fence, &outcome, progress).await;
+        let ended = EndedTurn {
+            outcome: &outcome,
+            progress,
+            fence,
+            by: None,
+            log: None,
+            signature: None,
+            execution: None,
+        };
+        let changed = execution.store_outcome(id, known, ended).await;
         drop(self.guard);
         match changed {
             Ok(Changed::Done(view)) if waits_for_message(view.status()) => {
@@ -330,32 +372,6 @@ impl Run {
             Err(error) => {
                 tracing::error!(job = %id, %error, "cannot store the outcome of a job");
             }
-        }
-    }
-}
-
-/// Stores an outcome, however long the store is busy.
-async fn store_outcome(
-    execution: &Execution,
-    id: JobId,
-    mut known: Option<Current>,
-    fence: u64,
-    outcome: &TurnOutcome,
-    progress: Option<Value>,
-) -> Result<Changed, StoreError> {
-    let interactive = execution.runtime.limits.interactive;
-    loop {
-        let decide = |current: &Current| {
-            let mut current = current.clone();
-            current.progress = progress.clone().or(current.progress);
-            let context = RecordContext { now: execution.runtime.now(), interactive, fence };
-            record_outcome(&current, outcome.clone(), context)
-        };
-        match execution.jobs.change(id, known.take(), decide).await {
-            Err(StoreError::Busy | StoreError::Full | StoreError::Contended) => {
-                execution.runtime.env.sleep(STORE_RETRY_DELAY).await;
-            }
-            done => return done,
         }
     }
 }

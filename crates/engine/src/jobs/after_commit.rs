@@ -6,7 +6,7 @@ use catena_value::Value;
 
 use crate::jobs::{Committed, Current, Jobs, unless_overtaken};
 use crate::requests::JobView;
-use crate::runtime::Task;
+use crate::runtime::{CountedChange, Task};
 
 /// Receives what concerns the driver of an orchestration. The orchestrations, which rank above this
 /// folder, implement it.
@@ -49,6 +49,15 @@ impl Jobs {
             }
         }
         self.runtime.counters.count_job(is_new, ends.then(|| job.status()));
+        self.runtime.stats.count(&CountedChange {
+            job: job.id(),
+            owner: owner(job),
+            status: job.status(),
+            is_new,
+            is_start: job.has_started() && (is_new || job.count() == 2 && !ends),
+            created: job.created(),
+            updated: job.updated(),
+        });
         log_failure(job);
         if let Some(deadline) = job.field("deadline").and_then(Value::as_i64).filter(|_| !ends) {
             self.runtime.deadlines.wake_by(deadline);
@@ -59,6 +68,7 @@ impl Jobs {
             self.watchers.announce_off_chain(parent.job);
         }
         self.watchers.announce(view);
+        self.changes.send();
         self.hint_changed(job);
     }
 

@@ -5,7 +5,7 @@
 //! something that is no longer true, and no lock is held.
 
 use catena_job::JobId;
-use catena_store::{CommitError, Effects};
+use catena_store::{CommitError, Effect, Effects};
 use futures_util::future::Either;
 
 use crate::error::StoreError;
@@ -90,10 +90,16 @@ impl Jobs {
         mut draft: Draft,
         children: Vec<Draft>,
     ) -> impl Future<Output = Result<Committed, CommitError>> + use<'_> {
-        if draft.needs_cleanup() {
+        if draft.needs_cleanup() || draft.needs_release() {
             return Either::Left(Box::pin(async move {
-                self.clean_up(&mut draft).await;
-                let committed = self.append(draft, children).await?;
+                if draft.needs_cleanup() {
+                    self.clean_up(&mut draft).await;
+                }
+                let committed = if draft.needs_release() {
+                    self.append_released(draft, children).await?
+                } else {
+                    self.append(draft, children).await?
+                };
                 self.announce(&committed);
                 Ok(committed)
             }));
@@ -108,16 +114,38 @@ impl Jobs {
 
     /// Commits changes of several jobs together and announces them. Returns the jobs in the same
     /// order.
-    pub(crate) async fn commit_all(
+    pub(crate) async fn commit_all(&self, drafts: Vec<Draft>) -> Result<Vec<JobView>, CommitError> {
+        let committed = self.commit_with(drafts, Vec::new()).await?;
+        Ok(committed.into_iter().map(|committed| committed.view).collect())
+    }
+
+    /// The same, together with other effects. Returns what became of each job.
+    pub(crate) async fn commit_with(
         &self,
         mut drafts: Vec<Draft>,
-    ) -> Result<Vec<JobView>, CommitError> {
-        let mut effects = Vec::with_capacity(2 * drafts.len());
+        effects: Vec<Effect>,
+    ) -> Result<Vec<Committed>, CommitError> {
         for draft in &mut drafts {
             if draft.needs_cleanup() {
                 self.clean_up(draft).await;
             }
         }
+        let changed = if drafts.iter().any(Draft::needs_release) {
+            self.append_all_released(drafts, effects).await?
+        } else {
+            self.append_all(drafts, effects).await?
+        };
+        changed.iter().for_each(|committed| self.announce(committed));
+        Ok(changed)
+    }
+
+    /// Appends the records of several jobs in one commit.
+    pub(super) async fn append_all(
+        &self,
+        drafts: Vec<Draft>,
+        mut effects: Vec<Effect>,
+    ) -> Result<Vec<Committed>, CommitError> {
+        effects.reserve(2 * drafts.len());
         let mut changed = Vec::with_capacity(drafts.len());
         for draft in drafts {
             let is_new = draft.is_new();
@@ -127,12 +155,11 @@ impl Jobs {
             changed.push(Committed { view, children: Vec::new(), is_new, is_off_chain });
         }
         self.store.commit(Effects(effects)).await?;
-        changed.iter().for_each(|committed| self.announce(committed));
-        Ok(changed.into_iter().map(|committed| committed.view).collect())
+        Ok(changed)
     }
 
     /// Appends the records of a job and of its new sub-jobs in one commit.
-    fn append(
+    pub(super) fn append(
         &self,
         draft: Draft,
         children: Vec<Draft>,
@@ -157,6 +184,12 @@ impl Jobs {
     /// marked for cancellation.
     async fn clean_up(&self, draft: &mut Draft) {
         self.erase_secrets(draft).await;
+        if draft.may_await_calls() {
+            match self.awaited(draft.job().id()).await {
+                Ok(awaited) => awaited.iter().for_each(|awaited| draft.add(awaited.clear())),
+                Err(error) => tracing::warn!(%error, "cannot read what a job waits for"),
+            }
+        }
         if draft.cancels_remote_steps() {
             let cancels = self.pending_cancels(draft.job()).await;
             cancels.into_iter().for_each(|effect| draft.add(effect));

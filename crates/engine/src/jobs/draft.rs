@@ -7,18 +7,21 @@ use catena_job::progress::last_report;
 use catena_job::record::Parent;
 use catena_job::state::Event;
 use catena_job::vocabulary::Phase;
-use catena_job::{Job, JobId, Record, RecordId};
+use catena_job::{Job, JobId, Record, RecordId, Status};
 use catena_store::{Effect, Hold, HoldState, Holder, JobCells, StoredJob};
 use catena_value::{CellSource, NoCells, Value, Vector};
 
 use crate::error::StoreError;
 use crate::jobs::{
-    DELEGATED, DEPTH, Jobs, NewSecrets, has_open_remote_steps, milliseconds, outcome_change,
-    redact, redacted_paths, run_inline, secrets,
+    AUTHORITY, DELEGATED, DEPTH, Jobs, NewSecrets, deadline, has_open_remote_steps, milliseconds,
+    outcome_change, redact, redacted_paths, run_inline, secrets,
 };
-use crate::limits::ERROR_BYTES_MAX;
+use crate::limits::{ERROR_BYTES_MAX, QUEUE_TIME_MAX};
 use crate::operations::schema::Secret;
-use crate::operations::{Call, Operation};
+use crate::operations::{
+    BOUND, Call, ExecutionMode, Operation, Placement, QUEUE_GROUP, QUEUE_NAME, QUEUE_PRIORITY,
+    QueueOwner, QueueSpec, definition_effects, full_name, owner_of_reference,
+};
 use crate::requests::{Invoke, JobView};
 
 /// A job as it is before a decision about it.
@@ -73,6 +76,12 @@ impl Current {
         self.hold.holder.is_some()
     }
 
+    /// Returns the change by which nobody holds the job any more.
+    pub(crate) fn vacated(&self) -> Hold {
+        let fence = self.hold.fence;
+        if self.is_held() { Hold::Release(fence) } else { Hold::Vacant(fence) }
+    }
+
     /// Returns a member of the job, completely in memory.
     pub(crate) fn member(&self, name: &str) -> Result<Option<Value>, StoreError> {
         let Some(value) = self.job.field(name) else { return Ok(None) };
@@ -109,6 +118,7 @@ impl Current {
             cells: self.cells.clone(),
             changes: self.changes,
             leaves_remote_steps: false,
+            is_released: false,
         }
     }
 
@@ -138,7 +148,7 @@ impl From<Current> for JobView {
 }
 
 /// A change that is not durable yet.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Draft {
     job: Job,
     after: Option<RecordId>,
@@ -154,6 +164,8 @@ pub(crate) struct Draft {
     cells: Option<JobCells>,
     changes: u64,
     leaves_remote_steps: bool,
+    /// True if the roots that the job is bound to are changed with it already.
+    is_released: bool,
 }
 
 impl Draft {
@@ -180,6 +192,7 @@ impl Draft {
             cells: None,
             changes: 0,
             leaves_remote_steps: false,
+            is_released: false,
         })
     }
 
@@ -192,6 +205,17 @@ impl Draft {
         self.more.push(effect);
     }
 
+    /// Stores the definition of a new job's operation together with the job if no asset may hold it
+    /// yet, so that the job can be recovered.
+    pub(crate) fn store_definition(&mut self, operation: &Operation) {
+        if operation.is_asset() {
+            return;
+        }
+        let owner = self.job.field("caller").and_then(Value::as_str).unwrap_or_default();
+        let effects = definition_effects(owner, operation.metadata(), self.job.updated());
+        self.more.extend(effects);
+    }
+
     /// Removes the effects that a predicate selects.
     pub(super) fn remove_effects(&mut self, is_removed: impl Fn(&Effect) -> bool) {
         self.more.retain(|effect| !is_removed(effect));
@@ -200,7 +224,7 @@ impl Draft {
     /// Makes the commit conditional on who runs the job, or changes who does.
     pub(crate) fn set_hold(&mut self, hold: Hold) {
         self.phase = match &hold {
-            Hold::Acquire { .. } | Hold::Under(_) => Phase::Leased,
+            Hold::Acquire { .. } | Hold::Transfer { .. } | Hold::Under(_) => Phase::Leased,
             Hold::Release(_) | Hold::Park(_) | Hold::Vacant(_) => Phase::Queued,
             Hold::Unchanged => self.phase,
         };
@@ -218,6 +242,19 @@ impl Draft {
     /// cancelled.
     pub(crate) fn leave_remote_steps(&mut self) {
         self.leaves_remote_steps = true;
+    }
+
+    /// Says that the roots that the job is bound to are changed with it already.
+    pub(crate) fn mark_released(&mut self) {
+        self.is_released = true;
+    }
+
+    /// Returns true if the change ends a job that is bound to roots, or pauses it before it started, and
+    /// the roots still have to be changed.
+    pub(super) fn needs_release(&self) -> bool {
+        let status = self.job.status();
+        let ends = status.is_terminal() || status == Status::Paused && self.fence == 0;
+        ends && !self.is_released && !self.records.is_empty() && self.job.field(BOUND).is_some()
     }
 
     /// Appends a record. A record that ends the job also carries the last progress and the number
@@ -282,8 +319,15 @@ impl Draft {
 
     /// Returns true if the change ends a job that has secrets to erase or remote steps to cancel.
     pub(super) fn needs_cleanup(&self) -> bool {
-        self.job.status().is_terminal()
-            && (secrets::has_secrets(&self.job) || has_open_remote_steps(&self.job))
+        let ends = self.job.status().is_terminal();
+        ends && (secrets::has_secrets(&self.job)
+            || has_open_remote_steps(&self.job)
+            || self.may_await_calls())
+    }
+
+    /// Returns true if its worker may have given the job back until calls end.
+    pub(super) fn may_await_calls(&self) -> bool {
+        !self.job.calls().is_empty() && self.job.field(QUEUE_NAME).is_some()
     }
 
     /// Returns true if open remote steps are cancelled with the job.
@@ -363,14 +407,32 @@ impl Jobs {
         if has_secret {
             extra.push(("redacted", redacted_paths(None, redacted.paths)));
         }
+        if let Some(spec) = operation.queue().filter(|spec| spec.owner == QueueOwner::Venue) {
+            extra.extend(self.placed(operation, spec, &request.input));
+        } else if let Some(spec) = operation.queue() {
+            let owner = owner_of_reference(&request.operation, &request.caller.did);
+            extra.push((QUEUE_NAME, full_name(owner, &spec.queue).into()));
+            let group = spec.group(&redacted.public);
+            if !group.is_empty() {
+                extra.push((QUEUE_GROUP, group.into()));
+            }
+            if spec.priority != 0 {
+                extra.push((QUEUE_PRIORITY, spec.priority.into()));
+            }
+        }
+        if let Some(restriction) = &request.caller.restriction {
+            extra.push((AUTHORITY, restriction.to_value()));
+        }
+        extra.extend(operation.binding(&request.input).map(|binding| (BOUND, binding.into())));
         let delegations = match operation.plan() {
-            Some(_) => request.caller.delegations_for(&self.did),
+            Some(_) => request.caller.delegations.clone(),
             None => Vec::new(),
         };
         if !delegations.is_empty() {
             extra.push((DELEGATED, true.into()));
         }
-        if operation.plan().is_some() && request.depth > 0 {
+        // An inline operation makes no calls.
+        if operation.mode() == ExecutionMode::Task && request.depth > 0 {
             extra.push((DEPTH, request.depth.into()));
         }
         let new_job = NewJob {
@@ -384,5 +446,46 @@ impl Jobs {
             extra,
         };
         (new_job, NewSecrets { input: has_secret.then(|| request.input.clone()), delegations })
+    }
+
+    /// Returns the members of a first record that say where a job waits for an executor. If the adapter
+    /// does not know a place, the job waits on the queue of its operation.
+    fn placed(
+        &self,
+        operation: &Operation,
+        spec: &QueueSpec,
+        input: &Value,
+    ) -> Vec<(&'static str, Value)> {
+        let placed = operation.adapter().place(operation, input, &self.environments);
+        let placement = placed.unwrap_or_else(|_| Placement {
+            queue: spec.queue.clone(),
+            priority: spec.priority,
+            members: Vec::new(),
+        });
+        let mut extra = placement.members;
+        extra.push((QUEUE_NAME, full_name(&self.did, &placement.queue).into()));
+        if placement.priority != 0 {
+            extra.push((QUEUE_PRIORITY, placement.priority.into()));
+        }
+        extra.push(("deadline", deadline(self.runtime.now(), QUEUE_TIME_MAX)));
+        extra
+    }
+
+    /// Adds the delegations of a request to a new job that may call others after a restart. A
+    /// sub-job finds those of the jobs above it, unless it may outlive them.
+    pub(crate) fn keep_delegations(
+        &self,
+        request: &Invoke,
+        operation: &Operation,
+        new_job: &mut NewJob,
+        secrets: &mut NewSecrets,
+    ) {
+        if operation.mode() == ExecutionMode::Inline || !secrets.delegations.is_empty() {
+            return;
+        }
+        secrets.delegations = request.caller.delegations.clone();
+        if !secrets.delegations.is_empty() {
+            new_job.extra.push((DELEGATED, true.into()));
+        }
     }
 }

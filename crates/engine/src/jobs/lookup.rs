@@ -1,20 +1,30 @@
 //! What can be read from a job: who owns it, who may see it, its input and its last message.
 
+use std::sync::Arc;
+
 use catena_job::{Job, Status};
 use catena_value::Value;
 
 use crate::error::{ControlError, JobError, StoreError};
 use crate::jobs::messages::{CREDENTIALS, with_credentials};
-use crate::jobs::{Current, Jobs, secrets};
-use crate::requests::{Caller, Role};
+use crate::jobs::{Current, DELEGATED, Jobs, secrets};
+use crate::requests::{Caller, Restriction, Role};
 
-/// The member of a first record with the number of orchestrations that enclose the job.
+/// The member of a first record with the number of jobs that enclose the job.
 pub(crate) const DEPTH: &str = "depth";
 
-/// Returns the number of orchestrations that enclose a job.
+/// Returns the number of jobs that enclose a job, as far as its record says.
 pub(crate) fn depth_of(job: &Job) -> u32 {
     let depth = job.field(DEPTH).and_then(Value::as_i64);
     depth.and_then(|depth| u32::try_from(depth).ok()).unwrap_or(0)
+}
+
+/// The member of a first record with the restriction of the job's caller.
+pub(crate) const AUTHORITY: &str = "authority";
+
+/// Returns the restriction of the caller of a job.
+fn restriction_of(job: &Job) -> Option<Arc<Restriction>> {
+    job.field(AUTHORITY).map(Restriction::from_value)
 }
 
 /// Returns true if a job has not ended.
@@ -60,8 +70,35 @@ impl Jobs {
     pub(crate) fn owner_of(&self, job: &Job) -> Caller {
         let did = job.field("caller").and_then(Value::as_str).unwrap_or_default();
         let is_public = did.strip_prefix(&*self.did) == Some(":public");
-        let role = if is_public { Role::Anonymous } else { Role::Known };
-        Caller { did: did.into(), role, delegations: Vec::new() }
+        let is_admin = self.admins.iter().any(|admin| admin == did);
+        let role = if is_public {
+            Role::Anonymous
+        } else if is_admin {
+            Role::Admin
+        } else {
+            Role::Known
+        };
+        Caller { restriction: restriction_of(job), ..Caller::new(did.into(), role) }
+    }
+
+    /// Returns the caller that a job belongs to, with the delegations of the request: its own, or
+    /// those of the nearest job above it that has some.
+    pub(crate) async fn caller_of(&self, job: &Job) -> Result<Caller, StoreError> {
+        let mut caller = self.owner_of(job);
+        let mut has_some = job.field(DELEGATED).is_some().then_some(job.id());
+        let mut above = job.parent().map(|parent| parent.job);
+        while let (None, Some(id)) = (has_some, above) {
+            let Some(current) = self.current(id).await? else { break };
+            has_some = current.job.field(DELEGATED).is_some().then_some(id);
+            above = current.job.parent().map(|parent| parent.job);
+        }
+        if let Some(id) = has_some {
+            let delegations = self.delegations_of(id).await?;
+            // Without them, what it calls would run as another identity.
+            caller.delegations = delegations
+                .ok_or_else(|| StoreError::Damaged("its delegations cannot be decrypted".into()))?;
+        }
+        Ok(caller)
     }
 
     /// Returns a job's input, including the values of its secret fields.

@@ -13,6 +13,7 @@ use catena_value::{Map, NoCells, Value};
 use crate::error::StoreError;
 use crate::jobs::secrets::redacted;
 use crate::jobs::{Jobs, redact};
+use crate::limits::{MESSAGES_READ_MAX, PAGE_MAX};
 use crate::operations::schema::Place;
 use crate::requests::Caller;
 
@@ -74,6 +75,24 @@ pub(crate) fn reseal_message(
 }
 
 impl Jobs {
+    /// Returns the number of queued messages whose credentials were sealed with an older key.
+    pub(crate) async fn outdated_messages(&self) -> Result<u64, StoreError> {
+        let mut after = None;
+        let mut outdated = 0;
+        loop {
+            let live = self.store.live(after, PAGE_MAX).await?;
+            let Some(last) = live.last() else { return Ok(outdated) };
+            after = Some(last.job);
+            for job in live {
+                let messages = self.store.messages(job.job, MESSAGES_READ_MAX).await?;
+                let sealed =
+                    messages.iter().filter_map(|message| sealed_credentials(&message.body));
+                outdated +=
+                    sealed.filter(|sealed| self.seal_key.is_outdated(sealed)).count() as u64;
+            }
+        }
+    }
+
     /// Returns the body of a message as it is queued. `is_secret` says that all of it is secret.
     pub(crate) fn seal_message(
         &self,

@@ -6,51 +6,70 @@
 //! holds a lock on a job, and nothing here runs one.
 
 mod after_commit;
+mod awaiting;
+mod binding;
 mod commit;
 mod commit_failure;
 mod draft;
+mod feed;
 mod lookup;
 mod messages;
 mod outcome;
 mod remote_steps;
 mod reuse;
+mod roots;
 mod secrets;
+mod signatures;
 mod time;
+mod tombstones;
+mod user_secrets;
 mod watch;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use catena_auth::SealKey;
 use catena_store::{Holder, Store};
+use tokio::sync::Notify;
 
+use crate::operations::Adapter;
+
+use crate::operations::Environments;
 use crate::requests::{Admission, Caller, Did, Role};
 use crate::runtime::Runtime;
 
 pub(crate) use after_commit::DriverEvents;
+pub(crate) use binding::is_bound;
 pub(crate) use commit::{Changed, Committed};
 pub(crate) use commit_failure::{CommitFailure, unless_overtaken};
 pub(crate) use draft::{Current, Draft, truncate_text};
+pub(crate) use feed::ChangeSignal;
 pub(crate) use lookup::{
-    DEPTH, check_control, check_visible, depth_of, is_answering, is_live, message_trigger,
-    waits_for_message,
+    AUTHORITY, DEPTH, check_control, check_visible, depth_of, is_answering, is_live,
+    message_trigger, waits_for_message,
 };
-pub(crate) use messages::{CREDENTIALS, message_record, reseal_message};
+pub(crate) use messages::{CREDENTIALS, OpenedMessage, message_record, reseal_message};
 pub(crate) use outcome::{
     adapter_panicked, append_error, attempt_time_exceeded, check_output_blocking, control_error,
-    incomplete_payload, interrupted, interrupted_too_often, outcome_change, run_inline,
-    time_limit_exceeded,
+    executor_lost, incomplete_payload, interrupted, interrupted_too_often, outcome_change,
+    ownership_refusal, prepare_roots, refusal_change, roots_owner, run_inline, run_on_roots,
+    time_limit_exceeded, too_many_sub_jobs, too_much_memory, worker_lost,
 };
 pub(crate) use remote_steps::{PausedHere, RemoteSnapshot, has_open_remote_steps};
 pub(crate) use reuse::{Rerun, ReusedEntry, ReusedStep, kept_output, reused_steps};
+pub(crate) use roots::{CancelJobs, RootChanges, RootFailure, RootWork};
 pub(crate) use secrets::{
     DELEGATED, JOB_SECRETS_PURPOSE, NewSecrets, input_secrets, passed_on_secrets, redact,
-    redacted_paths,
+    redacted_paths, seal_key,
 };
 pub(crate) use time::{
     LEFT_MS, deadline, execution_limit, left_ms, milliseconds, recorded_limit, restart_clock,
     stop_clock, time_left_ms, time_until,
 };
+pub use tombstones::Tombstone;
+pub(crate) use user_secrets::UserSecret;
+pub use user_secrets::secret_entry;
 pub(crate) use watch::{Watch, Watchers};
 
 /// The jobs of a venue.
@@ -59,9 +78,19 @@ pub(crate) struct Jobs {
     pub(crate) store: Arc<dyn Store>,
     /// The venue's DID.
     pub(crate) did: Did,
+    /// The DIDs of admins.
+    pub(crate) admins: Vec<String>,
+    /// The environments of executors.
+    pub(crate) environments: Arc<Environments>,
     pub(crate) watchers: Arc<Watchers>,
+    /// Wakes those who follow all jobs.
+    pub(crate) changes: ChangeSignal,
     /// The name under which this process holds jobs.
     pub(crate) process: Holder,
+    /// The adapters, by name, for jobs that are bound to roots.
+    adapters: HashMap<&'static str, Arc<dyn Adapter>>,
+    /// Notified when a job was queued that this venue's own adapters run.
+    pub(crate) queued: Arc<Notify>,
     /// True if jobs were deleted since cells were last collected.
     pub(crate) has_garbage: AtomicBool,
     admission: Arc<Admission>,
@@ -89,10 +118,15 @@ impl Jobs {
     ) -> Self {
         Jobs {
             process: new_process(&runtime),
+            environments: Arc::default(),
             runtime,
             store,
             did,
+            admins: Vec::new(),
+            adapters: HashMap::new(),
+            queued: Arc::default(),
             watchers: Arc::default(),
+            changes: ChangeSignal::default(),
             has_garbage: AtomicBool::new(false),
             admission,
             drivers,
@@ -100,8 +134,14 @@ impl Jobs {
         }
     }
 
+    /// Sets the adapters of jobs that are bound to roots.
+    pub(crate) fn set_adapters(&mut self, adapters: &[Arc<dyn Adapter>]) {
+        let by_name = adapters.iter().map(|adapter| (adapter.name(), Arc::clone(adapter)));
+        self.adapters = by_name.collect();
+    }
+
     /// Returns the caller as which the venue itself acts on sub-jobs for their parent.
     pub(crate) fn venue_caller(&self) -> Caller {
-        Caller { did: self.did.clone(), role: Role::Admin, delegations: Vec::new() }
+        Caller::new(self.did.clone(), Role::Admin)
     }
 }

@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 
+use catena_auth::SealKey;
 use catena_job::plan::Source;
 use catena_job::{Job, JobId};
 use catena_store::{Effect, Effects, RootKey, RootSpace};
@@ -32,6 +33,20 @@ const DELEGATIONS: &str = "ucans";
 
 /// The member of a first record that is present if the request carried delegations.
 pub(crate) const DELEGATED: &str = "delegated";
+
+/// Returns the key that seals secrets. It also opens what the keys before it sealed.
+pub(crate) fn seal_key(
+    current: Option<[u8; 32]>,
+    previous: Option<&[u8; 32]>,
+    identity_key: SealKey,
+) -> SealKey {
+    let Some(current) = current else { return identity_key };
+    let mut key = SealKey::derive(&current, JOB_SECRETS_PURPOSE);
+    if let Some(previous) = previous {
+        key = key.with_older(SealKey::derive(previous, JOB_SECRETS_PURPOSE));
+    }
+    key.with_older(identity_key)
+}
 
 /// Returns what a record contains in place of a secret.
 pub(super) fn redacted() -> Value {

@@ -14,6 +14,8 @@ use crate::error::{AssetError, StartError, StoreError};
 use crate::limits::{METADATA_BYTES_MAX, PAGE_MAX};
 use crate::operations::Operations;
 use crate::operations::catalogue::{Form, parse_reference, text_member};
+use crate::operations::members::unknown_members;
+use crate::operations::operation::Problem;
 use crate::operations::operation::member;
 use crate::requests::{Caller, IdempotencyKey, KeyLookup, Role, commit_error};
 
@@ -142,6 +144,26 @@ fn parse_metadata(text: &str) -> Result<Value, Vec<(String, String)>> {
     Ok(metadata)
 }
 
+/// Returns the effects that store metadata as an asset of an owner, unless it is stored already.
+/// `now` is Unix time in ms.
+pub(crate) fn definition_effects(owner: &str, metadata: &Value, now: i64) -> Vec<Effect> {
+    // A value that cannot be written as JSON was not read from JSON: it is no metadata.
+    let Ok(text) = json::to_string(metadata) else { return Vec::new() };
+    let hex = hex_of(&metadata.id());
+    let kind = AssetKind::from_metadata(metadata).list();
+    let roots = [
+        (key(ALL, &hex), stored_asset(&text, owner, now)),
+        (key(kind, &hex), true.into()),
+        (key(&owner_list(owner), &hex), true.into()),
+    ];
+    roots.map(|(key, value)| Effect::SetRootIfAbsent { key, value }).into()
+}
+
+fn stored_asset(text: &str, owner: &str, now: i64) -> Value {
+    let members = [("text", Value::from(text)), ("owner", owner.into()), ("created", now.into())];
+    members.into_iter().collect::<Map>().into()
+}
+
 fn has_operation(metadata: &Value) -> bool {
     let operation =
         metadata.as_map().and_then(|map| map.get(&"operation".into(), &NoCells).ok()?);
@@ -149,6 +171,14 @@ fn has_operation(metadata: &Value) -> bool {
 }
 
 impl Operations {
+    /// Returns true if a definition (64 hex digits) is an adapter's, or a user registered it.
+    pub(crate) async fn owns_definition(&self, user: &str, hex: &str) -> Result<bool, StoreError> {
+        if self.catalogue.has_id(hex) {
+            return Ok(true);
+        }
+        Ok(self.store.root(&key(&owner_list(user), hex)).await?.is_some())
+    }
+
     /// Registers an asset. Returns its ID, and true if an earlier request with the same idempotency
     /// key registered it.
     pub(crate) async fn register(
@@ -160,11 +190,17 @@ impl Operations {
         self.admission.admit(caller).map_err(AssetError::RateLimited)?;
         let metadata = parse_metadata(text).map_err(AssetError::Invalid)?;
         if has_operation(&metadata) {
-            let read = self.read_definition(&caller.did, metadata.clone()).await?;
-            let operation = read.map_err(AssetError::Invalid)?;
-            // What is secret in an orchestration depends on its steps, which are not known yet.
-            if operation.plan().is_none() {
-                self.catalogue.cache(&Arc::new(operation));
+            match self.read_definition(&caller.did, metadata.clone()).await? {
+                // What is secret in an orchestration depends on its steps, which are not known yet.
+                Ok(operation) if operation.plan().is_none() => {
+                    self.catalogue.cache(&Arc::new(operation));
+                }
+                Err(problems) if self.catalogue.has_plan(&metadata) => {
+                    return Err(AssetError::Invalid(problems));
+                }
+                // Any other definition is kept, and refused when it is invoked: it may be meant for
+                // another venue, or for a later version of this one.
+                Ok(_) | Err(_) => {}
             }
         }
         let claimed = match &key {
@@ -183,8 +219,40 @@ impl Operations {
         match self.store.commit(Effects(effects)).await {
             // The same asset was registered concurrently, which is the result the caller wants.
             Ok(_) | Err(CommitError::RootMoved { .. }) => Ok((id, false)),
-            Err(error) => Err(commit_error(error)),
+            Err(error) => match key.filter(|_| matches!(error, CommitError::KeyTaken(_))) {
+                Some(key) => {
+                    drop(claimed);
+                    // Another process received the same request and committed it first.
+                    match self.keys.look_up::<AssetError>(caller, &key).await? {
+                        KeyLookup::Answered(_) => Ok((id, true)),
+                        KeyLookup::First(_) => Err(commit_error(error)),
+                    }
+                }
+                None => Err(commit_error(error)),
+            },
         }
+    }
+
+    /// Parses a definition that its author gives a name. Unlike an asset, which may be meant for another
+    /// venue, it must be one that this venue can run, without members that mean nothing.
+    pub(crate) async fn check_own_definition(
+        &self,
+        caller: &Caller,
+        text: &str,
+    ) -> Result<Value, AssetError> {
+        let metadata = parse_metadata(text).map_err(AssetError::Invalid)?;
+        if !has_operation(&metadata) {
+            let problem = "is missing: only an operation can have a name".to_owned();
+            return Err(AssetError::Invalid(vec![("/operation".to_owned(), problem)]));
+        }
+        let mut problems: Vec<Problem> = unknown_members(&metadata)
+            .into_iter()
+            .map(|member| (format!("/operation/{}", member.name), member.to_string()))
+            .collect();
+        if let Err(found) = self.read_definition(&caller.did, metadata.clone()).await? {
+            problems.extend(found);
+        }
+        if problems.is_empty() { Ok(metadata) } else { Err(AssetError::Invalid(problems)) }
     }
 
     /// Returns the effects that store an asset, as far as it is not stored yet.
@@ -200,12 +268,7 @@ impl Operations {
             effects.push(Effect::SetRoot { key, expected: None, value: Some(value) });
         };
         if self.store.root(&key(ALL, &hex)).await?.is_none() {
-            let stored = [
-                ("text", Value::from(text)),
-                ("owner", owner.into()),
-                ("created", self.runtime.now().into()),
-            ];
-            put(key(ALL, &hex), stored.into_iter().collect::<Map>().into());
+            put(key(ALL, &hex), stored_asset(text, owner, self.runtime.now()));
             put(key(AssetKind::from_metadata(metadata).list(), &hex), true.into());
         }
         let own = key(&owner_list(owner), &hex);

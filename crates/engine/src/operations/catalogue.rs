@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
-use catena_store::{RootKey, RootSpace};
-use catena_value::path::Path;
+use catena_job::members::edit_distance;
+use catena_store::RootSpace;
+use catena_value::path::{Path, PathError};
 use catena_value::{NoCells, Value, ValueId, json};
 use parking_lot::Mutex;
 
@@ -20,10 +21,12 @@ use crate::limits::{
     REFERENCE_BYTES_MAX,
 };
 use crate::operations::Operations;
-use crate::operations::adapter::{Adapter, ExecutionMode, Failure};
+use crate::operations::adapter::{Adapter, ExecutionMode};
+use crate::operations::failure::Failure;
 use crate::operations::federation::Federation;
 use crate::operations::flow::flowing_secrets;
 use crate::operations::operation::{Operation, Problem, member};
+use crate::operations::roots::RootId;
 use crate::operations::schema::Secret;
 use crate::requests::Caller;
 use crate::runtime::compute::ComputeError;
@@ -152,10 +155,15 @@ impl Catalogue {
             let name = reference.split_once(':').map_or(reference, |(name, _)| name);
             Some((Arc::clone(self.adapters.get(name)?), mode))
         })?;
-        Ok(match self.by_reference.get(operation.adapter_ref()) {
-            Some(own) => operation.with_recovery_of(own),
-            None => operation,
-        })
+        let Some(own) = self.by_reference.get(operation.adapter_ref()) else {
+            return Ok(operation);
+        };
+        // What is read-only leaves no record, so only the adapter may say that an operation is.
+        if operation.is_read_only() && !own.is_read_only() {
+            let problem = format!("{} is not read-only", operation.adapter_ref());
+            return Err(vec![("/operation/readOnly".to_owned(), problem)]);
+        }
+        Ok(operation.with_recovery_of(own))
     }
 
     /// Returns the operations of adapters, ordered by path.
@@ -163,9 +171,28 @@ impl Catalogue {
         self.by_path.iter()
     }
 
+    /// Returns the path of an adapter's operation. `None` if it is a definition of a caller.
+    pub(super) fn path_of(&self, operation: &Operation) -> Option<&str> {
+        let own = self.by_path.iter().find(|(_, own)| own.id() == operation.id());
+        own.map(|(path, _)| path.as_str())
+    }
+
+    /// Returns true if this is the ID (64 hex digits) of an adapter's operation.
+    pub(super) fn has_id(&self, hex: &str) -> bool {
+        self.by_reference.contains_key(hex)
+    }
+
     /// Returns true if this is the ID (64 hex digits) of an adapter's operation without steps.
     pub(super) fn has_no_steps(&self, hex: &str) -> bool {
         self.by_reference.get(hex).is_some_and(|operation| operation.plan().is_none())
+    }
+
+    /// Returns true if metadata defines an operation that consists of steps.
+    pub(super) fn has_plan(&self, metadata: &Value) -> bool {
+        let reference = member(metadata, "adapter");
+        let reference = reference.as_ref().and_then(Value::as_str).unwrap_or_default();
+        let name = reference.split_once(':').map_or(reference, |(name, _)| name);
+        self.adapters.get(name).is_some_and(|adapter| adapter.has_plans())
     }
 
     /// Returns the access to other venues, if an adapter provides it.
@@ -200,29 +227,13 @@ impl Catalogue {
             [path.as_str(), operation.adapter_ref()].map(str::to_owned)
         });
         let mut found: Vec<(usize, String)> =
-            names.map(|name| (distance(&wanted, &name), name)).collect();
+            names.map(|name| (edit_distance(&wanted, &name), name)).collect();
         found.sort();
         found.dedup();
         let bound = (wanted.chars().count() / 2).max(2);
         let near = found.into_iter().filter(|(distance, _)| *distance <= bound);
         near.map(|(_, name)| name).take(NEAREST_MAX).collect()
     }
-}
-
-/// Returns the edit distance of two words.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (at, character) in a.chars().take(256).enumerate() {
-        let mut corner = row[0];
-        row[0] = at + 1;
-        for (column, other) in b.iter().enumerate() {
-            let change = corner + usize::from(character != *other);
-            corner = row[column + 1];
-            row[column + 1] = change.min(row[column] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// The forms of a reference.
@@ -309,7 +320,14 @@ impl Operations {
         if let Some(operation) = self.catalogue.by_reference.get(reference) {
             return Ok(Arc::clone(operation));
         }
-        Box::pin(self.resolve_other(caller, reference)).await
+        let operation = Box::pin(self.resolve_other(caller, reference)).await?;
+        match operation.near_miss() {
+            Some(reason) => Err(ResolveError::Unusable {
+                reference: reference.to_owned(),
+                reason: reason.to_owned(),
+            }),
+            None => Ok(operation),
+        }
     }
 
     async fn resolve_other(
@@ -318,35 +336,18 @@ impl Operations {
         reference: &str,
     ) -> Result<Arc<Operation>, ResolveError> {
         let named = || reference.to_owned();
+        if let Some(operation) = self.resolve_name(caller, reference).await? {
+            return Ok(operation);
+        }
         let form = parse_reference(reference, &self.did, &caller.did)
             .map_err(|reason| ResolveError::Malformed { reference: named(), reason })?;
         match form {
             Form::Asset(id) => self.operation_by_id(&caller.did, &id, reference).await,
             Form::Path(space, path) => {
-                let metadata = self.value_at(&caller.did, space, &path).await?;
-                match metadata {
-                    // The value is either the metadata or a reference to it.
-                    Some(Value::String(text)) => {
-                        let other = text.as_str().unwrap_or_default().to_owned();
-                        match parse_reference(&other, &self.did, &caller.did) {
-                            Ok(Form::Asset(id)) => {
-                                self.operation_by_id(&caller.did, &id, reference).await
-                            }
-                            Ok(Form::Name(name)) => self.by_name(&name, reference),
-                            _ => Err(self.unknown(reference)),
-                        }
-                    }
-                    Some(metadata) => {
-                        if let Some(known) = self.catalogue.cached(&metadata.id()) {
-                            return Ok(known);
-                        }
-                        let parsed = self.parse_definition(&caller.did, metadata, reference);
-                        let operation = Arc::new(parsed.await?);
-                        self.catalogue.cache(&operation);
-                        Ok(operation)
-                    }
-                    None => Err(self.unknown(reference)),
-                }
+                let mut budget = FLOWING_OPERATIONS_MAX;
+                let caller = &caller.did;
+                let at = (space, &path);
+                self.operation_at_path(caller, at, reference, NESTING_MAX, &mut budget).await
             }
             Form::Name(name) => self.by_name(&name, reference),
             Form::OtherVenue(_) => Err(ResolveError::Unusable {
@@ -377,6 +378,45 @@ impl Operations {
         self.operation_with_flow(caller, id, reference, NESTING_MAX, &mut budget).await
     }
 
+    /// Returns the operation at a path of the caller: its metadata, or a reference to it.
+    async fn operation_at_path(
+        &self,
+        caller: &str,
+        (space, path): (RootSpace, &Path),
+        reference: &str,
+        depth: usize,
+        budget: &mut usize,
+    ) -> Result<Arc<Operation>, ResolveError> {
+        let metadata = match self.value_at(caller, space, path).await? {
+            Some(Value::String(text)) => {
+                let other = text.as_str().unwrap_or_default();
+                return match parse_reference(other, &self.did, caller) {
+                    Ok(Form::Asset(id)) => {
+                        self.operation_with_flow(caller, &id, reference, depth, budget).await
+                    }
+                    Ok(Form::Name(name)) => self.by_name(&name, reference),
+                    _ => Err(self.unknown(reference)),
+                };
+            }
+            Some(metadata) => metadata,
+            None => return Err(self.unknown(reference)),
+        };
+        let id = metadata.id();
+        let hex = id.to_string().trim_start_matches("0x").to_owned();
+        let known = self.catalogue.by_reference.get(&hex).cloned();
+        if let Some(known) = known.or_else(|| self.catalogue.cached(&id)) {
+            return Ok(known);
+        }
+        let mut operation = self.parse_definition(caller, metadata, reference).await?;
+        operation.mark_unregistered();
+        let is_complete = self.add_flowing_secrets(caller, &mut operation, depth, budget).await?;
+        let operation = Arc::new(operation);
+        if is_complete {
+            self.catalogue.cache(&operation);
+        }
+        Ok(operation)
+    }
+
     /// The same. At most `depth` levels of nested orchestrations are searched for secret fields, and at
     /// most `budget` operations.
     async fn operation_with_flow(
@@ -395,7 +435,7 @@ impl Operations {
             return Ok(Arc::clone(operation));
         }
         let turn = self.catalogue.turn(id);
-        let _turn = turn.lock().await;
+        let turn = turn.lock().await;
         if let Some(operation) = self.catalogue.cached(id) {
             return Ok(operation);
         }
@@ -403,16 +443,29 @@ impl Operations {
         let metadata = json::read(text.as_bytes())
             .map_err(|error| StoreError::Damaged(format!("asset {hex}: {error}")))?;
         let mut operation = self.parse_definition(caller, metadata, reference).await?;
+        // A path may lead back to this definition, which nobody may wait for then.
+        let turn = (!self.has_path_steps(&operation, caller)).then_some(turn);
         let is_complete = self.add_flowing_secrets(caller, &mut operation, depth, budget).await?;
         let operation = Arc::new(operation);
         if is_complete {
             self.catalogue.cache(&operation);
         }
+        drop(turn);
         Ok(operation)
     }
 
+    /// Returns true if a step of an operation is found by a path.
+    fn has_path_steps(&self, operation: &Operation, caller: &str) -> bool {
+        let is_path = |reference: &str| {
+            !self.catalogue.by_reference.contains_key(reference)
+                && matches!(parse_reference(reference, &self.did, caller), Ok(Form::Path(..)))
+        };
+        operation.plan().is_some_and(|plan| plan.steps.iter().any(|step| is_path(&step.op)))
+    }
+
     /// Marks the parts of an orchestration's input as secret that flow into secret fields of its steps.
-    /// Returns false if not all steps could be searched; then all of the input is secret.
+    /// Returns false if the result must not be cached: a step is found by a path, whose value may change,
+    /// or not all steps could be searched; then all of the input is secret.
     fn add_flowing_secrets<'a>(
         &'a self,
         caller: &'a str,
@@ -432,14 +485,15 @@ impl Operations {
     ) -> Result<bool, ResolveError> {
         let Some(plan) = operation.plan().cloned() else { return Ok(true) };
         let mut known: HashMap<&str, Option<Arc<Operation>>> = HashMap::new();
+        let mut is_complete = true;
         for step in plan.steps.iter().filter(|step| step.venue.is_none()) {
             if known.contains_key(step.op.as_str()) {
                 continue;
             }
             let found = match self.catalogue.by_reference.get(&step.op) {
                 Some(operation) => Some(Arc::clone(operation)),
-                None => match parse_reference(&step.op, &self.did, "") {
-                    Ok(Form::Asset(id)) => {
+                None => match parse_reference(&step.op, &self.did, caller) {
+                    Ok(form @ (Form::Asset(_) | Form::Path(..))) => {
                         let (Some(below), Some(left)) =
                             (depth.checked_sub(1), budget.checked_sub(1))
                         else {
@@ -447,7 +501,16 @@ impl Operations {
                             return Ok(false);
                         };
                         *budget = left;
-                        match self.operation_with_flow(caller, &id, &step.op, below, budget).await {
+                        let found = if let Form::Path(space, path) = &form {
+                            is_complete = false;
+                            let at = (*space, path);
+                            self.operation_at_path(caller, at, &step.op, below, budget).await
+                        } else if let Form::Asset(id) = &form {
+                            self.operation_with_flow(caller, id, &step.op, below, budget).await
+                        } else {
+                            Err(self.unknown(&step.op))
+                        };
+                        match found {
                             Ok(operation) => Some(operation),
                             Err(ResolveError::Store(error)) => {
                                 return Err(ResolveError::Store(error));
@@ -467,7 +530,7 @@ impl Operations {
         };
         let flowing = flowing_secrets(&plan, secrets_of);
         operation.add_secrets(flowing);
-        Ok(true)
+        Ok(is_complete)
     }
 
     async fn parse_definition(
@@ -513,13 +576,18 @@ impl Operations {
         space: RootSpace,
         path: &Path,
     ) -> Result<Option<Value>, StoreError> {
-        let key = RootKey { space, owner: owner.to_owned(), name: String::new() };
+        let root = match space {
+            RootSpace::Operation => RootId::operations(),
+            _ => RootId::workspace(),
+        };
+        let key = root.key(owner);
         let Some(root) = self.store.root(&key).await? else { return Ok(None) };
         let cells = self.store.cells();
         let damaged = |error: String| StoreError::Damaged(format!("{key}: {error}"));
-        let found = path.get(&root.value, &*cells);
-        let Some(value) = found.map_err(|error| damaged(error.to_string()))? else {
-            return Ok(None);
+        let value = match path.get(&root.value, &*cells) {
+            Ok(Some(value)) => value,
+            Ok(None) | Err(PathError::NotAContainer { .. }) => return Ok(None),
+            Err(error) => return Err(damaged(error.to_string())),
         };
         value.fully_loaded(&*cells).map(Some).map_err(|error| damaged(error.to_string()))
     }
@@ -562,13 +630,5 @@ mod tests {
         assert_eq!(form(&other), Form::OtherVenue(other.clone()));
         assert!(parse_reference("", own, "").is_err());
         assert!(parse_reference(&"x".repeat(3_000), own, "").is_err());
-    }
-
-    #[test]
-    fn distance_counts_changes() {
-        assert_eq!(distance("test:echo", "test:echo"), 0);
-        assert_eq!(distance("test:ecko", "test:echo"), 1);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

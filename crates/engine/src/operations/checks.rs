@@ -5,9 +5,9 @@ use std::sync::Arc;
 use catena_value::Value;
 
 use crate::error::StoreError;
-use crate::operations::adapter::Failure;
+use crate::operations::failure::Failure;
 use crate::operations::operation::Conformity;
-use crate::operations::{Operation, Operations};
+use crate::operations::{Operation, Operations, QueueOwner};
 use crate::runtime::compute::ComputeError;
 
 /// Returns why an input is refused. `None` if it conforms to the operation's schema.
@@ -23,10 +23,16 @@ impl Operations {
         operation: &Arc<Operation>,
         input: &Value,
     ) -> Result<Option<String>, StoreError> {
-        match operation.check_input_inline(input) {
-            Some(conformity) => Ok(input_refusal(conformity)),
-            None => Box::pin(self.refusal_of_large_input(caller, operation, input)).await,
-        }
+        let refusal = match operation.check_input_inline(input) {
+            Some(conformity) => input_refusal(conformity),
+            None => Box::pin(self.refusal_of_large_input(caller, operation, input)).await?,
+        };
+        Ok(match operation.queue() {
+            Some(spec) if refusal.is_none() && spec.owner == QueueOwner::Venue => {
+                operation.adapter().place(operation, input, &self.environments).err()
+            }
+            _ => refusal,
+        })
     }
 
     async fn refusal_of_large_input(

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::operations::federation::PauseChange;
 use crate::operations::progress::ProgressMeter;
+use crate::operations::redact::ResolvedSecrets;
 use crate::runtime::Env;
 
 /// Whether a turn may continue.
@@ -27,6 +28,7 @@ pub struct RunControl {
     signal: watch::Receiver<Signal>,
     env: Arc<dyn Env>,
     progress: Arc<ProgressMeter>,
+    secrets: Arc<ResolvedSecrets>,
 }
 
 impl std::fmt::Debug for RunControl {
@@ -41,7 +43,7 @@ impl RunControl {
         env: Arc<dyn Env>,
         progress: Arc<ProgressMeter>,
     ) -> Self {
-        RunControl { signal, env, progress }
+        RunControl { signal, env, progress, secrets: Arc::default() }
     }
 
     /// Returns as soon as the job is not paused. Await this before everything that has an effect
@@ -97,7 +99,23 @@ impl RunControl {
     /// `{processedItems?, totalItems?, outputStats?: {bytesProcessed?, bytesTotal?}}`. This is
     /// cheap: it replaces the previous report, and the engine publishes the newest one in time.
     pub fn report(&self, progress: Value) {
-        self.progress.report(progress);
+        self.progress.report(self.secrets.redact(progress));
+    }
+
+    /// Removes a text from everything that the turn produces from now on: its output, its error and
+    /// its progress. Encoded forms of the text are removed, too.
+    pub fn hide(&self, secret: &str) {
+        self.secrets.add(secret);
+    }
+
+    /// The same control for another turn, which has received no secrets yet.
+    pub(crate) fn without_secrets(&self) -> RunControl {
+        RunControl { secrets: Arc::default(), ..self.clone() }
+    }
+
+    /// Returns the secrets that the turn has received.
+    pub(super) fn secrets(&self) -> &ResolvedSecrets {
+        &self.secrets
     }
 
     /// Returns Unix time in ms.

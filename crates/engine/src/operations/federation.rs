@@ -9,13 +9,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use catena_auth::KeyPair;
-use catena_auth::identity::self_issued;
+use catena_auth::identity::{JobGrant, self_issued};
+use catena_auth::{KeyPair, Venue};
 use catena_job::{JobId, RecordId, Status};
 use catena_value::Value;
 
-use crate::operations::adapter::Failure;
 use crate::operations::control::RunControl;
+use crate::operations::failure::Failure;
+use crate::requests::HeldJob;
 use crate::runtime::Env;
 
 /// The reply of another venue.
@@ -37,6 +38,24 @@ impl Identity {
     pub fn token(&self, audience: &str, origin: &str) -> String {
         let now = self.env.now() / 1_000;
         self_issued(&self.key, Some(audience), Some(origin), now)
+    }
+
+    /// Returns the venue's Ed25519 signature over a message.
+    pub fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.key.sign(message)
+    }
+
+    /// Issues a token of the venue with this DID by which its bearer can work on one job under one
+    /// fence for the owner of its queue, and do nothing else.
+    pub(crate) fn job_token(&self, venue: &str, owner: &str, held: HeldJob) -> String {
+        let venue = Venue { did: venue.to_owned(), public: self.key.public() };
+        let grant = JobGrant {
+            subject: owner,
+            job: &held.job.to_string(),
+            fence: held.fence,
+            issued: self.env.now() / 1_000,
+        };
+        venue.issue_for_job(&self.key, &grant)
     }
 }
 

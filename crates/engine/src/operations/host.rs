@@ -10,9 +10,15 @@ use std::time::Duration;
 
 use catena_job::JobId;
 
-use crate::error::{ControlError, InvokeError, JobError};
-use crate::operations::adapter::Failure;
-use crate::requests::{CallRequest, Caller, Invoke, Invoked, JobView, NewSchedule, Scheduled};
+use crate::error::{ControlError, InvokeError, JobError, RerunError, StoreError};
+use crate::operations::failure::Failure;
+use crate::operations::operation::Operation;
+use crate::operations::roots::{RootId, Roots};
+use crate::operations::secret::Keyring;
+use crate::requests::{
+    CallRequest, Caller, HistoryPage, IdempotencyKey, Invoke, Invoked, JobFilter, JobView,
+    NewSchedule, Scheduled,
+};
 use crate::runtime::Env;
 
 /// The reply of a [`Host`].
@@ -26,6 +32,27 @@ pub trait Host: Send + Sync + 'static {
 
     /// Returns true unless the venue is shutting down.
     fn is_ready(&self) -> bool;
+
+    /// Returns the operations of all adapters, ordered by path.
+    fn operations(&self) -> Vec<(String, Arc<Operation>)>;
+
+    /// Returns the name and description of each adapter.
+    fn adapters(&self) -> Vec<(&'static str, &'static str)>;
+
+    /// Returns the metadata of the asset that a reference names, as it was registered. `None` if there
+    /// is none.
+    fn asset(&self, caller: &Caller, reference: &str) -> HostReply<Option<Arc<str>>, Failure>;
+
+    /// Returns roots of the caller as they are stored. Changes of the result have no effect.
+    fn read_roots(&self, caller: &Caller, roots: Vec<RootId>) -> HostReply<Roots, Failure>;
+
+    /// Returns the first records of a job.
+    fn history(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        limit: usize,
+    ) -> HostReply<HistoryPage, JobError>;
 
     /// Invokes an operation as a job.
     fn invoke(&self, request: Invoke) -> HostReply<Invoked, InvokeError>;
@@ -48,6 +75,31 @@ pub trait Host: Send + Sync + 'static {
         job: JobId,
         reason: Option<String>,
     ) -> HostReply<JobView, ControlError>;
+
+    /// Pauses a job and returns it.
+    fn pause(&self, caller: &Caller, job: JobId) -> HostReply<JobView, ControlError>;
+
+    /// Resumes a job and returns it.
+    fn resume(&self, caller: &Caller, job: JobId) -> HostReply<JobView, ControlError>;
+
+    /// Deletes a job.
+    fn delete(&self, caller: &Caller, job: JobId) -> HostReply<(), ControlError>;
+
+    /// Runs what did not complete of a job again.
+    fn rerun(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        key: Option<IdempotencyKey>,
+    ) -> HostReply<Invoked, RerunError>;
+
+    /// Returns the jobs that match a filter, oldest first, at most so many.
+    fn select(
+        &self,
+        caller: &Caller,
+        filter: JobFilter,
+        limit: usize,
+    ) -> HostReply<Vec<JobId>, StoreError>;
 
     /// Schedules an operation.
     fn schedule(&self, caller: &Caller, request: NewSchedule) -> HostReply<Scheduled, InvokeError>;
@@ -76,6 +128,9 @@ pub trait Host: Send + Sync + 'static {
         caller: &Caller,
         owner: Option<&str>,
     ) -> HostReply<Vec<Scheduled>, InvokeError>;
+
+    /// Returns the keys of the venue.
+    fn keyring(&self) -> &dyn Keyring;
 
     /// Starts a run of a schedule now. Returns `None` if there is no such schedule.
     fn trigger(&self, caller: &Caller, handle: &str) -> HostReply<Option<JobId>, InvokeError>;

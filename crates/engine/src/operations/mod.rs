@@ -7,18 +7,32 @@
 
 mod adapter;
 mod assets;
+mod authorise;
+mod binding;
+mod blobs;
 mod catalogue;
 mod checks;
 mod control;
+mod environments;
+mod failure;
 pub mod federation;
 mod flow;
 mod host;
+pub mod members;
+mod names;
+mod need;
 mod operation;
 mod progress;
+mod push;
+mod queue;
+mod redact;
+mod roots;
 pub mod schema;
+mod secret;
 
 use std::sync::Arc;
 
+use catena_auth::KeyPair;
 use catena_job::Job;
 use catena_store::Store;
 use catena_store::blob::Blobs;
@@ -29,17 +43,32 @@ use crate::operations::catalogue::Catalogue;
 use crate::requests::{Admission, Caller, Did, IdempotencyKeys};
 use crate::runtime::Runtime;
 
-pub use adapter::{
-    Adapter, Call, Cause, ExecutionMode, Failure, Registration, RetryAdvice, Turn, TurnFuture,
-};
+pub use adapter::{Adapter, Call, Cause, ExecutionMode, Registration, Turn, TurnFuture};
+pub(crate) use assets::definition_effects;
 pub use assets::{Asset, AssetKind, Content, ContentUpload, ListAssets, ListedAsset};
+pub(crate) use binding::BOUND;
+pub use binding::{BoundEnd, BoundJob, BoundStart, EndedCall};
+pub use blobs::{BlobUpload, BlobUploadError};
 pub use catalogue::CatalogueEntry;
 pub(crate) use checks::{compute_failure, input_refusal};
 pub use control::RunControl;
 pub(crate) use control::Signal;
+pub use environments::{Environment, Environments, Placement};
+pub use failure::{Failure, RetryAdvice};
 pub use host::{Host, HostReply};
+pub use names::{NameEntry, NameVersion, Sharing};
+pub use need::Need;
 pub use operation::{Operation, Problem, Recovery, RetryPolicy};
 pub(crate) use progress::ProgressMeter;
+pub use push::{Delivered, Delivery, DeliveryFuture};
+pub(crate) use queue::{
+    PRIORITY, QUEUE, QUEUE_GROUP, QUEUE_NAME, QUEUE_PRIORITY, full_name, head_start, is_push_queue,
+    is_pushed, lane_of, owner_of_reference, queue_owner, split_lane,
+};
+pub use queue::{QueueOwner, QueueSpec, RunningLimit, StartRate, is_name, push_queue};
+pub use roots::{Cells, RootId, Roots};
+pub(crate) use roots::{InlineCells, SECRET_OWNERS, user_secrets_key};
+pub use secret::{Keyring, KeyringReply, SecretPurpose, SecretRequest};
 
 /// The operations and assets of a venue.
 pub(crate) struct Operations {
@@ -48,8 +77,14 @@ pub(crate) struct Operations {
     pub(crate) blobs: Blobs,
     /// The venue's DID.
     pub(crate) did: Did,
+    /// The did:key of the venue's key.
+    pub(crate) key_did: String,
+    /// The venue's key, which signs delegations.
+    pub(crate) signer: Option<KeyPair>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) keys: Arc<IdempotencyKeys>,
+    /// The environments of executors.
+    pub(crate) environments: Arc<Environments>,
     catalogue: Arc<Catalogue>,
 }
 
@@ -65,7 +100,19 @@ impl Operations {
         adapters: Vec<Arc<dyn Adapter>>,
     ) -> Result<Self, Vec<Problem>> {
         let catalogue = Arc::new(Catalogue::new(adapters)?);
-        Ok(Operations { runtime, store, blobs, did, admission, keys, catalogue })
+        let key_did = did.to_string();
+        Ok(Operations {
+            runtime,
+            store,
+            blobs,
+            did,
+            key_did,
+            signer: None,
+            admission,
+            keys,
+            environments: Arc::default(),
+            catalogue,
+        })
     }
 
     /// Returns the operation of a job, by the definition that its first record names.

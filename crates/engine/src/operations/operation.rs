@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::plan::{Graph, Plan};
-use catena_value::{Extent, NoCells, Value, ValueId};
+use catena_value::{Extent, Map, NoCells, Value, ValueId, Vector};
 
-use crate::limits::{BACKOFF_MAX, INLINE_INPUT_BYTES_MAX, RETRY_ATTEMPTS_MAX, VIOLATIONS_MAX};
+use crate::limits::{
+    BACKOFF_MAX, INLINE_INPUT_BYTES_MAX, RETRY_ATTEMPTS_MAX, SECRET_FIELDS_MAX, VIOLATIONS_MAX,
+};
 use crate::operations::adapter::{Adapter, ExecutionMode};
+use crate::operations::members;
+use crate::operations::queue::{QueueOwner, QueueSpec};
 use crate::operations::schema::{Schema, Secret, Violation};
 
 /// An operation that can be invoked.
@@ -20,8 +24,10 @@ pub struct Operation {
     adapter_ref: String,
     adapter: Arc<dyn Adapter>,
     mode: ExecutionMode,
-    /// True if its adapter executes it inline, even if retries make it a task.
-    is_instant: bool,
+    /// How its adapter executes it, even if retries make it a task.
+    adapter_mode: ExecutionMode,
+    /// False if it was read from a path and may not be an asset yet.
+    is_asset: bool,
     needs_compute_thread: bool,
     input: Option<Schema>,
     output: Option<Schema>,
@@ -30,6 +36,10 @@ pub struct Operation {
     retry: Option<RetryPolicy>,
     read_only: bool,
     plan: Option<(Arc<Plan>, Arc<Graph>)>,
+    queue: Option<QueueSpec>,
+    /// Why it cannot be invoked although it was read: its definition has a member by which another one
+    /// was probably meant.
+    near_miss: Option<String>,
     /// The paths of secret values in its input: those of its schema, and those that flow into secret
     /// fields of its steps.
     secrets: Vec<Secret>,
@@ -98,23 +108,31 @@ impl Operation {
             let problem = format!("this venue has no adapter operation {reference}");
             return Err(vec![at("adapter", problem)]);
         };
-        let input = schema(&metadata, "input", &mut problems);
-        let output = schema(&metadata, "output", &mut problems);
+        let secret_fields = secret_fields(&metadata, &mut problems);
+        let input = schema("input", input_schema(&metadata, &secret_fields), &mut problems);
+        let output = schema("output", member(&metadata, "output"), &mut problems);
         let timeout = milliseconds(&metadata, "timeoutMs", &mut problems);
         let is_repeatable = flag(&metadata, "pure", &mut problems)
             | flag(&metadata, "idempotent", &mut problems)
             | flag(&metadata, "readOnly", &mut problems);
-        let recovery = recovery(&metadata, is_repeatable, &mut problems);
+        // What an operation on roots changes is committed with its outcome, so a job without an
+        // outcome has changed nothing.
+        let is_repeatable = is_repeatable | (mode == ExecutionMode::Roots);
+        let default = if is_repeatable { Recovery::Rerun } else { Recovery::Fail };
+        let default = adapter.default_recovery().unwrap_or(default);
+        let recovery = recovery(&metadata, default, &mut problems);
         let retry = retry(&metadata, &mut problems);
         // A retry needs a record and a delay of its own.
-        let is_instant = mode == ExecutionMode::Inline;
+        let adapter_mode = mode;
         let mode = if retry.is_some() { ExecutionMode::Task } else { mode };
         let name = reference.split_once(':').map_or("", |(_, name)| name);
-        let needs_compute_thread = is_instant && adapter.needs_compute_thread(name);
+        let needs_compute_thread =
+            adapter_mode == ExecutionMode::Inline && adapter.needs_compute_thread(name);
         if !problems.is_empty() {
             return Err(problems);
         }
         let id = metadata.id();
+        let near_miss = members::near_miss(&metadata);
         let read_only = member(&metadata, "readOnly") == Some(Value::Bool(true));
         let id_text = id.to_string().trim_start_matches("0x").to_owned();
         let secrets = input.as_ref().map_or_else(Vec::new, |schema| schema.secrets().to_vec());
@@ -126,7 +144,8 @@ impl Operation {
             adapter_ref: reference,
             adapter: Arc::clone(&adapter),
             mode,
-            is_instant,
+            adapter_mode,
+            is_asset: true,
             needs_compute_thread,
             input,
             output,
@@ -135,6 +154,8 @@ impl Operation {
             retry,
             read_only,
             plan: None,
+            queue: None,
+            near_miss,
             secrets,
         };
         if let Some(plan) = adapter.plan(&operation) {
@@ -143,6 +164,9 @@ impl Operation {
             operation.plan = Some((Arc::new(plan), graph));
             // The chains say which steps have run, so an orchestration can always continue.
             operation.recovery = Recovery::Rerun;
+        }
+        if let Some(queue) = adapter.queue(&operation) {
+            operation.queue = Some(queue?);
         }
         match adapter.check(&operation) {
             problems if problems.is_empty() => Ok(operation),
@@ -227,6 +251,27 @@ impl Operation {
         self.plan.as_ref().map(|(_, graph)| Arc::clone(graph))
     }
 
+    /// Returns true if attempts that failed and attempts whose worker was lost count together: those of
+    /// executors do.
+    pub(crate) fn counts_all_attempts(&self) -> bool {
+        self.queue.as_ref().is_some_and(|spec| spec.owner == QueueOwner::Venue)
+    }
+
+    /// Returns how often a job may be attempted because of failures.
+    pub(crate) fn attempts_max(&self) -> u32 {
+        self.retry.as_ref().map_or(1, |policy| policy.attempts)
+    }
+
+    /// Returns how its jobs are queued for workers. `None` if this venue runs it itself.
+    pub fn queue(&self) -> Option<&QueueSpec> {
+        self.queue.as_ref()
+    }
+
+    /// Returns why it cannot be invoked although its definition can be read. `None` if it can.
+    pub(super) fn near_miss(&self) -> Option<&str> {
+        self.near_miss.as_deref()
+    }
+
     pub(crate) fn adapter(&self) -> &Arc<dyn Adapter> {
         &self.adapter
     }
@@ -237,12 +282,42 @@ impl Operation {
 
     /// Returns true if its adapter executes it inline, at once and without effects.
     pub(crate) fn is_instant(&self) -> bool {
-        self.is_instant
+        self.adapter_mode == ExecutionMode::Inline
+    }
+
+    /// Returns true if its adapter executes it on roots.
+    pub(crate) fn uses_roots(&self) -> bool {
+        self.adapter_mode == ExecutionMode::Roots
+    }
+
+    /// Returns what a job with this input is bound to, as its first record names it. `None` if it is
+    /// bound to nothing.
+    pub(crate) fn binding(&self, input: &Value) -> Option<String> {
+        if self.adapter_mode != ExecutionMode::Task {
+            return None;
+        }
+        let name = self.adapter.binding(self.name(), input)?;
+        Some(format!("{}/{name}", self.adapter.name()))
+    }
+
+    /// Returns false if it was read from a path, so that no asset may hold its definition yet.
+    pub(crate) fn is_asset(&self) -> bool {
+        self.is_asset
+    }
+
+    /// Marks a definition that was read from a path.
+    pub(super) fn mark_unregistered(&mut self) {
+        self.is_asset = false;
     }
 
     /// Returns true if it may be executed on a thread of the runtime with this input.
     pub(crate) fn runs_inline(&self, input: &Value) -> bool {
         self.mode == ExecutionMode::Inline && !self.needs_compute_thread && is_small(input)
+    }
+
+    /// Returns true if an input is so large that only a compute thread may process it.
+    pub(crate) fn needs_compute_thread(&self, input: &Value) -> bool {
+        self.needs_compute_thread || !is_small(input)
     }
 
     /// Returns an upper bound of the bytes that it uses in memory.
@@ -256,6 +331,11 @@ impl Operation {
 
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    /// Returns true if parts of its input are secret.
+    pub fn has_secrets(&self) -> bool {
+        !self.secrets.is_empty()
     }
 
     /// Returns the paths of secret values in its input.
@@ -332,8 +412,8 @@ fn at(name: &str, problem: impl Into<String>) -> Problem {
     (format!("/operation/{name}"), problem.into())
 }
 
-fn schema(metadata: &Value, name: &str, problems: &mut Vec<Problem>) -> Option<Schema> {
-    let schema = member(metadata, name)?;
+fn schema(name: &str, schema: Option<Value>, problems: &mut Vec<Problem>) -> Option<Schema> {
+    let schema = schema?;
     // A schema that allows everything needs no check.
     if matches!(schema, Value::Bool(true)) || schema.as_map().is_some_and(|map| map.is_empty()) {
         return None;
@@ -369,8 +449,7 @@ fn flag(metadata: &Value, name: &str, problems: &mut Vec<Problem>) -> bool {
     }
 }
 
-fn recovery(metadata: &Value, is_repeatable: bool, problems: &mut Vec<Problem>) -> Recovery {
-    let default = if is_repeatable { Recovery::Rerun } else { Recovery::Fail };
+fn recovery(metadata: &Value, default: Recovery, problems: &mut Vec<Problem>) -> Recovery {
     let Some(value) = member(metadata, "recovery").filter(|value| !value.is_nil()) else {
         return default;
     };
@@ -383,6 +462,45 @@ fn recovery(metadata: &Value, is_repeatable: bool, problems: &mut Vec<Problem>) 
             default
         }
     }
+}
+
+/// Returns the names of input members in `secretFields`: the reference implementation's way to mark them
+/// `writeOnly`.
+fn secret_fields(metadata: &Value, problems: &mut Vec<Problem>) -> Vec<Value> {
+    let Some(value) = member(metadata, "secretFields").filter(|value| !value.is_nil()) else {
+        return Vec::new();
+    };
+    let names: Option<Vec<Value>> = value
+        .as_vector()
+        .filter(|names| names.len() <= SECRET_FIELDS_MAX)
+        .and_then(|names| names.iter(&NoCells).collect::<Result<_, _>>().ok())
+        .filter(|names: &Vec<Value>| names.iter().all(|name| matches!(name, Value::String(_))));
+    names.unwrap_or_else(|| {
+        let text = format!("must be a list of at most {SECRET_FIELDS_MAX} names of input members");
+        problems.push(at("secretFields", text));
+        Vec::new()
+    })
+}
+
+/// Returns the input schema of a definition in which the secret fields are marked `writeOnly`.
+fn input_schema(metadata: &Value, secret_fields: &[Value]) -> Option<Value> {
+    let declared = member(metadata, "input");
+    if secret_fields.is_empty() {
+        return declared;
+    }
+    let map = match &declared {
+        None | Some(Value::Nil | Value::Bool(true)) => Map::new(),
+        Some(Value::Map(map)) => map.clone(),
+        Some(_) => return declared,
+    };
+    let secret = || Value::from([("writeOnly", Value::Bool(true))].into_iter().collect::<Map>());
+    let fields: Map = secret_fields.iter().map(|name| (name.clone(), secret())).collect();
+    let marks: Map = [("properties", Value::from(fields))].into_iter().collect();
+    // Added next to the other rules, so that references within the schema keep their meaning.
+    let rules = map.field("allOf").and_then(Value::as_vector);
+    let rules = rules.into_iter().flat_map(|rules| rules.iter(&NoCells).flatten());
+    let rules: Vector = rules.chain([marks.into()]).collect();
+    map.insert("allOf".into(), rules.into(), &NoCells).ok().map(Value::from)
 }
 
 /// The jitter of a policy that declares none: enough that jobs that failed together are not retried
@@ -398,6 +516,9 @@ fn retry(metadata: &Value, problems: &mut Vec<Problem>) -> Option<RetryPolicy> {
         wrong("", "must be an object");
         return None;
     };
+    for unknown in members::RETRY.unknown(map) {
+        wrong("", &unknown.to_string());
+    }
     let field = |name: &str| map.get(&name.into(), &NoCells).ok().flatten();
     let attempts = field("attempts").and_then(|value| value.as_i64());
     let attempts = attempts.filter(|attempts| (1..=RETRY_ATTEMPTS_MAX).contains(attempts));

@@ -11,13 +11,19 @@ use std::sync::Arc;
 use catena_job::JobId;
 use parking_lot::Mutex;
 
+use crate::runtime::Reservation;
+
 /// A step: the orchestration that it belongs to, and its index.
 pub(super) type StepKey = (JobId, u32);
 
 /// The share of one orchestration in what its root may run at a time.
 pub(super) struct Share {
     pub(super) job: JobId,
+    /// The root of its tree, whose total of sub-jobs is bounded.
+    pub(super) root: JobId,
     pub(super) budget: Arc<Budget>,
+    /// The memory of its values, which it reserves.
+    pub(super) memory: Reservation,
 }
 
 /// What one root may run at a time.

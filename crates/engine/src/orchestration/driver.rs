@@ -10,10 +10,12 @@ use catena_store::{CommitError, Hold};
 use tokio::sync::watch;
 
 use crate::error::{InvokeError, StoreError};
-use crate::execution::{Descend, PendingControl, Run, RunSpec, open_sub_jobs, step_progress};
+use crate::execution::{
+    Descend, PendingControl, Run, RunSpec, TreePosition, open_sub_jobs, step_progress,
+};
 use crate::jobs::{
-    CommitFailure, Current, DELEGATED, Draft, ReusedStep, append_error, depth_of,
-    incomplete_payload, outcome_change, unless_overtaken, waits_for_message,
+    CommitFailure, Current, DELEGATED, Draft, ReusedStep, append_error, incomplete_payload,
+    outcome_change, too_many_sub_jobs, unless_overtaken, waits_for_message,
 };
 use crate::operations::federation::PauseChange;
 use crate::operations::{Cause, Failure, Operation, Signal};
@@ -24,6 +26,7 @@ use crate::orchestration::preflight::Targets;
 use crate::orchestration::remote::{PendingDelivery, RemoteTasks, RemoteWork, TaskContext};
 use crate::orchestration::state::{Batch, OrchestrationState};
 use crate::requests::{Caller, Invoke, JobView, commit_error};
+use crate::runtime::work_on;
 
 /// How long an orchestration is driven without an event before it is parked.
 const PARK_AFTER: Duration = Duration::from_secs(5);
@@ -83,8 +86,9 @@ impl Orchestration {
         guard.handle.leave_time_to_store();
         let (budget, _) = self.drivers.budget(job);
         let subscription = self.drivers.subscribe(job);
+        let memory = self.runtime.memory.open(request.caller.did.text());
         let mut state = OrchestrationState::new(
-            Share { job, budget },
+            Share { job, root: job, budget, memory },
             self.jobs.store.cells(),
             &operation,
             &plan,
@@ -115,11 +119,11 @@ impl Orchestration {
             let run = Run::new((*view.job).clone(), None, spec, guard);
             let mut driver = OrchestrationDriver::new(run, state, subscription);
             driver.spawn_remote_tasks(self, remote_work);
-            self.runtime.spawn(driver.drive(Arc::clone(self)));
+            self.runtime.spawn(work_on(job, driver.drive(Arc::clone(self))));
         } else {
             self.drivers.notify_room(state.budget.release_all(job));
             if cancels {
-                self.cancel_siblings(job).await;
+                self.execution.carry_out(job).await;
             }
         }
         Ok(view)
@@ -135,8 +139,10 @@ impl Orchestration {
         let committed = self.jobs.commit_tree(parent, batch.children).await?;
         let mut children: HashMap<JobId, JobView> =
             committed.children.into_iter().map(|child| (child.job.id(), child)).collect();
-        if !batch.queued.is_empty() {
-            self.execution.notify_queued();
+        for job in &batch.queued {
+            if let Some(child) = children.get(job) {
+                self.execution.notify_queued(&child.job);
+            }
         }
         for run in batch.runs {
             if let Some(child) = children.remove(&run.job) {
@@ -159,16 +165,18 @@ impl Orchestration {
             };
             run.spec.caller.delegations = delegations;
         }
-        let depth = depth_of(&run.job);
-        let targets = match self.preflight(&run.spec.caller, &run.spec.operation, depth).await? {
+        let TreePosition { root, depth } = self.execution.position_of(&run.job).await?;
+        let checked = self.preflight_started(&run.spec.caller, &run.spec.operation, depth).await?;
+        let targets = match checked {
             Ok(targets) => targets,
             Err(problems) => return self.fail_run(&run, Failure::new("step_gone", problems)).await,
         };
         run.guard.handle.leave_time_to_store();
-        let budget = self.budget_of(&run.job).await?;
+        let budget = self.budget_of(root).await?;
         let subscription = self.drivers.subscribe(job);
+        let memory = self.runtime.memory.open(run.spec.caller.did.text());
         let mut state = OrchestrationState::new(
-            Share { job, budget },
+            Share { job, root, budget, memory },
             self.jobs.store.cells(),
             &run.spec.operation,
             &plan,
@@ -195,17 +203,8 @@ impl Orchestration {
         Ok(())
     }
 
-    /// Cancels the steps that still run after a step of the same job failed.
-    async fn cancel_siblings(&self, job: JobId) {
-        if let Err(error) = self.execution.reconcile(job).await {
-            tracing::error!(%job, %error, "cannot cancel the steps of a failed orchestration");
-        }
-    }
-
-    /// Returns what the root of a job may run at a time.
-    async fn budget_of(&self, job: &Job) -> Result<Arc<Budget>, StoreError> {
-        let ancestors = self.execution.ancestors_of(job).await?;
-        let root = ancestors.last().map_or(job.id(), |root| root.job.id());
+    /// Returns what a root may run at a time.
+    async fn budget_of(&self, root: JobId) -> Result<Arc<Budget>, StoreError> {
         let (budget, is_new) = self.drivers.budget(root);
         if is_new {
             self.count_running(&budget, root).await?;
@@ -428,6 +427,14 @@ impl OrchestrationDriver {
             let cancels = cancel_open_steps(&self.state, &mut draft);
             let caller = self.run.spec.caller.clone();
             let committed = orchestration.commit_batch(draft, batch, &caller).await;
+            if let Err(CommitError::TreeFull { max, .. }) = &committed {
+                // The decision is lost with the commit; what runs already is cancelled.
+                if let Next::Over = self.reload(orchestration).await? {
+                    return Ok(Next::Over);
+                }
+                self.state.fail(too_many_sub_jobs(*max));
+                continue;
+            }
             match committed.map_err(CommitFailure::from) {
                 Ok(view) => {
                     self.run.job = (*view.job).clone();
@@ -461,7 +468,7 @@ impl OrchestrationDriver {
     /// says.
     async fn release_steps(&self, orchestration: &Orchestration, job: JobId, cancels: bool) {
         if cancels {
-            orchestration.cancel_siblings(job).await;
+            orchestration.execution.carry_out(job).await;
         } else if !self.state.cancels_on_failure() {
             // Tasks that are replaced do not cancel their jobs.
             self.remote_tasks.replace();

@@ -75,6 +75,11 @@ impl Orchestration {
         orchestration
     }
 
+    /// Returns what signs as the venue.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// Returns the control of a run, for tasks that work for it.
     fn control_of(&self, guard: &RunGuard) -> RunControl {
         guard.handle.control(&self.runtime.env)
@@ -137,14 +142,19 @@ impl StepHost for Orchestration {
         operation: Arc<Operation>,
         job: JobId,
     ) -> Option<Result<catena_value::Value, Failure>> {
+        let Invoke { caller, operation: reference, input, .. } = request;
+        let permission = self.operations.authorise_inline(caller, &operation, reference, input);
+        if let Err(denial) = permission {
+            return Some(Err(Failure::new("capability_denied", denial)));
+        }
         match self.execution.unpaused_call(request, operation, Some(job)) {
             Some(call) => run_inline(&call),
             None => Some(Err(Failure::transient("shutting_down", "the venue is shutting down"))),
         }
     }
 
-    fn claim_slot(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
-        self.execution.try_claim_slot()
+    fn claim_slot(&self, owner: &str) -> Option<crate::execution::RunSlot> {
+        self.execution.try_claim_slot(owner)
     }
 
     fn acquire(&self, draft: &mut Draft) -> RunGuard {
@@ -186,6 +196,10 @@ impl Adapter for Orchestrator {
 
     fn operations(&self) -> Vec<Registration> {
         Vec::new()
+    }
+
+    fn has_plans(&self) -> bool {
+        true
     }
 
     fn plan(&self, operation: &Operation) -> Option<Result<Plan, Vec<Problem>>> {

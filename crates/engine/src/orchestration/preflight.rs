@@ -85,15 +85,37 @@ impl Outputs for NoOutputs {
 
 impl Orchestration {
     /// Returns the operations of an orchestration's steps, or all of its problems as one text.
-    /// `depth` is the number of orchestrations that enclose it.
+    /// `depth` is the number of jobs that enclose it.
     pub(crate) async fn preflight(
         &self,
         caller: &Caller,
         orchestration: &Operation,
         depth: u32,
     ) -> Result<Result<Targets, String>, StoreError> {
+        let total_max = self.runtime.limits.sub_jobs_per_root_max;
+        self.preflight_within(caller, orchestration, depth, total_max).await
+    }
+
+    /// The same for an orchestration that has started: it may have been started under another limit,
+    /// and what it starts is counted anyway.
+    pub(super) async fn preflight_started(
+        &self,
+        caller: &Caller,
+        orchestration: &Operation,
+        depth: u32,
+    ) -> Result<Result<Targets, String>, StoreError> {
+        self.preflight_within(caller, orchestration, depth, u64::MAX).await
+    }
+
+    async fn preflight_within(
+        &self,
+        caller: &Caller,
+        orchestration: &Operation,
+        depth: u32,
+        total_max: u64,
+    ) -> Result<Result<Targets, String>, StoreError> {
         let resolver = VenueResolver { operations: &self.operations, caller };
-        let checked = Preflight::new(resolver).check(orchestration, depth).await?;
+        let checked = Preflight::new(resolver, total_max).check(orchestration, depth).await?;
         let problems = match orchestration.plan() {
             Some(plan) if checked.is_ok() => self.check_venues(caller, plan).await,
             _ => Vec::new(),
@@ -129,11 +151,13 @@ struct Preflight<R> {
     problems: Vec<String>,
     /// The number of steps that were checked.
     steps: usize,
+    /// The largest number of sub-jobs.
+    total_max: u64,
 }
 
 impl<R: Resolver> Preflight<R> {
-    fn new(resolver: R) -> Self {
-        Preflight { resolver, known: HashMap::new(), problems: Vec::new(), steps: 0 }
+    fn new(resolver: R, total_max: u64) -> Self {
+        Preflight { resolver, known: HashMap::new(), problems: Vec::new(), steps: 0, total_max }
     }
 
     /// Checks an orchestration that `depth` others enclose.
@@ -168,7 +192,33 @@ impl<R: Resolver> Preflight<R> {
             }
             level = self.next_level(level).await?;
         }
+        if self.problems.is_empty() {
+            let total = self.total_of(orchestration, &mut HashMap::new());
+            if total > self.total_max {
+                let max = self.total_max;
+                let text = format!("{total} sub-jobs in total, and a root has at most {max}");
+                self.problems.push(format!("/operation/steps: the orchestration has {text}"));
+            }
+        }
         Ok(if self.problems.is_empty() { Ok(targets) } else { Err(describe(self.problems)) })
+    }
+
+    /// Returns the number of sub-jobs that an orchestration is known to have if all of its steps start:
+    /// one for each step, and those of nested orchestrations. They are not nested in themselves and at
+    /// most [`NESTING_MAX`] deep.
+    fn total_of(&self, orchestration: &Operation, known: &mut HashMap<ValueId, u64>) -> u64 {
+        let Some(plan) = orchestration.plan() else { return 0 };
+        if let Some(total) = known.get(&orchestration.id()) {
+            return *total;
+        }
+        let mut total = 0_u64;
+        for step in &plan.steps {
+            let target = self.known.get(&step.op).filter(|_| step.venue.is_none());
+            let below = target.map_or(0, |target| self.total_of(target, known));
+            total = total.saturating_add(1).saturating_add(below);
+        }
+        known.insert(orchestration.id(), total);
+        total
     }
 
     /// Returns the orchestrations one level deeper.
@@ -307,7 +357,7 @@ mod tests {
     }
 
     fn check(names: &Names, orchestration: &Operation) -> Result<Targets, String> {
-        let check = Preflight::new(names).check(orchestration, 0);
+        let check = Preflight::new(names, u64::MAX).check(orchestration, 0);
         futures_util::FutureExt::now_or_never(check).unwrap().unwrap()
     }
 
@@ -363,7 +413,7 @@ mod tests {
         assert!(check(&names, &names.meanings["o/8"]).is_ok());
         // Enclosing orchestrations on other venues count too.
         let nested = |depth| {
-            let check = Preflight::new(&names).check(&names.meanings["o/3"], depth);
+            let check = Preflight::new(&names, u64::MAX).check(&names.meanings["o/3"], depth);
             futures_util::FutureExt::now_or_never(check).unwrap().unwrap()
         };
         assert!(nested(5).is_ok());

@@ -10,7 +10,7 @@ mod remote;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use catena_job::chain::{AppendError, Change, NewJob};
@@ -22,16 +22,15 @@ use catena_job::state::Event;
 use catena_job::{Job, JobId, Status};
 use catena_store::Effect;
 use catena_value::{CellSource, ExtentError, Value, ValueId};
-use tokio::sync::OwnedSemaphorePermit;
 
-use crate::error::StoreError;
-use crate::execution::{Run, RunGuard, RunSpec, offer};
+use crate::error::{StoreError, TooMuchMemory};
+use crate::execution::{Run, RunGuard, RunSlot, RunSpec, offer_now};
 use crate::jobs::{
     Current, Draft, LEFT_MS, NewSecrets, RemoteSnapshot, ReusedStep, append_error,
-    check_output_blocking, deadline, depth_of, execution_limit, input_secrets, left_ms,
-    outcome_change, passed_on_secrets, recorded_limit, redact,
+    check_output_blocking, deadline, depth_of, execution_limit, input_secrets, is_bound, left_ms,
+    outcome_change, passed_on_secrets, recorded_limit, redact, too_much_memory,
 };
-use crate::limits::{BATCH_STEPS_MAX, Limits};
+use crate::limits::{BATCH_BYTES_MAX, BATCH_STEPS_MAX, Limits, UNCOUNTED_BYTES_MAX};
 use crate::operations::federation::RemoteCall;
 use crate::operations::schema::Secret;
 use crate::operations::{Cause, ExecutionMode, Failure, Operation, input_refusal};
@@ -40,6 +39,7 @@ use crate::orchestration::budget::{Budget, Share};
 use crate::orchestration::preflight::Targets;
 use crate::orchestration::remote::RemoteWork;
 use crate::requests::{Caller, Invoke, JobView};
+use crate::runtime::Reservation;
 
 /// What a decision about steps needs of the process: time, IDs, slots, and inline operations.
 pub(super) trait StepHost {
@@ -74,7 +74,7 @@ pub(super) trait StepHost {
     ) -> Option<Result<Value, Failure>>;
 
     /// Claims a slot of the process, if one is free.
-    fn claim_slot(&self) -> Option<OwnedSemaphorePermit>;
+    fn claim_slot(&self, owner: &str) -> Option<RunSlot>;
 
     /// Makes this process the holder of a sub-job and registers its run.
     fn acquire(&self, draft: &mut Draft) -> RunGuard;
@@ -120,6 +120,7 @@ pub(super) struct Asking {
 /// The state of one run of an orchestration.
 pub(super) struct OrchestrationState {
     job: JobId,
+    root: JobId,
     pub(super) plan: Arc<Plan>,
     graph: Arc<Graph>,
     operation: Arc<Operation>,
@@ -151,6 +152,10 @@ pub(super) struct OrchestrationState {
     room_for: BTreeSet<JobId>,
     /// The size of all step inputs that were assembled so far, in bytes.
     assembled: u64,
+    /// The memory that the input and the outputs take.
+    memory: Reservation,
+    /// Large values among them: equal ones are held once.
+    large: HashMap<ValueId, Value>,
     cells: Arc<dyn CellSource + Send + Sync>,
 }
 
@@ -190,8 +195,9 @@ pub(super) struct ChildRun {
     pub(super) job: JobId,
     operation: Arc<Operation>,
     input: Value,
+    memory: Reservation,
     guard: RunGuard,
-    slot: Option<OwnedSemaphorePermit>,
+    slot: Option<RunSlot>,
 }
 
 impl ChildRun {
@@ -204,7 +210,7 @@ impl ChildRun {
             input: self.input,
             cause: Cause::Start,
         };
-        let run = Run::new((*view.job).clone(), None, spec, self.guard);
+        let run = Run::new((*view.job).clone(), None, spec, self.guard).with_memory(self.memory);
         match self.slot {
             Some(slot) => run.with_slot(slot),
             None => run,
@@ -242,8 +248,9 @@ impl OrchestrationState {
         input: Value,
     ) -> OrchestrationState {
         let graph = operation.graph().unwrap_or_else(|| Arc::new(plan.graph()));
-        OrchestrationState {
+        let mut state = OrchestrationState {
             job: share.job,
+            root: share.root,
             ready: graph.first_steps().into_iter().collect(),
             phases: vec![StepPhase::Waiting; plan.steps.len()],
             open: plan.steps.len(),
@@ -252,9 +259,11 @@ impl OrchestrationState {
             operation: Arc::clone(operation),
             targets,
             caller,
-            input,
+            input: Value::Nil,
             outputs: BTreeMap::new(),
             assembled: 0,
+            memory: share.memory,
+            large: HashMap::new(),
             starts: Vec::new(),
             ends: Vec::new(),
             remote_work: Vec::new(),
@@ -265,7 +274,29 @@ impl OrchestrationState {
             budget: share.budget,
             room_for: BTreeSet::new(),
             cells,
+        };
+        state.input = state.hold(input);
+        state
+    }
+
+    /// Reserves the memory of a value, and returns the value that is held: an equal one, if there is
+    /// one. The orchestration fails if there is no memory for it.
+    fn hold(&mut self, value: Value) -> Value {
+        let bytes = value.memory_bytes(UNCOUNTED_BYTES_MAX + 1);
+        let reserved = if bytes <= UNCOUNTED_BYTES_MAX {
+            self.memory.grow(bytes)
+        } else {
+            let id = value.id();
+            if let Some(held) = self.large.get(&id) {
+                return held.clone();
+            }
+            self.large.insert(id, value.clone());
+            self.memory.grow_for(&value)
+        };
+        if let Err(error) = reserved {
+            self.fail(too_much_memory(error));
         }
+        value
     }
 
     /// Returns the state of the same run in which no step has started. Steps that run are counted
@@ -273,7 +304,12 @@ impl OrchestrationState {
     pub(super) fn reset(&self) -> OrchestrationState {
         self.budget.release_all(self.job);
         OrchestrationState::new(
-            Share { job: self.job, budget: Arc::clone(&self.budget) },
+            Share {
+                job: self.job,
+                root: self.root,
+                budget: Arc::clone(&self.budget),
+                memory: self.memory.open_another(),
+            },
             Arc::clone(&self.cells),
             &self.operation,
             &self.plan,
@@ -322,6 +358,11 @@ impl OrchestrationState {
         self.ready.remove(&reused.step);
         self.end(reused.step, Status::Complete, Some(reused.output), "");
         self.ready.retain(|step| self.phases[*step as usize] == StepPhase::Waiting);
+    }
+
+    /// Fails the orchestration unless it has failed already.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
     }
 
     /// Fails the orchestration, because the output of a step that it reuses is missing. The step has
@@ -380,7 +421,8 @@ impl OrchestrationState {
         self.release(step);
         self.open = self.open.saturating_sub(1);
         if status == Status::Complete {
-            self.outputs.insert(step, output.unwrap_or_default());
+            let output = self.hold(output.unwrap_or_default());
+            self.outputs.insert(step, output);
             let has_ended = |need: u32| self.outputs.contains_key(&need);
             // A step that depends on a remote step may have started before a restart, because
             // the end of the remote step is read again.
@@ -493,7 +535,12 @@ impl OrchestrationState {
             ..Batch::default()
         };
         let may_start = parent.job().status() != Status::Paused;
-        while may_start && self.failure.is_none() && batch.started.len() < BATCH_STEPS_MAX {
+        let assembled = self.assembled;
+        while may_start
+            && self.failure.is_none()
+            && batch.started.len() < BATCH_STEPS_MAX
+            && self.assembled - assembled < BATCH_BYTES_MAX
+        {
             let Some(step) = self.ready.first().copied() else { break };
             if !self.start_step(host, parent.job(), step, &mut batch)? {
                 break;
@@ -501,6 +548,13 @@ impl OrchestrationState {
             self.ready.remove(&step);
         }
         self.store_snapshots(parent);
+        if !batch.started.is_empty() {
+            parent.add(Effect::CountSubJobs {
+                root: self.root,
+                count: batch.started.len() as u64,
+                max: host.limits().sub_jobs_per_root_max,
+            });
+        }
         self.record(host, parent, &mut batch)?;
         Ok(batch)
     }
@@ -524,6 +578,7 @@ impl OrchestrationState {
             return Ok(false);
         }
         let secrets = input_secrets(parent);
+        let assembled = self.assembled;
         let input = match self.input_of(definition, &secrets) {
             Ok(input) => input,
             Err(error) => {
@@ -539,6 +594,20 @@ impl OrchestrationState {
             self.starting.insert(step as usize);
             batch.remote_work.push((step, self.start_remote(host, parent, step, input)));
             return Ok(true);
+        };
+        let memory = match self.reserve_input(&input) {
+            Ok(memory) => memory,
+            Err(_) if self.has_running() => {
+                // There is memory when a step that runs has ended.
+                self.assembled = assembled;
+                self.release(step);
+                return Ok(false);
+            }
+            Err(error) => {
+                self.fail(too_much_memory(error));
+                self.release(step);
+                return Ok(true);
+            }
         };
         // A clock that was set back must not make a step start before its dependencies ended.
         let now = host.now().max(parent.updated());
@@ -563,6 +632,7 @@ impl OrchestrationState {
             }
         }
         let mut child = Draft::new(new_job, now, refused.as_deref()).map_err(append_error)?;
+        child.store_definition(&target);
         let record = child.job().head();
         batch.started.push(StepStart { step, job: id, record, venue: None });
         if let Some(refused) = refused {
@@ -581,10 +651,25 @@ impl OrchestrationState {
             if let Some(stored) = host.store_secrets(id, &secrets)? {
                 child.add(stored);
             }
-            prepare_run(host, &mut child, target, request.input, batch)?;
+            prepare_run(host, &mut child, target, (request.input, memory), batch)?;
         }
         batch.children.push(child);
         Ok(true)
+    }
+
+    /// Reserves the memory of a step's input, unless the input is one of the values that are held.
+    fn reserve_input(&self, input: &Value) -> Result<Reservation, TooMuchMemory> {
+        let mut memory = self.memory.open_another();
+        let is_large = input.memory_bytes(UNCOUNTED_BYTES_MAX + 1) > UNCOUNTED_BYTES_MAX;
+        if is_large && !self.large.contains_key(&input.id()) {
+            memory.grow_for(input)?;
+        }
+        Ok(memory)
+    }
+
+    /// Returns true if a sub-job runs.
+    fn has_running(&self) -> bool {
+        self.phases.iter().any(|phase| matches!(phase, StepPhase::Running(_)))
     }
 
     /// Returns the input of a step. A remote step receives no secrets.
@@ -680,18 +765,24 @@ fn prepare_run(
     host: &dyn StepHost,
     child: &mut Draft,
     operation: Arc<Operation>,
-    input: Value,
+    (input, memory): (Value, Reservation),
     batch: &mut Batch,
 ) -> Result<(), StoreError> {
     let now = host.now();
     let job = child.job().id();
+    let owner = child.job().field("caller").and_then(Value::as_str).unwrap_or_default();
+    if operation.queue().is_some() || is_bound(child.job()) {
+        child.add(offer_now(child.job(), now));
+        batch.queued.push(job);
+        return Ok(());
+    }
     // A nested orchestration only waits for its steps: it occupies no slot.
     let slot = match operation.plan() {
         Some(_) => None,
-        None => match host.claim_slot() {
+        None => match host.claim_slot(owner) {
             Some(slot) => Some(slot),
             None => {
-                child.add(offer(job, now));
+                child.add(offer_now(child.job(), now));
                 batch.queued.push(job);
                 return Ok(());
             }
@@ -702,6 +793,6 @@ fn prepare_run(
     started.extra.push(("deadline", deadline(now, limit)));
     child.append(started).map_err(append_error)?;
     let guard = host.acquire(child);
-    batch.runs.push(ChildRun { job, operation, input, guard, slot });
+    batch.runs.push(ChildRun { job, operation, input, memory, guard, slot });
     Ok(())
 }

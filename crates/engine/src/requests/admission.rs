@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use catena_store::owner_key;
@@ -18,9 +18,40 @@ pub(crate) struct Admission {
     runtime: Arc<Runtime>,
     /// Live jobs by the key of their owner.
     live: Mutex<HashMap<[u8; 8], usize>>,
+    /// Private jobs by the key of their owner. They are in no store, so they are counted apart.
+    private: Arc<PrivateCounts>,
     /// True if nobody has a live job, which is the usual case for a venue of inline operations.
     is_idle: AtomicBool,
+    /// Live jobs of all owners.
+    total: AtomicUsize,
     rates: Mutex<HashMap<Arc<str>, Bucket>>,
+}
+
+/// The number of private jobs of each owner.
+#[derive(Default)]
+struct PrivateCounts {
+    by_owner: Mutex<HashMap<[u8; 8], usize>>,
+    /// Usually 0, so that no lock is taken.
+    total: AtomicUsize,
+}
+
+/// Counts a private job while it exists.
+pub(crate) struct PrivateLive {
+    private: Arc<PrivateCounts>,
+    owner: [u8; 8],
+}
+
+impl Drop for PrivateLive {
+    fn drop(&mut self) {
+        let mut by_owner = self.private.by_owner.lock();
+        if let Some(count) = by_owner.get_mut(&self.owner) {
+            *count -= 1;
+            if *count == 0 {
+                by_owner.remove(&self.owner);
+            }
+        }
+        self.private.total.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A token bucket. `updated` is monotonic time.
@@ -35,7 +66,9 @@ impl Admission {
         Admission {
             runtime,
             live: Mutex::default(),
+            private: Arc::default(),
             is_idle: AtomicBool::new(true),
+            total: AtomicUsize::new(0),
             rates: Mutex::default(),
         }
     }
@@ -50,6 +83,7 @@ impl Admission {
     pub(crate) fn add_live(&self, owner: &str) {
         let mut live = self.live.lock();
         *live.entry(owner_key(owner)).or_default() += 1;
+        self.total.fetch_add(1, Ordering::Relaxed);
         self.is_idle.store(false, Ordering::Relaxed);
     }
 
@@ -62,6 +96,7 @@ impl Admission {
             if *count == 0 {
                 live.remove(&key);
             }
+            self.total.fetch_sub(1, Ordering::Relaxed);
         }
         self.is_idle.store(live.is_empty(), Ordering::Relaxed);
     }
@@ -70,15 +105,38 @@ impl Admission {
     pub(crate) fn set_live(&self, counts: HashMap<[u8; 8], usize>) {
         let mut live = self.live.lock();
         self.is_idle.store(counts.is_empty(), Ordering::Relaxed);
+        self.total.store(counts.values().sum(), Ordering::Relaxed);
         *live = counts;
+    }
+
+    /// Counts a private job of this owner until the guard is dropped.
+    pub(crate) fn add_private(&self, owner: &str) -> PrivateLive {
+        let owner = owner_key(owner);
+        *self.private.by_owner.lock().entry(owner).or_default() += 1;
+        self.private.total.fetch_add(1, Ordering::Relaxed);
+        PrivateLive { private: Arc::clone(&self.private), owner }
+    }
+
+    /// Returns the number of live jobs of all owners.
+    pub(crate) fn total_live(&self) -> usize {
+        let private = self.private.total.load(Ordering::Relaxed);
+        private + self.total.load(Ordering::Relaxed)
     }
 
     /// Returns the number of live jobs of this owner.
     pub(crate) fn live_count(&self, owner: &str) -> usize {
+        let private = self.private_count(owner);
         if self.is_idle.load(Ordering::Relaxed) {
+            return private;
+        }
+        private + self.live.lock().get(&owner_key(owner)).copied().unwrap_or(0)
+    }
+
+    fn private_count(&self, owner: &str) -> usize {
+        if self.private.total.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        self.live.lock().get(&owner_key(owner)).copied().unwrap_or(0)
+        self.private.by_owner.lock().get(&owner_key(owner)).copied().unwrap_or(0)
     }
 
     /// Spends one token of a caller's bucket. `now` is monotonic time.

@@ -2,21 +2,29 @@
 
 mod admission;
 mod caller;
+mod filter;
 mod idempotency;
 mod request;
 mod schedule;
 mod schedule_entry;
+mod worker;
 
-pub(crate) use admission::Admission;
-pub use caller::{Caller, Did, Role};
+pub(crate) use admission::{Admission, PrivateLive};
+pub use caller::{Caller, Did, HeldJob, Restriction, Role, capabilities};
+pub(crate) use filter::contains;
+pub use filter::{ALL_OWNERS, JobFilter};
 pub(crate) use idempotency::{
     ClaimedKey, IdempotencyKeys, KeyLookup, commit_error, job_from_response, response_for_job,
 };
 pub use request::{
     CallRequest, HistoryPage, IdempotencyKey, Invoke, Invoked, JobList, JobView, ListJobs,
-    MessageReceipt, Recording, RerunScope, RunOutput,
+    MessageReceipt, Recording, RerunScope, RunOutput, SubmitOnce, Submitted,
 };
 pub use schedule::{NewSchedule, Overlap, ScheduleState, Scheduled, When};
 pub(crate) use schedule_entry::{
     DUE, Entry, IDLE, StoredEntry, list_key, name_after, own_key, owner_list, time_of_name,
+};
+pub use worker::{
+    Beat, BeatJob, BeatReply, CallIdentity, Claim, Claimed, ClaimedJob, ClaimedStep, EndTurn,
+    Ended, ExecutorAbout, RetryRequest, WorkerCall, WorkerEnd, WorkerSignal,
 };

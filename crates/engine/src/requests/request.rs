@@ -7,7 +7,7 @@ use catena_job::{Job, JobId, Record, Status};
 use catena_store::{JobCells, ListOrder};
 use catena_value::{CellSource, Value};
 
-use crate::requests::Caller;
+use crate::requests::{Caller, JobFilter};
 
 /// A request to run an operation as a job.
 #[derive(Debug, Clone)]
@@ -50,6 +50,30 @@ impl Invoke {
             id: None,
         }
     }
+}
+
+/// A request to create a job unless one with the same key exists.
+#[derive(Debug, Clone)]
+pub struct SubmitOnce {
+    /// The job to create. Workers must run its operation.
+    pub invoke: Invoke,
+    /// Separates equal keys of one caller.
+    pub scope: String,
+    /// What makes two requests the same work.
+    pub key: String,
+    /// True if a job that failed is good enough.
+    pub reuses_failed: bool,
+}
+
+/// The result of a submission.
+#[derive(Debug, Clone)]
+pub struct Submitted {
+    /// The job as of the response.
+    pub view: JobView,
+    /// True if an earlier request with the same idempotency key got this response.
+    pub is_replay: bool,
+    /// True if the job existed before the first of these requests.
+    pub is_reused: bool,
 }
 
 /// What a rerun of an orchestration runs again. The outputs of all other steps are reused.
@@ -171,21 +195,19 @@ pub struct HistoryPage {
     pub total: u64,
     /// Where the cells of the records are.
     pub cells: JobCells,
+    /// The signature next to the last record of the chain, if that is one of these.
+    pub signature: Option<Value>,
 }
 
 /// Which jobs to list.
 #[derive(Debug, Clone)]
 pub struct ListJobs {
-    /// The owner's DID, if an admin lists the jobs of another caller.
-    pub owner: Option<String>,
-    /// Only jobs with this status.
-    pub status: Option<Status>,
-    /// Only jobs of this operation, as the caller wrote the reference.
-    pub op: Option<String>,
-    /// Only jobs with this tag.
-    pub tag: Option<String>,
+    /// The filter.
+    pub filter: JobFilter,
     /// The sort order.
     pub order: ListOrder,
+    /// The cursor: `next` of the previous page. A page is then read without those before it.
+    pub after: Option<u64>,
     /// The number of jobs to skip.
     pub offset: u64,
     /// The page size.
@@ -195,7 +217,7 @@ pub struct ListJobs {
 impl ListJobs {
     /// Selects one page of all jobs of the caller.
     pub fn all(order: ListOrder, offset: u64, limit: usize) -> Self {
-        ListJobs { owner: None, status: None, op: None, tag: None, order, offset, limit }
+        ListJobs { filter: JobFilter::default(), order, after: None, offset, limit }
     }
 }
 
@@ -206,6 +228,17 @@ pub struct JobList {
     pub jobs: Vec<catena_store::ListedJob>,
     /// The number of jobs on all pages.
     pub total: u64,
+    /// True if there may be more than `total`: not all were counted.
+    pub is_at_least: bool,
+    /// The cursor of the next page. `None` if this is the last page.
+    pub next: Option<u64>,
+}
+
+impl JobList {
+    /// Returns a list without jobs.
+    pub(crate) fn empty() -> Self {
+        JobList { jobs: Vec::new(), total: 0, is_at_least: false, next: None }
+    }
 }
 
 /// The acknowledgement of a message.

@@ -6,13 +6,17 @@
 //! schedule one is refused. The functions here return what a schedule becomes and change nothing
 //! themselves.
 
+use std::sync::Arc;
+
 use catena_job::JobId;
 use catena_store::{Effect, RootKey, RootSpace};
 use catena_value::{CellSource, LoadError, Map, NoCells, Value, ValueId};
 
 use crate::limits::SCHEDULE_DELAY_MAX_MS;
 use crate::requests::schedule::next_time;
-use crate::requests::{Caller, NewSchedule, Overlap, Role, ScheduleState, Scheduled, When};
+use crate::requests::{
+    Caller, NewSchedule, Overlap, Restriction, Role, ScheduleState, Scheduled, When,
+};
 
 /// The owner under which active schedules are listed by time.
 pub(crate) const DUE: &str = "due";
@@ -28,6 +32,8 @@ const FIRST_DELAY_MS: i64 = 1_000;
 pub(crate) struct Entry {
     pub(crate) scheduled: Scheduled,
     pub(crate) is_anonymous: bool,
+    /// The restriction of the caller who scheduled it.
+    pub(crate) restriction: Option<Arc<Restriction>>,
     /// The time of the next run without jitter, as Unix time in ms. It identifies the run.
     pub(crate) due: i64,
     /// The end of the mark under which a process starts the run, as Unix time in ms. A process that
@@ -113,6 +119,7 @@ impl Entry {
         Ok(Entry {
             scheduled,
             is_anonymous: !caller.is_authenticated(),
+            restriction: caller.restriction.clone(),
             due,
             marked_until: None,
             starts: 0,
@@ -125,7 +132,10 @@ impl Entry {
     /// Returns the caller on whose authority it is invoked.
     pub(crate) fn caller(&self) -> Caller {
         let role = if self.is_anonymous { Role::Anonymous } else { Role::Known };
-        Caller { did: self.scheduled.owner.as_str().into(), role, delegations: Vec::new() }
+        Caller {
+            restriction: self.restriction.clone(),
+            ..Caller::new(self.scheduled.owner.as_str().into(), role)
+        }
     }
 
     /// Returns the ID of the job of the next run. It is computed from the schedule and the time for
@@ -276,6 +286,8 @@ impl Entry {
             ("owner", owner.as_str().into()),
             ("anonymous", self.is_anonymous.into()),
         ];
+        let restriction = self.restriction.as_deref();
+        members.extend(restriction.map(|restriction| ("authority", restriction.to_value())));
         let scheduled = &self.scheduled;
         let mut text = |name, text: Option<&str>| {
             members.extend(text.map(|text| (name, Value::from(text))));
@@ -339,6 +351,7 @@ impl Entry {
                 skipped: number("skipped").unwrap_or(0),
             },
             is_anonymous: field("anonymous") == Some(Value::Bool(true)),
+            restriction: field("authority").as_ref().map(Restriction::from_value),
             due: number("due").unwrap_or(time),
             marked_until: number("markedUntil"),
             starts: number("starts").unwrap_or(0),

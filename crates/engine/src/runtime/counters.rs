@@ -57,3 +57,22 @@ impl DeadlineAlarm {
         self.next.store(at, Ordering::SeqCst);
     }
 }
+
+/// Counters of the engine: totals since it started, and current numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Jobs created.
+    pub invoked: u64,
+    /// Jobs ended, by status, in the order COMPLETE, FAILED, CANCELLED, REJECTED, TIMEOUT.
+    pub ended: [u64; 5],
+    /// Jobs that run in this process now.
+    pub running: u64,
+    /// Jobs that are queued now, as far as this process knows.
+    pub queued: u64,
+    /// Messages accepted.
+    pub messages: u64,
+    /// Attempts after the first.
+    pub retries: u64,
+    /// Watches of jobs now.
+    pub watchers: u64,
+}

@@ -8,6 +8,10 @@ pub(crate) mod compute;
 pub(crate) mod counters;
 pub(crate) mod detach;
 mod env;
+mod memory;
+mod on_thread;
+mod stats;
+mod suspects;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,17 +25,29 @@ use crate::runtime::compute::Compute;
 use crate::runtime::counters::{DeadlineAlarm, EventCounters};
 use crate::runtime::detach::DetachOnDrop;
 
+pub use counters::Counters;
 #[cfg(feature = "testing")]
 pub use env::PausedEnv;
 pub use env::{Env, SystemEnv, Task};
+pub use memory::{MemoryBudget, Reservation};
+pub use on_thread::work_on_threads;
+pub(crate) use on_thread::{Working, current_job, work_on};
+pub(crate) use stats::{CountedChange, Stats};
+pub use stats::{MinuteStats, Percentiles};
+pub use suspects::Aborts;
+pub(crate) use suspects::Suspects;
 
 /// The environment of one engine process.
 pub(crate) struct Runtime {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) limits: Limits,
     pub(crate) counters: EventCounters,
+    /// What happened in the last hour.
+    pub(crate) stats: Stats,
     /// Where work runs that would keep a thread of the runtime busy.
     pub(crate) compute: Compute,
+    /// What requests and runs hold in memory.
+    pub(crate) memory: Arc<MemoryBudget>,
     /// Wakes the background task that ends overdue jobs.
     pub(crate) deadlines: DeadlineAlarm,
     /// When this process last renewed its leases, as Unix time in ms.
@@ -43,9 +59,11 @@ impl Runtime {
     pub(crate) fn new(env: Arc<dyn Env>, limits: Limits) -> Arc<Self> {
         Arc::new(Runtime {
             compute: Compute::new(Arc::clone(&env)),
+            memory: MemoryBudget::new(&limits),
             env,
             limits,
             counters: EventCounters::default(),
+            stats: Stats::default(),
             deadlines: DeadlineAlarm::default(),
             heartbeat: AtomicI64::new(0),
             stopping: watch::Sender::new(false),

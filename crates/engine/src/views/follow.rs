@@ -62,6 +62,8 @@ pub struct Follow {
     has_current: bool,
     /// True if the chain has been read to its end. Announcements are checked only then.
     is_at_end: bool,
+    /// True if the job had ended and nothing was left to return when this follower was made.
+    is_over: bool,
 }
 
 impl Views {
@@ -73,7 +75,12 @@ impl Views {
         after: Option<u64>,
     ) -> Result<Follow, JobError> {
         let watch = self.jobs.watchers.watch(id);
-        let current = self.jobs.current(id).await?.ok_or(JobError::NotFound(id))?;
+        let Some(current) = self.jobs.current(id).await? else {
+            return Err(match reader {
+                Reader::Caller(caller) => self.missing(caller, id).await,
+                Reader::Bearer => JobError::NotFound(id),
+            });
+        };
         if let Reader::Caller(caller) = reader {
             check_visible(caller, &current.job)?;
         }
@@ -90,6 +97,7 @@ impl Views {
             progress: 0,
             has_current: first + 1 == count,
             is_at_end: false,
+            is_over: first >= count && current.job.status().is_terminal(),
         };
         follow.progress = follow.watch.latest().progress.map_or(0, |(number, _)| number);
         // Most followers start with the current record and need not read the chain.
@@ -102,6 +110,12 @@ impl Views {
 }
 
 impl Follow {
+    /// Returns true if there is nothing to follow: the job has ended, and all of its records are
+    /// before the first one to return.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Returns the next event. `None` after the record that ends the job, if the job is deleted, or
     /// if the venue stops.
     pub async fn next(&mut self) -> Result<Option<JobEvent>, StoreError> {

@@ -1,10 +1,12 @@
 //! What callers see of jobs: single jobs, lists, event streams, summaries and steps. Reading
 //! changes nothing and creates no job.
 
+mod events;
 mod follow;
 mod health;
 mod list;
 mod read;
+mod stats;
 mod steps;
 mod summary;
 
@@ -15,9 +17,11 @@ use crate::jobs::Jobs;
 use crate::operations::Operations;
 use crate::runtime::Runtime;
 
+pub use events::{EventCounts, Events, ListEvent, ListEventKind};
 pub use follow::{Follow, JobEvent, Reader};
 pub use health::{Health, OldestQueued, QueueDepths};
 pub use list::CanvasQuery;
+pub use stats::HourStats;
 pub use summary::{AttemptFailure, FailureKind, JobSummary, RecoveryNote};
 
 /// The views of a venue's jobs.
@@ -26,6 +30,8 @@ pub(crate) struct Views {
     pub(crate) operations: Arc<Operations>,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) execution: Arc<Execution>,
+    topics: events::Topics,
+    output_sizes: steps::OutputSizes,
 }
 
 impl Views {
@@ -35,6 +41,8 @@ impl Views {
             operations: Arc::clone(&execution.operations),
             jobs: Arc::clone(&execution.jobs),
             execution,
+            topics: events::Topics::default(),
+            output_sizes: steps::OutputSizes::default(),
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use catena_job::{Job, JobId, Status};
 
 use crate::error::{JobError, StoreError};
-use crate::jobs::{Current, check_visible};
+use crate::jobs::{Current, Tombstone, check_visible};
 use crate::limits::{PAGE_MAX, WAIT_MAX};
 use crate::requests::{Caller, HistoryPage, JobView};
 use crate::views::Views;
@@ -23,7 +23,9 @@ impl Views {
             let view = private.view();
             return check_visible(caller, &view.job).map(|()| view);
         }
-        let current = self.jobs.current(id).await?.ok_or(JobError::NotFound(id))?;
+        let Some(current) = self.jobs.current(id).await? else {
+            return Err(self.missing(caller, id).await);
+        };
         check_visible(caller, &current.job)?;
         Ok(self.view(current))
     }
@@ -77,11 +79,39 @@ impl Views {
         from: u64,
         limit: usize,
     ) -> Result<HistoryPage, JobError> {
-        let current = self.jobs.current(id).await?.ok_or(JobError::NotFound(id))?;
+        let Some(current) = self.jobs.current(id).await? else {
+            return Err(self.missing(caller, id).await);
+        };
         check_visible(caller, &current.job)?;
         let page = self.jobs.store.records(id, from, limit.min(PAGE_MAX)).await;
         let page = page.map_err(StoreError::from)?.ok_or(JobError::NotFound(id))?;
-        Ok(HistoryPage { records: page.records, total: page.total, cells: page.cells })
+        let is_last = from.saturating_add(page.records.len() as u64) >= page.total;
+        let signature = if is_last { self.jobs.signature(&current.job).await? } else { None };
+        Ok(HistoryPage { records: page.records, total: page.total, cells: page.cells, signature })
+    }
+
+    /// Returns the end of what a job has logged: that of its run here, or that in its last record.
+    pub(crate) async fn log(&self, caller: &Caller, id: JobId) -> Result<String, JobError> {
+        let Some(current) = self.jobs.current(id).await? else {
+            return Err(self.missing(caller, id).await);
+        };
+        check_visible(caller, &current.job)?;
+        let recorded = current.member("log")?;
+        let recorded = recorded.and_then(|log| Some(log.to_text()?.into_owned()));
+        let run = self.execution.registry.get(id);
+        Ok(recorded.or_else(|| run?.logged()).unwrap_or_default())
+    }
+
+    /// Returns why there is no job with this ID: for those who could see it, because it was deleted.
+    pub(super) async fn missing(&self, caller: &Caller, id: JobId) -> JobError {
+        match self.jobs.tombstone(id).await {
+            Ok(Some(tombstone)) if caller.may_touch(&tombstone.owner) => {
+                let Tombstone { job, head, by, at, .. } = tombstone;
+                JobError::Deleted { job, head, by, at }
+            }
+            Ok(_) => JobError::NotFound(id),
+            Err(error) => error.into(),
+        }
     }
 
     /// Adds the steps to a view that has none, if the job is an orchestration.

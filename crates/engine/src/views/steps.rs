@@ -3,16 +3,22 @@
 //! A parent's chain says which steps started and ended; everything else is read from the sub-jobs.
 //! What is shown of them depends on the moment: a client that reads the job wants their present
 //! state, and one that replays the records of a parent wants their state as of each record.
+//!
+//! Large outputs of steps are omitted: a job must be readable, however much its steps return.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use catena_job::chain::StepState;
+use catena_job::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX};
 use catena_job::plan::Plan;
-use catena_job::{Job, Status};
-use catena_value::{CellSource, Map, Value, Vector};
+use catena_job::{Job, JobId, Status};
+use catena_value::{CellSource, Extent, ExtentError, Map, NoCells, Value, ValueId, Vector};
+use parking_lot::Mutex;
 
 use crate::error::{ResolveError, StoreError};
 use crate::jobs::{Current, RemoteSnapshot, ReusedEntry, kept_output, reused_steps};
+use crate::limits::{OUTPUT_SIZES_MAX, STEP_OUTPUT_BYTES_MAX, STEP_OUTPUTS_BYTES_MAX};
 use crate::operations::federation::RemoteJob;
 use crate::views::Views;
 
@@ -20,7 +26,81 @@ use crate::views::Views;
 const READ_BATCH: usize = 64;
 
 /// The members of a step's entry.
-type Entry = Vec<(&'static str, Value)>;
+type Members = Vec<(&'static str, Value)>;
+
+/// The sizes of large outputs that were measured, by Value ID. Measuring one reads all of it, and a job
+/// is read often.
+#[derive(Default)]
+pub(crate) struct OutputSizes(Mutex<HashMap<ValueId, u64>>);
+
+impl OutputSizes {
+    /// Returns the size of a value in bytes of JSON.
+    fn measure(&self, value: &Value, cells: &dyn CellSource) -> Result<u64, StoreError> {
+        let id = match value {
+            Value::Unloaded(id) => Some(**id),
+            _ => None,
+        };
+        if let Some(known) = id.and_then(|id| self.0.lock().get(&id).copied()) {
+            return Ok(known);
+        }
+        let extent = Extent { bytes: 2 * VALUE_BYTES_MAX, depth: 2 * VALUE_DEPTH_MAX };
+        let bytes = match extent.measure(value, cells) {
+            Ok(bytes) | Err(ExtentError::Bytes(bytes)) => bytes,
+            Err(error) => return Err(StoreError::Damaged(error.to_string())),
+        };
+        if let Some(id) = id.filter(|_| bytes > STEP_OUTPUT_BYTES_MAX) {
+            let mut known = self.0.lock();
+            if known.len() >= OUTPUT_SIZES_MAX {
+                known.clear();
+            }
+            known.insert(id, bytes);
+        }
+        Ok(bytes)
+    }
+}
+
+/// The entry of a step that is being described.
+struct Entry<'a> {
+    sizes: &'a OutputSizes,
+    members: Members,
+    /// Bytes of outputs that the entries of this and later steps may contain.
+    room: u64,
+}
+
+impl Entry<'_> {
+    fn push(&mut self, member: (&'static str, Value)) {
+        self.members.push(member);
+    }
+
+    fn extend(&mut self, members: impl IntoIterator<Item = (&'static str, Value)>) {
+        self.members.extend(members);
+    }
+
+    /// Adds the output of a step or, if it is too large, its size and where it can be read.
+    fn push_output(
+        &mut self,
+        output: &Value,
+        cells: &dyn CellSource,
+        link: Option<String>,
+    ) -> Result<(), StoreError> {
+        let bytes = self.sizes.measure(output, cells)?;
+        if bytes <= STEP_OUTPUT_BYTES_MAX && bytes <= self.room {
+            self.room -= bytes;
+            let output = output.fully_loaded(cells);
+            let output = output.map_err(|error| StoreError::Damaged(error.to_string()))?;
+            self.push(("output", output));
+        } else {
+            self.push(("outputBytes", i64::try_from(bytes).unwrap_or(i64::MAX).into()));
+            self.extend(link.map(|link| ("outputLink", link.into())));
+        }
+        Ok(())
+    }
+}
+
+/// Returns where the output of a sub-job can be read.
+fn job_link(job: JobId) -> String {
+    format!("/api/v1/jobs/{job}")
+}
 
 /// The steps of a job at one moment.
 pub(crate) struct Steps {
@@ -66,40 +146,43 @@ impl Views {
         let Some(plan) = operation.plan() else { return Ok(None) };
         let mut entries = Vec::with_capacity(plan.steps.len());
         let mut changes = 0;
+        let mut room = STEP_OUTPUTS_BYTES_MAX;
         for index in 0..plan.steps.len() {
-            let (entry, records) = self.step(current, plan, index, moment).await?;
-            entries.push(entry);
-            changes += records;
+            let mut entry = Entry { sizes: &self.output_sizes, members: Vec::new(), room };
+            changes += self.step(current, plan, index, moment, &mut entry).await?;
+            room = entry.room;
+            entries.push(entry.members.into_iter().collect::<Map>().into());
         }
         Ok(Some(Steps { entries: Vector::from_items(entries).into(), changes }))
     }
 
-    /// Returns the entry of a step, and the number of records of its sub-job.
+    /// Describes a step. Returns the number of records of its sub-job.
     async fn step(
         &self,
         current: &Current,
         plan: &Plan,
         index: usize,
         moment: Moment,
-    ) -> Result<(Value, u64), StoreError> {
+        entry: &mut Entry<'_>,
+    ) -> Result<u64, StoreError> {
         let job = &*current.job;
         let step = &plan.steps[index];
         let number = i64::try_from(index).unwrap_or(i64::MAX);
-        let mut entry = vec![("index", Value::from(number)), ("op", step.op.as_str().into())];
+        entry.extend([("index", Value::from(number)), ("op", step.op.as_str().into())]);
         entry.extend(step.name.as_deref().map(|name| ("name", name.into())));
         entry.extend(step.venue.as_deref().map(|venue| ("venue", venue.into())));
         let at = u32::try_from(index).unwrap_or(u32::MAX);
         let mut records = 0;
         match (job.steps().get(&at), step.venue.is_some()) {
-            (Some(state), true) => self.describe_remote(job, at, state, moment, &mut entry).await?,
+            (Some(state), true) => self.describe_remote(job, at, state, moment, entry).await?,
             (Some(state), false) => {
-                records = self.describe_started(job, state, moment, &mut entry).await?;
+                records = self.describe_started(job, state, moment, entry).await?;
             }
             (None, is_remote) => {
-                self.describe_not_started(current, at, is_remote, &mut entry).await?;
+                self.describe_not_started(current, at, is_remote, entry).await?;
             }
         }
-        Ok((entry.into_iter().collect::<Map>().into(), records))
+        Ok(records)
     }
 
     /// Describes a step that the chain does not name.
@@ -108,7 +191,7 @@ impl Views {
         current: &Current,
         step: u32,
         is_remote: bool,
-        entry: &mut Entry,
+        entry: &mut Entry<'_>,
     ) -> Result<(), StoreError> {
         let job = &*current.job;
         let reused = reused_steps(job.field("reused")).into_iter().enumerate();
@@ -123,7 +206,10 @@ impl Views {
                 None => {
                     entry.push(("status", Status::Complete.into()));
                     entry.extend(earlier.record.map(|record| ("head", record.into())));
-                    entry.extend(kept_output(current, at)?.map(|output| ("output", output)));
+                    if let Some(output) = kept_output(current, at)? {
+                        let link = format!("{}/history?limit=1", job_link(job.id()));
+                        entry.push_output(&output, &NoCells, Some(link))?;
+                    }
                 }
             }
             return Ok(());
@@ -134,8 +220,7 @@ impl Views {
             && let Some((known, _)) = self.jobs.remote_snapshot(job.id(), step).await?
         {
             entry.push(("id", known.job.into()));
-            describe_snapshot(known, entry);
-            return Ok(());
+            return describe_snapshot(known, entry);
         }
         // If the job has ended, the step will never start.
         let status = if job.status().is_terminal() { "SKIPPED" } else { "PENDING" };
@@ -149,7 +234,7 @@ impl Views {
         job: &Job,
         state: &StepState,
         moment: Moment,
-        entry: &mut Entry,
+        entry: &mut Entry<'_>,
     ) -> Result<u64, StoreError> {
         entry.push(("id", state.start.job.into()));
         entry.push(("started", state.started_at.into()));
@@ -207,7 +292,7 @@ impl Views {
         step: u32,
         state: &StepState,
         moment: Moment,
-        entry: &mut Entry,
+        entry: &mut Entry<'_>,
     ) -> Result<(), StoreError> {
         entry.push(("id", state.start.job.into()));
         entry.push(("started", state.started_at.into()));
@@ -216,16 +301,13 @@ impl Views {
             // Only the newest snapshot is stored.
             let known =
                 known.filter(|known| moment == Moment::Present || known.at <= job.updated());
-            describe_snapshot(
-                known.unwrap_or_else(|| RemoteSnapshot::from_chain(state, "")),
-                entry,
-            );
-            return Ok(());
+            let known = known.unwrap_or_else(|| RemoteSnapshot::from_chain(state, ""));
+            return describe_snapshot(known, entry);
         };
         entry.push(("status", end.status.into()));
         describe_end(state, entry);
         if let Some(known) = known.filter(|known| known.state.record == end.record) {
-            describe_output(known.state, entry);
+            describe_output(known.state, entry)?;
         }
         Ok(())
     }
@@ -234,12 +316,12 @@ impl Views {
         &self,
         job: &Job,
         earlier: &ReusedEntry,
-        entry: &mut Entry,
+        entry: &mut Entry<'_>,
     ) -> Result<(), StoreError> {
         entry.push(("status", Status::Complete.into()));
         entry.extend(earlier.record.map(|record| ("head", record.into())));
         if let Some((known, _)) = self.jobs.remote_snapshot(job.id(), earlier.step).await? {
-            describe_output(known.state, entry);
+            describe_output(known.state, entry)?;
         }
         Ok(())
     }
@@ -248,7 +330,7 @@ impl Views {
         &self,
         child: &Job,
         cells: Option<&catena_store::JobCells>,
-        entry: &mut Entry,
+        entry: &mut Entry<'_>,
     ) -> Result<(), StoreError> {
         entry.push(("status", child.status().into()));
         entry.push(("head", child.head().into()));
@@ -259,7 +341,10 @@ impl Views {
             Some(cells) => cells,
             None => &catena_value::NoCells,
         };
-        for name in ["output", "error", "message"] {
+        if let Some(output) = child.field("output") {
+            entry.push_output(output, cells, Some(job_link(child.id())))?;
+        }
+        for name in ["error", "message"] {
             if let Some(value) = child.field(name) {
                 let value = value.fully_loaded(cells);
                 let value = value.map_err(|error| StoreError::Damaged(error.to_string()))?;
@@ -271,23 +356,26 @@ impl Views {
 }
 
 /// Describes the end of a step by the chain.
-fn describe_end(state: &StepState, entry: &mut Entry) {
+fn describe_end(state: &StepState, entry: &mut Entry<'_>) {
     entry.extend(state.ended_at.map(|at| ("ended", at.into())));
     entry.extend(state.end.as_ref().map(|end| ("head", end.record.into())));
 }
 
 /// Describes the last known state of a remote job, and when it was observed. Nothing here proves
 /// that it is still current.
-fn describe_snapshot(known: RemoteSnapshot, entry: &mut Entry) {
+fn describe_snapshot(known: RemoteSnapshot, entry: &mut Entry<'_>) -> Result<(), StoreError> {
     entry.push(("status", known.state.status.into()));
     entry.push(("head", known.state.record.into()));
     entry.push(("asOf", known.at.into()));
-    describe_output(known.state, entry);
+    describe_output(known.state, entry)
 }
 
-/// Describes what a remote job returned.
-fn describe_output(state: RemoteJob, entry: &mut Entry) {
-    entry.extend(state.output.map(|output| ("output", output)));
+/// Describes what a remote job returned. A large output is at its venue.
+fn describe_output(state: RemoteJob, entry: &mut Entry<'_>) -> Result<(), StoreError> {
+    if let Some(output) = state.output {
+        entry.push_output(&output, &NoCells, None)?;
+    }
     entry.extend(state.error.map(|error| ("error", error.into())));
     entry.extend(state.message.map(|message| ("message", message.into())));
+    Ok(())
 }

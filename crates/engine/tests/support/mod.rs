@@ -1,9 +1,12 @@
 //! A venue in memory with a paused clock, and an adapter whose operations behave as tests need.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
+pub mod bound;
 pub mod cluster;
 pub mod harness;
+pub mod queue;
 pub mod remote;
+pub mod roots;
 pub mod script;
 
 use std::sync::Arc;
@@ -23,7 +26,7 @@ use catena_job::{JobId, Status};
 use catena_store::blob::{Blobs, LocalBlobs, Options};
 use catena_store::embedded::EmbeddedStore;
 use catena_store::testing::jobs::Draft;
-use catena_store::testing::stepped::SteppedStore;
+use catena_store::testing::stepped::{Death, SteppedStore};
 use catena_store::testing::{Disk, RealDisk, SimDisk};
 use catena_store::{Effect, Effects, Hold, Holder, Store as _};
 use catena_value::{Map, NoCells, Value, json};
@@ -81,8 +84,36 @@ impl TestVenue {
         })
     }
 
+    /// Runs one process of the venue until a scenario has ended, or the process is killed at a
+    /// commit. Returns `None` if it was killed.
+    pub fn run_until_death<T>(
+        &self,
+        death: &Arc<Death>,
+        scenario: impl AsyncFnOnce(Cluster) -> T,
+    ) -> Option<T> {
+        let disk = Arc::clone(&self.disk);
+        let store = EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap();
+        let store = SteppedStore::dying(store, Arc::clone(death));
+        runtime().block_on(async {
+            let run = async {
+                let cluster = self.start_on(store, 1).await;
+                cluster.recovered().await;
+                scenario(cluster).await
+            };
+            tokio::select! {
+                biased;
+                () = death.died() => None,
+                result = run => Some(result),
+            }
+        })
+    }
+
     async fn start(&self, count: usize) -> Cluster {
-        let store = Arc::new(self.open_store());
+        self.start_on(self.open_store(), count).await
+    }
+
+    async fn start_on(&self, store: SteppedStore, count: usize) -> Cluster {
+        let store = Arc::new(store);
         let blobs = Blobs::new(store.clone(), Arc::new(self.open_files()));
         let mut nodes = Vec::new();
         for _ in 0..count {
@@ -111,6 +142,7 @@ impl TestVenue {
         let env = Arc::new(PausedEnv::for_process(process));
         let engine = Engine::start(Setup {
             secrets_key: None,
+            previous_secrets_key: None,
             store,
             blobs,
             env: env.clone(),
@@ -119,6 +151,8 @@ impl TestVenue {
             limits: self.limits.clone(),
             adapters: self.adapters(),
             assets: Vec::new(),
+            admins: Vec::new(),
+            aborts: Default::default(),
         });
         Node { engine: engine.await.unwrap(), env }
     }
@@ -126,12 +160,15 @@ impl TestVenue {
     /// Opens the store on the simulated disk. Only one may be open at a time.
     pub fn open_store(&self) -> SteppedStore {
         let disk = Arc::clone(&self.disk);
-        SteppedStore(EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap())
+        SteppedStore::new(EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap())
     }
 
     fn adapters(&self) -> Vec<Arc<dyn Adapter>> {
         let mut adapters = fake_adapters(&self.script);
         adapters.push(Arc::new(FakeFederation(Arc::clone(&self.remote))));
+        adapters.push(Arc::new(queue::QueueAdapter));
+        adapters.push(Arc::new(roots::RootAdapter));
+        adapters.push(Arc::new(bound::BoundAdapter));
         let effects = Arc::clone(&self.effects);
         adapters.push(Arc::new(TestAdapter { effects, missing: self.missing_operation }));
         adapters

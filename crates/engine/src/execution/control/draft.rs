@@ -66,7 +66,7 @@ impl Execution {
             draft.set_hold(Hold::Vacant(current.hold.fence));
             draft.add(Effect::Dequeue { job: id });
         }
-        Ok(JobChange { draft, follow_up: FollowUp::Suspend })
+        Ok(JobChange { draft, follow_up: FollowUp::Suspend, ends_sub_jobs: false })
     }
 
     /// Returns the change that ends a job.
@@ -83,7 +83,7 @@ impl Execution {
         change.trigger = control.map(control_trigger);
         let mut draft = current.draft();
         draft.append(change).map_err(|error| control_error(id, error))?;
-        Ok(JobChange { draft, follow_up: FollowUp::Stop })
+        Ok(JobChange { draft, follow_up: FollowUp::Stop, ends_sub_jobs: false })
     }
 }
 

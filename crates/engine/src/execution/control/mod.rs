@@ -13,25 +13,31 @@ mod freeze;
 mod pending;
 mod resume;
 mod tree;
+mod with_roots;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::state::Event;
-use catena_job::{JobId, RecordId, Status};
+use catena_job::{Job, JobId, RecordId, Status};
 use catena_store::{CommitError, Effect, Effects, HolderKey};
 
 use crate::error::{ControlError, StoreError};
 use crate::execution::{Execution, PausedTurn};
 use crate::jobs::{Changed, CommitFailure, Current, Draft, is_live};
-use crate::limits::{CONTENTION_TRIES_MAX, TREE_COMMIT_MAX};
+use crate::limits::{CONTENTION_TRIES_MAX, RECONCILE_BATCH, TREE_COMMIT_MAX};
+use crate::operations::QUEUE_NAME;
 use crate::requests::JobView;
+
+/// Why a job ends that waited for an executor for too long.
+const QUEUE_EXPIRED: &str = "queue_expired";
 
 pub(crate) use draft::overdue_error;
 pub(crate) use pending::PendingControl;
 pub(crate) use resume::Continuation;
-pub(crate) use tree::{Descend, open_sub_jobs};
+use tree::attached_sub_jobs;
+pub(crate) use tree::{Descend, TreePosition, open_sub_jobs};
 
 /// Attempts to change a tree in one commit. A tree whose jobs change faster than it can be read is
 /// changed root first.
@@ -63,6 +69,8 @@ pub(crate) struct ControlRequest {
 pub(super) struct JobChange {
     pub(super) draft: Draft,
     pub(super) follow_up: FollowUp,
+    /// True if a resume ends the job, and its sub-jobs are cancelled instead of resumed.
+    pub(super) ends_sub_jobs: bool,
 }
 
 /// What this process does once a change is durable.
@@ -74,6 +82,48 @@ pub(super) enum FollowUp {
     Stop,
     /// Continues as a resume does.
     Continue(Continuation),
+}
+
+/// A request on its way down a tree, parents before their sub-jobs.
+#[derive(Debug, Clone)]
+pub(super) struct Descent<'a> {
+    action: &'a ControlAction,
+    /// The record of the job that the request names.
+    control: RecordId,
+    /// The sub-jobs of jobs that a resume has ended, with the status and the record of that end.
+    ended: HashMap<JobId, (Status, RecordId)>,
+}
+
+impl<'a> Descent<'a> {
+    fn new(action: &'a ControlAction, control: RecordId) -> Descent<'a> {
+        Descent { action, control, ended: HashMap::new() }
+    }
+
+    /// Takes note of a change, for the sub-jobs of the job.
+    fn note(&mut self, change: &JobChange) {
+        let job = change.draft.job();
+        let above = self.ended_above(job);
+        if change.ends_sub_jobs || above.is_some() {
+            let (status, record) = above.unwrap_or((job.status(), job.head()));
+            let below = attached_sub_jobs(job);
+            self.ended.extend(below.into_iter().map(|id| (id, (status, record))));
+        }
+    }
+
+    /// Returns the end of the job above, if this request was a resume and ended it.
+    fn ended_above(&self, job: &Job) -> Option<(Status, RecordId)> {
+        self.ended.get(&job.id()).copied()
+    }
+
+    /// Returns true if a job was paused after the resume that is being carried out: that pause is
+    /// not undone.
+    fn is_overruled(&self, current: &Current, pending: &PendingControl) -> bool {
+        let since = PausedTurn::from_job(current).and_then(|paused| paused.since);
+        let is_later = since.is_some_and(|since| since > pending.at);
+        is_later
+            && matches!(self.action, ControlAction::Resume)
+            && self.ended_above(&current.job).is_none()
+    }
 }
 
 /// The result of one attempt to commit a request.
@@ -112,7 +162,11 @@ impl Execution {
                 return Ok(Changed::Unchanged(Box::new(root)));
             }
             self.suspend_before_commit(&mut root, request, signalled);
-            let tree = self.read_tree(&root, Descend::Open, TREE_COMMIT_MAX).await?;
+            let descend = match request.action {
+                ControlAction::End(_) => Descend::Detached,
+                ControlAction::Pause | ControlAction::Resume => Descend::Open,
+            };
+            let tree = self.read_tree(&root, descend, TREE_COMMIT_MAX).await?;
             let is_whole = tree.is_complete && attempt < TREE_TRIES;
             let attempted = if is_whole {
                 self.control_whole(&root, tree.below, request, signalled).await?
@@ -136,16 +190,18 @@ impl Execution {
     ) -> Result<Attempt, ControlError> {
         let alive = self.alive_holders().await?;
         let (mut change, above) = self.root_change(root, request, &alive).await?;
-        let control = change.draft.job().head();
         if let Some(pending) = self.jobs.pending_control(root.job.id()).await? {
             // This request comes later than the one that is still being carried out.
             change.draft.add(pending.clear());
         }
+        let mut descent = Descent::new(&request.action, change.draft.job().head());
+        descent.note(&change);
         let mut changes = vec![change];
         changes.extend(above);
         for mut current in below {
             self.suspend_before_commit(&mut current, request, signalled);
-            let changed = self.sub_job_change(&current, request, control, &alive).await?;
+            let changed = self.sub_job_change(&current, &descent, &alive).await?;
+            changed.iter().for_each(|change| descent.note(change));
             changes.extend(changed);
         }
         self.commit_changes(changes).await
@@ -162,19 +218,28 @@ impl Execution {
         let id = root.job.id();
         let (mut change, above) = self.root_change(root, request, &alive).await?;
         let earlier = self.jobs.pending_control(id).await?;
-        let pending = PendingControl::new(change.draft.job(), &request.action);
+        let pending = if change.ends_sub_jobs {
+            PendingControl::cancel(change.draft.job())
+        } else {
+            PendingControl::new(change.draft.job(), &request.action)
+        };
         change.draft.add(pending.store(earlier.as_ref()));
         let changes = std::iter::once(change).chain(above).collect();
         let attempted = self.commit_changes(changes).await?;
-        // The request is durable: what cannot be carried out now is carried out later.
-        if matches!(attempted, Attempt::Done(_))
-            && let Err(error) = self.reconcile(id).await
-        {
+        if matches!(attempted, Attempt::Done(_)) {
+            self.carry_out(id).await;
+        }
+        Ok(attempted)
+    }
+
+    /// Carries out the request that is pending below a job. It is durable: what cannot be carried out
+    /// now is carried out later.
+    pub(crate) async fn carry_out(self: &Arc<Self>, id: JobId) {
+        if let Err(error) = self.reconcile(id).await {
             tracing::warn!(job = %id, %error, "a control request is not carried out completely yet");
             let execution = Arc::clone(self);
             self.runtime.spawn(async move { execution.reconcile_later(id).await });
         }
-        Ok(attempted)
     }
 
     /// Carries out a pending request, however often it takes.
@@ -211,14 +276,19 @@ impl Execution {
                     let (job, head) = (ancestor.job.id(), ancestor.job.head());
                     if ancestor.job.status() != Status::Paused {
                         change.draft.add(Effect::CheckHead { job, head });
-                    } else if ancestor.job.field("by").is_none() {
-                        // It was paused only because nothing below it could run.
-                        let control = Some(control);
-                        above.push(self.resume_change(&ancestor, by, control, alive).await?);
-                    } else {
-                        let (job, parent) = (root.job.id(), job);
-                        return Err(ControlError::ParentPaused { job, parent });
+                        continue;
                     }
+                    // Without a name, it was paused only because nothing below it could run. If its
+                    // resume ends it, what is below it cannot continue.
+                    let refused = ControlError::ParentPaused { job: root.job.id(), parent: job };
+                    if ancestor.job.field("by").is_some() {
+                        return Err(refused);
+                    }
+                    let resumed = self.resume_change(&ancestor, by, Some(control), alive).await?;
+                    if resumed.ends_sub_jobs {
+                        return Err(refused);
+                    }
+                    above.push(resumed);
                 }
                 Ok((change, above))
             }
@@ -230,15 +300,28 @@ impl Execution {
     pub(super) async fn sub_job_change(
         &self,
         current: &Current,
-        request: &ControlRequest,
-        control: RecordId,
+        descent: &Descent<'_>,
         alive: &HashSet<HolderKey>,
     ) -> Result<Option<JobChange>, ControlError> {
         let by = self.jobs.did.to_string();
         let by = Some(by.as_str());
         let status = current.job.status();
-        match &request.action {
-            _ if !is_live(&current.job) => Ok(None),
+        if !is_live(&current.job) {
+            return Ok(None);
+        }
+        let (ended, control) = match (descent.ended_above(&current.job), descent.action) {
+            (Some((status, control)), _) => (Some(status), control),
+            (None, ControlAction::End(event)) => {
+                (Some(draft::ended_status(event)), descent.control)
+            }
+            (None, _) => (None, descent.control),
+        };
+        if let Some(ended) = ended {
+            let error = format!("Job cancelled: the parent job is {ended}");
+            let event = Event::Cancelled { error };
+            return self.end_change(current, &event, by, Some(control)).map(Some);
+        }
+        match descent.action {
             ControlAction::Pause if status != Status::Paused => {
                 self.pause_change(current, by, Some(control)).map(Some)
             }
@@ -249,11 +332,6 @@ impl Execution {
                     Err(ControlError::Invalid(_)) => Ok(None),
                     Err(error) => Err(error),
                 }
-            }
-            ControlAction::End(event) => {
-                let ended = draft::ended_status(event);
-                let error = format!("Job cancelled: the parent job is {ended}");
-                self.end_change(current, &Event::Cancelled { error }, by, Some(control)).map(Some)
             }
             _ => Ok(None),
         }
@@ -320,7 +398,9 @@ impl Execution {
         let suspends = !matches!(request.action, ControlAction::Resume);
         let id = current.job.id();
         let Some(handle) = self.registry.get(id).filter(|_| suspends) else { return };
-        if current.job.status() == Status::Started {
+        // Of work in another process, only a pause is announced: that it ends is said when it has.
+        let is_announced = !handle.is_remote() || matches!(request.action, ControlAction::Pause);
+        if current.job.status() == Status::Started && is_announced {
             handle.pause(&*self.runtime.env);
             signalled.insert(id);
         }
@@ -334,60 +414,87 @@ impl Execution {
             let current = self.jobs.current(id).await.ok().flatten();
             let is_paused = current.is_some_and(|current| current.job.status() == Status::Paused);
             if let (Some(handle), false) = (self.registry.get(id), is_paused) {
-                handle.resume(&self.runtime, &self.slots);
+                handle.resume(&self.runtime, &self.slots.permits);
             }
         }
     }
 
     /// Carries out what was requested of the sub-jobs of a job and is not done yet. It is safe to
     /// repeat, and safe to interrupt.
-    pub(crate) async fn reconcile(self: &Arc<Self>, id: JobId) -> Result<(), ControlError> {
-        let Some(pending) = self.jobs.pending_control(id).await? else { return Ok(()) };
+    async fn reconcile(self: &Arc<Self>, id: JobId) -> Result<(), ControlError> {
+        let pending = self.jobs.pending_control(id).await?;
+        let Some(pending) = pending.filter(|pending| !pending.is_deletion()) else {
+            return Ok(());
+        };
         let Some(root) = self.jobs.current(id).await? else {
             return Ok(self.finish_pending(&pending).await?);
         };
-        let request = pending.request(&root);
+        let action = pending.action(&root);
         let alive = self.alive_holders().await?;
-        let tree = self.read_tree(&root, Descend::All, usize::MAX).await?;
-        for current in tree.below {
-            self.reconcile_job(current, &request, &pending, &alive).await?;
+        let descend = match root.job.status() {
+            Status::Cancelled | Status::Timeout => Descend::Detached,
+            _ => Descend::All,
+        };
+        let tree = self.read_tree(&root, descend, usize::MAX).await?;
+        let mut descent = Descent::new(&action, pending.control);
+        for batch in tree.below.chunks(RECONCILE_BATCH) {
+            if self.reconcile_batch(batch, &mut descent, &pending, &alive).await? {
+                continue;
+            }
+            // One of them changed meanwhile: each is read again.
+            for current in batch {
+                self.reconcile_job(current.job.id(), &mut descent, &pending, &alive).await?;
+            }
         }
         Ok(self.finish_pending(&pending).await?)
     }
 
+    /// Changes jobs in one commit. Returns false if one of them has changed meanwhile.
+    async fn reconcile_batch(
+        self: &Arc<Self>,
+        batch: &[Current],
+        descent: &mut Descent<'_>,
+        pending: &PendingControl,
+        alive: &HashSet<HolderKey>,
+    ) -> Result<bool, ControlError> {
+        let mut decided = descent.clone();
+        let mut changes = Vec::new();
+        for current in batch {
+            if descent.is_overruled(current, pending) {
+                continue;
+            }
+            let change = self.sub_job_change(current, &decided, alive).await?;
+            change.iter().for_each(|change| decided.note(change));
+            changes.extend(change);
+        }
+        if changes.is_empty() {
+            return Ok(true);
+        }
+        let is_done = matches!(self.commit_changes(changes).await?, Attempt::Done(_));
+        if is_done {
+            *descent = decided;
+        }
+        Ok(is_done)
+    }
+
     async fn reconcile_job(
         self: &Arc<Self>,
-        current: Current,
-        request: &ControlRequest,
+        id: JobId,
+        descent: &mut Descent<'_>,
         pending: &PendingControl,
         alive: &HashSet<HolderKey>,
     ) -> Result<(), ControlError> {
-        let id = current.job.id();
-        let mut known = Some(current);
         for _ in 0..CONTENTION_TRIES_MAX {
-            let current = match known.take() {
-                Some(current) => current,
-                None => match self.jobs.current(id).await? {
-                    Some(current) => current,
-                    None => return Ok(()),
-                },
-            };
-            // A pause that was requested after the resume is not undone.
-            let since = PausedTurn::from_job(&current).and_then(|paused| paused.since);
-            let is_later = since.is_some_and(|since| since > pending.at);
-            if is_later && matches!(request.action, ControlAction::Resume) {
-                return Ok(());
-            }
-            let change = self.sub_job_change(&current, request, pending.control, alive).await?;
-            let Some(change) = change else { return Ok(()) };
-            if let Attempt::Done(_) = self.commit_changes(vec![change]).await? {
+            let Some(current) = self.jobs.current(id).await? else { return Ok(()) };
+            if self.reconcile_batch(&[current], descent, pending, alive).await? {
                 return Ok(());
             }
         }
         Err(StoreError::Contended.into())
     }
 
-    async fn finish_pending(&self, pending: &PendingControl) -> Result<(), StoreError> {
+    /// Forgets a request that has been carried out.
+    pub(crate) async fn finish_pending(&self, pending: &PendingControl) -> Result<(), StoreError> {
         match self.jobs.store.commit(Effects::one(pending.clear())).await {
             // A later request has replaced it.
             Ok(_) | Err(CommitError::RootMoved { .. }) => Ok(()),
@@ -420,7 +527,13 @@ impl Execution {
     pub(crate) async fn expire(self: &Arc<Self>, id: JobId) -> Result<bool, ControlError> {
         let now = self.runtime.now();
         let Some(current) = self.jobs.current(id).await? else { return Ok(false) };
-        let event = Event::Expired { error: overdue_error(&current.job) };
+        let has_waited = !current.job.has_started() && current.job.field(QUEUE_NAME).is_some();
+        let event = if has_waited {
+            // Its time limit counts execution only.
+            Event::Cancelled { error: QUEUE_EXPIRED.to_owned() }
+        } else {
+            Event::Expired { error: overdue_error(&current.job) }
+        };
         let is_due = |current: &Current| {
             let deadline = current.number("deadline");
             Ok(is_live(&current.job) && deadline.is_some_and(|deadline| deadline <= now))

@@ -7,12 +7,15 @@ use catena_job::{Job, JobId, RecordId, Status};
 use catena_store::{Effect, RootKey, RootSpace};
 use catena_value::{CellSource, Map, NoCells, Value, ValueId};
 
-use super::{ControlAction, ControlRequest};
+use super::ControlAction;
 use crate::error::StoreError;
 use crate::jobs::{Current, Jobs};
 
 /// The owner of the roots.
 const PENDING_CONTROL: &str = "control";
+
+/// The name of the request to delete a tree.
+const DELETE: &str = "delete";
 
 /// Roots that are read at a time.
 const PAGE: usize = 256;
@@ -26,6 +29,8 @@ pub(crate) struct PendingControl {
     /// When it was requested, as Unix time in ms: pauses after it are not undone.
     pub(crate) at: i64,
     action: &'static str,
+    /// The DID of who requested a deletion.
+    pub(crate) by: Option<String>,
     /// The ID of the stored value.
     stored: Option<ValueId>,
 }
@@ -47,6 +52,7 @@ impl PendingControl {
             control: job.head(),
             at: job.updated(),
             action,
+            by: None,
             stored: None,
         }
     }
@@ -56,12 +62,25 @@ impl PendingControl {
         PendingControl::new(job, &ControlAction::End(Event::Cancelled { error: String::new() }))
     }
 
+    /// Creates the request to delete a job that has ended and everything below it. `by` is the DID of
+    /// who requests it.
+    pub(crate) fn delete(job: &Job, by: Option<&str>) -> PendingControl {
+        let by = by.map(str::to_owned);
+        PendingControl { action: DELETE, by, ..PendingControl::cancel(job) }
+    }
+
+    /// Returns true if everything is to be deleted, which is not the reconciler's work.
+    pub(crate) fn is_deletion(&self) -> bool {
+        self.action == DELETE
+    }
+
     fn to_value(&self) -> Value {
-        let members = [
+        let mut members = vec![
             ("action", Value::from(self.action)),
             ("control", self.control.into()),
             ("at", self.at.into()),
         ];
+        members.extend(self.by.as_deref().map(|by| ("by", by.into())));
         members.into_iter().collect::<Map>().into()
     }
 
@@ -71,11 +90,12 @@ impl PendingControl {
         let action = match text("action")?.as_str() {
             "pause" => "pause",
             "resume" => "resume",
+            DELETE => DELETE,
             _ => "cancel",
         };
         let control = text("control")?.parse().ok()?;
         let at = member("at")?.as_i64()?;
-        Some(PendingControl { job, control, at, action, stored: Some(stored) })
+        Some(PendingControl { job, control, at, action, by: text("by"), stored: Some(stored) })
     }
 
     /// Returns the effect that stores it in place of an earlier one.
@@ -89,9 +109,9 @@ impl PendingControl {
         Effect::SetRoot { key: key(self.job), expected: self.stored, value: None }
     }
 
-    /// Returns the request, given the job as it is now.
-    pub(super) fn request(&self, root: &Current) -> ControlRequest {
-        let action = match self.action {
+    /// Returns what is requested, given the job as it is now.
+    pub(super) fn action(&self, root: &Current) -> ControlAction {
+        match self.action {
             "pause" => ControlAction::Pause,
             "resume" => ControlAction::Resume,
             _ => ControlAction::End(match root.job.status() {
@@ -99,8 +119,7 @@ impl PendingControl {
                 Status::Failed => Event::Erred { error: String::new() },
                 _ => Event::Cancelled { error: String::new() },
             }),
-        };
-        ControlRequest { action, by: None }
+        }
     }
 }
 

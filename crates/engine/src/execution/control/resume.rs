@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use catena_job::chain::Change;
 use catena_job::note::Note;
+use catena_job::plan::OnFailure;
+use catena_job::record::EXECUTION;
 use catena_job::state::Event;
 use catena_job::{RecordId, Status};
 use catena_store::{Hold, HolderKey};
@@ -17,7 +19,7 @@ use catena_store::{Hold, HolderKey};
 use super::draft::control_trigger;
 use super::{FollowUp, JobChange};
 use crate::error::{ControlError, ResolveError};
-use crate::execution::{Execution, PausedTurn, offer};
+use crate::execution::{Execution, PausedTurn, offer, offer_now};
 use crate::jobs::{
     Current, control_error, deadline, interrupted, outcome_change, recorded_limit,
     waits_for_message,
@@ -125,6 +127,7 @@ impl Execution {
             Continuation::HeldOutcome => {
                 if let Some(held) = current.job.held() {
                     let mut change = Change::new(held.clone().event(), now);
+                    change.extra.extend(held.execution.clone().map(|value| (EXECUTION, value)));
                     if !held.status.is_terminal() {
                         let deadline = deadline(now, self.runtime.limits.interactive);
                         change.extra.push(("deadline", deadline));
@@ -150,11 +153,12 @@ impl Execution {
             _ => draft.set_hold(Hold::Vacant(fence)),
         }
         match &continuation {
-            Continuation::NewTurn(ready_at) => draft.add(offer(id, *ready_at)),
-            Continuation::LostTurn => draft.add(offer(id, now)),
+            Continuation::NewTurn(ready_at) => draft.add(offer(&current.job, *ready_at)),
+            Continuation::LostTurn => draft.add(offer_now(&current.job, now)),
             _ => {}
         }
-        Ok(JobChange { draft, follow_up: FollowUp::Continue(continuation) })
+        let ends_sub_jobs = draft.job().status().is_terminal() && !leaves_steps(&operation);
+        Ok(JobChange { draft, follow_up: FollowUp::Continue(continuation), ends_sub_jobs })
     }
 
     /// Returns true if a living process holds the job and still has its work.
@@ -165,7 +169,7 @@ impl Execution {
                 let runs = self.registry.runs_of(current.job.id());
                 runs.iter().any(|handle| handle.fence == current.hold.fence)
             }
-            Some(holder) => alive.contains(&holder.key()),
+            Some(holder) => holder.is_receiver() || alive.contains(&holder.key()),
         }
     }
 
@@ -186,7 +190,7 @@ impl Execution {
                     self.runtime.spawn(plans.drive(id));
                 }
             }
-            Continuation::NewTurn(_) | Continuation::LostTurn => self.notify_queued(),
+            Continuation::NewTurn(_) | Continuation::LostTurn => self.notify_queued(&view.job),
             Continuation::HeldOutcome if waits_for_message(view.status()) => {
                 self.runtime.spawn(self.wake(id));
             }
@@ -196,9 +200,14 @@ impl Execution {
 
     fn resume_runs(&self, id: catena_job::JobId) {
         for handle in self.registry.runs_of(id) {
-            handle.resume(&self.runtime, &self.slots);
+            handle.resume(&self.runtime, &self.slots.permits);
         }
     }
+}
+
+/// Returns true if the steps of an orchestration continue when it fails.
+fn leaves_steps(operation: &Operation) -> bool {
+    operation.plan().is_some_and(|plan| plan.on_failure == OnFailure::Leave)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::execution::RunRegistry;
 use crate::orchestration::test_operations::operation;
+use crate::runtime::MemoryBudget;
 
 /// A host without an engine: inline operations return their input or fail by their name.
 struct FakeHost {
@@ -74,8 +75,8 @@ impl StepHost for FakeHost {
         })
     }
 
-    fn claim_slot(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.slots).try_acquire_owned().ok()
+    fn claim_slot(&self, _owner: &str) -> Option<RunSlot> {
+        Arc::clone(&self.slots).try_acquire_owned().ok().map(RunSlot::from)
     }
 
     fn acquire(&self, draft: &mut Draft) -> RunGuard {
@@ -138,7 +139,12 @@ impl Scenario {
         let plan: Arc<Plan> = definition.plan().cloned().unwrap();
         let id = JobId::from_bytes([1; 16]);
         let state = OrchestrationState::new(
-            Share { job: id, budget: Arc::new(Budget::new(256)) },
+            Share {
+                job: id,
+                root: id,
+                budget: Arc::new(Budget::new(256)),
+                memory: MemoryBudget::new(&Limits::default()).open(&"did:key:caller".into()),
+            },
             Arc::new(NoCells),
             &definition,
             &plan,

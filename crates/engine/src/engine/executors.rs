@@ -1,0 +1,63 @@
+//! What the façade offers for executors: environments, the jobs that they hold, and blobs.
+
+use std::sync::Arc;
+
+use catena_job::JobId;
+use catena_store::blob::{Digest, Download};
+
+use super::{Components, Engine};
+use crate::error::{InvokeError, StoreError, WorkerError};
+use crate::operations::{BlobUpload, Environment, Environments};
+use crate::requests::{Caller, JobView, SubmitOnce, Submitted};
+
+impl Engine {
+    /// Creates a job, or returns an earlier one with the same key that is good enough.
+    pub async fn submit_once(&self, request: SubmitOnce) -> Result<Submitted, InvokeError> {
+        self.0.commands.submit_once(request).await
+    }
+
+    /// Returns the environments that are known.
+    pub fn environments(&self) -> &Arc<Environments> {
+        &self.0.operations.environments
+    }
+
+    /// Notes which environments an executor has, or why it has none.
+    pub async fn announce(
+        &self,
+        environments: Vec<Environment>,
+        unavailable: Option<String>,
+    ) -> Result<(), StoreError> {
+        let Components { operations, jobs, .. } = &*self.0;
+        operations.environments.announce(&*jobs.store, environments, unavailable).await
+    }
+
+    /// Returns a job that a worker of the caller holds under a fence.
+    pub async fn held_job(
+        &self,
+        caller: &Caller,
+        job: JobId,
+        fence: u64,
+    ) -> Result<JobView, WorkerError> {
+        self.0.commands.held_job(caller, job, fence).await
+    }
+
+    /// Starts an upload of at most `max` bytes.
+    pub async fn begin_blob(&self, max: u64) -> Result<BlobUpload, StoreError> {
+        self.0.operations.begin_blob(max).await
+    }
+
+    /// Opens a blob, whoever has uploaded it. The caller of this decides who may read it.
+    pub async fn open_blob(&self, digest: Digest) -> Result<Option<Download>, StoreError> {
+        self.0.operations.open_blob(digest).await
+    }
+
+    /// Records that a user has a blob.
+    pub async fn add_blob_owner(&self, owner: &str, digest: Digest) -> Result<(), StoreError> {
+        self.0.operations.add_blob_owner(owner, digest).await
+    }
+
+    /// Returns true if a user has a blob.
+    pub async fn owns_blob(&self, owner: &str, digest: Digest) -> Result<bool, StoreError> {
+        self.0.operations.owns_blob(owner, digest).await
+    }
+}

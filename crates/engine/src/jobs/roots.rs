@@ -1,0 +1,412 @@
+//! Changes of users' roots: one commit for a job and what it changes.
+//!
+//! A change is computed from the current roots of one user and committed on the condition that none
+//! of them has changed. Changes that arrive while a commit of the same user is in flight wait in a
+//! queue and become the next commit together, each computed from the result of the one before, so
+//! writers in one process never compete with each other. Another process may still come first; then
+//! the whole batch is computed again from what is stored.
+
+use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
+
+use catena_job::JobId;
+use catena_job::chain::AppendError;
+use catena_store::CommitError;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::error::StoreError;
+use crate::jobs::binding::read_failure;
+use crate::jobs::{Committed, Draft, Jobs};
+use crate::limits::{CONTENTION_TRIES_MAX, ROOT_BATCH_MAX, ROOT_QUEUE_MAX};
+use crate::operations::{Cells, InlineCells, RootId, Roots, definition_effects};
+use crate::requests::JobView;
+
+/// A change of a user's roots, with the job that makes it, if any.
+pub(crate) trait RootWork: Send {
+    /// Returns the roots that the change uses.
+    fn roots(&self) -> &[RootId];
+
+    /// Returns true if the change must be computed on a compute thread.
+    fn needs_compute_thread(&self) -> bool;
+
+    /// Computes the change from the current roots. Returns the change of the job, if there is any. It
+    /// is called again after a conflict. If it fails, nothing is changed.
+    fn apply(&mut self, roots: &mut Roots) -> Result<Option<Draft>, RootFailure>;
+}
+
+/// Why roots were not changed.
+#[derive(Debug)]
+pub(crate) enum RootFailure {
+    /// The commit was refused.
+    Commit(Box<CommitError>),
+    /// The job cannot be recorded.
+    Append(AppendError),
+    /// The store or the venue failed.
+    Store(StoreError),
+}
+
+impl From<StoreError> for RootFailure {
+    fn from(error: StoreError) -> Self {
+        RootFailure::Store(error)
+    }
+}
+
+impl From<AppendError> for RootFailure {
+    fn from(error: AppendError) -> Self {
+        RootFailure::Append(error)
+    }
+}
+
+/// Cancels jobs together with a change of roots. The execution, which ranks above this folder,
+/// implements it.
+pub(crate) trait CancelJobs: Send + Sync {
+    /// Returns the changes that cancel jobs and everything below them, except the jobs in `except`, which
+    /// the same commit changes already.
+    fn cancel_drafts<'a>(
+        &'a self,
+        cancels: Vec<(JobId, String)>,
+        except: &'a [JobId],
+    ) -> BoxFuture<'a, Result<Vec<Draft>, StoreError>>;
+
+    /// Stops the work of jobs whose cancellation is durable.
+    fn stop(self: Arc<Self>, jobs: &[JobView]);
+}
+
+/// The changes of roots.
+pub(crate) struct RootChanges {
+    jobs: Arc<Jobs>,
+    canceller: OnceLock<Weak<dyn CancelJobs>>,
+    /// The changes that wait for a commit, by owner. An owner has an entry while a task commits for it.
+    queues: Mutex<HashMap<Arc<str>, Vec<Waiting>>>,
+}
+
+/// A change that waits, and where its result goes.
+struct Waiting {
+    work: Box<dyn RootWork>,
+    reply: oneshot::Sender<Result<Option<JobView>, RootFailure>>,
+}
+
+impl Waiting {
+    fn answer(self, result: Result<Option<JobView>, RootFailure>) {
+        // Whoever asked may have stopped waiting; the change is committed all the same.
+        drop(self.reply.send(result));
+    }
+}
+
+/// Removes the queue of an owner when its task ends, however it ends.
+struct QueueGuard {
+    changes: Arc<RootChanges>,
+    owner: Arc<str>,
+    is_empty: bool,
+}
+
+impl QueueGuard {
+    /// Returns the changes of the next commit. `None` if none wait; then the queue is removed.
+    fn next_batch(&mut self) -> Option<Vec<Waiting>> {
+        let mut queues = self.changes.queues.lock();
+        let waiting = queues.get_mut(&self.owner).filter(|waiting| !waiting.is_empty());
+        match waiting {
+            Some(waiting) => {
+                let count = waiting.len().min(ROOT_BATCH_MAX);
+                Some(waiting.drain(..count).collect())
+            }
+            None => {
+                queues.remove(&self.owner);
+                self.is_empty = true;
+                None
+            }
+        }
+    }
+}
+
+impl Drop for QueueGuard {
+    fn drop(&mut self) {
+        if !self.is_empty {
+            self.changes.queues.lock().remove(&self.owner);
+        }
+    }
+}
+
+/// A batch after its changes were computed.
+struct Computed {
+    batch: Vec<Waiting>,
+    roots: Roots,
+    /// The change of each job, in the order of the batch.
+    drafts: Vec<Option<Draft>>,
+}
+
+impl RootChanges {
+    pub(crate) fn new(jobs: Arc<Jobs>) -> Arc<Self> {
+        Arc::new(RootChanges { jobs, canceller: OnceLock::new(), queues: Mutex::default() })
+    }
+
+    /// Sets what cancels jobs. It is a weak reference because that owns this component.
+    pub(crate) fn set_canceller(&self, canceller: Weak<dyn CancelJobs>) {
+        let _ = self.canceller.set(canceller);
+    }
+
+    /// Changes roots of a user. Returns the job that changed with them, if there is one.
+    pub(crate) async fn change(
+        self: &Arc<Self>,
+        owner: &Arc<str>,
+        work: Box<dyn RootWork>,
+    ) -> Result<Option<JobView>, RootFailure> {
+        let (reply, answer) = oneshot::channel();
+        if let Some(first) = self.enqueue_root_work(owner, Waiting { work, reply })? {
+            let guard =
+                QueueGuard { changes: Arc::clone(self), owner: Arc::clone(owner), is_empty: false };
+            self.jobs.runtime.spawn(drain(guard, first));
+        }
+        let stopped = || RootFailure::Store(StoreError::Stopped("the venue is stopping".into()));
+        answer.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Queues a change. Returns it if no task commits for its owner yet.
+    fn enqueue_root_work(
+        &self,
+        owner: &Arc<str>,
+        waiting: Waiting,
+    ) -> Result<Option<Waiting>, StoreError> {
+        let mut queues = self.queues.lock();
+        match queues.get_mut(owner) {
+            Some(queue) if queue.len() >= ROOT_QUEUE_MAX => Err(StoreError::Busy),
+            Some(queue) => {
+                queue.push(waiting);
+                Ok(None)
+            }
+            None => {
+                queues.insert(Arc::clone(owner), Vec::new());
+                Ok(Some(waiting))
+            }
+        }
+    }
+
+    /// Commits changes together and answers them. If the commit is refused for a reason that only
+    /// one of them may have caused, each half is committed on its own.
+    async fn commit_root_changes(&self, owner: &str, mut batch: Vec<Waiting>) {
+        for _ in 0..CONTENTION_TRIES_MAX {
+            let computed = match self.compute_root_changes(owner, &mut batch).await {
+                Ok(computed) => computed,
+                Err(error) => return answer_all(batch, &RootFailure::Store(error)),
+            };
+            let Computed { batch: again, roots, drafts } = computed;
+            batch = again;
+            if batch.is_empty() {
+                return;
+            }
+            let own: Vec<JobId> = drafts.iter().flatten().map(|draft| draft.job().id()).collect();
+            match self.commit_roots(owner, roots, drafts, &own).await {
+                Ok(views) => {
+                    for (waiting, view) in batch.into_iter().zip(views) {
+                        waiting.answer(Ok(view));
+                    }
+                    return;
+                }
+                Err(CommitError::RootMoved { .. }) => {}
+                // A job that is cancelled with the change has changed meanwhile.
+                Err(error) if changed_job(&error).is_some_and(|job| !own.contains(&job)) => {}
+                Err(error) if batch.len() > 1 && !is_about_store(&error) => {
+                    let second = batch.split_off(batch.len() / 2);
+                    Box::pin(self.commit_root_changes(owner, batch)).await;
+                    return Box::pin(self.commit_root_changes(owner, second)).await;
+                }
+                Err(error) => return answer_all(batch, &RootFailure::Commit(Box::new(error))),
+            }
+        }
+        answer_all(batch, &RootFailure::Store(StoreError::Contended));
+    }
+
+    /// Computes changes from the stored roots: on this thread if little has to be loaded, else on a
+    /// compute thread.
+    async fn compute_root_changes(
+        &self,
+        owner: &str,
+        batch: &mut Vec<Waiting>,
+    ) -> Result<Computed, StoreError> {
+        let ids: BTreeSet<RootId> =
+            batch.iter().flat_map(|waiting| waiting.work.roots()).cloned().collect();
+        if !batch.iter().any(|waiting| waiting.work.needs_compute_thread()) {
+            let cells = InlineCells::new(self.jobs.store.cells());
+            let mut roots = self.stored_roots(owner, cells.clone(), &ids).await?;
+            let mut drafts = Vec::with_capacity(batch.len());
+            let results: Vec<_> =
+                batch.iter_mut().map(|waiting| apply(&mut *waiting.work, &mut roots)).collect();
+            if !cells.is_exhausted() {
+                let batch = answer_failures(std::mem::take(batch), results, &mut drafts);
+                return Ok(Computed { batch, roots, drafts });
+            }
+        }
+        let mut roots = self.stored_roots(owner, self.jobs.store.cells(), &ids).await?;
+        let mut taken = std::mem::take(batch);
+        let work = move || {
+            let results: Vec<_> =
+                taken.iter_mut().map(|waiting| apply(&mut *waiting.work, &mut roots)).collect();
+            let mut drafts = Vec::with_capacity(taken.len());
+            let batch = answer_failures(taken, results, &mut drafts);
+            Computed { batch, roots, drafts }
+        };
+        // If there is no result, the changes were dropped, and those that wait are told so.
+        self.jobs.runtime.compute.run(owner, work).await.map_err(|_| StoreError::Busy)
+    }
+
+    async fn stored_roots(
+        &self,
+        owner: &str,
+        cells: Cells,
+        ids: &BTreeSet<RootId>,
+    ) -> Result<Roots, StoreError> {
+        let mut stored = Vec::with_capacity(ids.len());
+        for id in ids {
+            stored.push((id.clone(), self.jobs.store.root(&id.key(owner)).await?));
+        }
+        Ok(Roots::new(owner, self.jobs.runtime.now(), cells, stored))
+    }
+
+    /// Commits new roots together with the changes of jobs. Returns the jobs.
+    async fn commit_roots(
+        &self,
+        owner: &str,
+        mut roots: Roots,
+        drafts: Vec<Option<Draft>>,
+        own: &[JobId],
+    ) -> Result<Vec<Option<JobView>>, CommitError> {
+        let has_job: Vec<bool> = drafts.iter().map(Option::is_some).collect();
+        let cancelled = self.cancel_with(&mut roots, own).await?;
+        let now = roots.now();
+        let has_offers = roots.has_offers();
+        let (mut effects, assets) = roots.into_effects();
+        if !effects.is_empty() {
+            // Cells of the previous values may be referred to by nothing now.
+            self.jobs.has_garbage.store(true, Ordering::Relaxed);
+        }
+        for metadata in assets {
+            effects.extend(definition_effects(owner, &metadata, now));
+        }
+        let drafts: Vec<Draft> = drafts.into_iter().flatten().chain(cancelled).collect();
+        if effects.is_empty() && drafts.is_empty() {
+            return Ok(has_job.into_iter().map(|_| None).collect());
+        }
+        let committed = self.jobs.commit_with(drafts, effects).await?;
+        if has_offers {
+            self.jobs.notify_offered();
+        }
+        let mut views = committed.into_iter().map(|Committed { view, .. }| view);
+        let own = has_job.into_iter().map(|has_job| if has_job { views.next() } else { None });
+        let own = own.collect();
+        let cancelled: Vec<JobView> = views.collect();
+        if let Some(canceller) = self.canceller().filter(|_| !cancelled.is_empty()) {
+            canceller.stop(&cancelled);
+        }
+        Ok(own)
+    }
+
+    fn canceller(&self) -> Option<Arc<dyn CancelJobs>> {
+        self.canceller.get()?.upgrade()
+    }
+
+    /// Returns the changes of the jobs that a change of roots cancels. What those are bound to is
+    /// released in the same roots.
+    async fn cancel_with(
+        &self,
+        roots: &mut Roots,
+        own: &[JobId],
+    ) -> Result<Vec<Draft>, CommitError> {
+        let cancels = roots.take_cancels();
+        let Some(canceller) = self.canceller().filter(|_| !cancels.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let drafts = canceller.cancel_drafts(cancels, own).await;
+        let mut drafts = drafts.map_err(read_failure)?;
+        for draft in drafts.iter_mut().filter(|draft| draft.needs_release()) {
+            self.jobs.release_into(draft, roots).await.map_err(read_failure)?;
+        }
+        Ok(drafts)
+    }
+}
+
+/// Commits for one owner until no changes wait.
+async fn drain(mut guard: QueueGuard, first: Waiting) {
+    let changes = Arc::clone(&guard.changes);
+    let owner = Arc::clone(&guard.owner);
+    let mut batch = vec![first];
+    loop {
+        changes.commit_root_changes(&owner, batch).await;
+        match guard.next_batch() {
+            Some(next) => batch = next,
+            None => return,
+        }
+    }
+}
+
+/// Computes one change. Undoes it if it fails.
+fn apply(work: &mut dyn RootWork, roots: &mut Roots) -> Result<Option<Draft>, RootFailure> {
+    let savepoint = roots.savepoint();
+    let applied = catch_unwind(AssertUnwindSafe(|| work.apply(roots)));
+    let applied = applied.unwrap_or_else(|_| {
+        let text = "a change of roots panicked; this is a bug".to_owned();
+        Err(RootFailure::Store(StoreError::Damaged(text)))
+    });
+    if applied.is_err() {
+        roots.restore(savepoint);
+    }
+    applied
+}
+
+/// Answers changes that failed. Returns the others and adds their drafts.
+fn answer_failures(
+    batch: Vec<Waiting>,
+    results: Vec<Result<Option<Draft>, RootFailure>>,
+    drafts: &mut Vec<Option<Draft>>,
+) -> Vec<Waiting> {
+    let mut rest = Vec::with_capacity(batch.len());
+    for (waiting, result) in batch.into_iter().zip(results) {
+        match result {
+            Ok(draft) => {
+                drafts.push(draft);
+                rest.push(waiting);
+            }
+            Err(failure) => waiting.answer(Err(failure)),
+        }
+    }
+    rest
+}
+
+fn answer_all(batch: Vec<Waiting>, failure: &RootFailure) {
+    for waiting in batch {
+        let failure = match failure {
+            RootFailure::Commit(error) => RootFailure::Commit(error.clone()),
+            RootFailure::Store(error) => RootFailure::Store(error.clone()),
+            RootFailure::Append(error) => {
+                RootFailure::Store(StoreError::Damaged(error.to_string()))
+            }
+        };
+        waiting.answer(Err(failure));
+    }
+}
+
+/// Returns the job whose change made a commit impossible.
+fn changed_job(error: &CommitError) -> Option<JobId> {
+    match error {
+        CommitError::HeadMoved { job, .. }
+        | CommitError::NoSuchJob { job }
+        | CommitError::Ended { job }
+        | CommitError::HoldMoved { job }
+        | CommitError::QueueMoved { job, .. } => Some(*job),
+        _ => None,
+    }
+}
+
+/// Returns true if a commit was refused because of the state of the store, not of what it contains.
+fn is_about_store(error: &CommitError) -> bool {
+    matches!(
+        error,
+        CommitError::Busy
+            | CommitError::Full
+            | CommitError::Stopped { .. }
+            | CommitError::Damaged { .. }
+    )
+}

@@ -1,0 +1,110 @@
+//! Blobs that belong to users: data that callers upload by digest, and files that executors upload.
+//!
+//! The content of a blob is stored once. Who may read it is a root per user and digest: a user who has
+//! not uploaded a blob gets the same answer as if it did not exist.
+
+use bytes::Bytes;
+use catena_store::blob::{BlobError, Digest, Download, Upload, WriteError};
+use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace};
+
+use crate::error::StoreError;
+use crate::operations::Operations;
+
+/// The owner of the roots that say who has which blob.
+const BLOBS: &str = "blobs";
+
+/// Why a blob was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobUploadError {
+    /// The content does not have the stated digest.
+    #[error("the content has the digest {found}")]
+    Mismatch {
+        /// The digest of the content.
+        found: String,
+    },
+    /// The content is too large.
+    #[error("the content has more than {max} bytes")]
+    TooLarge {
+        /// The largest size in bytes.
+        max: u64,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A blob that is being uploaded. If it is dropped before it is finished, nothing is stored.
+pub struct BlobUpload {
+    upload: Upload,
+    received: u64,
+    max: u64,
+}
+
+impl BlobUpload {
+    /// Appends the next piece.
+    pub async fn write(&mut self, data: Bytes) -> Result<(), BlobUploadError> {
+        self.received += data.len() as u64;
+        if self.received > self.max {
+            return Err(BlobUploadError::TooLarge { max: self.max });
+        }
+        self.upload.write(data).await.map_err(upload_error)
+    }
+
+    /// Ends the upload. The content is durable if it has the stated digest. Returns its size in bytes.
+    pub async fn finish(self, digest: Digest) -> Result<u64, BlobUploadError> {
+        let (_, size) = self.upload.finish(Some(digest)).await.map_err(upload_error)?;
+        Ok(size)
+    }
+}
+
+impl Operations {
+    /// Starts an upload of at most `max` bytes.
+    pub(crate) async fn begin_blob(&self, max: u64) -> Result<BlobUpload, StoreError> {
+        let upload = self.blobs.begin().await.map_err(store_error)?;
+        Ok(BlobUpload { upload, received: 0, max })
+    }
+
+    /// Opens a blob, whoever has uploaded it. `None` if it is not stored.
+    pub(crate) async fn open_blob(&self, digest: Digest) -> Result<Option<Download>, StoreError> {
+        self.blobs.open(digest).await.map_err(store_error)
+    }
+
+    /// Records that a user has a blob.
+    pub(crate) async fn add_blob_owner(
+        &self,
+        owner: &str,
+        digest: Digest,
+    ) -> Result<(), StoreError> {
+        let value = Some(true.into());
+        let effect = Effect::SetRoot { key: key(owner, digest), expected: None, value };
+        match self.store.commit(Effects::one(effect)).await {
+            // The user has it already.
+            Ok(_) | Err(CommitError::RootMoved { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns true if a user has a blob.
+    pub(crate) async fn owns_blob(&self, owner: &str, digest: Digest) -> Result<bool, StoreError> {
+        Ok(self.store.root(&key(owner, digest)).await?.is_some())
+    }
+}
+
+fn key(owner: &str, digest: Digest) -> RootKey {
+    let name = format!("{owner} {}", digest.to_hex());
+    RootKey { space: RootSpace::Venue, owner: BLOBS.to_owned(), name }
+}
+
+fn store_error(error: BlobError) -> StoreError {
+    StoreError::Damaged(error.to_string())
+}
+
+fn upload_error(error: BlobError) -> BlobUploadError {
+    match error {
+        BlobError::Write(WriteError::Mismatch { found, .. }) => {
+            BlobUploadError::Mismatch { found: found.to_string() }
+        }
+        BlobError::Commit(error) => BlobUploadError::Store(error.into()),
+        error => BlobUploadError::Store(store_error(error)),
+    }
+}

@@ -1,0 +1,297 @@
+//! The roots of a user, as operations read and change them.
+//!
+//! An operation that is [`ExecutionMode::Roots`](crate::ExecutionMode::Roots) receives a [`Roots`]:
+//! the current values of the roots that it named, and the changes of them so far. It computes its
+//! output and the new values, and the engine commits them together with the records of the job. It
+//! may be executed again on other values, because another commit came first; it must therefore be a
+//! function of its call and the roots alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use catena_job::JobId;
+use catena_store::{Effect, RootKey, RootSpace};
+use catena_value::{CellSource, LoadError, Value, ValueId};
+
+use crate::limits::INLINE_CELLS_MAX;
+use crate::operations::failure::Failure;
+use crate::operations::queue::{PRIORITY, QUEUE};
+
+/// A source of the cells that values of roots refer to.
+pub type Cells = Arc<dyn CellSource + Send + Sync>;
+
+/// A root of a user: a named, mutable value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RootId {
+    space: RootSpace,
+    name: String,
+}
+
+impl RootId {
+    /// Returns the user's workspace, `w/`: a map.
+    pub fn workspace() -> Self {
+        RootId { space: RootSpace::Workspace, name: "w".to_owned() }
+    }
+
+    /// Returns the user's operations, `o/`: a map.
+    pub fn operations() -> Self {
+        RootId { space: RootSpace::Operation, name: "o".to_owned() }
+    }
+
+    /// Returns the versions of the user's named operations: a map.
+    pub fn names() -> Self {
+        RootId { space: RootSpace::Operation, name: "names".to_owned() }
+    }
+
+    /// Returns the user's secrets, `s/`: a map from names to encrypted values.
+    pub fn secrets() -> Self {
+        RootId { space: RootSpace::Secret, name: "s".to_owned() }
+    }
+
+    /// Returns the delegations that the user has revoked: a map from their digests to the time.
+    pub fn revocations() -> Self {
+        RootId { space: RootSpace::Workspace, name: "revoked".to_owned() }
+    }
+
+    /// Returns the record of an agent, `g/<id>`.
+    pub fn agent(id: &str) -> Self {
+        RootId { space: RootSpace::Agent, name: id.to_owned() }
+    }
+
+    /// Returns what the venue keeps about all agents of the user: a map by ID. No agent has this name.
+    pub fn agent_controls() -> Self {
+        RootId { space: RootSpace::Agent, name: "/controls".to_owned() }
+    }
+
+    /// Returns the key under which the store has this root of a user.
+    pub(crate) fn key(&self, owner: &str) -> RootKey {
+        if self.space == RootSpace::Secret {
+            return user_secrets_key(owner);
+        }
+        RootKey { space: self.space, owner: owner.to_owned(), name: self.name.clone() }
+    }
+}
+
+/// The list of the users that have secrets.
+pub(crate) const SECRET_OWNERS: &str = "s";
+
+/// Returns the key of the secrets of a user. The owner is its name, so that a rotation of the key finds
+/// the secrets of all users.
+pub(crate) fn user_secrets_key(owner: &str) -> RootKey {
+    RootKey { space: RootSpace::Secret, owner: SECRET_OWNERS.to_owned(), name: owner.to_owned() }
+}
+
+/// The roots that an operation reads and changes.
+pub struct Roots {
+    owner: Arc<str>,
+    /// Unix time in ms.
+    now: i64,
+    cells: Cells,
+    values: BTreeMap<RootId, RootState>,
+    assets: Vec<Value>,
+    /// Bound jobs that are put on the queue.
+    offers: Vec<JobId>,
+    /// Jobs that are cancelled, and why.
+    cancels: Vec<(JobId, String)>,
+}
+
+/// A root, and what became of it.
+#[derive(Debug, Clone)]
+struct RootState {
+    /// The ID of the stored value.
+    stored: Option<ValueId>,
+    value: Option<Value>,
+    is_changed: bool,
+}
+
+/// The changes of roots up to a point.
+pub(crate) struct Savepoint {
+    values: BTreeMap<RootId, RootState>,
+    assets: usize,
+    offers: usize,
+    cancels: usize,
+}
+
+impl std::fmt::Debug for Roots {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} roots of {}", self.values.len(), self.owner)
+    }
+}
+
+impl Roots {
+    /// Creates the roots of a user as they are stored.
+    pub(crate) fn new(
+        owner: &str,
+        now: i64,
+        cells: Cells,
+        stored: impl IntoIterator<Item = (RootId, Option<catena_store::Root>)>,
+    ) -> Self {
+        let values = stored.into_iter().map(|(id, root)| (id, RootState::new(root))).collect();
+        Roots {
+            owner: owner.into(),
+            now,
+            cells,
+            values,
+            assets: Vec::new(),
+            offers: Vec::new(),
+            cancels: Vec::new(),
+        }
+    }
+
+    /// Adds a root as it is stored, unless it is here already.
+    pub(crate) fn add_stored(&mut self, id: RootId, root: Option<catena_store::Root>) {
+        self.values.entry(id).or_insert_with(|| RootState::new(root));
+    }
+
+    /// Returns true if a root is here.
+    pub(crate) fn has_root(&self, id: &RootId) -> bool {
+        self.values.contains_key(id)
+    }
+
+    /// Returns the DID of the user.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// Returns the time of the commit, as Unix time in ms.
+    pub fn now(&self) -> i64 {
+        self.now
+    }
+
+    /// Returns the cells that the values refer to.
+    pub fn cells(&self) -> &dyn CellSource {
+        &*self.cells
+    }
+
+    /// Returns the value of a root. `None` if there is none. Fails if the operation did not name it.
+    pub fn get(&self, root: &RootId) -> Result<Option<&Value>, Failure> {
+        let state = self.values.get(root).ok_or_else(|| not_named(root))?;
+        Ok(state.value.as_ref())
+    }
+
+    /// Changes the value of a root; `None` removes it. Fails if the operation did not name it.
+    pub fn set(&mut self, root: &RootId, value: Option<Value>) -> Result<(), Failure> {
+        let state = self.values.get_mut(root).ok_or_else(|| not_named(root))?;
+        state.value = value;
+        state.is_changed = true;
+        Ok(())
+    }
+
+    /// Stores metadata as an asset of the user, in the same commit. Nothing happens if there is one
+    /// with the same ID.
+    pub fn store_asset(&mut self, metadata: Value) {
+        self.assets.push(metadata);
+    }
+
+    /// Puts a bound job that waits on the queue, in the same commit.
+    pub fn offer(&mut self, job: JobId) {
+        self.offers.push(job);
+    }
+
+    /// Cancels a job of the user and everything below it, in the same commit.
+    pub fn cancel(&mut self, job: JobId, reason: impl Into<String>) {
+        self.cancels.push((job, reason.into()));
+    }
+
+    /// Returns true if jobs are put on the queue.
+    pub(crate) fn has_offers(&self) -> bool {
+        !self.offers.is_empty()
+    }
+
+    /// Returns the jobs to cancel, and removes them.
+    pub(crate) fn take_cancels(&mut self) -> Vec<(JobId, String)> {
+        std::mem::take(&mut self.cancels)
+    }
+
+    /// Returns true if anything was changed.
+    pub(crate) fn is_changed(&self) -> bool {
+        !self.assets.is_empty()
+            || !self.offers.is_empty()
+            || !self.cancels.is_empty()
+            || self.values.values().any(|state| state.is_changed)
+    }
+
+    pub(crate) fn savepoint(&self) -> Savepoint {
+        Savepoint {
+            values: self.values.clone(),
+            assets: self.assets.len(),
+            offers: self.offers.len(),
+            cancels: self.cancels.len(),
+        }
+    }
+
+    /// Undoes the changes since a savepoint.
+    pub(crate) fn restore(&mut self, savepoint: Savepoint) {
+        self.values = savepoint.values;
+        self.assets.truncate(savepoint.assets);
+        self.offers.truncate(savepoint.offers);
+        self.cancels.truncate(savepoint.cancels);
+    }
+
+    /// Returns the effects of all changes, each on the condition that the root has not changed
+    /// meanwhile, and the assets to store.
+    pub(crate) fn into_effects(self) -> (Vec<Effect>, Vec<Value>) {
+        let owner = self.owner;
+        let changed = self.values.into_iter().filter(|(_, state)| state.is_changed);
+        let set = changed.map(|(root, state)| Effect::SetRoot {
+            key: root.key(&owner),
+            expected: state.stored,
+            value: state.value,
+        });
+        // A job that has ended meanwhile cannot be queued, but then a root has changed as well.
+        let offer = |job| Effect::Enqueue {
+            job,
+            queue: QUEUE.to_owned(),
+            priority: PRIORITY,
+            ready_at: self.now,
+        };
+        let effects = set.chain(self.offers.into_iter().map(offer)).collect();
+        (effects, self.assets)
+    }
+}
+
+impl RootState {
+    fn new(root: Option<catena_store::Root>) -> RootState {
+        RootState {
+            stored: root.as_ref().map(|root| root.id),
+            value: root.map(|root| root.value),
+            is_changed: false,
+        }
+    }
+}
+
+fn not_named(root: &RootId) -> Failure {
+    let text = format!("the operation uses {root:?}, which it does not name; this is a bug");
+    Failure::new("adapter_broken", text)
+}
+
+/// A source of at most [`INLINE_CELLS_MAX`] cells, for work on a thread of the runtime. Work that
+/// needs more is repeated on a compute thread.
+pub(crate) struct InlineCells {
+    cells: Cells,
+    loaded: AtomicU32,
+    is_exhausted: AtomicBool,
+}
+
+impl InlineCells {
+    pub(crate) fn new(cells: Cells) -> Arc<Self> {
+        let is_exhausted = AtomicBool::new(false);
+        Arc::new(InlineCells { cells, loaded: AtomicU32::new(0), is_exhausted })
+    }
+
+    /// Returns true if the work needed more cells than it could have.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.is_exhausted.load(Ordering::Relaxed)
+    }
+}
+
+impl CellSource for InlineCells {
+    fn load(&self, id: &ValueId) -> Result<Value, LoadError> {
+        if self.loaded.fetch_add(1, Ordering::Relaxed) >= INLINE_CELLS_MAX {
+            self.is_exhausted.store(true, Ordering::Relaxed);
+            return Err(LoadError::Missing { id: *id });
+        }
+        self.cells.load(id)
+    }
+}
