@@ -9,15 +9,17 @@ pub(crate) fn invoke_failure(error: InvokeError) -> Failure {
     match error {
         InvokeError::Resolve(error) => resolve_failure(error),
         InvokeError::Store(error) => store_failure(&error),
-        InvokeError::TooManyJobs { .. } | InvokeError::Key(IdempotencyError::TooMany) => {
-            Failure::transient("too_many", text)
-        }
+        InvokeError::TooManyJobs { .. }
+        | InvokeError::VenueFull { .. }
+        | InvokeError::Key(IdempotencyError::TooMany) => Failure::transient("too_many", text),
+        InvokeError::TooMuchMemory(_) => Failure::transient("too_much_memory", text),
         InvokeError::RateLimited(_) => Failure::transient("too_fast", text),
         InvokeError::ShuttingDown => Failure::transient("shutting_down", text),
         InvokeError::Key(IdempotencyError::InFlight) => Failure::transient("key_in_flight", text),
         InvokeError::Key(IdempotencyError::Reused) => Failure::new("key_reused", text),
         InvokeError::Forbidden(_) => Failure::new("forbidden", text),
         InvokeError::Invalid(_) => Failure::new("invalid_input", text),
+        InvokeError::UnknownMember(_) => Failure::new("unknown_member", text),
     }
 }
 
@@ -39,12 +41,14 @@ fn resolve_failure(error: ResolveError) -> Failure {
 /// The failure of an operation that could not read a job.
 pub(crate) fn job_failure(error: JobError) -> Failure {
     match error {
-        JobError::NotFound(_) => Failure::new("job_not_found", error.to_string()),
+        JobError::NotFound(_) | JobError::Deleted { .. } => {
+            Failure::new("job_not_found", error.to_string())
+        }
         JobError::Store(error) => store_failure(&error),
     }
 }
 
-fn store_failure(error: &StoreError) -> Failure {
+pub(crate) fn store_failure(error: &StoreError) -> Failure {
     let text = error.to_string();
     match error {
         StoreError::Busy | StoreError::Full | StoreError::Stopped(_) | StoreError::Contended => {

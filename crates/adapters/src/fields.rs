@@ -6,6 +6,7 @@
 
 pub(crate) use catena_api::wire::text;
 use catena_engine::Failure;
+use catena_job::members::Members;
 use catena_value::{LoadError, Map, NoCells, Value, Vector};
 
 /// The members of an input.
@@ -24,21 +25,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Fails if there is a member that is not known. Names that begin with `x-` are free to use.
-    pub(crate) fn refuse_unknown(&self, known: &[&str]) -> Result<(), Failure> {
-        let Some(map) = self.0 else { return Ok(()) };
-        for entry in map.iter(&NoCells) {
-            let (name, _) = entry.map_err(load_failure)?;
-            let name = name.to_text().unwrap_or_default();
-            if known.contains(&&*name) || name.starts_with("x-") {
-                continue;
-            }
-            let nearest = known.iter().min_by_key(|known| edit_distance(known, &name));
-            let nearest = nearest.map(|nearest| format!("; the nearest is `{nearest}`"));
-            let text = format!("unknown member `{name}`{}", nearest.unwrap_or_default());
-            return Err(Failure::new("unknown_member", text));
+    /// Fails if there is a member that is not known.
+    pub(crate) fn refuse_unknown(&self, members: Members) -> Result<(), Failure> {
+        match self.0.and_then(|map| members.unknown(map).into_iter().next()) {
+            Some(unknown) => Err(Failure::new("unknown_member", unknown.to_string())),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// A member, null or not; `None` if it is absent.
@@ -115,21 +107,6 @@ pub(crate) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
 /// An array with these items.
 pub(crate) fn array(items: Vec<Value>) -> Value {
     Vector::from_items(items).into()
-}
-
-/// The number of characters that must be inserted, removed or replaced to turn one name into another.
-fn edit_distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
-    for (above, a) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = above + 1;
-        for (at, b) in to.chars().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[at + 1];
-            row[at + 1] = replaced.min(diagonal + 1).min(row[at] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 /// The failure of an operation whose input is invalid.

@@ -122,8 +122,13 @@ impl OperationInput {
     }
 
     /// The invocation of the operation on another venue.
-    fn into_invocation(self) -> Invocation {
-        Invocation { operation: self.operation, input: Some(self.input), ..Invocation::default() }
+    fn into_invocation(self, call: &Call) -> Invocation {
+        Invocation {
+            operation: self.operation,
+            input: Some(self.input),
+            depth: call.depth.saturating_add(1),
+            ..Invocation::default()
+        }
     }
 }
 
@@ -202,7 +207,7 @@ async fn run(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failure> {
         return nested::run(call, input.operation, input.input).await;
     };
     let client = VenueClient::new(outbound, venue)?;
-    let job = client.invoke(&input.into_invocation(), &call.control).await?;
+    let job = client.invoke(&input.into_invocation(call), &call.control).await?;
     let host = Arc::clone(&call.host);
     let env = call.host.env().clone();
     let guard = RemoteGuard::new(client.clone(), job.id.clone(), env, move || host.is_ready());
@@ -218,7 +223,7 @@ async fn invoke(outbound: Arc<Outbound>, call: &Call) -> Result<Value, Failure> 
         return nested::job_document(&view);
     };
     let client = VenueClient::new(outbound, venue)?;
-    let job = client.invoke(&input.into_invocation(), &call.control).await?;
+    let job = client.invoke(&input.into_invocation(call), &call.control).await?;
     Ok(job.document)
 }
 

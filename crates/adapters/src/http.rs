@@ -1,7 +1,9 @@
 //! `http`: requests to other services.
 //!
-//! **What it does:** sends one request, follows redirects, and returns status, headers and body. An
-//! error status is a result and not a failure: the caller decides what it means.
+//! **What it does:** sends one request, follows redirects, and returns status, headers and body, and
+//! the parsed body if it is JSON. An error status is a result and not a failure, because the caller
+//! decides what it means, unless the definition says otherwise: `failOn` lists statuses that are
+//! failures, and a definition with `retry` treats those as failures that a later request may not get.
 //!
 //! **Cost:** one connection per request, and the response in memory. The operator decides where a
 //! request may go (see [`crate::outbound`]).
@@ -11,22 +13,30 @@
 //!
 //! **Repetition:** safe for `get` and `head`. The others are not repeated by recovery.
 
+pub(crate) mod policy;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
-use catena_value::{Map, Value, json};
+use catena_engine::operations::Problem;
+use catena_engine::{
+    Adapter, Call, ExecutionMode, Failure, Operation, Registration, SecretPurpose, TurnFuture,
+};
+use catena_job::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX};
+use catena_value::{Extent, Map, NoCells, Value, json};
 use hyper::Method;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::definition::{Definition, Mark, check_reference, registrations};
 use crate::fields::{Fields, invalid_input, items, object, text};
+use crate::http::policy::{Policy, add_job_headers, is_json, status_failure};
 use crate::limits::{
     REQUEST_HEADER_BYTES_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME, REQUEST_TIME_MAX,
+    RESPONSE_JSON_BYTES_MAX,
 };
 use crate::outbound::{Gate, Outbound, Request, Response, is_harmless};
 
@@ -82,13 +92,14 @@ const INPUT: &str = r#"{"type":"object","required":["url"],"properties":{
     "queryParams":{"type":["object","null"],"description":"Added to the URL; an array adds a name several times"},
     "body":{"description":"A string is sent as it is, anything else as JSON"},
     "timeoutMs":{"type":["integer","null"],"minimum":1,"maximum":120000,"description":"30000 when missing"},
-    "bearerSecret":{"type":["string","null"],"writeOnly":true,"description":"Sent as a bearer token; not kept"}}}"#;
+    "bearerSecret":{"type":["string","null"],"writeOnly":true,"description":"The name of a secret of the caller, which is sent as a bearer token"}}}"#;
 
 const OUTPUT: &str = r#"{"type":"object","required":["status","headers"],"properties":{
     "status":{"type":"integer"},
     "headers":{"type":"object","description":"Names in lower case; values of equal names joined by commas"},
     "body":{"type":"string","description":"When it is text"},
-    "bodyBase64":{"type":"string","description":"When it is not text"}}}"#;
+    "bodyBase64":{"type":"string","description":"When it is not text"},
+    "json":{"description":"The body as a value, when its content type is JSON and it can be parsed"}}}"#;
 
 // Input.
 
@@ -96,14 +107,6 @@ fn parse_request(operation: &str, input: &Value) -> Result<Request, Failure> {
     let fields = Fields::from_value(input)?;
     let mut request = Request::new(method(operation, &fields)?, url(&fields)?);
     request.headers = headers(&fields)?;
-    if let Some(token) = fields.optional_text("bearerSecret")? {
-        // The library's error would contain the token.
-        let value = HeaderValue::try_from(format!("Bearer {token}"));
-        let mut value =
-            value.map_err(|_| invalid_input("`bearerSecret` is not a valid header value"))?;
-        value.set_sensitive(true);
-        request.headers.insert(AUTHORIZATION, value);
-    }
     if let Some(body) = fields.get("body") {
         let (bytes, content_type) = encode_body(body)?;
         request.body = bytes;
@@ -113,6 +116,16 @@ fn parse_request(operation: &str, input: &Value) -> Result<Request, Failure> {
     let time = fields.integer("timeoutMs", 1, most)?;
     request.time = time.map_or(REQUEST_TIME, |ms| Duration::from_millis(ms.unsigned_abs()));
     Ok(request)
+}
+
+/// The header that presents a token.
+fn bearer(token: &str) -> Result<HeaderValue, Failure> {
+    // The library's error would contain the token.
+    let value = HeaderValue::try_from(format!("Bearer {token}"));
+    let mut value = value
+        .map_err(|_| Failure::new("invalid_header", "the secret is not a valid header value"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 fn method(operation: &str, fields: &Fields<'_>) -> Result<Method, Failure> {
@@ -232,11 +245,37 @@ fn encode_body(body: &Value) -> Result<(Bytes, HeaderValue), Failure> {
 
 fn output(response: Response) -> Value {
     let status = i64::from(response.status.as_u16());
+    let json = parsed_body(&response);
     let body = match String::from_utf8(response.body) {
         Ok(text) => ("body", Value::from(text)),
         Err(error) => ("bodyBase64", STANDARD.encode(error.as_bytes()).into()),
     };
-    object([("status", status.into()), ("headers", join_headers(&response.headers)), body])
+    let plain =
+        object([("status", status.into()), ("headers", join_headers(&response.headers)), body]);
+    match json {
+        Some(json) => with_json(plain, json),
+        None => plain,
+    }
+}
+
+/// Adds the parsed body, unless the output would be too large to be stored with it.
+fn with_json(plain: Value, json: Value) -> Value {
+    let bounds = Extent { bytes: VALUE_BYTES_MAX, depth: VALUE_DEPTH_MAX };
+    let complete = plain.as_map().and_then(|map| map.insert("json".into(), json, &NoCells).ok());
+    match complete.map(Value::from) {
+        Some(complete) if bounds.measure(&complete, &NoCells).is_ok() => complete,
+        _ => plain,
+    }
+}
+
+/// The body as a value; `None` if it is not JSON, or too large to be parsed here.
+fn parsed_body(response: &Response) -> Option<Value> {
+    let is_json = response.headers.get(CONTENT_TYPE).is_some_and(is_json);
+    if !is_json || response.body.len() > RESPONSE_JSON_BYTES_MAX {
+        return None;
+    }
+    let text = response.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&response.body);
+    json::read(text).ok()
 }
 
 fn join_headers(headers: &HeaderMap) -> Value {
@@ -264,29 +303,55 @@ impl Adapter for Http {
         registrations(self.name(), OPERATIONS)
     }
 
-    fn check(&self, operation: &Operation) -> Vec<(String, String)> {
-        check_reference(operation.adapter_ref(), OPERATIONS)
+    fn check(&self, operation: &Operation) -> Vec<Problem> {
+        let mut problems = check_reference(operation.adapter_ref(), OPERATIONS);
+        problems.extend(Policy::from_operation(operation).err().unwrap_or_default());
+        problems
     }
 
     fn run(&self, call: Call) -> TurnFuture {
         let outbound = self.outbound.clone();
-        Box::pin(async move {
-            send(&outbound, call.operation.name(), &call.input, &call.control).await.into()
-        })
+        Box::pin(async move { run(&outbound, &call).await.into() })
     }
 }
 
+async fn run(outbound: &Outbound, call: &Call) -> Result<Value, Failure> {
+    // The definition was checked when it was read.
+    let policy = Policy::from_operation(&call.operation).unwrap_or_default();
+    let mut request = parse_request(call.operation.name(), &call.input)?;
+    if let Some(name) = Fields::from_value(&call.input)?.optional_text("bearerSecret")? {
+        let found = call.secret(&name, SecretPurpose::send(request.host())).await?;
+        // What was meant as a name may be a token: it is not repeated here.
+        let missing = "the caller has no secret with the name in `bearerSecret`; store it with \
+                       secret:set, or send a token in `headers`";
+        let token = found.ok_or_else(|| Failure::new("secret_not_found", missing))?;
+        request.headers.insert(AUTHORIZATION, bearer(&token)?);
+    }
+    if let (true, Some(job)) = (policy.job_headers, call.job) {
+        add_job_headers(&mut request.headers, job, call.attempt);
+    }
+    send(outbound, request, &policy, &call.control, || call.control.now()).await
+}
+
+/// `now` returns Unix time in ms.
 async fn send(
     outbound: &Outbound,
-    operation: &str,
-    input: &Value,
+    request: Request,
+    policy: &Policy,
     gate: &impl Gate,
+    now: impl FnOnce() -> i64,
 ) -> Result<Value, Failure> {
-    Ok(output(outbound.send(parse_request(operation, input)?, gate).await?))
+    let host = request.host();
+    let response = outbound.send(request, gate).await?;
+    if policy.fails_on(response.status) {
+        return Err(status_failure(&host, &response, now()));
+    }
+    Ok(output(response))
 }
 
 #[cfg(test)]
 mod tests {
+    use catena_engine::RetryAdvice;
     use catena_engine::runtime::SystemEnv;
     use hyper::StatusCode;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -342,11 +407,10 @@ mod tests {
 
     #[test]
     fn a_bearer_token_is_sent_and_never_shown() {
-        let request =
-            parse_request("get", &value(r#"{"url":"http://x/","bearerSecret":"s3cret"}"#)).unwrap();
-        assert_eq!(request.headers["authorization"], "Bearer s3cret");
-        assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");
-        let wrong = refused("get", "{\"url\":\"http://x/\",\"bearerSecret\":\"s3\\ncret\"}");
+        let header = bearer("s3cret").unwrap();
+        assert_eq!(header, "Bearer s3cret");
+        assert!(!format!("{header:?}").contains("s3cret"), "{header:?}");
+        let wrong = bearer("s3\ncret").unwrap_err();
         assert!(!wrong.error.contains("cret\""), "{}", wrong.error);
     }
 
@@ -372,24 +436,73 @@ mod tests {
         refused("get", r#"{"url":"http://x/","timeoutMs":0}"#);
     }
 
-    #[tokio::test]
-    async fn an_error_status_is_a_result() {
+    /// Sends a request to a server that gives this answer. Returns the result and what the server got.
+    async fn exchange(answer: &str, policy: &Policy) -> (Result<Value, Failure>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let server = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = [0; 1024];
             let length = stream.read(&mut request).await.unwrap();
-            stream.write_all(b"HTTP/1.1 503 X\r\nContent-Length: 4\r\n\r\nbusy").await.unwrap();
+            stream.write_all(answer.as_bytes()).await.unwrap();
             String::from_utf8_lossy(&request[..length]).into_owned()
         };
         let outbound = Outbound::new(Options::parse([host.as_str()], []).unwrap());
         let gate = OpenGate(Arc::new(SystemEnv::new()));
         let input = value(&format!(r#"{{"url":"http://{host}/","body":{{"a":1}}}}"#));
-        let (ended, seen) = tokio::join!(send(&outbound, "post", &input, &gate), server);
-        let expected = r#"{"status":503,"headers":{"content-length":"4"},"body":"busy"}"#;
+        let request = parse_request("post", &input).unwrap();
+        tokio::join!(send(&outbound, request, policy, &gate, || 0), server)
+    }
+
+    const BUSY: &str = "HTTP/1.1 503 X\r\nContent-Length: 4\r\nRetry-After: 7\r\n\r\nbusy";
+
+    #[tokio::test]
+    async fn an_error_status_is_a_result() {
+        let (ended, seen) = exchange(BUSY, &Policy::default()).await;
+        let expected =
+            r#"{"status":503,"headers":{"content-length":"4","retry-after":"7"},"body":"busy"}"#;
         assert_eq!(ended.unwrap(), value(expected));
         assert!(seen.starts_with("POST / HTTP/1.1\r\n") && seen.ends_with(r#"{"a":1}"#), "{seen}");
+    }
+
+    #[tokio::test]
+    async fn a_definition_with_retry_fails_at_a_transient_status() {
+        let policy = Policy::parse(None, None, true).unwrap();
+        let (ended, _) = exchange(BUSY, &policy).await;
+        let failure = ended.unwrap_err();
+        assert_eq!((failure.code.as_str(), failure.retry), ("http_503", RetryAdvice::MaySucceed));
+        assert_eq!(failure.after, Some(Duration::from_secs(7)));
+        assert!(failure.error.ends_with("answered with status 503: busy"), "{}", failure.error);
+    }
+
+    #[test]
+    fn a_json_response_is_parsed() {
+        let parsed = |content_type: &'static str, body: &str| {
+            let mut response = response(body.as_bytes());
+            response.headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            let output = output(response);
+            let map = output.as_map().unwrap();
+            assert_eq!(map.field("body"), Some(&body.into()));
+            map.field("json").cloned()
+        };
+        for content_type in [
+            "application/json",
+            "Application/JSON; charset=utf-8",
+            "application/problem+json",
+            "text/json",
+        ] {
+            assert_eq!(parsed(content_type, r#"{"a":[1]}"#), Some(value(r#"{"a":[1]}"#)));
+        }
+        assert_eq!(parsed("application/json", "null"), Some(Value::Nil));
+        assert_eq!(parsed("application/json", "\u{feff}1"), Some(value("1")));
+        assert_eq!(parsed("application/json", r#"{"a":"#), None, "malformed");
+        assert_eq!(parsed("application/json", ""), None);
+        assert_eq!(parsed("text/plain", "1"), None);
+        assert_eq!(parsed("application/jsonl", "1"), None);
+        let large = format!("[{}1]", "1,".repeat(RESPONSE_JSON_BYTES_MAX / 2));
+        assert_eq!(parsed("application/json", &large), None, "too large");
+        let deep = format!("{}{}", "[".repeat(128), "]".repeat(128));
+        assert_eq!(parsed("application/json", &deep), Some(value(&deep)));
     }
 
     fn response(body: &[u8]) -> Response {

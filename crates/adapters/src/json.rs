@@ -1,17 +1,18 @@
 //! `json`: small changes and choices on values, so that orchestrations need no code for them.
 //!
-//! **What it does:** merges values, chooses between values, sets a member.
+//! **What it does:** merges values, chooses between values, sets or reads a member, and converts
+//! between values and JSON texts.
 //!
-//! **Cost:** time in proportion to the merged values or the path; the rest of a value is shared and
-//! not copied.
+//! **Cost:** time in proportion to the merged values, the path or the text; the rest of a value is
+//! shared and not copied.
 //!
 //! **Cancellation:** not needed, it completes at once.
 //!
 //! **Repetition:** safe, it is pure.
 
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
-use catena_value::path::Path;
-use catena_value::{Map, NoCells, Value};
+use catena_value::path::{Path, PathError};
+use catena_value::{Map, NoCells, Value, json};
 
 use crate::definition::{Definition, Mark, check_reference, registrations};
 use crate::fields::{Fields, invalid_input, items, load_failure, object, text};
@@ -85,6 +86,48 @@ const OPERATIONS: &[Definition] = &[
         ),
         output: RESULT,
     },
+    Definition {
+        name: "parse",
+        title: "Parse JSON",
+        description: "The value that a JSON text describes.",
+        mode: ExecutionMode::Inline,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["text"],"properties":{
+                "text":{"type":"string","description":"One JSON document"}}}"#,
+        ),
+        output: RESULT,
+    },
+    Definition {
+        name: "stringify",
+        title: "Write JSON",
+        description: "A value as JSON text, without white space.",
+        mode: ExecutionMode::Inline,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["value"],"properties":{
+                "value":{"description":"What to write"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["result"],"properties":{"result":{"type":"string"}}}"#,
+        ),
+    },
+    Definition {
+        name: "path",
+        title: "Read a member",
+        description: "The part of a value at a path. If there is none, `default`; without a `default` \
+                      the operation fails.",
+        mode: ExecutionMode::Inline,
+        marks: MARKS,
+        input: Some(
+            r#"{"type":"object","required":["value","path"],"properties":{
+                "value":{"description":"What to read from"},
+                "path":{"type":["string","array"],"items":{"type":["string","integer"]},
+                        "description":"Such as `a/b/0`, or as an array of names and positions"},
+                "default":{"description":"The result if nothing is at the path"}}}"#,
+        ),
+        output: RESULT,
+    },
 ];
 
 // Input.
@@ -104,7 +147,7 @@ fn parse_path(value: &Value) -> Result<Path, Failure> {
 fn member_name(value: &Value) -> Result<Value, Failure> {
     match value {
         Value::String(_) => Ok(value.clone()),
-        other => match catena_value::json::to_string(other) {
+        other => match json::to_string(other) {
             Ok(text) => Ok(text.into()),
             Err(error) => Err(invalid_input(format!("`key` cannot be written as JSON: {error}"))),
         },
@@ -125,7 +168,7 @@ impl Adapter for Json {
     }
 
     fn description(&self) -> &'static str {
-        "Small changes and choices on values: merge, cond, assoc, select."
+        "Small changes and choices on values, and conversion from and to JSON text."
     }
 
     fn operations(&self) -> Vec<Registration> {
@@ -143,6 +186,9 @@ impl Adapter for Json {
             "cond" => cond(&fields),
             "assoc" => assoc(&fields),
             "select" => select(&fields),
+            "parse" => parse(&fields),
+            "stringify" => stringify(&fields),
+            "path" => path(&fields),
             _ => Err(nested::unsupported_operation(call)),
         };
         computed.map(result_output)
@@ -201,6 +247,34 @@ fn select(fields: &Fields<'_>) -> Result<Value, Failure> {
     let chosen = member_name(&fields.get_or_nil("key"))?;
     let chosen = cases.get(&chosen, &NoCells).map_err(load_failure)?;
     Ok(chosen.unwrap_or_else(|| fields.get_or_nil("default")))
+}
+
+fn parse(fields: &Fields<'_>) -> Result<Value, Failure> {
+    let text = fields.text("text")?;
+    json::read(text.as_bytes())
+        .map_err(|error| Failure::new("invalid_json", format!("`text` is not JSON: {error}")))
+}
+
+fn stringify(fields: &Fields<'_>) -> Result<Value, Failure> {
+    match json::to_string(&fields.get_or_nil("value")) {
+        Ok(text) => Ok(text.into()),
+        Err(error) => Err(invalid_input(format!("`value` cannot be written as JSON: {error}"))),
+    }
+}
+
+fn path(fields: &Fields<'_>) -> Result<Value, Failure> {
+    let at = fields.get("path").ok_or_else(|| invalid_input("`path` is missing"))?;
+    let path = parse_path(at)?;
+    let found = match path.get(&fields.get_or_nil("value"), &NoCells) {
+        Ok(found) => found,
+        Err(PathError::NotAContainer { .. }) => None,
+        Err(error) => return Err(Failure::new("invalid_path", error.to_string())),
+    };
+    let default = || fields.get_nullable("default").cloned();
+    found.or_else(default).ok_or_else(|| {
+        let text = path.segments().join("/");
+        Failure::new("path_not_found", format!("there is nothing at the path `{text}`"))
+    })
 }
 
 #[cfg(test)]
@@ -280,5 +354,30 @@ mod tests {
         check(select, r#"{"key":1,"cases":{"1":"one"}}"#, r#""one""#);
         check(select, r#"{"key":true,"cases":{"true":null},"default":2}"#, "null");
         check(select, r#"{"key":"x","cases":{}}"#, "null");
+    }
+
+    #[test]
+    fn a_text_is_parsed_and_a_value_is_written() {
+        check(parse, r#"{"text":" {\"a\":[1,2.0]} "}"#, r#"{"a":[1,2.0]}"#);
+        check(parse, r#"{"text":"null"}"#, "null");
+        assert_eq!(refused(parse, r#"{"text":"{\"a\":"}"#).code, "invalid_json");
+        assert_eq!(refused(parse, r#"{"text":"1 2"}"#).code, "invalid_json");
+        assert_eq!(refused(parse, "{}").error, "`text` is missing");
+        check(stringify, r#"{"value":{"a":[1,2.0,"é"]}}"#, r#""{\"a\":[1,2.0,\"é\"]}""#);
+        check(stringify, r#"{"value":null}"#, r#""null""#);
+    }
+
+    #[test]
+    fn a_member_is_read_or_replaced_by_the_default() {
+        check(path, r#"{"value":{"a":[1,{"b":2}]},"path":"a/1/b"}"#, "2");
+        check(path, r#"{"value":{"a/b":2},"path":["a/b"]}"#, "2");
+        check(path, r#"{"value":{"a":null},"path":"a","default":1}"#, "null");
+        check(path, r#"{"value":{},"path":"a","default":null}"#, "null");
+        check(path, r#"{"value":5,"path":"a","default":1}"#, "1");
+        check(path, r#"{"value":5,"path":""}"#, "5");
+        let missing = refused(path, r#"{"value":[1],"path":"1/x"}"#);
+        assert_eq!(missing.code, "path_not_found");
+        assert_eq!(missing.error, "there is nothing at the path `1/x`");
+        assert_eq!(refused(path, r#"{"value":1,"path":[{}]}"#).code, "invalid_path");
     }
 }

@@ -9,7 +9,8 @@
 //! building output), `failures` (the engine's errors as failures), `options` (the operator's
 //! decisions), `outbound` (the policy for every outbound request), `nested` (operations that another
 //! one runs on this venue), `venue_client` (a client of another venue), `federation` (steps on other
-//! venues); then the adapters: `test`, `json`, `schema`, `http`, `grid`, `auth`, `scheduler`; then
+//! venues); then the adapters: `test`, `json`, `schema`, `http`, `grid`, `auth`, `scheduler`, `worker`,
+//! `exec`, `contract`, `jobs`, `covia`, `secret`, `ucan`, `asset`, `memory`, `agent`; then
 //! `demo` (assets that every venue has) and [`limits`].
 //!
 //! Only `outbound` opens a socket, sleeping goes through [`catena_engine::RunControl`], and no adapter
@@ -21,22 +22,32 @@ use catena_engine::Adapter;
 
 pub mod limits;
 
+mod agent;
+mod asset;
 mod auth;
+mod contract;
+mod covia;
 mod definition;
 mod demo;
+mod exec;
 mod failures;
 mod federation;
 mod fields;
 mod grid;
 mod http;
+mod jobs;
 mod json;
+mod memory;
 mod nested;
 mod options;
 mod outbound;
 mod scheduler;
 mod schema;
+mod secret;
 mod test;
+mod ucan;
 mod venue_client;
+mod worker;
 
 pub use demo::demo_assets;
 pub use options::Options;
@@ -50,9 +61,19 @@ pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
         Arc::new(json::Json),
         Arc::new(schema::SchemaAdapter),
         Arc::new(http::Http::new(outbound.clone())),
-        Arc::new(grid::Grid::new(outbound)),
+        Arc::new(grid::Grid::new(outbound.clone())),
         Arc::new(auth::Auth),
         Arc::new(scheduler::Scheduler),
+        Arc::new(worker::Worker::new(outbound)),
+        Arc::new(exec::Exec::default()),
+        Arc::new(contract::Contract::default()),
+        Arc::new(jobs::Jobs),
+        Arc::new(covia::Covia),
+        Arc::new(secret::Secret),
+        Arc::new(ucan::Ucan),
+        Arc::new(agent::Agents),
+        Arc::new(asset::Asset),
+        Arc::new(memory::Memory),
     ]
 }
 
@@ -79,7 +100,9 @@ mod tests {
     #[test]
     fn every_operation_has_complete_metadata() {
         let everything = everything();
-        assert_eq!(everything.len(), 9 + 4 + 5 + 7 + 4 + 1 + 6);
+        let venue = 11 + 7 + 5 + 7 + 4 + 1 + 6;
+        let users = 1 + 1 + 1 + 2 + 10 + 5 + 3 + 1 + 1 + 17;
+        assert_eq!(everything.len(), venue + users);
         for (adapter, registration) in everything {
             let reference = format!("{}:{}", adapter.name(), registration.name);
             let metadata = &registration.metadata;
@@ -162,6 +185,11 @@ mod tests {
         check("schema:infer", r#"{"value":null}"#, true);
         check("scheduler:schedule", r#"{"operation":"x","time":"2026-01-31T09:00:00Z"}"#, true);
         check("auth:whoami", "null", true);
+        check("covia:list", "null", true);
+        check("covia:write", r#"{"path":"w/a","value":null}"#, true);
+        check("covia:write", r#"{"path":"w/a"}"#, false);
+        check("covia:slice", r#"{"path":"w/a","offset":-1}"#, false);
+        check("covia:slice", r#"{"path":"w/a","limit":10001}"#, false);
     }
 
     #[test]
@@ -184,7 +212,7 @@ mod tests {
             let operation = member(&registration.metadata, "operation").unwrap();
             let is = |mark: &str| member(operation, mark) == Some(&true.into());
             let reference = format!("{}:{}", adapter.name(), registration.name);
-            assert!(registration.mode == ExecutionMode::Task || is("idempotent"), "{reference}");
+            assert!(registration.mode != ExecutionMode::Inline || is("idempotent"), "{reference}");
             assert!(adapter.name() != "test" || is("idempotent") && is("pure"), "{reference}");
         }
     }
@@ -192,7 +220,11 @@ mod tests {
     #[test]
     fn every_adapter_file_has_the_same_sections_in_the_same_order() {
         for (name, source) in [
+            ("agent", include_str!("agent.rs")),
             ("auth", include_str!("auth.rs")),
+            ("contract", include_str!("contract.rs")),
+            ("covia", include_str!("covia.rs")),
+            ("exec", include_str!("exec.rs")),
             ("grid", include_str!("grid.rs")),
             ("http", include_str!("http.rs")),
             ("json", include_str!("json.rs")),

@@ -35,6 +35,19 @@ pub const REDIRECTS_MAX: usize = 5;
 /// Largest response body that is read. It becomes part of a job's output.
 pub const RESPONSE_BYTES_MAX: usize = 10_000_000;
 
+/// Largest JSON body that `http:*` parses into its output. It is parsed on a thread that other jobs share,
+/// and stored in addition to the text.
+pub const RESPONSE_JSON_BYTES_MAX: usize = 4_000_000;
+
+/// Characters of a response that become part of the error of a failed request.
+pub const RESPONSE_EXCERPT_CHARS_MAX: usize = 200;
+
+/// Most entries of `failOn`. There are fewer than 600 statuses, and ranges of them.
+pub const FAIL_ON_MAX: u64 = 100;
+
+/// Longest delay that a service may ask for with `Retry-After`: the longest delay between two attempts.
+pub const SERVICE_RETRY_AFTER_MAX: Duration = catena_engine::limits::BACKOFF_MAX;
+
 /// Largest head of a response, and how much of it is buffered at once.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 
@@ -92,3 +105,86 @@ pub const REMOTE_JOB_ID_BYTES_MAX: usize = 128;
 
 /// Longest DID of another venue. It becomes part of records.
 pub const REMOTE_DID_BYTES_MAX: usize = 1_024;
+
+/// Jobs that one action on many jobs is about: their IDs are held in memory and recorded.
+pub const BULK_JOBS_MAX: usize = 50_000;
+
+/// Jobs of one batch of such an action: what is repeated after a crash, and what one sub-job reports.
+pub const BULK_BATCH_MAX: usize = 200;
+
+/// Failures that such an action lists; others are only counted.
+pub const BULK_FAILURES_MAX: usize = 20;
+
+/// Tries of an action on one job while the store is busy.
+pub const BULK_TRIES_MAX: u32 = 20;
+
+/// Bytes of a workspace path. Longer ones do not fit into the URL of `GET /values`.
+pub const PATH_BYTES_MAX: usize = 2_048;
+
+/// Bytes of a value that is written to the workspace, and the most that one read returns: as many as
+/// an output may have.
+pub const WORKSPACE_VALUE_BYTES_MAX: i64 = 16 << 20;
+
+/// Nesting of a value that is written to the workspace: as deep as a JSON text may be.
+pub const WORKSPACE_VALUE_DEPTH_MAX: usize = 128;
+
+/// Entries of one object or array of the workspace. A million times what people look at, and a depth
+/// of six cells.
+pub const CONTAINER_ENTRIES_MAX: u64 = 10_000_000;
+
+/// Bytes that a read returns unless the caller asks for more. The same as other venues.
+pub const READ_BYTES_MAX: i64 = 1_000_000;
+
+/// Entries on one page of `covia:slice` and `covia:list`.
+pub const SLICE_ENTRIES_MAX: i64 = 10_000;
+
+/// Bytes of a text of `covia:inspect`.
+pub const INSPECT_BYTES_MAX: i64 = 100_000;
+
+/// Paths of one `covia:inspect`.
+pub const INSPECT_PATHS_MAX: u64 = 100;
+
+/// Levels that `covia:count` and `covia:aggregate` descend.
+pub const COUNT_DEPTH_MAX: i64 = 16;
+
+/// Entries that `covia:count` and `covia:aggregate` visit. Each costs about a microsecond.
+pub const AGGREGATE_ENTRIES_MAX: u64 = 1_000_000;
+
+/// Groups of `covia:aggregate`: more is a list, not a summary.
+pub const AGGREGATE_GROUPS_MAX: usize = 10_000;
+
+/// Records of a history that `covia:read` returns: one page of it.
+pub const HISTORY_RECORDS_MAX: usize = 1_000;
+
+/// Bytes of the name of a secret.
+pub const SECRET_NAME_BYTES_MAX: usize = 128;
+
+/// Bytes of a secret: a key file, not a document.
+pub const SECRET_BYTES_MAX: usize = 64 * 1024;
+
+/// Secrets of one user. They are one value, which changes as a whole.
+pub const USER_SECRETS_MAX: u64 = 1_000;
+
+/// Hosts to which a secret is bound, and definitions to which its use is granted.
+pub const SECRET_HOSTS_MAX: usize = 32;
+
+/// Capabilities of a delegation that this venue issues.
+pub const ISSUED_CAPABILITIES_MAX: usize = 64;
+
+/// Delegations that one user revokes.
+pub const REVOCATIONS_MAX: u64 = 100_000;
+
+/// Agents of one user, including terminated ones that were not removed.
+pub const AGENTS_PER_USER_MAX: u64 = 10_000;
+
+/// Largest message to an agent, in bytes: the same as a message to a job.
+pub const AGENT_MESSAGE_BYTES_MAX: u64 = 1_000_000;
+
+/// Largest state of an agent, in bytes: the transition receives all of it, together with the inbox.
+pub const AGENT_STATE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Entries of a memory. It is read as a whole.
+pub const MEMORY_ENTRIES_MAX: usize = 1_000;
+
+/// Bytes of one entry of a memory.
+pub const MEMORY_TEXT_BYTES_MAX: usize = 16 * 1024;

@@ -63,7 +63,8 @@ async fn invoke_unrecorded(
     input: Value,
 ) -> Result<JobView, Failure> {
     call.control.proceed().await;
-    let request = Invoke::new(call.caller.clone(), operation, input);
+    let mut request = Invoke::new(call.caller.clone(), operation, input);
+    request.depth = call.depth.saturating_add(1);
     call.host.invoke(request).await.map(|invoked| invoked.view).map_err(invoke_failure)
 }
 

@@ -33,7 +33,7 @@ use url::Url;
 use crate::limits::{REDIRECTS_MAX, REQUEST_TIME, RESPONSE_BYTES_MAX};
 use crate::options::Options;
 pub use allow::{AllowedHost, AllowedVenue, ListEntryError};
-pub(crate) use allow::{SHARED, venue_url};
+pub(crate) use allow::{SHARED, check as check_url, venue_url};
 
 /// Sends requests that the operator's policy allows.
 pub(crate) struct Outbound {
@@ -189,7 +189,8 @@ impl Request {
         }
     }
 
-    fn host(&self) -> String {
+    /// Its host and port.
+    pub(crate) fn host(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         format!("{host}:{}", self.port())
     }

@@ -15,6 +15,7 @@ use catena_engine::limits::SCHEDULE_JITTER_MAX_MS;
 use catena_engine::requests::{NewSchedule, Overlap, Scheduled, When};
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_job::JobId;
+use catena_job::members::Members;
 use catena_value::{Map, Value};
 
 use crate::definition::{Definition, Mark, check_reference, registrations};
@@ -136,9 +137,18 @@ const OPERATIONS: &[Definition] = &[
 
 // Input.
 
-/// The members of a schedule. Names that begin with `x-` are free to use.
-const MEMBERS: &[&str] =
-    &["operation", "input", "time", "after", "cron", "timeZone", "overlap", "jitterMs"];
+/// The members of a schedule.
+const MEMBERS: Members = Members {
+    known: &["operation", "input", "time", "after", "cron", "timeZone", "overlap", "jitterMs"],
+    mistaken: &[
+        ("at", Some("time")),
+        ("delay", Some("after")),
+        ("every", Some("cron")),
+        ("interval", Some("cron")),
+        ("op", Some("operation")),
+        ("when", Some("time")),
+    ],
+};
 
 /// `now` is Unix time in ms.
 fn parse_schedule(input: &Value, now: i64) -> Result<NewSchedule, Failure> {
@@ -233,6 +243,10 @@ impl Adapter for Scheduler {
 
     fn check(&self, operation: &Operation) -> Vec<(String, String)> {
         check_reference(operation.adapter_ref(), OPERATIONS)
+    }
+
+    fn input_members(&self, name: &str) -> Option<Members> {
+        (name == "schedule").then_some(MEMBERS)
     }
 
     fn run(&self, call: Call) -> TurnFuture {

@@ -16,7 +16,7 @@ mod infer;
 use catena_engine::limits::SCHEMA_CHECK_ALL_STEPS_MAX;
 use catena_engine::operations::schema::{Schema, Violation};
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
-use catena_value::Value;
+use catena_value::{Map, Value};
 
 use crate::definition::{Definition, Mark, check_reference, registrations};
 use crate::fields::{Fields, array, invalid_input, object};
@@ -61,6 +61,7 @@ const OPERATIONS: &[Definition] = &[
         output: Some(
             r#"{"type":"object","required":["valid","errors"],"properties":{
                 "valid":{"type":"boolean"},
+                "error":{"type":"string","description":"The first violation, if there is one"},
                 "errors":{"type":"array","items":{"type":"object","properties":{
                     "path":{"type":"string","description":"Where, as a JSON pointer"},
                     "message":{"type":"string"}}}}}}"#,
@@ -68,18 +69,21 @@ const OPERATIONS: &[Definition] = &[
     },
     Definition {
         name: "validate-all",
-        title: "Check many values",
-        description: "Whether each of many values fits a JSON Schema, and where it does not.",
+        title: "Find all violations",
+        description: "All violations of a JSON Schema by a value or, with `values`, by each of many.",
         mode: ExecutionMode::Inline,
         marks: MARKS,
         input: Some(
-            r#"{"type":"object","required":["values","schema"],"properties":{
-                "values":{"type":"array"},
+            r#"{"type":"object","required":["schema"],"properties":{
+                "value":{"description":"What to check"},
+                "values":{"type":["array","null"],"description":"What to check, instead of one value"},
                 "schema":{"type":["object","boolean"],"description":"The JSON Schema"}}}"#,
         ),
         output: Some(
-            r#"{"type":"object","required":["valid","results"],"properties":{
-                "valid":{"type":"boolean","description":"Whether all of them fit"},
+            r#"{"type":"object","required":["valid"],"properties":{
+                "valid":{"type":"boolean","description":"Whether the value fits, or all of them do"},
+                "errors":{"type":"array","items":{"type":"string"},"description":"For one value"},
+                "violations":{"type":"array","description":"The same as `{path, message}`"},
                 "results":{"type":"array","items":{"type":"object","properties":{
                     "valid":{"type":"boolean"},"errors":{"type":"array"}}}}}}"#,
         ),
@@ -140,8 +144,20 @@ fn compile(schema: &Value) -> Result<Schema, Failure> {
 // Output.
 
 fn validation_output(violations: Vec<Violation>) -> Value {
-    let is_valid = violations.is_empty();
-    object([("valid", is_valid.into()), ("errors", errors(violations))])
+    let first = violations.first().map(ToString::to_string);
+    let mut members = vec![("valid", first.is_none().into()), ("errors", errors(violations))];
+    members.extend(first.map(|first| ("error", first.into())));
+    members.into_iter().collect::<Map>().into()
+}
+
+/// All violations by one value, as texts and with their places.
+fn violations_output(violations: Vec<Violation>) -> Value {
+    let texts = violations.iter().map(|violation| violation.to_string().into()).collect();
+    object([
+        ("valid", violations.is_empty().into()),
+        ("errors", array(texts)),
+        ("violations", errors(violations)),
+    ])
 }
 
 fn errors(violations: Vec<Violation>) -> Value {
@@ -218,6 +234,10 @@ impl Adapter for SchemaAdapter {
 /// share one output and one call.
 fn validate_all(fields: &Fields<'_>) -> Result<Value, Failure> {
     let schema = compile(&required_value(fields, "schema")?)?;
+    if fields.get("values").is_none() {
+        let value = fields.get_or_nil("value");
+        return Ok(violations_output(schema.violations(&value, VIOLATIONS_MAX)));
+    }
     let mut left = VIOLATIONS_MAX;
     let mut steps = SCHEMA_CHECK_ALL_STEPS_MAX;
     let each = fields.items("values")?.into_iter().map(|value| {
@@ -255,7 +275,10 @@ mod tests {
         assert_eq!(validation_output(Vec::new()), value(r#"{"valid":true,"errors":[]}"#));
         assert_eq!(
             validation_output(vec![violation("/a/0")]),
-            value(r#"{"valid":false,"errors":[{"path":"/a/0","message":"wrong"}]}"#)
+            value(
+                r#"{"valid":false,"error":"wrong at /a/0",
+                    "errors":[{"path":"/a/0","message":"wrong"}]}"#
+            )
         );
     }
 
@@ -267,7 +290,7 @@ mod tests {
             mixed,
             value(
                 r#"{"valid":false,"results":[{"valid":true,"errors":[]},
-                    {"valid":false,"errors":[{"path":"","message":"wrong"}]}]}"#
+                    {"valid":false,"error":"wrong","errors":[{"path":"","message":"wrong"}]}]}"#
             )
         );
     }

@@ -18,7 +18,7 @@ use catena_job::state::Ask;
 use catena_value::Value;
 
 use crate::definition::{Definition, Mark, check_reference, registrations};
-use crate::fields::{Fields, integer, invalid_input, object, text};
+use crate::fields::{Fields, array, integer, invalid_input, object, text};
 use crate::limits::{DELAY_MS_MAX, ITEMS_MAX, PRETENDED_BYTES_MAX, RANDOM_BYTES_MAX};
 use crate::nested;
 
@@ -143,6 +143,25 @@ const OPERATIONS: &[Definition] = &[
                 "outputStats":{"type":"object","properties":{
                     "bytesProcessed":{"type":"integer"},"bytesTotal":{"type":"integer"}}}}}"#,
         ),
+    },
+    Definition {
+        name: "tally",
+        title: "Tally",
+        description: "A transition of an agent: counts messages in `state.n` and returns what they contain. A \
+                      message `{\"fail\":true}` fails the turn.",
+        mode: ExecutionMode::Inline,
+        marks: MARKS,
+        input: None,
+        output: None,
+    },
+    Definition {
+        name: "slowtally",
+        title: "Slow tally",
+        description: "The same as `tally`, and sleeps for the `delay` of each message, in milliseconds.",
+        mode: ExecutionMode::Task,
+        marks: MARKS,
+        input: None,
+        output: None,
     },
 ];
 
@@ -269,6 +288,7 @@ impl Adapter for Test {
         match call.operation.name() {
             "echo" => Ok(call.input.clone()),
             "error" => Err(error(&call.input)),
+            "tally" => tally(&call.input),
             "random" => {
                 let mut bytes = vec![0; random_length(&call.input)?];
                 call.host.env().random(&mut bytes);
@@ -286,6 +306,7 @@ impl Adapter for Test {
             "pause" => Box::pin(std::future::ready(pause(&call.cause, call.input))),
             "auth" => Box::pin(std::future::ready(auth(&call.cause))),
             "progress" => Box::pin(async move { progress(call).await.into() }),
+            "slowtally" => Box::pin(async move { slow_tally(call).await.into() }),
             _ => Box::pin(std::future::ready(self.run_inline(&call).into())),
         }
     }
@@ -297,6 +318,41 @@ fn error(input: &Value) -> Failure {
         Ok(message) => Failure::transient("test_error", message),
         Err(failure) => failure,
     }
+}
+
+/// Returns the contents of the messages that a transition received.
+fn contents(input: &Value) -> Result<Vec<Value>, Failure> {
+    let messages = Fields::from_value(input)?.items("messages")?;
+    let content = |message: Value| match message.as_map() {
+        Some(map) => map.field("content").cloned().unwrap_or_default(),
+        None => Value::Nil,
+    };
+    Ok(messages.into_iter().map(content).collect())
+}
+
+fn tally(input: &Value) -> Result<Value, Failure> {
+    let seen = contents(input)?;
+    let is_failing =
+        |content: &Value| content.as_map().and_then(|map| map.field("fail")) == Some(&true.into());
+    if seen.iter().any(is_failing) {
+        return Err(Failure::new("test_error", "a message says that the turn fails"));
+    }
+    let state = Fields::from_value(input)?.get_or_nil("state");
+    let before = state.as_map().and_then(|map| map.field("n")).and_then(integer).unwrap_or(0);
+    let count = before.saturating_add(i64::try_from(seen.len()).unwrap_or(i64::MAX));
+    Ok(object([
+        ("state", object([("n", count.into())])),
+        ("result", object([("seen", array(seen))])),
+    ]))
+}
+
+async fn slow_tally(call: Call) -> Result<Value, Failure> {
+    for content in contents(&call.input)? {
+        let delay = content.as_map().and_then(|map| map.field("delay")).and_then(integer);
+        let delay = delay.unwrap_or(0).clamp(0, DELAY_MS_MAX);
+        call.control.sleep(milliseconds(delay)).await;
+    }
+    tally(&call.input)
 }
 
 async fn delay(call: Call) -> Result<Value, Failure> {
@@ -450,6 +506,16 @@ mod tests {
         assert!(format!("{rounded:?}").contains("\"bytesProcessed\": 100"), "{rounded:?}");
         let derived = figures(r#"{"totalItems":3,"outputStats":{"bytesPerItem":7}}"#, 2);
         assert!(format!("{derived:?}").contains("\"bytesTotal\": 21"), "{derived:?}");
+    }
+
+    #[test]
+    fn a_tally_counts_messages_and_fails_if_one_says_so() {
+        let input = value(
+            r#"{"agent-id":"a","state":{"n":2},"messages":[{"content":1},{"content":{"x":2}}]}"#,
+        );
+        assert_eq!(tally(&input), Ok(value(r#"{"state":{"n":4},"result":{"seen":[1,{"x":2}]}}"#)));
+        let failing = value(r#"{"state":null,"messages":[{"content":{"fail":true}}]}"#);
+        assert_eq!(tally(&failing).unwrap_err().code, "test_error");
     }
 
     #[test]

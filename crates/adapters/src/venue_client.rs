@@ -128,12 +128,12 @@ impl VenueClient {
         self.document(self.api(gate).history_page(id, from, limit).await)
     }
 
-    /// A job of the venue.
+    /// A job of the venue, without the outputs of its steps.
     pub(crate) async fn job(&self, id: &str, gate: &impl Gate) -> Result<FetchedJob, Failure> {
         if !is_job_id(id) {
             return Err(invalid_input(format!("{id:?} is not a job ID")));
         }
-        self.check_id(self.parse_job(self.api(gate).job(id).await)?, id)
+        self.check_id(self.parse_job(self.api(gate).job_in_brief(id).await)?, id)
     }
 
     /// Cancels, pauses or resumes a job of the venue, and returns the job after that.

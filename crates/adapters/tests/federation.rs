@@ -32,11 +32,8 @@ async fn a_step_runs_on_the_venue_it_names_and_is_committed_to() {
     let step = &view.job.steps()[&1];
     assert_eq!(step.start.venue.as_deref(), Some(remote.engine().did()));
     // The other venue holds the job, and its chain is the one that was committed to.
-    let public = Caller {
-        did: format!("{}:public", remote.engine().did()).as_str().into(),
-        role: Role::Anonymous,
-        delegations: Vec::new(),
-    };
+    let did = format!("{}:public", remote.engine().did());
+    let public = Caller::new(did.into(), Role::Anonymous);
     let held = remote.engine().job(&public, step.start.job).await.unwrap();
     assert_eq!(held.job.first_record(), step.start.record);
     assert_eq!(held.job.head(), step.end.as_ref().unwrap().record);

@@ -158,7 +158,7 @@ pub(crate) fn venue_url(name: &str) -> Result<Url, String> {
 }
 
 /// Fails if a URL cannot be requested, whatever the operator allows.
-pub(super) fn check(url: &Url) -> Result<(), String> {
+pub(crate) fn check(url: &Url) -> Result<(), String> {
     if url.as_str().len() > URL_BYTES_MAX {
         return Err(format!("it has more than {URL_BYTES_MAX} bytes"));
     }

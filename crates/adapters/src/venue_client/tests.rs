@@ -92,7 +92,7 @@ async fn a_job_is_polled_until_it_ends_at_growing_intervals() {
     let begun = FetchedJob::parse(value(&pending)).unwrap();
     let ended = client(&url).wait(begun, &gate).await.unwrap();
     assert_eq!(ended.outcome().unwrap(), value(r#"{"n":1}"#));
-    assert!(requests.recv().await.unwrap().starts_with("GET /api/v1/jobs/0x01 "));
+    assert!(requests.recv().await.unwrap().starts_with("GET /api/v1/jobs/0x01?steps=brief "));
     drop(gate);
     let mut slept = Vec::new();
     while let Some(time) = sleeps.recv().await {

@@ -55,7 +55,7 @@ pub fn caller() -> Caller {
 
 /// A caller with admin rights.
 pub fn operator() -> Caller {
-    Caller { did: "operator".into(), role: Role::Admin, delegations: Vec::new() }
+    Caller::new("operator".into(), Role::Admin)
 }
 
 /// Two venues. The local one may run steps on the remote one.

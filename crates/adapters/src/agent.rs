@@ -1,0 +1,469 @@
+//! `agent`: persistent processes with a state, an inbox and a timeline.
+//!
+//! **What it does:** creates, reads, changes and ends the agents of the caller, delivers messages to them,
+//! and runs them. An agent is one record at `g/<agentId>`. A run passes its state and its messages to
+//! another operation, the transition, and records what that returns.
+//!
+//! **Cost:** a change is one commit with its job. A run is a job that waits for the job of the transition:
+//! the record is written with the record that starts the run and with the one that ends it. No cost
+//! grows with the timeline.
+//!
+//! **Cancellation:** a run that is cancelled or takes too long cancels its transition and suspends the
+//! agent, which keeps its state and its messages.
+//!
+//! **Repetition:** safe: a change is committed together with its job, and a repeated run finds the
+//! transition that it called before.
+
+use catena_engine::operations::HostReply;
+use catena_engine::{
+    Adapter, BoundEnd, BoundJob, BoundStart, Call, ExecutionMode, Failure, Operation, Registration,
+    RootId, Roots, Turn, TurnFuture,
+};
+use catena_value::Value;
+
+use crate::definition::{Definition, Mark, check_reference, registrations};
+use crate::fields::Fields;
+use crate::nested;
+
+mod change;
+mod config;
+mod deliver;
+mod lifecycle;
+mod query;
+mod run;
+mod session;
+mod stored;
+
+use stored::agent_id;
+
+/// The adapter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Agents;
+
+/// Failures that refuse a request before anything is done.
+const REFUSALS: &[&str] = &["agent_not_found", "agent_terminated"];
+
+// Operations.
+
+const READ: &[Mark] = &[Mark::Idempotent, Mark::ReadOnly];
+const OVERWRITE: &[Mark] = &[Mark::Idempotent];
+
+/// A definition of an operation that changes agents.
+const CHANGE: Definition = Definition {
+    name: "",
+    title: "",
+    description: "",
+    mode: ExecutionMode::Roots,
+    marks: &[],
+    input: None,
+    output: STATUS,
+};
+
+/// A definition of an operation that runs an agent.
+const RUN: Definition = Definition { mode: ExecutionMode::Task, marks: OVERWRITE, ..CHANGE };
+
+/// A definition of an operation that only reads.
+const QUERY: Definition = Definition { marks: READ, ..CHANGE };
+
+const AGENT_ID: &str = r#"{"type":"object","required":["agentId"],"properties":{
+    "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"}}}"#;
+
+const STATUS: Option<&str> = Some(
+    r#"{"type":"object","required":["agentId","status"],"properties":{
+        "agentId":{"type":"string"},
+        "status":{"type":"string","enum":["SLEEPING","RUNNING","SUSPENDED","TERMINATED"]}}}"#,
+);
+
+const RAN: Option<&str> = Some(
+    r#"{"type":"object","required":["agentId","status"],"properties":{
+        "agentId":{"type":"string"},"status":{"type":"string"},
+        "result":{"description":"What the transition returned as `result`"},
+        "messages":{"type":"integer","description":"How many messages the turn processed"}}}"#,
+);
+
+const OPERATIONS: &[Definition] = &[
+    Definition {
+        name: "create",
+        title: "Create an agent",
+        description: "Creates an agent that sleeps. If there is one with this ID, nothing happens.",
+        marks: OVERWRITE,
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "config":{"type":["object","array","string","null"],"description":"For the framework: `operation`, `wake`, `limits`, `maxFailures`, `onFailures`. Without `state`, the other members become `state.config`"},
+                "state":{"description":"What the transition receives first"},
+                "caps":{"type":["array","object","null"],"description":"What the agent may do; null if it is not restricted"},
+                "definition":{"type":["string","null"],"description":"A reference to an asset with `config`, `state` and `caps`"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","status","created"],"properties":{
+                "agentId":{"type":"string"},"status":{"type":"string"},
+                "created":{"type":"boolean"},"updated":{"type":"boolean"}}}"#,
+        ),
+        ..CHANGE
+    },
+    Definition {
+        name: "message",
+        title: "Send a message to an agent",
+        description: "Appends a message to the inbox of an agent. It is processed by the next run.",
+        input: Some(
+            r#"{"type":"object","required":["agentId","message"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "message":{"description":"The content, at most 1 MB"},
+                "messageId":{"type":["string","null"],"maxLength":256,"description":"A message with the same ID that still waits is not delivered again"},
+                "sessionId":{"type":["string","null"],"maxLength":128}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","delivered"],"properties":{
+                "agentId":{"type":"string"},"delivered":{"type":"boolean"},
+                "messageId":{"type":"string"},"sessionId":{"type":"string"},
+                "inbox":{"type":"integer","description":"How many messages wait"}}}"#,
+        ),
+        ..CHANGE
+    },
+    Definition {
+        name: "run",
+        title: "Run an agent",
+        description: "Passes the messages in the inbox to the transition and records what it returns. Without \
+                      messages nothing happens. A run waits while another one is in progress.",
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "operation":{"type":["string","null"],"description":"The transition; `config.operation` by default"}}}"#,
+        ),
+        output: RAN,
+        ..RUN
+    },
+    Definition {
+        name: "trigger",
+        title: "Trigger an agent",
+        description: "The same as `run`, which may also be started without waiting for its end.",
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "operation":{"type":["string","null"]},
+                "force":{"type":["boolean","null"]},
+                "wait":{"type":["boolean","integer","null"],"minimum":0,"maximum":120000,"description":"False or a number of milliseconds: how long to wait for the end"}}}"#,
+        ),
+        output: RAN,
+        ..RUN
+    },
+    Definition {
+        name: "request",
+        title: "Send a request to an agent",
+        description: "Delivers `input` as a message, runs the agent, and returns the result of that turn.",
+        input: Some(
+            r#"{"type":"object","required":["agentId","input"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "input":{"description":"The content of the message, at most 1 MB"},
+                "operation":{"type":["string","null"],"description":"The transition; `config.operation` by default"},
+                "wait":{"type":["boolean","integer","null"],"minimum":0,"maximum":120000,"description":"False or a number of milliseconds: how long to wait for the end"},
+                "timeout":{"type":["integer","null"],"minimum":0,"maximum":120000,"description":"The same, in milliseconds"},
+                "sessionId":{"type":["string","null"],"maxLength":128}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["id","status"],"properties":{
+                "id":{"type":"string","description":"The job of the run"},
+                "agentId":{"type":"string"},"status":{"type":"string","description":"The status of that job"},
+                "output":{"description":"The result of the turn"},"sessionId":{"type":"string"}}}"#,
+        ),
+        ..RUN
+    },
+    Definition {
+        name: "chat",
+        title: "Chat with an agent",
+        description: "Delivers a message, runs the agent, and returns its response. Without `sessionId` a new \
+                      session begins.",
+        input: Some(
+            r#"{"type":"object","required":["agentId","message"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "message":{"description":"The content of the message, at most 1 MB"},
+                "operation":{"type":["string","null"]},
+                "sessionId":{"type":["string","null"],"maxLength":128}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","sessionId"],"properties":{
+                "agentId":{"type":"string"},"sessionId":{"type":"string"},"response":{}}}"#,
+        ),
+        ..RUN
+    },
+    Definition {
+        name: "info",
+        title: "Describe an agent",
+        description: "Returns the status, the configuration and the figures of an agent.",
+        input: Some(AGENT_ID),
+        ..QUERY
+    },
+    Definition {
+        name: "query",
+        title: "Read a part of an agent",
+        description: "Returns the value at a path below the record of an agent, such as `timeline/0/result`.",
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "path":{"type":["string","null"],"description":"The record itself by default"},
+                "maxSize":{"type":["integer","null"],"minimum":0,"maximum":16777216,"description":"Bytes; 1,000,000 by default"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["exists","type"],"properties":{
+                "exists":{"type":"boolean"},"type":{"type":"string"},"value":{},
+                "valueBytes":{"type":"integer"},"truncated":{"type":"boolean"}}}"#,
+        ),
+        ..QUERY
+    },
+    Definition {
+        name: "list",
+        title: "List agents",
+        description: "Lists the agents of the caller, ordered by ID.",
+        input: Some(
+            r#"{"type":["object","null"],"properties":{"includeTerminated":{"type":["boolean","null"]}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agents"],"properties":{"agents":{"type":"array","items":{
+                "type":"object","required":["agentId","status","tasks"],"properties":{
+                "agentId":{"type":"string"},"status":{"type":"string"},
+                "tasks":{"type":"integer","description":"Runs that are in progress or wait"},
+                "error":{"type":"string"}}}}}}"#,
+        ),
+        ..QUERY
+    },
+    Definition {
+        name: "update",
+        title: "Update an agent",
+        description: "Replaces members of the configuration, and of the state while the agent does not run.",
+        marks: OVERWRITE,
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "config":{"type":["object","array","string","null"]},
+                "state":{"description":"The members of an object replace those of the state; any other value replaces it"}}}"#,
+        ),
+        ..CHANGE
+    },
+    Definition {
+        name: "suspend",
+        title: "Suspend an agent",
+        description: "Suspends an agent and cancels its run. State, inbox and timeline are kept.",
+        marks: OVERWRITE,
+        input: Some(AGENT_ID),
+        ..CHANGE
+    },
+    Definition {
+        name: "resume",
+        title: "Resume an agent",
+        description: "Clears the error of a suspended agent, which then sleeps.",
+        marks: OVERWRITE,
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "force":{"type":["boolean","null"],"description":"Also if too many turns have failed in a row"},
+                "autoWake":{"type":["boolean","null"]}}}"#,
+        ),
+        ..CHANGE
+    },
+    Definition {
+        name: "delete",
+        title: "Terminate an agent",
+        description: "Terminates an agent: its run and the runs that wait are cancelled, and it takes no more \
+                      messages. With `remove`, its record is deleted as well.",
+        marks: OVERWRITE,
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "remove":{"type":["boolean","null"]}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","status"],"properties":{
+                "agentId":{"type":"string"},"status":{"type":"string"},"removed":{"type":"boolean"}}}"#,
+        ),
+        ..CHANGE
+    },
+    Definition {
+        name: "fork",
+        title: "Copy an agent",
+        description: "Creates an agent with the configuration, the state and the capabilities of another one.",
+        input: Some(
+            r#"{"type":"object","required":["sourceId","agentId"],"properties":{
+                "sourceId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "config":{"type":["object","array","string","null"],"description":"Members that replace those of the source"},
+                "includeTimeline":{"type":["boolean","null"]},
+                "overwrite":{"type":["boolean","null"],"description":"Replaces an agent that does not run"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","status","created","forkedFrom"],"properties":{
+                "agentId":{"type":"string"},"status":{"type":"string"},
+                "created":{"type":"boolean"},"forkedFrom":{"type":"string"}}}"#,
+        ),
+        ..CHANGE
+    },
+    Definition {
+        name: "cancel-task",
+        title: "Cancel a run of an agent",
+        description: "Cancels a run that is in progress, which suspends the agent, or one that waits.",
+        marks: OVERWRITE,
+        input: Some(
+            r#"{"type":"object","required":["agentId","taskId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "taskId":{"type":"string","description":"The job of the run"},
+                "reason":{"type":["string","null"],"maxLength":1000}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","taskId","cancelled"],"properties":{
+                "agentId":{"type":"string"},"taskId":{"type":"string"},"cancelled":{"type":"boolean"}}}"#,
+        ),
+        ..CHANGE
+    },
+    Definition {
+        name: "sessions",
+        title: "List sessions",
+        description: "Lists the sessions of an agent, the one used last first.",
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "offset":{"type":["integer","null"],"minimum":0},
+                "limit":{"type":["integer","null"],"minimum":0,"maximum":1000,"description":"100 by default"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["sessions","total"],"properties":{
+                "sessions":{"type":"array","items":{"type":"object","required":["sessionId"],"properties":{
+                    "sessionId":{"type":"string"},"title":{"type":"string"},"created":{"type":"integer"},
+                    "updated":{"type":"integer"},"turnCount":{"type":"integer"}}}},
+                "count":{"type":"integer"},"total":{"type":"integer"},"offset":{"type":"integer"}}}"#,
+        ),
+        ..QUERY
+    },
+    Definition {
+        name: "rename-session",
+        title: "Rename a session",
+        description: "Gives a session a title, or removes it.",
+        marks: OVERWRITE,
+        input: Some(
+            r#"{"type":"object","required":["agentId","sessionId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "sessionId":{"type":"string","maxLength":128},
+                "title":{"type":["string","null"],"maxLength":256}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","sessionId"],"properties":{
+                "agentId":{"type":"string"},"sessionId":{"type":"string"},"title":{"type":"string"}}}"#,
+        ),
+        ..CHANGE
+    },
+];
+
+// Input.
+
+// Each operation reads its own input; what they share is in `agent/stored.rs`.
+
+// Output.
+
+// Each operation builds its own output.
+
+// Execution.
+
+impl Adapter for Agents {
+    fn name(&self) -> &'static str {
+        "agent"
+    }
+
+    fn description(&self) -> &'static str {
+        "Creates, changes and runs persistent agents."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        registrations(self.name(), OPERATIONS)
+    }
+
+    fn check(&self, operation: &Operation) -> Vec<(String, String)> {
+        check_reference(operation.adapter_ref(), OPERATIONS)
+    }
+
+    fn is_refusal(&self, failure: &Failure) -> bool {
+        REFUSALS.contains(&failure.code.as_str())
+    }
+
+    fn roots(&self, call: &Call) -> Result<Vec<RootId>, Failure> {
+        let fields = Fields::from_value(&call.input)?;
+        let mut roots = vec![RootId::agent_controls()];
+        if call.operation.name() != "list" {
+            roots.push(RootId::agent(&agent_id(&fields, "agentId")?));
+        }
+        if call.operation.name() == "fork" {
+            roots.push(RootId::agent(&agent_id(&fields, "sourceId")?));
+        }
+        Ok(roots)
+    }
+
+    fn prepare(&self, call: &Call) -> Option<HostReply<Value, Failure>> {
+        config::resolve_references(call)
+    }
+
+    fn run_on_roots(&self, call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+        if call.operation.has_secrets() {
+            let text = "what an agent receives is stored, so it cannot have `writeOnly` members";
+            return Err(Failure::new("unsupported", text));
+        }
+        match call.operation.name() {
+            "create" => change::create(call, roots),
+            "message" => change::message(call, roots),
+            "update" => change::update(call, roots),
+            "suspend" => lifecycle::suspend(call, roots),
+            "resume" => lifecycle::resume(call, roots),
+            "delete" => lifecycle::delete(call, roots),
+            "fork" => change::fork(call, roots),
+            "cancel-task" => lifecycle::cancel_task(call, roots),
+            "rename-session" => session::rename(call, roots),
+            "info" => query::info(call, roots),
+            "query" => query::query(call, roots),
+            "list" => query::list(call, roots),
+            "sessions" => session::list(call, roots),
+            _ => Err(nested::unsupported_operation(call)),
+        }
+    }
+
+    fn binding(&self, operation: &str, input: &Value) -> Option<String> {
+        run::binding(operation, input)
+    }
+
+    fn bound_roots(&self, name: &str) -> Vec<RootId> {
+        vec![RootId::agent_controls(), RootId::agent(name)]
+    }
+
+    fn start_bound(
+        &self,
+        job: BoundJob<'_>,
+        operation: &Operation,
+        input: &Value,
+        roots: &mut Roots,
+    ) -> Result<BoundStart, Failure> {
+        run::start(job, operation.name(), input, roots)
+    }
+
+    fn end_bound(
+        &self,
+        job: BoundJob<'_>,
+        end: &BoundEnd<'_>,
+        roots: &mut Roots,
+    ) -> Result<(), Failure> {
+        run::end(job, end, roots)
+    }
+
+    fn run(&self, call: Call) -> TurnFuture {
+        Box::pin(async move { Turn::from(run::turn(&call).await) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_executed_as_their_definitions_say() {
+        for definition in OPERATIONS {
+            let input = crate::fields::value(r#"{"agentId":"a"}"#);
+            let is_run = Agents.binding(definition.name, &input).is_some();
+            assert_eq!(definition.mode == ExecutionMode::Task, is_run, "{}", definition.name);
+        }
+    }
+}

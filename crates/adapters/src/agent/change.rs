@@ -1,0 +1,150 @@
+//! Operations that create agents and change what they contain.
+
+use catena_engine::{Call, Failure, Roots};
+use catena_job::agent::{Agent, AgentStatus, Control};
+use catena_value::{Map, Value, Vector};
+
+use super::config::{described, layered_config, merged};
+use super::deliver::{Delivery, deliver, waits_in_inbox};
+use super::session;
+use super::stored::{Stored, agent_id, controls};
+use crate::fields::{Fields, invalid_input, object};
+use crate::limits::{AGENT_STATE_BYTES_MAX, AGENTS_PER_USER_MAX, WORKSPACE_VALUE_DEPTH_MAX};
+
+/// Creates an agent, unless there is one with this ID.
+pub(super) fn create(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+    let id = agent_id(&Fields::from_value(&call.input)?, "agentId")?;
+    if let Some(stored) = Stored::find(roots, &id)? {
+        return Ok(created(&id, stored.agent.status.word().into(), false));
+    }
+    check_count(roots)?;
+    let new = described(call)?;
+    check_state(&new.state)?;
+    let agent = Agent::new(roots.now(), new.config.into(), new.state, new.caps);
+    let control = Control::new(roots.now());
+    let status = Stored { id: id.clone(), agent, control }.save(roots)?;
+    Ok(created(&id, status, true))
+}
+
+fn created(id: &str, status: Value, is_new: bool) -> Value {
+    object([
+        ("agentId", id.into()),
+        ("status", status),
+        ("created", is_new.into()),
+        ("updated", false.into()),
+    ])
+}
+
+fn check_count(roots: &Roots) -> Result<(), Failure> {
+    if controls(roots)?.len() < AGENTS_PER_USER_MAX {
+        return Ok(());
+    }
+    let text = format!("a user has at most {AGENTS_PER_USER_MAX} agents; remove one of them");
+    Err(Failure::new("too_many_agents", text))
+}
+
+/// Fails if a state is too large.
+pub(super) fn check_state(state: &Value) -> Result<(), Failure> {
+    let bounds =
+        catena_value::Extent { bytes: AGENT_STATE_BYTES_MAX, depth: WORKSPACE_VALUE_DEPTH_MAX };
+    let measured = bounds.measure(state, &catena_value::NoCells);
+    measured
+        .map(drop)
+        .map_err(|error| Failure::new("state_too_large", format!("the state of the agent {error}")))
+}
+
+/// Delivers a message.
+pub(super) fn message(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+    let fields = Fields::from_value(&call.input)?;
+    let id = agent_id(&fields, "agentId")?;
+    let mut stored = Stored::live(roots, &id)?;
+    let content = fields.get_nullable("message");
+    let content = content.ok_or_else(|| invalid_input("`message` is missing"))?.clone();
+    let session = fields.optional_text("sessionId")?;
+    if let Some(session) = &session {
+        stored = session::touch(stored, session, roots)?;
+    }
+    let given = fields.optional_text("messageId")?;
+    let message_id = given.clone().or_else(|| call.job.map(|job| job.to_string()));
+    let message_id = message_id.unwrap_or_default();
+    let output = |inbox: u64| {
+        let mut members = vec![
+            ("agentId", Value::from(id.as_str())),
+            ("delivered", true.into()),
+            ("messageId", message_id.as_str().into()),
+            ("inbox", i64::try_from(inbox).unwrap_or(i64::MAX).into()),
+        ];
+        members.extend(session.as_deref().map(|session| ("sessionId", session.into())));
+        members.into_iter().collect::<Map>().into()
+    };
+    if given.is_some_and(|given| waits_in_inbox(&stored, &given, roots).unwrap_or(false)) {
+        return Ok(output(stored.agent.inbox.len()));
+    }
+    let delivery = Delivery {
+        id: message_id.clone(),
+        from: call.caller.did.to_string(),
+        content,
+        session: session.clone(),
+    };
+    let stored = deliver(stored, delivery, roots)?;
+    let waiting = stored.agent.inbox.len();
+    stored.save(roots)?;
+    Ok(output(waiting))
+}
+
+/// Changes the configuration and the state.
+pub(super) fn update(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+    let fields = Fields::from_value(&call.input)?;
+    let id = agent_id(&fields, "agentId")?;
+    let mut stored = Stored::live(roots, &id)?;
+    if fields.get("config").is_some() {
+        let own = stored.agent.config.as_map().cloned().unwrap_or_default();
+        stored.agent.config = merged(&own, &layered_config(call)?).into();
+    }
+    if let Some(changes) = fields.get_nullable("state") {
+        if stored.agent.status == AgentStatus::Running {
+            let text = format!("agent `{id}` is RUNNING; its state belongs to the run");
+            return Err(Failure::transient("agent_running", text));
+        }
+        let state = stored.agent.state.fully_loaded(roots.cells());
+        let state = state.map_err(super::stored::load_failure)?;
+        stored.agent.state = match (state.as_map(), changes.as_map()) {
+            (Some(own), Some(changes)) => merged(own, changes).into(),
+            _ => changes.clone(),
+        };
+        check_state(&stored.agent.state)?;
+    }
+    let status = stored.save(roots)?;
+    Ok(object([("agentId", id.into()), ("status", status)]))
+}
+
+/// Creates a copy of an agent.
+pub(super) fn fork(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+    let fields = Fields::from_value(&call.input)?;
+    let source_id = agent_id(&fields, "sourceId")?;
+    let id = agent_id(&fields, "agentId")?;
+    let is_true = |name: &str| fields.get(name) == Some(&true.into());
+    let source = Stored::get(roots, &source_id)?;
+    match Stored::find(roots, &id)? {
+        Some(target) if target.agent.status == AgentStatus::Running => {
+            return Err(Failure::transient("agent_running", format!("agent `{id}` is RUNNING")));
+        }
+        Some(_) if !is_true("overwrite") => {
+            return Err(Failure::new("agent_exists", format!("there is an agent `{id}` already")));
+        }
+        Some(target) => target.control.waiting.iter().for_each(|job| roots.offer(*job)),
+        None => check_count(roots)?,
+    }
+    let config = source.agent.config.as_map().cloned().unwrap_or_default();
+    let config = merged(&config, &layered_config(call)?);
+    let mut agent = Agent::new(roots.now(), config.into(), source.agent.state, source.agent.caps);
+    agent.timeline = if is_true("includeTimeline") { source.agent.timeline } else { Vector::new() };
+    let control = Control::new(roots.now());
+    let status = Stored { id: id.clone(), agent, control }.save(roots)?;
+    Ok(object([
+        ("agentId", id.into()),
+        ("status", status),
+        ("created", true.into()),
+        ("forkedFrom", source_id.into()),
+    ]))
+}

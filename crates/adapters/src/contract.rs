@@ -1,0 +1,201 @@
+//! `contract`: jobs of the platform contract, which executors run.
+//!
+//! **What it does:** a contract job has a payload envelope as its input. It waits on a queue of the venue
+//! for its environment until an executor claims it. `/contract/v1` creates such jobs; invoking the
+//! operation directly works too, without a comparison with earlier jobs.
+//!
+//! **Cost:** nothing in this process. A waiting job is an entry in the store.
+//!
+//! **Cancellation:** the executor is told to stop, and its result is refused.
+//!
+//! **Repetition:** a job whose executor is lost is offered again, three attempts in all. Cells have no
+//! effects outside of their folder, so that is safe.
+
+use catena_engine::operations::{
+    Environments, Placement, Problem, QueueOwner, QueueSpec, Recovery,
+};
+use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
+use catena_job::Job;
+use catena_job::contract::envelope::payload;
+use catena_job::contract::{ENV_VERSION, EXECUTION_KEY, Envelope, INPUT_HASH, Plan};
+use catena_value::{Map, NoCells, Value};
+
+use crate::definition::{Definition, Mark, parse_constant, registrations};
+
+/// The adapter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Contract {
+    plan: Plan,
+}
+
+// Operations.
+
+const OPERATIONS: &[Definition] = &[Definition {
+    name: "object_execute",
+    title: "Execute an object",
+    description: "Executes a compute-capable object, such as a Python cell, in a sandbox.",
+    mode: ExecutionMode::Task,
+    marks: &[Mark::Idempotent],
+    input: Some(
+        r#"{"type":"object","required":["job_type","inputs"],"properties":{
+            "job_type":{"const":"object_execute","description":"What the job does"},
+            "inputs":{"type":"object","description":"The object and what it depends on"}}}"#,
+    ),
+    output: Some(
+        r#"{"type":"object","properties":{
+            "result_json":{"description":"What the entrypoint returned"},
+            "stdout":{"type":"string","description":"What was written to stdout"},
+            "stderr":{"type":"string","description":"What was written to stderr"}}}"#,
+    ),
+}];
+
+/// The queue of jobs that can run in any version of the default environment.
+pub(crate) const DEFAULT_QUEUE: &str = "exec.default";
+
+/// The kind of environment that is used if a job names none.
+pub(crate) const DEFAULT_PROFILE: &str = "bare";
+
+// Input.
+
+/// The registrations of operations that executors run: those of their adapter, with three attempts in
+/// all if the platform is at fault.
+pub(crate) fn executor_registrations(
+    adapter: &str,
+    definitions: &[Definition],
+) -> Vec<Registration> {
+    let retry = parse_constant(r#"{"attempts":3,"backoffMs":200,"on":["INTERNAL_ERROR"]}"#);
+    let with = |map: &Map, name: &str, value: Value| {
+        map.insert(name.into(), value, &NoCells).unwrap_or_else(|_| map.clone())
+    };
+    let with_retry = |mut registration: Registration| {
+        let metadata = registration.metadata.as_map().cloned().unwrap_or_default();
+        let operation = metadata.field("operation").and_then(Value::as_map).cloned();
+        let operation = with(&operation.unwrap_or_default(), "retry", retry.clone());
+        registration.metadata = with(&metadata, "operation", operation.into()).into();
+        registration
+    };
+    registrations(adapter, definitions).into_iter().map(with_retry).collect()
+}
+
+/// How the jobs of executors are queued.
+pub(crate) fn executor_queue() -> QueueSpec {
+    QueueSpec {
+        url: None,
+        queue: DEFAULT_QUEUE.to_owned(),
+        owner: QueueOwner::Venue,
+        priority: 0,
+        limit: None,
+        rate: None,
+    }
+}
+
+/// The queue of jobs for one version of an environment.
+pub(crate) fn queue_of(version: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '.' };
+    format!("exec.{}", version.chars().map(plain).collect::<String>())
+}
+
+fn read(input: &Value, plan: &Plan) -> Result<Envelope, String> {
+    let map = input.as_map().ok_or("the input must be a payload envelope")?;
+    Envelope::read(map, plan).map_err(|error| format!("{}: {}", error.code, error.message))
+}
+
+/// Why no environment can be used.
+pub(crate) fn no_environment(environments: &Environments) -> String {
+    let reason = environments.unavailable();
+    let reason = reason.unwrap_or_else(|| "no executor has announced an environment".to_owned());
+    format!("code cannot run on this venue: {reason}")
+}
+
+// Output.
+
+/// The payload of a job for its executor.
+fn payload_of(job: &Job, input: &Value) -> Option<Value> {
+    let envelope = read(input, &Plan::UNLIMITED).ok()?;
+    let text = |name: &str| job.field(name).and_then(Value::as_str);
+    let keyed = envelope.keyed(text(ENV_VERSION).unwrap_or_default());
+    let caller = text("caller").unwrap_or_default();
+    Some(payload(&keyed.members, job.id(), job.created(), caller, text(EXECUTION_KEY)))
+}
+
+// Execution.
+
+impl Adapter for Contract {
+    fn name(&self) -> &'static str {
+        "contract"
+    }
+
+    fn description(&self) -> &'static str {
+        "Jobs of the platform contract, which executors run in a sandbox."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        executor_registrations(self.name(), OPERATIONS)
+    }
+
+    fn default_recovery(&self) -> Option<Recovery> {
+        Some(Recovery::Rerun)
+    }
+
+    fn queue(&self, _operation: &Operation) -> Option<Result<QueueSpec, Vec<Problem>>> {
+        Some(Ok(executor_queue()))
+    }
+
+    fn place(
+        &self,
+        _operation: &Operation,
+        input: &Value,
+        environments: &Environments,
+    ) -> Result<Placement, String> {
+        let envelope = read(input, &self.plan)?;
+        let environment = match &envelope.env_version {
+            Some(version) => environments.get(version),
+            None => environments.newest(DEFAULT_PROFILE),
+        };
+        let environment = environment.ok_or_else(|| no_environment(environments))?;
+        let keyed = envelope.keyed(&environment.version);
+        Ok(Placement {
+            queue: queue_of(&environment.version),
+            priority: envelope.priority.level(),
+            members: vec![
+                (EXECUTION_KEY, keyed.execution_key.into()),
+                (INPUT_HASH, keyed.input_hash.into()),
+                (ENV_VERSION, environment.version.into()),
+            ],
+        })
+    }
+
+    fn worker_input(&self, _operation: &Operation, job: &Job, input: Value) -> Value {
+        payload_of(job, &input).unwrap_or(input)
+    }
+
+    fn run(&self, _call: Call) -> TurnFuture {
+        Box::pin(async move { Err(needs_a_job()).into() })
+    }
+}
+
+/// The failure of a job that is not recorded: executors claim recorded ones.
+pub(crate) fn needs_a_job() -> Failure {
+    let text = "executors run recorded jobs only; invoke the operation without `private`";
+    Failure::new("needs_a_job", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_has_a_plain_name() {
+        assert_eq!(queue_of("py-bare@0123456789ab"), "exec.py-bare.0123456789ab");
+        assert!(catena_engine::operations::is_name(&queue_of("py bare@1/2")));
+    }
+
+    #[test]
+    fn a_job_has_three_attempts_if_the_platform_fails() {
+        for registration in executor_registrations("contract", OPERATIONS) {
+            let operation = registration.metadata.as_map().unwrap().field("operation").unwrap();
+            let retry = operation.as_map().unwrap().field("retry").unwrap().as_map().unwrap();
+            assert_eq!(retry.field("attempts").and_then(Value::as_i64), Some(3));
+        }
+    }
+}

@@ -1,0 +1,704 @@
+//! `covia`: the caller's workspace and operations, and what the venue keeps for the caller.
+//!
+//! **What it does:** reads, writes, deletes, appends, copies, lists, slices, inspects, counts and groups
+//! the values at paths such as `w/records/1/name`. Paths below `w` and `o` can be changed; agents
+//! (`g`), secrets (`s`, names only), jobs (`j`), their records (`h`), assets (`a`) and the venue's own
+//! data (`v`) can be read.
+//!
+//! **Cost:** a change loads and stores the cells on the path to it, and is one commit with its job. A read
+//! loads the cells that it returns and creates no job at `POST /run`.
+//!
+//! **Cancellation:** not needed, it completes at once.
+//!
+//! **Repetition:** safe: a change is committed together with its job, so it is made once.
+
+use catena_engine::operations::HostReply;
+use catena_engine::{
+    Adapter, Call, ExecutionMode, Failure, Need, Operation, Registration, RootId, Roots, TurnFuture,
+};
+use catena_value::path::Path;
+use catena_value::{CellSource, Extent, Map, NoCells, Value, json};
+
+use crate::covia::address::{Address, NAMESPACES, did_of};
+use crate::definition::{Definition, Mark, check_reference, registrations};
+use crate::failures::job_failure;
+use crate::fields::{Fields, array, invalid_input, items, object, text};
+use crate::limits::{
+    CONTAINER_ENTRIES_MAX, COUNT_DEPTH_MAX, HISTORY_RECORDS_MAX, INSPECT_BYTES_MAX,
+    INSPECT_PATHS_MAX, READ_BYTES_MAX, SLICE_ENTRIES_MAX, WORKSPACE_VALUE_BYTES_MAX,
+    WORKSPACE_VALUE_DEPTH_MAX,
+};
+use crate::nested;
+
+pub(crate) mod address;
+pub(crate) mod query;
+mod render;
+
+pub(crate) use address::path_failure;
+pub(crate) use query::{find, read};
+
+/// The adapter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Covia;
+
+/// The level of the Covia API that the venue provides, as `GET /status` reports it.
+const API_LEVEL: &str = "0.9.11";
+
+// Operations.
+
+const READ: &[Mark] = &[Mark::Idempotent, Mark::ReadOnly];
+const OVERWRITE: &[Mark] = &[Mark::Idempotent];
+
+const WRITTEN: Option<&str> = Some(
+    r#"{"type":"object","required":["existed"],"properties":{
+        "existed":{"type":"boolean","description":"Whether there was a value before"},
+        "pathCreated":{"type":"boolean","description":"True if objects along the path were created"}}}"#,
+);
+
+const COUNTED: Option<&str> = Some(
+    r#"{"type":"object","required":["exists"],"properties":{
+        "exists":{"type":"boolean","description":"Whether there is a container at the path"},
+        "count":{"type":"integer"},
+        "groups":{"type":"object","additionalProperties":{"type":"object","properties":{"count":{"type":"integer"}}}},
+        "id":{"type":"string","description":"The Value ID of the container"}}}"#,
+);
+
+const OPERATIONS: &[Definition] = &[
+    Definition {
+        name: "read",
+        title: "Read a value",
+        description: "Returns the value at a path. If its encoding is longer than `maxSize`, the value is \
+                      null and `truncated` is true.",
+        mode: ExecutionMode::Roots,
+        marks: READ,
+        input: Some(
+            r#"{"type":"object","required":["path"],"properties":{
+                "path":{"type":"string","description":"Such as `w/records/1/name`"},
+                "maxSize":{"type":["integer","null"],"minimum":0,"maximum":16777216,"description":"Bytes; 1,000,000 by default"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["exists","type"],"properties":{
+                "exists":{"type":"boolean","description":"A stored null exists"},
+                "type":{"type":"string"},
+                "value":{},
+                "id":{"type":"string","description":"The Value ID of the value"},
+                "valueBytes":{"type":"integer","description":"The length of its encoding"},
+                "truncated":{"type":"boolean"}}}"#,
+        ),
+    },
+    Definition {
+        name: "write",
+        title: "Write a value",
+        description: "Stores a value at a path below `w` or `o`. Objects that are missing along the path are \
+                      created; the position after the last of an array appends.",
+        mode: ExecutionMode::Roots,
+        marks: OVERWRITE,
+        input: Some(
+            r#"{"type":"object","required":["path","value"],"properties":{
+                "path":{"type":"string"},"value":{"description":"Any value of at most 16 MiB"}}}"#,
+        ),
+        output: WRITTEN,
+    },
+    Definition {
+        name: "delete",
+        title: "Delete a value",
+        description: "Removes the value at a path below `w` or `o`. An element of an array becomes null, so that \
+                      the others keep their positions.",
+        mode: ExecutionMode::Roots,
+        marks: OVERWRITE,
+        input: Some(
+            r#"{"type":"object","required":["path"],"properties":{"path":{"type":"string"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["deleted"],"properties":{
+                "deleted":{"type":"boolean","description":"Whether there was a value"}}}"#,
+        ),
+    },
+    Definition {
+        name: "append",
+        title: "Append to an array",
+        description: "Appends a value to the array at a path below `w` or `o`, which is created if it is missing.",
+        mode: ExecutionMode::Roots,
+        marks: &[],
+        input: Some(
+            r#"{"type":"object","required":["path","value"],"properties":{
+                "path":{"type":"string"},"value":{"description":"Any value of at most 16 MiB"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["existed","index","newSize"],"properties":{
+                "existed":{"type":"boolean","description":"Whether there was an array before"},
+                "index":{"type":"integer","description":"The position of the new element"},
+                "newSize":{"type":"integer"},
+                "pathCreated":{"type":"boolean"}}}"#,
+        ),
+    },
+    Definition {
+        name: "copy",
+        title: "Copy a value",
+        description: "Stores the value at one path at another one, which is below `w` or `o`. The copy shares \
+                      storage with the original.",
+        mode: ExecutionMode::Roots,
+        marks: OVERWRITE,
+        input: Some(
+            r#"{"type":"object","required":["from","to"],"properties":{
+                "from":{"type":"string","description":"Any path that can be read"},
+                "to":{"type":"string"}}}"#,
+        ),
+        output: WRITTEN,
+    },
+    Definition {
+        name: "list",
+        title: "List keys",
+        description: "Lists the keys of the object at a path, or describes another value. Without a path it lists \
+                      the namespaces.",
+        mode: ExecutionMode::Roots,
+        marks: READ,
+        input: Some(
+            r#"{"type":["object","null"],"properties":{
+                "path":{"type":["string","null"]},
+                "offset":{"type":["integer","null"],"minimum":0},
+                "limit":{"type":["integer","null"],"minimum":0,"maximum":10000,"description":"1,000 by default"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["exists","type"],"properties":{
+                "exists":{"type":"boolean"},"type":{"type":"string"},
+                "count":{"type":"integer","description":"The number of entries"},
+                "keys":{"type":"array","items":{"type":"string"}},
+                "offset":{"type":"integer"},"id":{"type":"string"}}}"#,
+        ),
+    },
+    Definition {
+        name: "slice",
+        title: "Read a page of entries",
+        description: "Returns entries of the array or object at a path; those of an object are `{key, value}`. A \
+                      page that would have more than `maxSize` bytes ends early with `truncated`.",
+        mode: ExecutionMode::Roots,
+        marks: READ,
+        input: Some(
+            r#"{"type":"object","required":["path"],"properties":{
+                "path":{"type":"string"},
+                "offset":{"type":["integer","null"],"minimum":0},
+                "limit":{"type":["integer","null"],"minimum":0,"maximum":10000,"description":"100 by default"},
+                "maxSize":{"type":["integer","null"],"minimum":0,"maximum":16777216,"description":"Bytes; 1,000,000 by default"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["exists","type"],"properties":{
+                "exists":{"type":"boolean"},"type":{"type":"string"},
+                "count":{"type":"integer","description":"The number of entries"},
+                "values":{"type":"array"},
+                "offset":{"type":"integer"},"truncated":{"type":"boolean"},"id":{"type":"string"}}}"#,
+        ),
+    },
+    Definition {
+        name: "inspect",
+        title: "Show a value as text",
+        description: "Renders the values at one or several paths as JSON5 within a number of bytes.",
+        mode: ExecutionMode::Roots,
+        marks: READ,
+        input: Some(
+            r#"{"type":"object","properties":{
+                "paths":{"type":["string","array","null"],"items":{"type":"string"}},
+                "path":{"type":["string","null"],"description":"The same as one of `paths`"},
+                "budget":{"type":["integer","null"],"minimum":1,"maximum":100000,"description":"Bytes of each text; 1,000 by default"},
+                "compact":{"type":["boolean","null"],"description":"Without line breaks"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["result"],"properties":{
+                "result":{"type":["string","object"],"description":"The text or, for an array of paths, one text per path"}}}"#,
+        ),
+    },
+    Definition {
+        name: "count",
+        title: "Count entries",
+        description: "Counts the entries of the container at a path, or those of the containers `depth` - 1 steps \
+                      below it.",
+        mode: ExecutionMode::Roots,
+        marks: READ,
+        input: Some(
+            r#"{"type":"object","required":["path"],"properties":{
+                "path":{"type":"string"},
+                "depth":{"type":["integer","null"],"minimum":1,"maximum":16,"description":"1 by default"}}}"#,
+        ),
+        output: COUNTED,
+    },
+    Definition {
+        name: "aggregate",
+        title: "Count entries by group",
+        description: "Counts entries as `count` does and, with `groupBy`, by the value that each has at that path.",
+        mode: ExecutionMode::Roots,
+        marks: READ,
+        input: Some(
+            r#"{"type":"object","required":["path"],"properties":{
+                "path":{"type":"string"},
+                "depth":{"type":["integer","null"],"minimum":1,"maximum":16,"description":"1 by default"},
+                "groupBy":{"type":["string","null"],"description":"A path below each entry, such as `status`"}}}"#,
+        ),
+        output: COUNTED,
+    },
+];
+
+// Input.
+
+/// Returns the address in a member of the input.
+fn address(call: &Call, fields: &Fields<'_>, name: &str) -> Result<Address, Failure> {
+    Address::parse(&fields.text(name)?, &owner(call)?)
+}
+
+/// Returns the paths that an operation reads, and those that it changes.
+fn paths(operation: &str, fields: &Fields<'_>) -> Result<(Vec<String>, Vec<String>), Failure> {
+    Ok(match operation {
+        "copy" => (vec![fields.text("from")?], vec![fields.text("to")?]),
+        "list" => (vec![fields.optional_text("path")?.unwrap_or_default()], Vec::new()),
+        "inspect" => (inspect_paths(fields)?.0, Vec::new()),
+        "write" | "delete" | "append" => (Vec::new(), vec![fields.text("path")?]),
+        _ => (vec![fields.text("path")?], Vec::new()),
+    })
+}
+
+/// Returns the user whose data a call uses: the one whose DID its paths name, else the caller. Fails if
+/// the paths belong to several users, whose data cannot change in one commit.
+fn owner(call: &Call) -> Result<String, Failure> {
+    let fields = Fields::from_value(&call.input)?;
+    let (read, changed) = paths(call.operation.name(), &fields)?;
+    let mut owner: Option<&str> = None;
+    for path in read.iter().chain(&changed) {
+        let did = did_of(path).unwrap_or(&call.caller.did);
+        if owner.is_some_and(|owner| owner != did) {
+            let text = "the paths belong to different users; read the value and write it instead";
+            return Err(Failure::new("invalid_path", text));
+        }
+        owner = Some(did);
+    }
+    Ok(owner.unwrap_or(&call.caller.did).to_owned())
+}
+
+/// Returns the addresses that an operation reads, with the paths as the caller wrote them.
+fn read_addresses(call: &Call) -> Result<Vec<(String, Address)>, Failure> {
+    let fields = Fields::from_value(&call.input)?;
+    let texts = paths(call.operation.name(), &fields)?.0;
+    let owner = owner(call)?;
+    let parse = |text: String| {
+        let address = Address::parse(&text, &owner)?;
+        Ok((text, address))
+    };
+    texts.into_iter().map(parse).collect()
+}
+
+/// Returns the paths to inspect, and whether they were given as an array.
+fn inspect_paths(fields: &Fields<'_>) -> Result<(Vec<String>, bool), Failure> {
+    let Some(paths) = fields.get("paths").or(fields.get("path")) else {
+        return Err(invalid_input("`paths` is missing"));
+    };
+    let Some(paths) = paths.as_vector() else {
+        let path = text(paths).ok_or_else(|| invalid_input("`paths` must be text or an array"))?;
+        return Ok((vec![path], false));
+    };
+    if paths.len() > INSPECT_PATHS_MAX {
+        return Err(invalid_input(format!("at most {INSPECT_PATHS_MAX} paths can be inspected")));
+    }
+    let path = |path: &Value| text(path).ok_or_else(|| invalid_input("a path must be text"));
+    Ok((items(paths)?.iter().map(path).collect::<Result<_, _>>()?, true))
+}
+
+/// Returns an offset and a limit.
+fn page(fields: &Fields<'_>, limit: i64) -> Result<(u64, usize), Failure> {
+    let offset = fields.integer("offset", 0, i64::MAX)?.unwrap_or(0);
+    let limit = fields.integer("limit", 0, SLICE_ENTRIES_MAX)?.unwrap_or(limit);
+    Ok((u64::try_from(offset).unwrap_or(0), usize::try_from(limit).unwrap_or(0)))
+}
+
+pub(crate) fn max_size(fields: &Fields<'_>) -> Result<i64, Failure> {
+    let size = fields.integer("maxSize", 0, WORKSPACE_VALUE_BYTES_MAX)?;
+    Ok(size.unwrap_or(READ_BYTES_MAX))
+}
+
+fn depth(fields: &Fields<'_>) -> Result<u32, Failure> {
+    let depth = fields.integer("depth", 1, COUNT_DEPTH_MAX)?.unwrap_or(1);
+    Ok(u32::try_from(depth).unwrap_or(1))
+}
+
+/// Returns the value to store. Fails if it is too large.
+fn stored_value(fields: &Fields<'_>) -> Result<Value, Failure> {
+    let value = fields.get_nullable("value").ok_or_else(|| invalid_input("`value` is missing"))?;
+    let bytes = u64::try_from(WORKSPACE_VALUE_BYTES_MAX).unwrap_or(u64::MAX);
+    let bounds = Extent { bytes, depth: WORKSPACE_VALUE_DEPTH_MAX };
+    let too_large = |error| Failure::new("value_too_large", format!("`value` {error}"));
+    bounds.measure(value, &NoCells).map_err(too_large)?;
+    Ok(value.clone())
+}
+
+// Output.
+
+/// Returns the result of a change.
+fn written(existed: bool, has_parent: bool) -> Vec<(&'static str, Value)> {
+    let mut members = vec![("existed", existed.into())];
+    if !has_parent {
+        members.push(("pathCreated", true.into()));
+    }
+    members
+}
+
+fn number(count: u64) -> Value {
+    i64::try_from(count).unwrap_or(i64::MAX).into()
+}
+
+/// Returns what the venue publishes about itself, below `v`.
+fn venue_data(call: &Call) -> Result<Value, Failure> {
+    let entries = call.host.operations();
+    let mut data: Value = Map::new().into();
+    let mut set = |path: &str, value: Value| -> Result<(), Failure> {
+        let path = Path::parse(path).map_err(path_failure)?;
+        data = path.set(&data, &value, &NoCells).map_err(path_failure)?;
+        Ok(())
+    };
+    set("info/version", API_LEVEL.into())?;
+    set("info/catena", env!("CARGO_PKG_VERSION").into())?;
+    for (name, description) in call.host.adapters() {
+        let prefix = format!("{name}:");
+        let own = entries.iter().filter(|(_, own)| own.adapter_ref().starts_with(&prefix));
+        let paths = own.map(|(path, _)| Value::from(path.as_str())).collect();
+        let adapter = object([
+            ("name", name.into()),
+            ("description", description.into()),
+            ("operations", array(paths)),
+        ]);
+        set(&format!("info/adapters/{name}"), adapter)?;
+    }
+    for (path, operation) in &entries {
+        set(path.strip_prefix("v/").unwrap_or(path), operation.metadata().clone())?;
+    }
+    Ok(data)
+}
+
+// Execution.
+
+/// Returns the names of secrets, without their values.
+fn names_only(secrets: Option<&Value>, cells: &dyn CellSource) -> Result<Value, Failure> {
+    let Some(Value::Map(map)) = secrets else { return Ok(Map::new().into()) };
+    let redacted = object([("redacted", true.into())]);
+    let mut names = Vec::new();
+    for name in map.keys_from(0, cells) {
+        names.push((name.map_err(|error| query::load_failure(&error))?, redacted.clone()));
+    }
+    Ok(names.into_iter().collect::<Map>().into())
+}
+
+/// Returns the value at an address. `prepared` is what was obtained for it before.
+fn locate(
+    address: &Address,
+    prepared: Option<Value>,
+    roots: &Roots,
+) -> Result<Option<Value>, Failure> {
+    let cells = roots.cells();
+    match address {
+        Address::Top => {
+            let empty = Value::from(Map::new());
+            let names = NAMESPACES.map(|name| (name, empty.clone()));
+            Ok(Some(names.into_iter().collect::<Map>().into()))
+        }
+        Address::Root { root, path, is_writable } => match roots.get(root)? {
+            Some(value) => query::find(value, path, cells),
+            // A user's namespace exists, even if nothing was written to it.
+            None if *is_writable && path.segments().is_empty() => Ok(Some(Map::new().into())),
+            None => Ok(None),
+        },
+        Address::Secrets(path) => {
+            let names = names_only(roots.get(&RootId::secrets())?, cells)?;
+            query::find(&names, path, &NoCells)
+        }
+        Address::Job(_, path)
+        | Address::History(_, path)
+        | Address::Asset(_, path)
+        | Address::Venue(path) => match prepared {
+            Some(value) => query::find(&value, path, &NoCells),
+            None => Ok(None),
+        },
+    }
+}
+
+/// Returns the values that an operation reads, with the paths as the caller wrote them.
+pub(crate) fn located(call: &Call, roots: &Roots) -> Result<Vec<(String, Option<Value>)>, Failure> {
+    let prepared = call.prepared.as_ref().and_then(Value::as_vector);
+    let prepared = prepared.map_or_else(|| Ok(Vec::new()), items)?;
+    let mut found = Vec::new();
+    for (at, (text, address)) in read_addresses(call)?.into_iter().enumerate() {
+        // An absent value is an empty array, any other an array of one.
+        let value = prepared.get(at).and_then(Value::as_vector).and_then(|value| value.as_leaf());
+        let value = value.and_then(|value| value.first()).cloned();
+        found.push((text, locate(&address, value, roots)?));
+    }
+    Ok(found)
+}
+
+/// Obtains the value that an address names, if it is not in a root.
+async fn obtain(call: &Call, address: &Address) -> Result<Option<Value>, Failure> {
+    let loaded = |value: Value, cells: &dyn CellSource| {
+        value.fully_loaded(cells).map(Some).map_err(|error| query::load_failure(&error))
+    };
+    match address {
+        Address::Job(id, _) => match call.host.job(&call.caller, *id).await.map_err(job_failure) {
+            Ok(view) => loaded(view.job.to_value(), view.cells()),
+            Err(failure) if failure.code == "job_not_found" => Ok(None),
+            Err(failure) => Err(failure),
+        },
+        Address::History(id, _) => {
+            let page = call.host.history(&call.caller, *id, HISTORY_RECORDS_MAX).await;
+            match page.map_err(job_failure) {
+                Ok(page) => {
+                    let entry = |record: &catena_job::Record| {
+                        object([("id", record.id().into()), ("record", record.to_value())])
+                    };
+                    loaded(array(page.records.iter().map(entry).collect()), &page.cells)
+                }
+                Err(failure) if failure.code == "job_not_found" => Ok(None),
+                Err(failure) => Err(failure),
+            }
+        }
+        Address::Asset(reference, _) => {
+            let text = call.host.asset(&call.caller, reference).await?;
+            Ok(text.and_then(|text| json::read(text.as_bytes()).ok()))
+        }
+        Address::Venue(_) => venue_data(call).map(Some),
+        Address::Top | Address::Root { .. } | Address::Secrets(_) => Ok(None),
+    }
+}
+
+/// Stores a value at a path. Returns the members of the result.
+fn store(
+    roots: &mut Roots,
+    (root, path): (RootId, Path),
+    value: &Value,
+) -> Result<Vec<(&'static str, Value)>, Failure> {
+    let current = roots.get(&root)?.cloned().unwrap_or_else(|| Map::new().into());
+    let cells = roots.cells();
+    let existed = query::find(&current, &path, cells)?.is_some();
+    let has_parent = check_parent(&current, &path, existed, cells)?;
+    let changed = path.set(&current, value, cells).map_err(path_failure)?;
+    roots.set(&root, Some(changed))?;
+    Ok(written(existed, has_parent))
+}
+
+/// Returns true if the container in which a path is exists. Fails if it is full.
+fn check_parent(
+    root: &Value,
+    path: &Path,
+    existed: bool,
+    cells: &dyn CellSource,
+) -> Result<bool, Failure> {
+    if existed {
+        return Ok(true);
+    }
+    let segments = path.segments();
+    let parent = segments.iter().take(segments.len().saturating_sub(1)).cloned();
+    let parent = Path::from_segments(parent).map_err(path_failure)?;
+    let Some(parent) = query::find(root, &parent, cells)? else { return Ok(false) };
+    if query::len(&parent).is_some_and(|len| len >= CONTAINER_ENTRIES_MAX) {
+        let text = format!("an object or array has at most {CONTAINER_ENTRIES_MAX} entries");
+        return Err(Failure::new("too_many_entries", text));
+    }
+    Ok(!parent.is_nil())
+}
+
+fn append(
+    roots: &mut Roots,
+    (root, path): (RootId, Path),
+    value: &Value,
+) -> Result<Value, Failure> {
+    let current = roots.get(&root)?.cloned().unwrap_or_else(|| Map::new().into());
+    let cells = roots.cells();
+    let found = query::find(&current, &path, cells)?;
+    let has_parent = check_parent(&current, &path, found.is_some(), cells)?;
+    let index = found.as_ref().and_then(Value::as_vector).map_or(0, |vector| vector.len());
+    if index >= CONTAINER_ENTRIES_MAX {
+        let text = format!("an array has at most {CONTAINER_ENTRIES_MAX} entries");
+        return Err(Failure::new("too_many_entries", text));
+    }
+    let existed = found.is_some_and(|found| !found.is_nil());
+    let changed = path.append(&current, value, cells).map_err(path_failure)?;
+    roots.set(&root, Some(changed))?;
+    let mut members = written(existed, has_parent);
+    members.push(("index", number(index)));
+    members.push(("newSize", number(index + 1)));
+    Ok(members.into_iter().collect::<Map>().into())
+}
+
+fn delete(roots: &mut Roots, (root, path): (RootId, Path)) -> Result<Value, Failure> {
+    let deleted = |deleted: bool| Ok(object([("deleted", deleted.into())]));
+    let Some(current) = roots.get(&root)?.cloned() else { return deleted(false) };
+    if query::find(&current, &path, roots.cells())?.is_none() {
+        return deleted(false);
+    }
+    let changed = path.remove(&current, roots.cells()).map_err(path_failure)?;
+    roots.set(&root, Some(changed))?;
+    deleted(true)
+}
+
+/// Executes an operation that changes something.
+fn change(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+    let fields = Fields::from_value(&call.input)?;
+    let target = |name: &str| address(call, &fields, name)?.writable(&fields.text(name)?);
+    match call.operation.name() {
+        "write" => {
+            let members = store(roots, target("path")?, &stored_value(&fields)?)?;
+            Ok(members.into_iter().collect::<Map>().into())
+        }
+        "append" => append(roots, target("path")?, &stored_value(&fields)?),
+        "delete" => delete(roots, target("path")?),
+        "copy" => {
+            let to = target("to")?;
+            let Some((from, Some(value))) = located(call, roots)?.into_iter().next() else {
+                let text = format!("there is nothing at `{}`", fields.text("from")?);
+                return Err(Failure::new("not_found", text));
+            };
+            if matches!(Address::parse(&from, &owner(call)?)?, Address::Secrets(_)) {
+                return Err(Failure::new("not_found", "a secret cannot be copied"));
+            }
+            Ok(store(roots, to, &value)?.into_iter().collect::<Map>().into())
+        }
+        _ => Err(nested::unsupported_operation(call)),
+    }
+}
+
+/// Executes an operation that only reads.
+fn query(call: &Call, roots: &Roots) -> Result<Value, Failure> {
+    let fields = Fields::from_value(&call.input)?;
+    let located = located(call, roots)?;
+    let cells = roots.cells();
+    let found = located.first().and_then(|(_, found)| found.as_ref());
+    match call.operation.name() {
+        "read" => query::read(found, max_size(&fields)?, cells),
+        "list" => {
+            let (offset, limit) = page(&fields, 1_000)?;
+            query::list(found, offset, limit, cells)
+        }
+        "slice" => {
+            let (offset, limit) = page(&fields, 100)?;
+            query::slice(found, offset, limit, max_size(&fields)?, cells)
+        }
+        "count" => query::count(found, depth(&fields)?, cells),
+        "aggregate" => match fields.optional_text("groupBy")? {
+            Some(path) => {
+                let path = Path::parse(&path).map_err(path_failure)?;
+                query::aggregate(found, depth(&fields)?, &path, cells)
+            }
+            None => query::count(found, depth(&fields)?, cells),
+        },
+        "inspect" => {
+            let budget = fields.integer("budget", 1, INSPECT_BYTES_MAX)?.unwrap_or(1_000);
+            let budget = usize::try_from(budget).unwrap_or(0);
+            let is_compact = fields.get("compact") == Some(&true.into());
+            let is_array = inspect_paths(&fields)?.1;
+            let mut texts = Vec::new();
+            for (path, value) in &located {
+                let text = render::render(value.as_ref(), budget, is_compact, cells)?;
+                texts.push((path.as_str(), Value::from(text)));
+            }
+            let result = match texts.pop() {
+                Some((_, text)) if !is_array => text,
+                last => texts.into_iter().chain(last).collect::<Map>().into(),
+            };
+            Ok(object([("result", result)]))
+        }
+        _ => Err(nested::unsupported_operation(call)),
+    }
+}
+
+impl Adapter for Covia {
+    fn name(&self) -> &'static str {
+        "covia"
+    }
+
+    fn description(&self) -> &'static str {
+        "Reads and changes the caller's workspace and operations."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        registrations(self.name(), OPERATIONS)
+    }
+
+    fn check(&self, operation: &Operation) -> Vec<(String, String)> {
+        check_reference(operation.adapter_ref(), OPERATIONS)
+    }
+
+    fn needs(&self, operation: &Operation, input: &Value) -> Vec<Need> {
+        // An input without paths is refused by the operation itself.
+        let fields = Fields::from_value(input);
+        let found = fields.and_then(|fields| paths(operation.name(), &fields));
+        let Ok((read, changed)) = found else { return Vec::new() };
+        let ability = if operation.name() == "delete" { "crud/delete" } else { "crud/write" };
+        let read = read.into_iter().map(|path| Need::new("crud/read", path));
+        read.chain(changed.into_iter().map(|path| Need::new(ability, path))).collect()
+    }
+
+    fn roots_owner(&self, call: &Call) -> Option<String> {
+        owner(call).ok().filter(|owner| *owner != *call.caller.did)
+    }
+
+    fn roots(&self, call: &Call) -> Result<Vec<RootId>, Failure> {
+        let mut roots: Vec<RootId> =
+            read_addresses(call)?.into_iter().filter_map(|(_, address)| address.root()).collect();
+        let fields = Fields::from_value(&call.input)?;
+        let target = match call.operation.name() {
+            "write" | "delete" | "append" => Some("path"),
+            "copy" => Some("to"),
+            _ => None,
+        };
+        if let Some(name) = target {
+            roots.push(address(call, &fields, name)?.writable(&fields.text(name)?)?.0);
+        }
+        Ok(roots)
+    }
+
+    fn prepare(&self, call: &Call) -> Option<HostReply<Value, Failure>> {
+        let addresses = read_addresses(call).ok()?;
+        let is_stored = |address: &Address| address.root().is_some() || *address == Address::Top;
+        if addresses.iter().all(|(_, address)| is_stored(address)) {
+            return None;
+        }
+        let call = call.clone();
+        Some(Box::pin(async move {
+            let mut values = Vec::new();
+            for (_, address) in &addresses {
+                values.push(array(obtain(&call, address).await?.into_iter().collect()));
+            }
+            Ok(array(values))
+        }))
+    }
+
+    fn run_on_roots(&self, call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+        match call.operation.name() {
+            "write" | "delete" | "append" | "copy" => change(call, roots),
+            _ => query(call, roots),
+        }
+    }
+
+    fn run(&self, call: Call) -> TurnFuture {
+        let failure = nested::unsupported_operation(&call);
+        Box::pin(std::future::ready(catena_engine::Turn::Failed(failure)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::value;
+
+    #[test]
+    fn a_value_to_store_is_bounded() {
+        let stored = |text: &str| {
+            let input = value(text);
+            stored_value(&Fields::from_value(&input).unwrap()).map_err(|failure| failure.code)
+        };
+        assert_eq!(stored(r#"{"value":null}"#), Ok(Value::Nil), "a stored null is a value");
+        assert_eq!(stored("{}"), Err("invalid_input".to_owned()));
+        let long = format!(r#"{{"value":"{}"}}"#, "x".repeat(17 << 20));
+        assert_eq!(stored(&long), Err("value_too_large".to_owned()));
+    }
+
+    #[test]
+    fn secrets_show_their_names_only() {
+        let secrets = value(r#"{"API_KEY":"sealed"}"#);
+        let shown = names_only(Some(&secrets), &NoCells).unwrap();
+        assert_eq!(shown, value(r#"{"API_KEY":{"redacted":true}}"#));
+    }
+}

@@ -1,0 +1,195 @@
+//! Addresses such as `w/records/1/name`: which data of the caller a path names.
+
+use catena_engine::{Failure, RootId};
+use catena_job::JobId;
+use catena_value::path::{Path, PathError};
+
+use crate::limits::PATH_BYTES_MAX;
+
+/// The namespaces of a user, as a list of the root shows them.
+pub(crate) const NAMESPACES: [&str; 8] = ["a", "g", "h", "j", "o", "s", "v", "w"];
+
+/// What a path names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// The root, which has the namespaces.
+    Top,
+    /// A part of a root that can be read: the workspace, the operations, or the record of an agent.
+    Root {
+        /// The root.
+        root: RootId,
+        /// The path below it.
+        path: Path,
+        /// True if callers may change it.
+        is_writable: bool,
+    },
+    /// A secret, or all of them: their names can be read.
+    Secrets(Path),
+    /// A part of a job.
+    Job(JobId, Path),
+    /// A part of the records of a job.
+    History(JobId, Path),
+    /// A part of the metadata of an asset.
+    Asset(String, Path),
+    /// A part of what the venue publishes about itself.
+    Venue(Path),
+}
+
+fn invalid(error: impl Into<String>) -> Failure {
+    Failure::new("invalid_path", error)
+}
+
+pub(crate) fn path_failure(error: PathError) -> Failure {
+    match error {
+        PathError::Load(error) => {
+            Failure::new("internal", format!("stored data cannot be read: {error}"))
+        }
+        error => invalid(error.to_string()),
+    }
+}
+
+impl Address {
+    /// Parses a path of a user. It may begin with a slash or with the DID of the user.
+    pub(crate) fn parse(text: &str, owner: &str) -> Result<Address, Failure> {
+        if text.len() > PATH_BYTES_MAX {
+            return Err(invalid(format!("a path has at most {PATH_BYTES_MAX} bytes")));
+        }
+        let text = text.strip_prefix('/').unwrap_or(text);
+        let text = match text.split_once('/').unwrap_or((text, "")) {
+            (did, rest) if did == owner => rest,
+            (did, _) if did.starts_with("did:") => {
+                let text = format!("`{text}` belongs to {did}, and another path does not");
+                return Err(invalid(text));
+            }
+            _ => text,
+        };
+        let path = Path::parse(text).map_err(path_failure)?;
+        let segments = path.segments();
+        let Some(namespace) = segments.first() else { return Ok(Address::Top) };
+        let rest = |from: usize| {
+            let segments = segments.iter().skip(from).cloned();
+            Path::from_segments(segments).map_err(path_failure)
+        };
+        let second = segments.get(1).map(String::as_str);
+        let root = |root: RootId, from: usize, is_writable: bool| {
+            Ok(Address::Root { root, path: rest(from)?, is_writable })
+        };
+        match (namespace.as_str(), second) {
+            ("w", _) => root(RootId::workspace(), 1, true),
+            ("o", _) => root(RootId::operations(), 1, true),
+            ("s", _) => Ok(Address::Secrets(rest(1)?)),
+            // The sessions of an agent are a part of its state.
+            ("g", Some(agent)) if segments.get(2).is_some_and(|name| name == "sessions") => {
+                let state = std::iter::once("state".to_owned());
+                let path = Path::from_segments(state.chain(segments.iter().skip(2).cloned()));
+                let path = path.map_err(path_failure)?;
+                Ok(Address::Root { root: RootId::agent(agent), path, is_writable: false })
+            }
+            ("g", Some(agent)) => root(RootId::agent(agent), 2, false),
+            ("j", Some(id)) => Ok(Address::Job(job_id(id)?, rest(2)?)),
+            ("h", Some(id)) => Ok(Address::History(job_id(id)?, rest(2)?)),
+            ("a", Some(id)) => Ok(Address::Asset(format!("a/{id}"), rest(2)?)),
+            ("v", _) => Ok(Address::Venue(rest(1)?)),
+            ("g" | "j" | "h" | "a", None) => Err(invalid(format!(
+                "`{namespace}` cannot be read as a whole; name an entry, such as `{namespace}/ID`"
+            ))),
+            (hex, _) if is_asset_id(hex) => Ok(Address::Asset(hex.to_owned(), rest(1)?)),
+            (other, _) => Err(invalid(format!(
+                "there is no namespace `{other}`; a path begins with one of {}",
+                NAMESPACES.join(", ")
+            ))),
+        }
+    }
+
+    /// Returns the root and the path of what is to be changed. Fails if callers may not change it.
+    pub(crate) fn writable(self, text: &str) -> Result<(RootId, Path), Failure> {
+        match self {
+            Address::Root { root, path, is_writable: true } => {
+                if path.segments().is_empty() {
+                    let text =
+                        format!("`{text}` is a namespace, which cannot be changed as a whole");
+                    return Err(Failure::new("not_writable", text));
+                }
+                Ok((root, path))
+            }
+            _ => {
+                let text = format!("`{text}` cannot be written; paths below `w` and `o` can");
+                Err(Failure::new("not_writable", text))
+            }
+        }
+    }
+
+    /// Returns the root that reading the address needs.
+    pub(crate) fn root(&self) -> Option<RootId> {
+        match self {
+            Address::Root { root, .. } => Some(root.clone()),
+            Address::Secrets(_) => Some(RootId::secrets()),
+            _ => None,
+        }
+    }
+}
+
+fn job_id(text: &str) -> Result<JobId, Failure> {
+    text.parse().map_err(|_| invalid(format!("`{text}` is not a job ID")))
+}
+
+fn is_asset_id(text: &str) -> bool {
+    let hex = text.strip_prefix("0x").unwrap_or(text);
+    hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Returns the DID with which a path begins.
+pub(crate) fn did_of(text: &str) -> Option<&str> {
+    let text = text.strip_prefix('/').unwrap_or(text);
+    let first = text.split_once('/').map_or(text, |(first, _)| first);
+    first.starts_with("did:").then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: &str = "did:key:me";
+
+    fn workspace(path: &str) -> Address {
+        let path = Path::parse(path).unwrap();
+        Address::Root { root: RootId::workspace(), path, is_writable: true }
+    }
+
+    #[test]
+    fn a_path_may_begin_with_a_slash_or_the_own_did() {
+        for text in ["w/a/1", "/w/a/1", "did:key:me/w/a/1", "/did:key:me/w/a/1"] {
+            assert_eq!(Address::parse(text, ME).unwrap(), workspace("a/1"), "{text}");
+        }
+        for text in ["", "/", "did:key:me", "did:key:me/"] {
+            assert_eq!(Address::parse(text, ME).unwrap(), Address::Top, "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_of_others_and_unknown_namespaces_are_refused() {
+        let code = |text: &str| Address::parse(text, ME).unwrap_err().code;
+        assert_eq!(code("did:key:you/w/a"), "invalid_path");
+        assert_eq!(Address::parse("did:key:you/w/a", "did:key:you").unwrap(), workspace("a"));
+        for text in ["x/a", "w//a", "w/a/", "j", "j/none", &format!("w/{}", "a".repeat(2_048))] {
+            assert_eq!(code(text), "invalid_path", "{text}");
+        }
+        assert_eq!(code(&"a/".repeat(200)), "invalid_path");
+    }
+
+    #[test]
+    fn only_entries_of_two_namespaces_are_writable() {
+        let code = |text: &str| {
+            let address = Address::parse(text, ME).unwrap();
+            address.writable(text).err().map(|failure| failure.code)
+        };
+        assert_eq!(code("w/a"), None);
+        assert_eq!(code("o/a"), None);
+        let id = "0x0123456789abcdef0123456789abcdef";
+        for text in
+            ["w", "o", "/", "s/K", "g/bob", "v/info", &format!("j/{id}"), &format!("h/{id}")]
+        {
+            assert_eq!(code(text).as_deref(), Some("not_writable"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `exec`: runs code in a sandbox.
+//!
+//! **What it does:** `exec:python` runs a Python module and then, if there is one, its entrypoint. The job
+//! waits on a queue of the venue until an executor claims it, as contract jobs do.
+//!
+//! **Cost:** nothing in this process. An executor takes a few milliseconds and what the code takes.
+//!
+//! **Cancellation:** the executor is told to stop, and its result is refused.
+//!
+//! **Repetition:** a job whose executor is lost is offered again, three attempts in all. Code has no
+//! effects outside of its folder, so that is safe.
+
+use catena_engine::operations::{Environments, Placement, Problem, QueueSpec, Recovery};
+use catena_engine::{Adapter, Call, ExecutionMode, Operation, Registration, TurnFuture};
+use catena_job::Job;
+use catena_job::contract::cell::{CellPlan, payload_of_code};
+use catena_job::contract::envelope::{Limits, payload};
+use catena_job::contract::{ENV_VERSION, Plan, Priority};
+use catena_value::{Map, NoCells, Value};
+
+use crate::contract::{
+    DEFAULT_PROFILE, executor_queue, executor_registrations, needs_a_job, no_environment, queue_of,
+};
+use crate::definition::{Definition, Mark};
+
+/// The adapter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Exec {
+    plan: Plan,
+}
+
+// Operations.
+
+const OPERATIONS: &[Definition] = &[Definition {
+    name: "python",
+    title: "Run Python",
+    description: "Runs Python code in a sandbox and returns its result, its output and its files.",
+    mode: ExecutionMode::Task,
+    marks: &[Mark::Idempotent],
+    input: Some(
+        r#"{"type":"object","required":["code"],"properties":{
+            "code":{"type":"string","description":"The source of the module"},
+            "entrypoint":{"type":["string","null"],"description":"The function that is called after the body: `main` if there is one by default, null for none"},
+            "parameters":{"type":["object","null"],"description":"The keyword arguments of the entrypoint"},
+            "datasets":{"type":["array","null"],"description":"Uploaded data that the code reads below inputs/: digests, or objects with digest and name"},
+            "limits":{"type":["object","null"],"description":"timeout_ms, cpu_ms, memory_mb, max_output_kb, max_artifacts"}}}"#,
+    ),
+    output: Some(
+        r#"{"type":"object","properties":{
+            "result":{"description":"What the entrypoint returned"},
+            "stdout":{"type":"string","description":"What was written to stdout"},
+            "stderr":{"type":"string","description":"What was written to stderr"},
+            "artifacts":{"type":"array","description":"The files that the code left in its folder"}}}"#,
+    ),
+}];
+
+// Input.
+
+/// Checks an input completely, as an executor will read it.
+fn check(input: &Value, plan: &Plan) -> Result<Map, String> {
+    let text = |error: catena_job::contract::ContractError| error.message;
+    let map = input.as_map().ok_or("the input must be an object")?;
+    let members = payload_of_code(map).map_err(text)?;
+    let limits = members.field("limits").and_then(Value::as_map).cloned().unwrap_or_default();
+    Limits::read(&limits, plan).map_err(text)?;
+    CellPlan::read(&members.clone().into()).map_err(text)?;
+    Ok(members)
+}
+
+// Output.
+
+/// The payload of a job for its executor.
+fn payload_of(job: &Job, input: &Value) -> Option<Value> {
+    let mut members = payload_of_code(input.as_map()?).ok()?;
+    let text = |name: &str| job.field(name).and_then(Value::as_str);
+    if let Some(version) = text(ENV_VERSION) {
+        let environment = members.field("environment")?.as_map()?;
+        let environment =
+            environment.insert("env_version".into(), version.into(), &NoCells).ok()?;
+        members = members.insert("environment".into(), environment.into(), &NoCells).ok()?;
+    }
+    // The executor returns what this operation promises.
+    members = members.insert("operation".into(), "exec:python".into(), &NoCells).ok()?;
+    Some(payload(&members, job.id(), job.created(), text("caller").unwrap_or_default(), None))
+}
+
+// Execution.
+
+impl Adapter for Exec {
+    fn name(&self) -> &'static str {
+        "exec"
+    }
+
+    fn description(&self) -> &'static str {
+        "Runs code in a sandbox, in processes of its own."
+    }
+
+    fn operations(&self) -> Vec<Registration> {
+        executor_registrations(self.name(), OPERATIONS)
+    }
+
+    fn default_recovery(&self) -> Option<Recovery> {
+        Some(Recovery::Rerun)
+    }
+
+    fn queue(&self, _operation: &Operation) -> Option<Result<QueueSpec, Vec<Problem>>> {
+        Some(Ok(executor_queue()))
+    }
+
+    fn place(
+        &self,
+        _operation: &Operation,
+        input: &Value,
+        environments: &Environments,
+    ) -> Result<Placement, String> {
+        check(input, &self.plan)?;
+        let environment = environments.newest(DEFAULT_PROFILE);
+        let environment = environment.ok_or_else(|| no_environment(environments))?;
+        Ok(Placement {
+            queue: queue_of(&environment.version),
+            priority: Priority::Normal.level(),
+            members: vec![(ENV_VERSION, environment.version.into())],
+        })
+    }
+
+    fn worker_input(&self, _operation: &Operation, job: &Job, input: Value) -> Value {
+        payload_of(job, &input).unwrap_or(input)
+    }
+
+    fn run(&self, _call: Call) -> TurnFuture {
+        Box::pin(async move { Err(needs_a_job()).into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::value;
+
+    #[test]
+    fn an_input_is_checked_before_the_job_waits() {
+        let check = |text: &str| check(&value(text), &Plan::default());
+        assert!(check(r#"{"code":"print(1)","parameters":{"x":1}}"#).is_ok());
+        for (wrong, part) in [
+            (r#"{"code":"","limits":{"memory_mb":5000}}"#, "limits.memory_mb"),
+            (r#"{"code":"","entrypoint":"a b"}"#, "entrypoint"),
+            (r#"{"code":"","datasets":["x"]}"#, "datasets.0"),
+        ] {
+            let error = check(wrong).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
