@@ -5,7 +5,7 @@
 //! ([`OnRateLimit`]): in that case nothing happened at the venue.
 //!
 //! Modules, in reading order: `transport` (the boundary to connections), `error`, `credentials`,
-//! `retry` (rate limits), [`jobs`] and `operations` (the calls), [`poll`] (intervals of polling);
+//! `retry` (rate limits), [`jobs`] and `operations` (the calls), [`worker`] (those of workers), [`poll`] (intervals of polling);
 //! with the feature `client` also `http` (a transport over TCP and TLS), `sse` (event streams) and
 //! `follow` (a job until its end).
 
@@ -15,8 +15,10 @@ mod operations;
 mod retry;
 mod transport;
 
+pub mod executor;
 pub mod jobs;
 pub mod poll;
+pub mod worker;
 
 #[cfg(feature = "client")]
 pub mod follow;

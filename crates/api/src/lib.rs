@@ -7,7 +7,7 @@
 //! as values, so that numbers stay exact.
 //!
 //! With the feature `client` there is also a transport with its own TCP and TLS connections,
-//! `HttpTransport`, and with it a client that follows a job by its event stream.
+//! `HttpTransport`, a client that follows a job by its event stream, and a `worker` that runs jobs.
 //!
 //! [`known_venues`] remembers the identities of venues, in a file if its user names one.
 //!
@@ -18,6 +18,8 @@ pub mod known_venues;
 pub mod limits;
 pub mod venue;
 pub mod wire;
+#[cfg(feature = "client")]
+pub mod worker;
 
 pub use client::{Client, ClientError, Credentials, Transport};
 pub use known_venues::{IdentityError, KnownVenues};

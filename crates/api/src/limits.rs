@@ -73,3 +73,21 @@ pub const REASON_CHARS_MAX: usize = 2_000;
 
 /// Bytes of the file of known venues: several thousand of them.
 pub const KNOWN_VENUES_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The longest time that a venue waits before it answers a worker.
+pub const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// How long a worker lets the venue wait for a job.
+pub const WORKER_CLAIM_WAIT: Duration = Duration::from_secs(20);
+
+/// How long a worker lets the venue wait for a signal: half of a lease, which the next report renews.
+pub const WORKER_BEAT: Duration = Duration::from_secs(4);
+
+/// Bytes of a job's log that a worker sends with one report: as many as the venue keeps.
+pub const WORKER_LOG_BYTES_MAX: usize = 4_096;
+
+/// How long a worker waits before it tries to reach a venue again.
+pub const WORKER_RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// How long the transfer of a dataset or a file of a job may take.
+pub const BLOB_TIME: Duration = Duration::from_secs(120);

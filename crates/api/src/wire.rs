@@ -6,6 +6,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 /// Path of the API below a venue's base URL.
 pub const API: &str = "/api/v1";
 
+/// The path of the API of workers.
+pub const WORKER_API: &str = "/worker/v1";
+
+/// The path of the API of executors.
+pub const EXECUTOR_API: &str = "/contract/v1/executor";
+
 /// Path of a venue's DID document below its base URL.
 pub const DID_DOCUMENT: &str = "/.well-known/did.json";
 

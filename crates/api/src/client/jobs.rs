@@ -46,6 +46,18 @@ pub struct JobQuery {
     pub op: Option<String>,
     /// Only jobs with this tag.
     pub tag: Option<String>,
+    /// The DID of the owner, or `*` for all owners.
+    pub owner: Option<String>,
+    /// Only jobs that were created at this time or later: Unix time in ms, or ISO 8601.
+    pub since: Option<String>,
+    /// Only jobs that were created before this time.
+    pub until: Option<String>,
+    /// Only sub-jobs of this job.
+    pub parent: Option<String>,
+    /// Only jobs whose operation, tags or error contain this text, or whose ID begins with it.
+    pub text: Option<String>,
+    /// `next` of the previous page. If it is there, no jobs need be skipped.
+    pub cursor: Option<String>,
     /// How many jobs to skip.
     pub offset: u64,
     /// Page size.
@@ -59,6 +71,10 @@ pub struct JobPage {
     pub items: Vec<Value>,
     /// How many jobs match the filter.
     pub total: u64,
+    /// True if there may be more than `total`: the venue did not count all.
+    pub is_at_least: bool,
+    /// The cursor of the next page. `None` on the last page, and from venues without cursors.
+    pub next: Option<String>,
 }
 
 /// What a rerun of an orchestration runs again. The outputs of all other steps are reused.
@@ -128,7 +144,18 @@ impl JobQuery {
         let offset = self.offset;
         let limit = self.limit.min(PAGE_MAX);
         let mut path = format!("/jobs?expand=true&order=newest&offset={offset}&limit={limit}");
-        for (name, text) in [("status", &self.status), ("op", &self.op), ("tag", &self.tag)] {
+        let members = [
+            ("status", &self.status),
+            ("op", &self.op),
+            ("tag", &self.tag),
+            ("owner", &self.owner),
+            ("since", &self.since),
+            ("until", &self.until),
+            ("parent", &self.parent),
+            ("text", &self.text),
+            ("cursor", &self.cursor),
+        ];
+        for (name, text) in members {
             if let Some(text) = text {
                 path += &format!("&{name}={}", encode_query(text));
             }
@@ -166,14 +193,23 @@ impl<T: Transport> Client<T> {
         self.fetch_json(self.request(Method::GET, &job_path(id, ""))).await
     }
 
+    /// The same without the outputs of its steps.
+    pub async fn job_in_brief(&self, id: &str) -> ClientResult<Value, T> {
+        self.fetch_json(self.request(Method::GET, &job_path(id, "?steps=brief"))).await
+    }
+
     /// A page of jobs, newest first.
     pub async fn jobs(&self, query: &JobQuery) -> ClientResult<JobPage, T> {
         let page = self.fetch_json(self.request(Method::GET, &query.path())).await?;
         let items = member(&page, "items").and_then(Value::as_vector);
         let items = items.ok_or_else(|| self.malformed("the list has no `items`"))?;
         let items: Vec<Value> = items.iter(&NoCells).flatten().collect();
-        let total = member(&page, "total").and_then(as_u64).unwrap_or(items.len() as u64);
-        Ok(JobPage { items, total })
+        let total = member(&page, "total");
+        let at_least = total.and_then(|total| member(total, "atLeast")).and_then(as_u64);
+        let is_at_least = at_least.is_some();
+        let total = total.and_then(as_u64).or(at_least).unwrap_or(items.len() as u64);
+        let next = member(&page, "next").and_then(Value::as_str).map(str::to_owned);
+        Ok(JobPage { items, total, is_at_least, next })
     }
 
     /// Applies an action to a job. Returns the job after it, or `{id, deleted}` for a deleted job.

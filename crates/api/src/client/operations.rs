@@ -6,7 +6,7 @@ use hyper::Method;
 
 use super::transport::Transport;
 use super::{Client, ClientResult};
-use crate::wire::encode_path;
+use crate::wire::{encode_path, encode_query};
 
 impl<T: Transport> Client<T> {
     /// Every operation of the venue's catalogue.
@@ -21,6 +21,27 @@ impl<T: Transport> Client<T> {
     pub async fn operation(&self, reference: &str) -> ClientResult<Value, T> {
         let path = format!("/operations/{}", encode_path(reference));
         self.fetch_json(self.request(Method::GET, &path)).await
+    }
+
+    /// Gives a definition a name, as a new version if the name exists. `share` says who else may use
+    /// it. Returns `{name, version, id}`.
+    pub async fn put_operation(
+        &self,
+        name: &str,
+        metadata: &Value,
+        share: Option<&str>,
+    ) -> ClientResult<Value, T> {
+        let mut path = format!("/operations/{}", encode_path(name));
+        if let Some(share) = share {
+            path += &format!("?share={}", encode_query(share));
+        }
+        self.fetch_json(self.request(Method::PUT, &path).with_json(metadata)?).await
+    }
+
+    /// Removes a name.
+    pub async fn remove_operation(&self, name: &str) -> ClientResult<Value, T> {
+        let path = format!("/operations/{}", encode_path(name));
+        self.fetch_json(self.request(Method::DELETE, &path)).await
     }
 
     /// Registers an asset by the JSON text of its metadata. Returns its ID as the venue wrote it.

@@ -1,0 +1,308 @@
+//! A worker: claims jobs of its owner's queues, runs a handler for each, and keeps them alive.
+//!
+//! One task claims, one reports. A job that ends while the claiming task waits is ended at once;
+//! otherwise its end travels with the next claim, so that under load a claim is the only request.
+//! A venue that cannot be reached is tried again; jobs that were lost meanwhile are stopped.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_value::Value;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use crate::client::worker::{Claim, ClaimedJob, End, JobEnd, Report, WorkerSignal};
+use crate::client::{ClientError, HttpClient, TransportError};
+use crate::limits::{WORKER_BEAT, WORKER_CLAIM_WAIT, WORKER_LOG_BYTES_MAX, WORKER_RETRY_DELAY};
+
+/// Runs the jobs of a worker.
+pub trait Handler: Send + Sync + 'static {
+    /// Runs a job until it ends or is stopped. What it returns after a stop is discarded.
+    fn run(&self, job: RunningJob) -> impl Future<Output = End> + Send;
+}
+
+/// A job that runs.
+#[derive(Debug, Clone)]
+pub struct RunningJob {
+    /// The job.
+    pub job: ClaimedJob,
+    /// A client of the venue, for steps and calls.
+    pub client: HttpClient,
+    /// What the venue wants of the job.
+    pub signal: watch::Receiver<WorkerSignal>,
+    progress: Arc<watch::Sender<Option<Value>>>,
+    log: Arc<Log>,
+}
+
+/// What a job has logged since its last report.
+#[derive(Debug, Default)]
+struct Log(std::sync::Mutex<String>);
+
+impl Log {
+    fn add(&self, text: &str) {
+        let mut log = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        log.push_str(text);
+        if log.len() > WORKER_LOG_BYTES_MAX {
+            let start = log.ceil_char_boundary(log.len() - WORKER_LOG_BYTES_MAX);
+            log.drain(..start);
+        }
+    }
+
+    fn take(&self) -> Option<String> {
+        let mut log = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Some(std::mem::take(&mut *log)).filter(|log| !log.is_empty())
+    }
+}
+
+impl RunningJob {
+    /// Adds to the log, whose end the venue shows while the job runs and keeps in its last record. It is
+    /// sent with the next report, so that of a short job may not arrive.
+    pub fn log(&self, text: &str) {
+        self.log.add(text);
+    }
+
+    /// Reports progress: an object with `processedItems`, `totalItems` and more.
+    pub fn report_progress(&self, progress: Value) {
+        self.progress.send_replace(Some(progress));
+    }
+
+    /// Returns once the job was stopped.
+    pub async fn stopped(&self) {
+        let mut signal = self.signal.clone();
+        let _ = signal.wait_for(|signal| *signal == WorkerSignal::Stop).await;
+    }
+}
+
+/// A worker.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    /// A client of the venue, with the credentials of the queues' owner or a token for workers.
+    pub client: HttpClient,
+    /// Its name: unique among the workers of its owner, and new with every start.
+    pub name: String,
+    /// The queues from which it claims.
+    pub queues: Vec<String>,
+    /// The largest number of jobs at a time.
+    pub parallel: usize,
+    /// How long running jobs may take when the worker is to stop. Then they are given back.
+    pub grace: Duration,
+    /// What an executor says about itself.
+    pub about: Option<Value>,
+}
+
+/// What the tasks of a worker share about a running job.
+struct Running {
+    fence: i64,
+    signal: watch::Sender<WorkerSignal>,
+    progress: Arc<watch::Sender<Option<Value>>>,
+    log: Arc<Log>,
+}
+
+type Jobs = Arc<std::sync::Mutex<HashMap<String, Running>>>;
+
+fn with_jobs<R>(jobs: &Jobs, change: impl FnOnce(&mut HashMap<String, Running>) -> R) -> R {
+    change(&mut jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+impl Worker {
+    /// Runs jobs until `shutdown` completes, then finishes or gives back those that run. Fails if the
+    /// venue refuses the worker.
+    pub async fn run(
+        self,
+        handler: impl Handler,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ClientError<TransportError>> {
+        let jobs: Jobs = Arc::default();
+        let slots = Arc::new(Semaphore::new(self.parallel));
+        let beating = tokio::spawn(self.clone().beat(Arc::clone(&jobs)));
+        let (stop, stopping) = watch::channel(false);
+        tokio::spawn(async move {
+            shutdown.await;
+            stop.send_replace(true);
+        });
+        let claimed = self.claim(Arc::new(handler), &jobs, &slots, stopping).await;
+        let everything = u32::try_from(self.parallel).unwrap_or(u32::MAX);
+        let drained = tokio::time::timeout(self.grace, slots.acquire_many(everything)).await;
+        if drained.is_err() {
+            self.give_back(&jobs).await;
+        }
+        beating.abort();
+        claimed
+    }
+
+    /// Claims and starts jobs.
+    async fn claim(
+        &self,
+        handler: Arc<impl Handler>,
+        jobs: &Jobs,
+        slots: &Arc<Semaphore>,
+        mut stopping: watch::Receiver<bool>,
+    ) -> Result<(), ClientError<TransportError>> {
+        let (ended, mut ends) = mpsc::unbounded_channel::<JobEnd>();
+        let mut done = Vec::new();
+        loop {
+            let slot = tokio::select! {
+                slot = Arc::clone(slots).acquire_owned() => slot,
+                _ = stopping.wait_for(|stops| *stops) => break,
+            };
+            let Ok(slot) = slot else { break };
+            let max = 1 + slots.available_permits();
+            drop(slot);
+            while let Ok(end) = ends.try_recv() {
+                done.push(end);
+            }
+            let claim = Claim {
+                worker: self.name.clone(),
+                queues: self.queues.clone(),
+                max,
+                wait: WORKER_CLAIM_WAIT,
+                done: std::mem::take(&mut done),
+                about: self.about.clone(),
+            };
+            let claimed = {
+                let mut claiming = Box::pin(self.client.claim(&claim));
+                loop {
+                    tokio::select! {
+                        claimed = &mut claiming => break Some(claimed),
+                        Some(end) = ends.recv() => self.end_now(end),
+                        _ = stopping.wait_for(|stops| *stops) => break None,
+                    }
+                }
+            };
+            match claimed {
+                Some(Ok(claimed)) => {
+                    for job in claimed.jobs {
+                        let Ok(slot) = Arc::clone(slots).acquire_owned().await else { break };
+                        let running = self.start(&handler, jobs, job);
+                        let ended = ended.clone();
+                        let jobs = Arc::clone(jobs);
+                        tokio::spawn(async move {
+                            if let Some(end) = running.await {
+                                let _ = ended.send(end);
+                            }
+                            drop((slot, jobs));
+                        });
+                    }
+                }
+                Some(Err(error)) if is_refusal(&error) => return Err(error),
+                Some(Err(_)) => {
+                    // Whether the ends were recorded is unknown; a repetition is recognised.
+                    done = claim.done;
+                    tokio::time::sleep(WORKER_RETRY_DELAY).await;
+                }
+                None => {
+                    done = claim.done;
+                    break;
+                }
+            }
+        }
+        done.into_iter().for_each(|end| self.end_now(end));
+        // Jobs that still run end on their own.
+        drop(ended);
+        let worker = self.clone();
+        tokio::spawn(async move {
+            while let Some(end) = ends.recv().await {
+                worker.end_now(end);
+            }
+        });
+        Ok(())
+    }
+
+    /// Ends a job with a request of its own.
+    fn end_now(&self, end: JobEnd) {
+        let client = self.client.clone();
+        tokio::spawn(async move {
+            while let Err(error) = client.end_job(&end).await {
+                if is_refusal(&error) {
+                    return;
+                }
+                tokio::time::sleep(WORKER_RETRY_DELAY).await;
+            }
+        });
+    }
+
+    /// Starts a job. The future completes with its end, or with `None` if it was stopped.
+    fn start<H: Handler>(
+        &self,
+        handler: &Arc<H>,
+        jobs: &Jobs,
+        job: ClaimedJob,
+    ) -> impl Future<Output = Option<JobEnd>> + Send + 'static + use<H> {
+        let (signal, receiver) = watch::channel(WorkerSignal::Go);
+        let progress = Arc::new(watch::Sender::new(None));
+        let fence = job.fence;
+        let id = job.id.clone();
+        let log = Arc::new(Log::default());
+        let entry =
+            Running { fence, signal, progress: Arc::clone(&progress), log: Arc::clone(&log) };
+        with_jobs(jobs, |jobs| jobs.insert(id.clone(), entry));
+        let client = self.client.clone();
+        let running = RunningJob { job, client, signal: receiver, progress, log };
+        let jobs = Arc::clone(jobs);
+        let handler = Arc::clone(handler);
+        async move {
+            let end = handler.run(running.clone()).await;
+            with_jobs(&jobs, |jobs| {
+                if jobs.get(&id).is_some_and(|job| job.fence == fence) {
+                    jobs.remove(&id);
+                }
+            });
+            let is_stopped = *running.signal.borrow() == WorkerSignal::Stop;
+            (!is_stopped).then_some(JobEnd { id, fence, end })
+        }
+    }
+
+    /// Reports the running jobs, and passes on what the venue wants of them.
+    async fn beat(self, jobs: Jobs) {
+        loop {
+            let reports = with_jobs(&jobs, |jobs| {
+                let report = |(id, job): (&String, &Running)| Report {
+                    id: id.clone(),
+                    fence: job.fence,
+                    progress: job.progress.send_replace(None),
+                    log: job.log.take(),
+                };
+                jobs.iter().map(report).collect::<Vec<_>>()
+            });
+            match self.client.beat(&self.name, &reports, WORKER_BEAT).await {
+                Ok(signals) => with_jobs(&jobs, |jobs| {
+                    for (id, signal) in signals {
+                        if let Some(job) = jobs.get(&id) {
+                            job.signal.send_replace(signal);
+                        }
+                    }
+                }),
+                Err(_) => tokio::time::sleep(WORKER_RETRY_DELAY).await,
+            }
+        }
+    }
+
+    /// Stops the jobs that run and gives them back.
+    async fn give_back(&self, jobs: &Jobs) {
+        let running = with_jobs(jobs, |jobs| {
+            for job in jobs.values() {
+                job.signal.send_replace(WorkerSignal::Stop);
+            }
+            jobs.iter().map(|(id, job)| (id.clone(), job.fence)).collect::<Vec<_>>()
+        });
+        for (id, fence) in running {
+            let end = JobEnd { id, fence, end: End::Awaiting(Vec::new()) };
+            // If the venue cannot be reached, the lease ends.
+            let _ = self.client.end_job(&end).await;
+        }
+    }
+}
+
+/// Returns true if a repetition of the request would be refused, too.
+fn is_refusal(error: &ClientError<TransportError>) -> bool {
+    match error {
+        ClientError::Transport(_) | ClientError::Busy(_) | ClientError::Malformed { .. } => false,
+        ClientError::Auth(_)
+        | ClientError::NotFound(_)
+        | ClientError::Conflict(_)
+        | ClientError::Refused(_)
+        | ClientError::Identity { .. }
+        | ClientError::Invalid(_) => true,
+    }
+}
