@@ -1,0 +1,192 @@
+//! The process of an executor: announcing, claiming, and draining.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_api::worker::{Handler, RunningJob, Worker};
+use catena_api::{ClientError, HttpClient, TransportError};
+use catena_job::contract::JobType;
+use catena_sandbox::Tier;
+use catena_value::{Map, Value, Vector};
+use tokio::sync::watch;
+
+use crate::environment::Environment;
+use crate::job;
+use crate::limits::{ANNOUNCE_INTERVAL, ANNOUNCE_RETRY_DELAY};
+
+/// The queue of jobs that can run in any version of the default environment.
+const DEFAULT_QUEUE: &str = "exec.default";
+
+/// How an executor is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Its name: unique, and new with every start.
+    pub name: String,
+    /// Cells that run at a time.
+    pub slots: usize,
+    /// Where to look for a Python interpreter.
+    pub interpreters: Vec<PathBuf>,
+    /// The weakest isolation that is accepted.
+    pub minimum: Tier,
+    /// How long running jobs may take when the executor is to stop.
+    pub grace: Duration,
+}
+
+/// An executor that has found out what it can do.
+pub struct Executor {
+    client: HttpClient,
+    options: Options,
+    environments: Vec<Environment>,
+    /// Why there is no environment.
+    unavailable: Option<String>,
+}
+
+/// What the jobs of an executor share.
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    pub(crate) environments: Vec<Environment>,
+}
+
+impl Executor {
+    /// Starts the environments that work on this host. Blocks while interpreters start.
+    pub fn start(client: HttpClient, options: Options) -> Executor {
+        let pool = options.slots.max(2);
+        let found = Environment::bare(&options.interpreters, pool, options.minimum);
+        let (environments, unavailable) = match found {
+            Ok(environment) => (vec![environment], None),
+            Err(reason) => (Vec::new(), Some(reason)),
+        };
+        Executor { client, options, environments, unavailable }
+    }
+
+    /// Returns the versions of the environments, or why there is none.
+    pub fn versions(&self) -> Result<Vec<String>, String> {
+        match &self.unavailable {
+            Some(reason) => Err(reason.clone()),
+            None => Ok(self.environments.iter().map(|known| known.version.clone()).collect()),
+        }
+    }
+
+    /// Announces itself and runs jobs until `shutdown` completes, then finishes or gives back those
+    /// that run. Fails if the venue refuses the executor.
+    pub async fn run(
+        self,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ClientError<TransportError>> {
+        let (stop, stopping) = watch::channel(false);
+        tokio::spawn(async move {
+            shutdown.await;
+            stop.send_replace(true);
+        });
+        let announcement = self.announcement();
+        let Executor { client, options, environments, .. } = self;
+        if !announce(&client, &announcement, stopping.clone()).await? {
+            return Ok(());
+        }
+        let announcing = tokio::spawn(announce_again(client.clone(), announcement));
+        let stopped = {
+            let mut stopping = stopping;
+            async move {
+                let _ = stopping.wait_for(|stops| *stops).await;
+            }
+        };
+        let queues = queues(&environments);
+        let result = if queues.is_empty() {
+            stopped.await;
+            Ok(())
+        } else {
+            let tier = environments.first().map_or("", |known| known.sandbox.tier().as_str());
+            let about = object([("tier", tier.into())]);
+            let worker = Worker {
+                client,
+                name: options.name.clone(),
+                queues,
+                parallel: options.slots,
+                grace: options.grace,
+                about: Some(about),
+            };
+            let shared = Arc::new(Shared { name: options.name, environments });
+            worker.run(Cells(shared), stopped).await
+        };
+        announcing.abort();
+        result
+    }
+
+    fn announcement(&self) -> Value {
+        let environment = |known: &Environment| {
+            let types: Vector =
+                [JobType::ObjectExecute.as_str()].into_iter().map(Value::from).collect();
+            object([
+                ("version", known.version.as_str().into()),
+                ("profile", known.profile.into()),
+                ("job_types", types.into()),
+            ])
+        };
+        let environments: Vector = self.environments.iter().map(environment).collect();
+        let slots = i64::try_from(self.options.slots).unwrap_or(i64::MAX);
+        let mut members = vec![
+            ("worker", Value::from(self.options.name.as_str())),
+            ("slots", slots.into()),
+            ("environments", environments.into()),
+        ];
+        members.extend(self.unavailable.as_deref().map(|why| ("unavailable", why.into())));
+        object(members)
+    }
+}
+
+/// Runs each job as a cell.
+struct Cells(Arc<Shared>);
+
+impl Handler for Cells {
+    fn run(&self, job: RunningJob) -> impl Future<Output = catena_api::client::worker::End> + Send {
+        job::run(Arc::clone(&self.0), job)
+    }
+}
+
+/// The queues from which jobs for these environments are claimed.
+fn queues(environments: &[Environment]) -> Vec<String> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '.' };
+    let name = |known: &Environment| {
+        format!("exec.{}", known.version.chars().map(plain).collect::<String>())
+    };
+    let mut queues: Vec<String> = environments.iter().map(name).collect();
+    if environments.iter().any(|known| known.profile == "bare") {
+        queues.push(DEFAULT_QUEUE.to_owned());
+    }
+    queues
+}
+
+/// Announces until the venue has heard it. Returns false if the executor is to stop.
+async fn announce(
+    client: &HttpClient,
+    announcement: &Value,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<bool, ClientError<TransportError>> {
+    loop {
+        match client.announce(announcement).await {
+            Ok(()) => return Ok(true),
+            Err(error) if !error.is_transient() => return Err(error),
+            Err(_) => {}
+        }
+        tokio::select! {
+            _ = stopping.wait_for(|stops| *stops) => return Ok(false),
+            () = tokio::time::sleep(ANNOUNCE_RETRY_DELAY) => {}
+        }
+    }
+}
+
+/// Repeats the announcement, for a venue that was restarted.
+async fn announce_again(client: HttpClient, announcement: Value) {
+    loop {
+        tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+        if let Err(error) = client.announce(&announcement).await {
+            tracing::warn!(%error, "the venue did not take the announcement");
+        }
+    }
+}
+
+pub(crate) fn object<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    members.into_iter().collect::<Map>().into()
+}

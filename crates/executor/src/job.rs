@@ -1,0 +1,188 @@
+//! One job: reading its payload, fetching its data, running its cell and uploading its files.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use catena_api::client::worker::{ClaimedJob, End, WorkerSignal};
+use catena_api::worker::RunningJob;
+use catena_job::contract::cell::{CellPlan, Entrypoint};
+use catena_job::contract::{Category, ContractError};
+use catena_sandbox::{Cell, Control, Input, Limits, Outcome, RunError};
+use catena_value::Value;
+
+use crate::environment::Environment;
+use crate::executor::Shared;
+use crate::limits::{UPLOAD_RETRY_DELAY, UPLOAD_TRIES_MAX};
+use crate::outcome::{Execution, now_ms};
+
+/// Runs a job. What it returns after the job was stopped is discarded.
+pub(crate) async fn run(shared: Arc<Shared>, running: RunningJob) -> End {
+    let job = running.job.clone();
+    let mut execution = Execution::new(&shared, &job);
+    match run_cell(&shared, &running, &mut execution).await {
+        Ok(end) => end,
+        Err(error) => execution.fail(&error),
+    }
+}
+
+async fn run_cell(
+    shared: &Arc<Shared>,
+    running: &RunningJob,
+    execution: &mut Execution,
+) -> Result<End, ContractError> {
+    let plan = CellPlan::read(&running.job.input)?;
+    execution.limits = Some(plan.limits);
+    let at = environment_of(shared, &running.job)?;
+    execution.use_environment(&shared.environments[at]);
+    let inputs = fetch_inputs(running, &plan).await?;
+    let cell = cell_of(&plan, inputs);
+    let control = Control::new().map_err(|error| internal("SANDBOX_FAILED", error.to_string()))?;
+    execution.started = now_ms();
+    let outcome = run_watched(shared, at, cell, &control, running).await;
+    execution.finished = now_ms();
+    let outcome = outcome.map_err(|error| match error {
+        RunError::Invalid(error) => ContractError::invalid("INVALID_CELL", error.to_string()),
+        error => internal("SANDBOX_FAILED", error.to_string()),
+    })?;
+    let artifacts = upload(running, &outcome).await?;
+    Ok(execution.end(&plan, &outcome, artifacts))
+}
+
+/// Returns the position of the environment that a job needs.
+fn environment_of(shared: &Shared, job: &ClaimedJob) -> Result<usize, ContractError> {
+    let environment = job.input.as_map().and_then(|payload| payload.field("environment"));
+    let version = environment.and_then(|known| known.as_map()?.field("env_version")?.as_str());
+    let is_wanted = |known: &Environment| version.is_none_or(|version| known.version == version);
+    shared.environments.iter().position(is_wanted).ok_or_else(|| {
+        let text = format!("this executor has no environment {}", version.unwrap_or_default());
+        internal("ENVIRONMENT_MISSING", text)
+    })
+}
+
+/// Runs a cell on a thread of its own, and passes signals of the venue on to it.
+async fn run_watched(
+    shared: &Arc<Shared>,
+    at: usize,
+    cell: Cell,
+    control: &Control,
+    running: &RunningJob,
+) -> Result<Outcome, RunError> {
+    let (shared, held) = (Arc::clone(shared), control.clone());
+    let work = move || shared.environments[at].sandbox.run(&cell, &held);
+    let mut done = tokio::task::spawn_blocking(work);
+    let mut signal = running.signal.clone();
+    loop {
+        tokio::select! {
+            outcome = &mut done => {
+                let lost = |_| RunError::Unavailable("the thread of the cell ended".to_owned());
+                return outcome.map_err(lost).and_then(|outcome| outcome);
+            }
+            changed = signal.changed() => {
+                let wanted = *signal.borrow_and_update();
+                match wanted {
+                    WorkerSignal::Go => control.resume(),
+                    WorkerSignal::Pause => control.pause(),
+                    WorkerSignal::Stop => control.cancel(),
+                }
+                if changed.is_err() {
+                    control.cancel();
+                    let lost = |_| RunError::Unavailable("the thread of the cell ended".to_owned());
+                    return done.await.map_err(lost).and_then(|outcome| outcome);
+                }
+            }
+        }
+    }
+}
+
+fn cell_of(plan: &CellPlan, inputs: Vec<Input>) -> Cell {
+    let limits = Limits {
+        timeout_ms: plan.limits.timeout_ms,
+        cpu_ms: plan.limits.cpu_ms,
+        memory_mb: plan.limits.memory_mb,
+        max_output_kb: plan.limits.max_output_kb,
+        max_artifacts: usize::try_from(plan.limits.max_artifacts).unwrap_or(usize::MAX),
+        ..Limits::default()
+    };
+    let entrypoint = match &plan.entrypoint {
+        Entrypoint::None => catena_sandbox::Entrypoint::None,
+        Entrypoint::IfDefined(name) => catena_sandbox::Entrypoint::IfDefined(name.clone()),
+        Entrypoint::Required(name) => catena_sandbox::Entrypoint::Required(name.clone()),
+    };
+    Cell {
+        source: plan.source.clone(),
+        entrypoint,
+        parameters: plan.parameters.clone(),
+        inputs,
+        limits,
+        formats: plan.formats.clone(),
+    }
+}
+
+/// Fetches what the cell reads. A dataset that the owner does not have is an error of dependencies.
+async fn fetch_inputs(running: &RunningJob, plan: &CellPlan) -> Result<Vec<Input>, ContractError> {
+    let failed = |error: std::io::Error| internal("INPUT_FAILED", error.to_string());
+    let mut inputs = Vec::new();
+    for dataset in &plan.datasets {
+        let content = running.client.dataset(&running.job, &dataset.digest).await;
+        let content = content.map_err(|error| internal("VENUE_UNREACHABLE", error.to_string()))?;
+        let content = content.ok_or_else(|| {
+            let text = format!("dataset {} was not uploaded", dataset.digest);
+            let error = ContractError::new(Category::DependencyError, "DATASET_MISSING", text);
+            error.with("digest", dataset.digest.as_str())
+        })?;
+        let digits = dataset.digest.trim_start_matches("sha256:").to_owned();
+        for name in std::iter::once(digits).chain(dataset.name.clone()) {
+            inputs.push(Input { name, file: in_memory(&content).map_err(failed)? });
+        }
+    }
+    for object in &plan.objects {
+        let Some(content) = &object.content else { continue };
+        let name = format!("objects/{}.json", object.id);
+        inputs.push(Input { name, file: in_memory(content.as_bytes()).map_err(failed)? });
+    }
+    Ok(inputs)
+}
+
+/// Returns a file in memory with this content, positioned at the beginning.
+fn in_memory(content: &[u8]) -> std::io::Result<File> {
+    let memory = rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(memory);
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Uploads the files that a cell left. Returns their contents' descriptions without the job.
+async fn upload(running: &RunningJob, outcome: &Outcome) -> Result<Vec<Value>, ContractError> {
+    let mut described = Vec::new();
+    for artifact in &outcome.artifacts {
+        let mut content = Vec::new();
+        let read = artifact.file.try_clone().and_then(|mut file| {
+            file.rewind()?;
+            file.read_to_end(&mut content)
+        });
+        read.map_err(|error| internal("UPLOAD_FAILED", error.to_string()))?;
+        let digest = format!("sha256:{}", artifact.sha256);
+        let content = Bytes::from(content);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match running.client.store_artifact(&running.job, &digest, content.clone()).await {
+                Ok(()) => break,
+                Err(error) if tries >= UPLOAD_TRIES_MAX || !error.is_transient() => {
+                    return Err(internal("UPLOAD_FAILED", error.to_string()));
+                }
+                Err(_) => tokio::time::sleep(UPLOAD_RETRY_DELAY).await,
+            }
+        }
+        described.push(crate::outcome::artifact_value(&running.job.id, artifact));
+    }
+    Ok(described)
+}
+
+/// An error of the platform. The job is attempted again.
+pub(crate) fn internal(code: &str, text: String) -> ContractError {
+    ContractError::new(Category::InternalError, code, text)
+}
