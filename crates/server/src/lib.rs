@@ -1,4 +1,4 @@
-//! The HTTP server of a venue: the grid API, the canvas API, the MCP endpoint, identity and
+//! The HTTP server of a venue: the grid API, the canvas API, the contract API, the MCP endpoint, identity and
 //! configuration.
 //!
 //! A request arrives on a connection (`http::listen`), passes `http::service` (request ID, `Host` and
@@ -11,6 +11,8 @@
 //! - `routes` is the table of all routes.
 //! - `console` has the files of the web console.
 //! - `mcp` is the MCP endpoint: operations as tools, jobs as tasks.
+//! - `contract` is the contract API (`/contract/v1`).
+//! - `worker` is the API of workers (`/worker/v1`).
 //! - `canvas` is the canvas API (`/canvas/v1`).
 //! - `grid` is the grid API (`/api/v1`), with monitoring and documents.
 //! - `describe` generates the OpenAPI document and the HTML pages from the routes.
@@ -19,12 +21,14 @@
 //! - `tools` presents operations as MCP tools; the table is a part of the shared state.
 //! - `metrics` counts requests and writes the OpenMetrics text.
 //! - [`log`] starts logging.
+//! - [`aborts`] has what earlier processes left when they aborted.
 //! - [`config`] has the settings of a venue.
 //! - `values` builds values in code.
 //! - [`limits`] has every bound of this crate.
 //!
 //! Nothing here changes a job; only the engine does. Only [`config`] reads environment variables.
 
+pub mod aborts;
 pub mod config;
 pub mod identity;
 pub mod limits;
@@ -33,6 +37,7 @@ pub mod venue;
 
 mod canvas;
 mod console;
+mod contract;
 mod describe;
 mod grid;
 mod http;
@@ -41,7 +46,9 @@ mod metrics;
 mod routes;
 mod tools;
 mod values;
+mod worker;
 
+pub use aborts::AbortWatch;
 pub use config::Config;
 pub use identity::{key, lists, tokens};
 pub use venue::{Venue, VenueError, serve};

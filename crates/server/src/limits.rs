@@ -9,8 +9,14 @@ pub const JSON_DEPTH_MAX: usize = 128;
 /// Delegations in one request. Real requests carry one or two.
 pub const DELEGATIONS_MAX: usize = 64;
 
+/// Bytes of the warnings in one header. Clients and proxies commonly refuse heads of more than 8 kB.
+pub const WARNINGS_BYTES_MAX: usize = 4 * 1024;
+
 /// Bytes of one page of a history. Further records are on the next page.
 pub const HISTORY_PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Records of a history that are read and written at a time, before other requests have their turn.
+pub const HISTORY_BATCH_MAX: usize = 64;
 
 /// Bytes of a value in an entry of a canvas list: a full page of the longest values still fits one
 /// response.
@@ -49,6 +55,36 @@ pub const DISCARD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How long that may take.
 pub const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Time over which the rate of a body is measured.
+pub const RATE_WINDOW: Duration = Duration::from_secs(30);
+
+/// Bytes of a body that must pass in this time: 1 kB/s, slower than any network that people use.
+pub const RATE_BYTES_MIN: usize = 30 * 1_000;
+
+/// How long a request body, or the body of a response that is no event stream, may take.
+pub const BODY_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// Bytes of small values in a response that are counted at once against the memory of its caller.
+pub const COUNTED_STEP_BYTES: usize = 4 * 1024;
+
+/// Bytes of a response that is handed to the connection at once. A larger one is sent in chunks, so
+/// that the connection does not buffer all of it.
+pub const RESPONSE_WHOLE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Bytes of one chunk of a large response.
+pub const RESPONSE_CHUNK_BYTES: usize = 64 * 1024;
+
+/// Assumed bytes of memory for each comma in a JSON body: the handle of an item. A list of digits, which
+/// takes most, then fits what one caller may hold up to about 9.9 MB.
+pub const DECODED_BYTES_PER_COMMA: u64 = 24;
+
+/// The same for each opening bracket and each colon: a node of a container, an entry of a map.
+pub const DECODED_BYTES_PER_NODE: u64 = 56;
+
+/// Connections beyond [`CONNECTIONS_MAX`] that serve only probes, reads of the status and control of
+/// jobs: a venue whose connections are all taken can still be observed and relieved.
+pub const CONNECTIONS_RESERVED: usize = 16;
 
 /// Open connections. Fewer if the process may not open that many file descriptors.
 pub const CONNECTIONS_MAX: usize = 50_000;
@@ -97,6 +133,10 @@ pub const MCP_TOOL_NAME_BYTES_MAX: usize = 64;
 /// restart.
 pub const MCP_LIST_TTL_MS: i64 = 300_000;
 
+/// MCP: the same for a list with operations to which its caller has given names, which can change at any
+/// time.
+pub const MCP_NAMED_TTL_MS: i64 = 5_000;
+
 /// MCP: how long a response may take before it becomes an event stream. Most are complete by then.
 pub const MCP_STREAM_AFTER: Duration = Duration::from_secs(1);
 
@@ -134,3 +174,31 @@ pub const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
 /// Maximum size of a connection's read buffer: room for the head of any request, with the largest
 /// token. Idle connections keep their first 8 kB.
 pub const CONNECTION_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Users with whom a name is shared one by one. For more, it is shared with everyone.
+pub const SHARED_WITH_MAX: usize = 256;
+
+/// Jobs that are remembered because the process aborted while it was working on them: one per thread and
+/// abort.
+pub const SUSPECTS_MAX: usize = 1_000;
+
+/// How often it is checked whether some of them have been acquitted, if there are any.
+pub(crate) const SUSPECTS_CHECK: Duration = Duration::from_secs(60);
+
+/// Bytes of the name of an isolation tier.
+pub const TIER_BYTES_MAX: usize = 16;
+
+/// Bytes of one artifact of a contract job.
+pub const ARTIFACT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Environments that one executor announces.
+pub const ANNOUNCED_MAX: usize = 64;
+
+/// Seconds for which a signed URL of an artifact can be valid: a day.
+pub const URL_SECONDS_MAX: u64 = 86_400;
+
+/// Contract jobs on one page of a list: each is read in full.
+pub const CONTRACT_PAGE_MAX: usize = 200;
+
+/// Jobs that one contract job can supersede.
+pub const SUPERSEDED_MAX: usize = 100;

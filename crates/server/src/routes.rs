@@ -1,20 +1,30 @@
 //! The table of all routes, from which the router, the OpenAPI document and the `/docs` page are made.
 
-use crate::grid::{assets, bench, documents, health, identity, invoke, jobs, operations};
+use crate::grid::{
+    agents, assets, bench, documents, events, health, identity, invoke, jobs, operations, secrets,
+    stats, values,
+};
 use crate::http::route::Route;
-use crate::{canvas, console, mcp};
+use crate::{canvas, console, contract, mcp, worker};
 
 /// All routes, in the order in which they are documented.
 pub(crate) fn all() -> impl Iterator<Item = &'static Route> + Clone {
     let tables = [
         invoke::ROUTES,
         jobs::ROUTES,
+        events::ROUTES,
         canvas::routes::ROUTES,
+        worker::routes::ROUTES,
+        contract::routes::ROUTES,
         mcp::routes::ROUTES,
         operations::ROUTES,
         assets::ROUTES,
+        values::ROUTES,
+        secrets::ROUTES,
+        agents::ROUTES,
         identity::ROUTES,
         health::ROUTES,
+        stats::ROUTES,
         documents::ROUTES,
         console::ROUTES,
     ];

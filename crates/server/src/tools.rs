@@ -2,7 +2,8 @@
 //!
 //! A tool takes an object and returns an object, and its name suits the strictest clients. An
 //! operation need not be like that: an input or output that is not an object is wrapped in one, as
-//! `input` or `result`. The table is made once, from the operation catalogue.
+//! `input` or `result`. The table is made once, from the operation catalogue. The operations to which a
+//! caller has given names are tools of that caller, and are looked up when they are asked for.
 //!
 //! This is below `mcp`, and not in it, because the table is part of the state that all requests
 //! share, and `mcp` builds on that state.
@@ -10,7 +11,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use catena_engine::{Engine, Operation};
+use catena_engine::error::StoreError;
+use catena_engine::{Caller, Engine, Operation};
 use catena_value::{Map, NoCells, Value};
 
 use crate::limits::MCP_TOOL_NAME_BYTES_MAX;
@@ -30,12 +32,27 @@ pub(crate) struct Tools {
     by_name: BTreeMap<String, Arc<Tool>>,
     /// By the asset ID of the operation, in hex.
     by_operation: HashMap<String, Arc<Tool>>,
+    /// Which named operations are tools.
+    named: NamedTools,
 }
+
+/// Which of a caller's named operations are tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum NamedTools {
+    All,
+    /// Those with these references, such as `o/mail`.
+    Listed(Vec<String>),
+}
+
+/// How the references of named operations begin, and the word that selects all of them.
+const NAMED: &str = "o";
 
 /// An operation as a tool.
 pub(crate) struct Tool {
     pub(crate) name: String,
     pub(crate) operation: Arc<Operation>,
+    /// The reference by which a call invokes it.
+    pub(crate) reference: String,
     input: Shape,
     output: Shape,
 }
@@ -53,9 +70,11 @@ enum Shape {
 
 impl Tools {
     /// The operations of an engine that the operator selected: by adapter (`json`), by operation
-    /// (`json:merge`, `v/ops/json/merge`), or `*` for all.
+    /// (`json:merge`, `v/ops/json/merge`), by the name that a caller gave it (`o/mail`, or `o` for all of
+    /// these), or `*` for all.
     pub(crate) fn from_catalogue(engine: &Engine, selected: &[String]) -> Tools {
-        let mut tools = Tools { by_name: BTreeMap::new(), by_operation: HashMap::new() };
+        let named = NamedTools::select(selected);
+        let mut tools = Tools { by_name: BTreeMap::new(), by_operation: HashMap::new(), named };
         let mut is_used = vec![false; selected.len()];
         for entry in engine.operations() {
             let operation = entry.operation;
@@ -70,7 +89,8 @@ impl Tools {
                 tools.add(operation);
             }
         }
-        for (word, _) in selected.iter().zip(is_used).filter(|(_, is_used)| !is_used) {
+        let unused = selected.iter().zip(is_used).filter(|(_, is_used)| !is_used);
+        for (word, _) in unused.filter(|(word, _)| !NamedTools::is_about(word)) {
             tracing::warn!(%word, "an entry of mcp.tools matches no operation");
         }
         tools
@@ -82,6 +102,7 @@ impl Tools {
         let name = unique_name(&sanitize_name(name), |name| self.by_name.contains_key(name));
         let tool = Arc::new(Tool {
             name: name.clone(),
+            reference: operation.adapter_ref().to_owned(),
             input: Shape::for_input(operation.member("input")),
             output: Shape::for_output(operation.member("output")),
             operation: Arc::clone(&operation),
@@ -105,10 +126,52 @@ impl Tools {
         self.by_operation.get(hex)
     }
 
+    /// The references of those of a caller's named operations that are tools, by the names of the tools.
+    /// A tool of the catalogue hides one with the same name, and so does an earlier name.
+    pub(crate) async fn named(
+        &self,
+        engine: &Engine,
+        caller: &Caller,
+    ) -> Result<BTreeMap<String, String>, StoreError> {
+        let mut tools = BTreeMap::new();
+        if self.named == NamedTools::Listed(Vec::new()) {
+            return Ok(tools);
+        }
+        for (name, _) in engine.names(caller).await? {
+            let reference = format!("{NAMED}/{}", name.trim_start_matches("o/"));
+            let tool = sanitize_name(&reference);
+            if self.named.contains(&reference) && !self.by_name.contains_key(&tool) {
+                tools.entry(tool).or_insert(reference);
+            }
+        }
+        Ok(tools)
+    }
+
     /// The name of the tool for an operation. `None` if it is not exposed as a tool.
     pub(crate) fn name_of(&self, reference: &str) -> Option<&str> {
         let mut tools = self.by_name.values();
         tools.find(|tool| tool.operation.adapter_ref() == reference).map(|tool| tool.name.as_str())
+    }
+}
+
+impl NamedTools {
+    fn select(selected: &[String]) -> NamedTools {
+        if selected.iter().any(|word| word == "*" || word == NAMED) {
+            return NamedTools::All;
+        }
+        NamedTools::Listed(selected.iter().filter(|word| Self::is_about(word)).cloned().collect())
+    }
+
+    /// Returns true if a word selects named operations.
+    fn is_about(word: &str) -> bool {
+        word == NAMED || word.starts_with("o/")
+    }
+
+    fn contains(&self, reference: &str) -> bool {
+        match self {
+            NamedTools::All => true,
+            NamedTools::Listed(listed) => listed.iter().any(|word| word == reference),
+        }
     }
 }
 
@@ -207,6 +270,22 @@ fn contains_reference(schema: &Value) -> bool {
 }
 
 impl Tool {
+    /// A named operation of a caller. Its output is not wrapped according to its schema: a job of it that
+    /// is read later does not say by which name it was called.
+    pub(crate) fn named(name: &str, reference: &str, operation: Arc<Operation>) -> Tool {
+        let output = match Shape::for_output(operation.member("output")) {
+            Shape::Wrapped(_) => Shape::Free,
+            shape => shape,
+        };
+        Tool {
+            name: name.to_owned(),
+            reference: reference.to_owned(),
+            input: Shape::for_input(operation.member("input")),
+            output,
+            operation,
+        }
+    }
+
     /// The schema of the arguments. `None` if any object is accepted.
     pub(crate) fn input_schema(&self) -> Option<&Value> {
         self.input.schema()

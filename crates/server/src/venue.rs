@@ -10,7 +10,7 @@ use std::time::Duration;
 use catena_auth::KeyPair;
 use catena_auth::identity::UnboundToken;
 use catena_engine::error::StartError;
-use catena_engine::runtime::{Env, SystemEnv};
+use catena_engine::runtime::{Aborts, Env, SystemEnv};
 use catena_engine::{Adapter, Caller, Engine, Setup};
 use catena_store::embedded::Health;
 use catena_store::embedded::admin::AdminSocket;
@@ -18,8 +18,10 @@ use catena_store::embedded::permissions::{self, PermissionsError, Sharing};
 use catena_store::embedded::{DataFolder, EmbeddedStore, FolderError};
 use catena_value::Value;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use crate::aborts::{self, AbortWatch};
 use crate::config::{Config, McpRecord};
 use crate::describe::{openapi, page};
 use crate::http::listen::Connections;
@@ -121,6 +123,17 @@ impl Venue {
         adapters: Vec<Arc<dyn Adapter>>,
         assets: Assets,
     ) -> Result<Venue, VenueError> {
+        Venue::start_watched(config, adapters, assets, None).await
+    }
+
+    /// Does the same and, with a watch, leaves a mark if the process aborts and acts on the mark of an
+    /// earlier one. There can be one watch per process.
+    pub async fn start_watched(
+        config: Config,
+        adapters: Vec<Arc<dyn Adapter>>,
+        assets: Assets,
+        watch: Option<AbortWatch>,
+    ) -> Result<Venue, VenueError> {
         raise_descriptor_limit();
         let data = config.data.value.clone();
         let sharing = if config.shared_data.value { Sharing::Group } else { Sharing::Owner };
@@ -133,12 +146,17 @@ impl Venue {
         let store = Arc::clone(&folder.store);
         let data = config.data.as_path();
         let key = key::load_or_create(data)?;
-        let secrets_key = key::load_or_create_secrets(data, config.key_file.as_deref())?;
+        let secrets_file = key::secrets_file(data, config.key_file.as_deref());
+        let secrets_keys = key::load_secrets_keys(&secrets_file)?;
         let admin_socket =
             AdminSocket::start(Arc::clone(&folder)).map_err(io_error("the control socket"))?;
         let lists = load_lists(data).map_err(io_error("the lists of identities"))?;
         let tls = TlsIdentity::from_config(&config)?;
         let (listener, address) = bind(config.listen.value).await?;
+        let aborts = match watch {
+            Some(watch) => aborts::begin(data, watch).map_err(io_error("the mark of an abort"))?,
+            None => Aborts::default(),
+        };
         let env: Arc<dyn Env> = Arc::new(SystemEnv::new());
         let did = config.did(&key.did());
         let engine = Engine::start(Setup {
@@ -147,12 +165,22 @@ impl Venue {
             env: Arc::clone(&env),
             did: did.clone(),
             key: key.clone(),
-            secrets_key: Some(secrets_key),
+            secrets_key: Some(secrets_keys.current),
+            previous_secrets_key: secrets_keys.previous,
             limits: config.engine_limits(),
             adapters,
             assets,
+            admins: config.admins.to_vec(),
+            aborts,
         })
         .await?;
+        // If that is not known, the previous key is kept until the next start.
+        let is_resealed =
+            secrets_keys.previous.is_some() && matches!(engine.check_resealed().await, Ok(true));
+        if is_resealed {
+            key::finish_rotation(&secrets_file)?;
+            tracing::info!("finished an interrupted rotation of the key of secrets");
+        }
         // A few jobs are recovered before clients can see them; many do not delay new work.
         let ahead = tokio::time::timeout(RECOVERY_AHEAD, engine.recovered()).await;
         if ahead.is_err() {
@@ -169,7 +197,7 @@ impl Venue {
             &key,
             &*env,
         );
-        let connections = Connections::new();
+        let connections = Connections::new(config.connections_per_address.value);
         let router = Service::router(Arc::new(state), mounted_routes(&config));
         let listening = connections.clone();
         let tasks = vec![
@@ -177,6 +205,7 @@ impl Venue {
             tokio::spawn(async move { listening.serve(listener, router, tls).await }),
             tokio::spawn(Arc::clone(&lists).watch(data.to_owned())),
             tokio::spawn(end_schedules_of_blocked(lists, engine.clone())),
+            tokio::spawn(aborts::forget_acquitted(data.to_owned(), engine.clone())),
         ];
         config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let access: Vec<String> = config
@@ -279,6 +308,7 @@ fn server_state(
         engine,
         store,
         authenticator,
+        url_key: key.url_key(),
         origins: OriginPolicy {
             is_guarded: config.is_anonymous_on(),
             bound: address,
@@ -290,6 +320,8 @@ fn server_state(
         metrics: Arc::new(Metrics::new(routes)),
         request_ids: RequestIds::new(random),
         response_cache: ResponseCache::default(),
+        // Half of the threads stay free for everything else.
+        long_reads: Semaphore::new((threads() / 2).max(1)),
         public_key: did.strip_prefix("did:key:").unwrap_or(&did).to_owned(),
         body_bytes_max: *config.body_bytes.value,
         sse_by_job_id: config.sse_by_job_id.value,
@@ -298,6 +330,11 @@ fn server_state(
         docs: page::docs(mounted_routes(config)).into(),
         name,
     }
+}
+
+/// The number of threads that answer requests.
+fn threads() -> usize {
+    tokio::runtime::Handle::current().metrics().num_workers()
 }
 
 /// Who may use a venue with this configuration.

@@ -481,7 +481,8 @@ async fn admins_list_the_jobs_of_others_and_others_see_none_of_them() {
     let venue_key = key::load(venue.folder.path()).unwrap().unwrap();
     let issuer = catena_auth::Venue { did: venue_key.did(), public: venue_key.public() };
     let token = |subject: &'static str, is_admin: bool| {
-        let grant = Grant { subject, id: subject, issued: 0, expires: None, is_admin };
+        let grant =
+            Grant { subject, id: subject, issued: 0, expires: None, is_admin, queues: None };
         format!("Bearer {}", issuer.issue(&venue_key, &grant))
     };
     let path = format!("/canvas/v1/jobs?createdById={public}");

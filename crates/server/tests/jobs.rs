@@ -152,7 +152,7 @@ async fn a_running_job_is_paused_resumed_and_cancelled() {
     let again = venue.put(&format!("{path}/cancel")).await;
     assert_eq!((again.status, again.value()), (200, ended.value()));
     assert_eq!(venue.put(&format!("{path}/delete")).await.status, 200);
-    venue.get(&path).await.assert_error(404, "job_not_found");
+    venue.get(&path).await.assert_error(410, "job_deleted");
 }
 
 #[tokio::test]

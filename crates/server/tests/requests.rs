@@ -80,7 +80,14 @@ async fn without_public_access_a_token_is_needed() {
     assert_eq!(document.status, 200, "public, whatever the header");
     let key = key::load(venue.folder.path()).unwrap().unwrap();
     let issuer = catena_auth::Venue { did: key.did(), public: key.public() };
-    let grant = Grant { subject: "did:key:me", id: "t", issued: 0, expires: None, is_admin: false };
+    let grant = Grant {
+        subject: "did:key:me",
+        id: "t",
+        issued: 0,
+        expires: None,
+        is_admin: false,
+        queues: None,
+    };
     let token = format!("Bearer {}", issuer.issue(&key, &grant));
     let reply = venue.request("GET", "/api/v1/status", &[("authorization", &token)], "").await;
     assert_eq!(reply.status, 200, "{}", reply.text());

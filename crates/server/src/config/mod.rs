@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use catena_engine::Limits;
 use catena_engine::limits::Rate;
+use catena_job::members;
 
 use crate::limits::{CONFIG_BYTES_MAX, RATE_BEYOND_LOOPBACK};
 
@@ -92,12 +93,14 @@ pub enum ConfigError {
         reason: String,
     },
     /// The file has a key that is not a setting.
-    #[error("{} has an unknown setting: {name}", .file.display())]
+    #[error("{} has an unknown setting: {name}; the nearest is {nearest}", .file.display())]
     Unknown {
         /// The file.
         file: PathBuf,
         /// The key.
         name: String,
+        /// The most similar setting.
+        nearest: &'static str,
     },
     /// A value is invalid.
     #[error("{name} = {text:?} ({origin}): {reason}")]
@@ -136,6 +139,26 @@ impl SettingInfo {
         let name = if is_list { self.name.trim_end_matches('s') } else { self.name };
         format!("--{}", name.replace(['.', '_'], "-"))
     }
+}
+
+/// Environment variables that are not settings of a venue: the file to read, and what the command line
+/// reads as a client.
+const OTHER_VARIABLES: [&str; 6] = [
+    "CATENA_CONFIG",
+    "CATENA_KEY",
+    "CATENA_KNOWN_VENUES",
+    "CATENA_TOKEN",
+    "CATENA_VENUE",
+    "CATENA_VENUE_DID",
+];
+
+/// Whether an environment variable is known, or not ours. Names that begin with `CATENA_X_` are free to
+/// use.
+pub fn is_known_variable(name: &str) -> bool {
+    let Some(own) = name.strip_prefix("CATENA_") else { return true };
+    own.starts_with("X_")
+        || OTHER_VARIABLES.contains(&name)
+        || SETTINGS.iter().any(|setting| setting.variable() == name)
 }
 
 /// The settings whose values are lists.
@@ -180,6 +203,8 @@ macro_rules! settings {
         #[derive(Debug, Clone)]
         pub struct Config {
             $(#[doc = $about] pub $field: Setting<$type>,)*
+            /// Environment variables that look like settings and are none.
+            pub unknown_variables: Vec<String>,
         }
 
         impl Config {
@@ -196,6 +221,7 @@ macro_rules! settings {
                         environment,
                         file,
                     )?,)*
+                    unknown_variables: Vec::new(),
                 })
             }
 
@@ -256,8 +282,10 @@ settings! {
         "Whether /metrics can be read without being an admin: on, off, or auto (on if anyone may use the venue and it has no public URL).";
     bench: bool, "bench", "false",
         "Whether to mount POST /bench/noop, which does nothing, as a baseline for benchmarks.";
+    executors: u8, "executors", "1",
+        "The number of executors that `catena serve` starts on this machine: processes that run code in a sandbox. With 0, code runs only on executors that join with `catena executor`.";
     mcp_tools: List, "mcp.tools", "*",
-        "The operations that are exposed as MCP tools: adapters (json), operations (json:merge), or * for all.";
+        "The operations that are exposed as MCP tools: adapters (json), operations (json:merge), o for named ones, or * for all.";
     mcp_record: McpRecord, "mcp.record", "changes",
         "Which tool calls of MCP clients are recorded as jobs: all, or changes (calls of operations that only read leave no record).";
     log_format: LogFormat, "log.format", "text",
@@ -274,6 +302,16 @@ settings! {
         "The maximum size of a message.";
     live_jobs: usize, "limits.live_jobs", "10000",
         "The maximum number of jobs of one caller that have not ended.";
+    live_jobs_total: usize, "limits.live_jobs_total", "1000000",
+        "The maximum number of jobs of all callers together that have not ended.";
+    memory: Bytes, "limits.memory", "512MiB",
+        "The maximum size of what requests, jobs and responses hold in memory at a time.";
+    memory_per_caller: Bytes, "limits.memory_per_caller", "128MiB",
+        "The same for one caller.";
+    connections_per_address: usize, "limits.connections_per_address", "256",
+        "The maximum number of connections from one address. Those from loopback are not counted.";
+    sub_jobs: usize, "limits.sub_jobs", "10000",
+        "The maximum number of sub-jobs of one root job in total.";
     running: usize, "limits.running", "4096",
         "The maximum number of jobs that run at the same time; others are queued.";
     rate: RateSetting, "limits.rate", "auto",
@@ -282,6 +320,8 @@ settings! {
         "The number of creating requests that may arrive at once.";
     attempts: u32, "limits.attempts", "3",
         "The maximum number of attempts of a job that is interrupted when the venue stops.";
+    worker_lease: Time, "limits.worker_lease", "10s",
+        "How long a worker keeps its jobs without being heard of.";
     idempotency: Time, "limits.idempotency", "24h",
         "How long an idempotency key is remembered.";
     content_bytes: Bytes, "limits.content_bytes", "100MiB",
@@ -306,10 +346,15 @@ impl FileSettings {
         })?;
         let mut values = Vec::new();
         parse::flatten("", &table, &mut values);
+        values.retain(|(name, _)| !members::is_free(name));
         let is_unknown =
             |(name, _): &&(String, String)| !SETTINGS.iter().any(|setting| setting.name == name);
         match values.iter().find(is_unknown) {
-            Some((name, _)) => Err(ConfigError::Unknown { file: file(), name: name.clone() }),
+            Some((name, _)) => {
+                let nearest = members::nearest(name, SETTINGS.iter().map(|setting| setting.name));
+                let nearest = nearest.map_or(FILE, |(nearest, _)| nearest);
+                Err(ConfigError::Unknown { file: file(), name: name.clone(), nearest })
+            }
             None => Ok(FileSettings { path: file(), values }),
         }
     }
@@ -371,7 +416,11 @@ impl Config {
             Some(path) => FileSettings::read(path, true)?,
             None => FileSettings::read(Path::new(FILE), false)?,
         };
-        Self::layered(flags, &environment, file.as_ref())
+        let mut config = Self::layered(flags, &environment, file.as_ref())?;
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        config.unknown_variables = names.filter(|name| !is_known_variable(name)).collect();
+        config.unknown_variables.sort();
+        Ok(config)
     }
 
     /// Who may use the venue.
@@ -436,7 +485,8 @@ impl Config {
         ]
     }
 
-    /// Sentences about settings that are still read but were replaced.
+    /// Sentences about settings that are still read but were replaced, and about environment variables
+    /// that are not settings.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.public_access.origin != Origin::Default {
@@ -444,6 +494,14 @@ impl Config {
             let access = self.access().as_str();
             warnings.push(format!(
                 "`public_access` ({origin}) was replaced by `access`; set access = \"{access}\""
+            ));
+        }
+        let variables: Vec<String> = SETTINGS.iter().map(SettingInfo::variable).collect();
+        let known = || variables.iter().map(String::as_str).chain(OTHER_VARIABLES);
+        for name in &self.unknown_variables {
+            let nearest = members::nearest(name, known()).map_or("", |(nearest, _)| nearest);
+            warnings.push(format!(
+                "the environment variable {name} is unknown and has no effect; the nearest is {nearest}"
             ));
         }
         warnings
@@ -473,12 +531,18 @@ impl Config {
             grace: *self.invoke_grace.value,
             message_bytes_max: *self.message_bytes.value,
             live_jobs_per_caller_max: self.live_jobs.value,
+            live_jobs_max: self.live_jobs_total.value,
+            memory_bytes_max: *self.memory.value as u64,
+            memory_per_caller_bytes_max: *self.memory_per_caller.value as u64,
+            sub_jobs_per_root_max: self.sub_jobs.value as u64,
             running_max: self.running.value,
             rate: self.rate(),
             attempts_max: self.attempts.value,
+            worker_lease: *self.worker_lease.value,
             idempotency: *self.idempotency.value,
             retention: self.retention.value.map(|time| *time),
             content_bytes_max: *self.content_bytes.value as u64,
+            anonymous_owns: self.is_local(),
         }
     }
 

@@ -160,6 +160,13 @@ impl Parse for usize {
     }
 }
 
+/// A small number, which may be 0.
+impl Parse for u8 {
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| "expected a whole number from 0 to 255".to_owned())
+    }
+}
+
 impl Parse for u32 {
     fn parse(text: &str) -> Result<Self, String> {
         parse_positive(text)

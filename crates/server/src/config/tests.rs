@@ -94,6 +94,21 @@ fn with_a_public_url_only_listed_identities_may_use_the_venue() {
 }
 
 #[test]
+fn an_unknown_variable_is_named_with_the_nearest() {
+    for known in ["PATH", "CATENA_LISTEN", "CATENA_LIMITS_LIVE_JOBS", "CATENA_TOKEN", "CATENA_X_A"]
+    {
+        assert!(is_known_variable(known), "{known}");
+    }
+    let mut config = config(&Flags::default(), &[], "").unwrap();
+    assert!(config.warnings().is_empty());
+    config.unknown_variables = vec!["CATENA_LIMITS_LIVEJOB".to_owned()];
+    assert!(!is_known_variable("CATENA_LIMITS_LIVEJOB"));
+    let warning = "the environment variable CATENA_LIMITS_LIVEJOB is unknown and has no effect; \
+                   the nearest is CATENA_LIMITS_LIVE_JOBS";
+    assert_eq!(config.warnings(), [warning]);
+}
+
+#[test]
 fn an_invalid_value_is_named_with_its_origin() {
     let refused = |text: &str| config(&Flags::default(), &[], text).unwrap_err().to_string();
     assert_eq!(
@@ -104,7 +119,12 @@ fn an_invalid_value_is_named_with_its_origin() {
     assert!(refused("[log]\nformat = \"xml\"").contains("expected text or json"));
     assert!(refused("[limits]\nrunning = 0").contains("above 0"));
     let unknown = FileSettings::parse(Path::new("x.toml"), "[limits]\nlivejobs = 1").unwrap_err();
-    assert_eq!(unknown.to_string(), "x.toml has an unknown setting: limits.livejobs");
+    assert_eq!(
+        unknown.to_string(),
+        "x.toml has an unknown setting: limits.livejobs; the nearest is limits.live_jobs"
+    );
+    let free = "x-team = 'blue'\n[x-notes]\na = 1\nb = [2]";
+    assert!(FileSettings::parse(Path::new("x.toml"), free).is_ok());
     assert!(FileSettings::parse(Path::new("x.toml"), "a = ").is_err());
 }
 

@@ -37,6 +37,7 @@ const SCHEMAS: &[(&str, &str)] = &[
           "attempt":{"type":"integer"},
           "queueDepth":{"type":"integer","description":"The number of messages in the job's queue."},
           "progress":{"type":"object"},
+          "ignored":{"type":"array","items":{"type":"string"},"description":"In the response to a request that creates the job: its members that are not known."},
           "head":{"type":"string","pattern":"^0x[0-9a-f]{64}$","description":"The ID of the last record."}}}"##,
     ),
     (
@@ -55,7 +56,8 @@ const SCHEMAS: &[(&str, &str)] = &[
         "JobPage",
         r#"{"type":"object","required":["items","total","offset","limit"],
         "properties":{"items":{"type":"array","items":{"type":["string","object"]}},
-          "total":{"type":"integer"},"offset":{"type":"integer"},"limit":{"type":"integer"}}}"#,
+          "total":{"type":["integer","object"]},"offset":{"type":"integer"},"limit":{"type":"integer"},
+          "next":{"type":"string"}}}"#,
     ),
     (
         "AssetPage",
@@ -110,6 +112,12 @@ const SCHEMAS: &[(&str, &str)] = &[
         r#"{"type":"object","required":["jsonrpc","method"],
         "properties":{"jsonrpc":{"const":"2.0"},"id":{"type":["string","integer"]},"method":{"type":"string"},
           "params":{"type":"object"}}}"#,
+    ),
+    (
+        "ContractError",
+        r#"{"type":"object","required":["error"],"properties":{"error":{"type":"object",
+            "required":["category","code","message"],"properties":{"category":{"type":"string"},
+            "code":{"type":"string"},"message":{"type":"string"},"hint":{"type":["string","null"]}}}}}"#,
     ),
     (
         "RpcError",
@@ -253,13 +261,14 @@ fn operation_id(route: &Route) -> String {
 
 fn parameters(route: &Route) -> Vec<Value> {
     let mut parameters = Vec::new();
-    if let Some((_, rest)) = route.path.split_once('{') {
+    let descriptions = [route.path_parameter, route.second_parameter];
+    for (rest, about) in route.path.split('{').skip(1).zip(descriptions) {
         let name = rest.split('}').next().unwrap_or_default().trim_start_matches('*');
         parameters.push(object([
             ("name", Value::from(name)),
             ("in", "path".into()),
             ("required", true.into()),
-            ("description", route.path_parameter.into()),
+            ("description", about.into()),
             ("schema", schema(r#"{"type":"string"}"#)),
         ]));
     }
@@ -287,9 +296,9 @@ fn responses(route: &Route) -> Value {
         errors.entry(status).or_default().push(code.as_str());
     }
     for (status, codes) in errors {
-        by_status.insert(status, error_response(&format!("`{}`", codes.join("`, `"))));
+        by_status.insert(status, error_response(route, &format!("`{}`", codes.join("`, `"))));
     }
-    by_status.insert("default".to_owned(), error_response("Any other error."));
+    by_status.insert("default".to_owned(), error_response(route, "Any other error."));
     for reply in route.replies {
         let of_status = route.replies.iter().filter(|other| other.status == reply.status);
         by_status.insert(reply.status.to_string(), response(reply, of_status));
@@ -309,8 +318,13 @@ fn response<'a>(reply: &Reply, of_status: impl Iterator<Item = &'a Reply>) -> Va
     object(members)
 }
 
-fn error_response(about: &str) -> Value {
-    let body = content("application/json", schema(r##"{"$ref":"#/components/schemas/Error"}"##));
+fn error_response(route: &Route, about: &str) -> Value {
+    let form = if route.path.starts_with("/contract/v1/") {
+        schema(r##"{"$ref":"#/components/schemas/ContractError"}"##)
+    } else {
+        schema(r##"{"$ref":"#/components/schemas/Error"}"##)
+    };
+    let body = content("application/json", form);
     object([("description", Value::from(about)), ("content", body)])
 }
 

@@ -85,6 +85,9 @@ fn write_route(route: &Route, body: &mut String) {
     if !route.path_parameter.is_empty() {
         write_row("in the path", route.path_parameter, body);
     }
+    if !route.second_parameter.is_empty() {
+        write_row("in the path, second", route.second_parameter, body);
+    }
     for parameter in route.parameters {
         let prefix = match parameter.location {
             ParameterLocation::Query => "?",

@@ -4,12 +4,12 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::limits::METADATA_BYTES_MAX;
-use catena_engine::operations::{AssetKind, Content, ListAssets, ListedAsset};
+use catena_engine::operations::{AssetKind, Content, ListAssets, ListedAsset, members};
 use catena_value::Value;
-use http_body_util::BodyExt as _;
 
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::json;
+use crate::http::rate::BodyRate;
 use crate::http::request::ApiRequest;
 use crate::http::response;
 use crate::http::route::{
@@ -59,7 +59,9 @@ pub(crate) const ROUTES: &[Route] = &[
         path: "/api/v1/assets",
         tag: "Assets",
         summary: "Register an asset",
-        about: "The asset's ID is the Value ID of its metadata, which never changes.",
+        about: "The asset's ID is the Value ID of its metadata, which never changes. Members of \
+                `operation` that are not known are kept; `Catena-Warnings`, a JSON array of \
+                sentences, names them.",
         parameters: &[IDEMPOTENCY_KEY],
         body: Some(RequestBody {
             about: "The metadata.",
@@ -68,7 +70,13 @@ pub(crate) const ROUTES: &[Route] = &[
             is_required: true,
         }),
         replies: &[reply(201, "The asset's ID in hex.", r#"{"type":"string"}"#)],
-        errors: &[Code::InvalidJson, Code::AssetInvalid, Code::Forbidden, Code::BodyTooLarge],
+        errors: &[
+            Code::InvalidJson,
+            Code::AssetInvalid,
+            Code::UnknownMember,
+            Code::Forbidden,
+            Code::BodyTooLarge,
+        ],
         handler: |request| Box::pin(register(request)),
         ..ROUTE
     },
@@ -193,7 +201,7 @@ async fn register(mut request: ApiRequest) -> ApiResult<Response> {
         let error = format!("the metadata has more than {METADATA_BYTES_MAX} bytes");
         return Err(ApiError::new(Code::BodyTooLarge, error));
     }
-    json::parse(&body)?;
+    let warnings = members::warnings(&json::parse(&body)?);
     // Text that was just parsed as JSON is UTF-8.
     let text = str::from_utf8(&body).unwrap_or_default();
     let (id, is_replay) = request.state.engine.register(&request.caller, text, key).await?;
@@ -201,6 +209,7 @@ async fn register(mut request: ApiRequest) -> ApiResult<Response> {
     let mut response = response::json(StatusCode::CREATED, format!("\"{hex}\""));
     response::set_header(&mut response, header::LOCATION, format!("/api/v1/assets/{hex}"));
     response::mark_replay(&mut response, is_replay);
+    response::set_warnings(&mut response, &warnings);
     Ok(response)
 }
 
@@ -268,11 +277,9 @@ async fn upload_content(mut request: ApiRequest) -> ApiResult<Response> {
 async fn receive(request: &ApiRequest, body: &mut Body) -> ApiResult<String> {
     let engine = &request.state.engine;
     let mut upload = engine.put_content(&request.caller, &request.path_argument()?).await?;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ApiError::bad_request("the content ended early"))?;
-        if let Ok(data) = frame.into_data() {
-            upload.write(data).await?;
-        }
+    let mut rate = BodyRate::start();
+    while let Some(data) = rate.next_data(body).await? {
+        upload.write(data).await?;
     }
     Ok(upload.finish().await?)
 }

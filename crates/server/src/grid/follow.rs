@@ -7,20 +7,24 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::StatusCode;
 use axum::response::Response;
 use catena_engine::error::StoreError;
+use catena_engine::runtime::Reservation;
 use catena_engine::views::{Follow, JobEvent};
 use catena_value::{NoCells, json};
 use http_body::Frame;
+use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
-use crate::grid::job_json;
+use crate::grid::job_json::{self, StepOutputs};
 use crate::http::error::ApiResult;
 use crate::http::json::write_value;
+use crate::http::memory::{self, ResponseMemory};
 use crate::http::sse;
 use crate::limits::HEARTBEAT;
 use crate::metrics::StreamGuard;
@@ -39,11 +43,19 @@ pub(crate) enum Progress {
 }
 
 /// The response that streams the events of a job.
-pub(crate) fn response(follow: Follow, progress: Progress, guard: StreamGuard) -> Response {
+pub(crate) fn response(
+    follow: Follow,
+    progress: Progress,
+    outputs: StepOutputs,
+    memory: Reservation,
+    guard: StreamGuard,
+) -> Response {
     let stream = JobStream {
         next: Some(next_event(follow)),
         heartbeat: Box::pin(tokio::time::sleep(HEARTBEAT)),
         progress,
+        outputs,
+        memory: Arc::new(Mutex::new(memory)),
         is_first: true,
         _guard: guard,
     };
@@ -55,6 +67,9 @@ struct JobStream {
     next: Option<PendingEvent>,
     heartbeat: Pin<Box<Sleep>>,
     progress: Progress,
+    outputs: StepOutputs,
+    /// The memory of the last event.
+    memory: ResponseMemory,
     is_first: bool,
     _guard: StreamGuard,
 }
@@ -69,7 +84,12 @@ impl JobStream {
         let retry = self.is_first.then_some(RETRY_MS);
         let text = match event {
             JobEvent::Record { index, job, cells, steps } => {
-                let data = job_json::job_to_json(job, cells, steps.as_ref())?;
+                let steps = self.outputs.apply(steps.clone());
+                // The client has taken the event before this one.
+                drop(self.memory.lock().take());
+                let data = memory::counting_now(&self.memory, || {
+                    job_json::job_to_json(job, cells, steps.as_ref())
+                })?;
                 sse::frame("job-update", Some(*index), &data, retry)
             }
             JobEvent::Progress(_) if self.progress == Progress::Omitted => return Ok(None),

@@ -7,6 +7,7 @@ use axum::response::Response;
 use catena_engine::limits::{TIMEOUT_MAX, WAIT_MAX};
 use catena_engine::requests::{IdempotencyKey, Invoke, Recording};
 use catena_job::Status;
+use catena_job::members::{Members, UnknownMember};
 use catena_value::{CellSource, Map, NoCells, Value};
 
 use crate::grid::job_json;
@@ -18,6 +19,7 @@ use crate::http::route::{
     ANY, Access, DEPTH, IDEMPOTENCY_KEY, JOB, JSON, PREFER, ROUTE, RequestBody, Route, query, reply,
 };
 use crate::limits::DELEGATIONS_MAX;
+use crate::values::list;
 
 const INVOCATION: &str = r##"{"$ref":"#/components/schemas/Invocation"}"##;
 
@@ -25,6 +27,7 @@ const INVOCATION: &str = r##"{"$ref":"#/components/schemas/Invocation"}"##;
 pub(crate) const CREATE_JOB_ERRORS: &[Code] = &[
     Code::BadRequest,
     Code::InvalidJson,
+    Code::UnknownMember,
     Code::OperationNotFound,
     Code::Forbidden,
     Code::KeyInFlight,
@@ -32,6 +35,7 @@ pub(crate) const CREATE_JOB_ERRORS: &[Code] = &[
     Code::KeyReused,
     Code::RateLimited,
     Code::TooManyJobs,
+    Code::VenueFull,
     Code::TooManyKeys,
 ];
 
@@ -55,7 +59,8 @@ pub(crate) const ROUTES: &[Route] = &[
             DEPTH,
         ],
         body: Some(RequestBody {
-            about: "The operation and its input. Unknown members are ignored.",
+            about: "The operation and its input. Unknown members are ignored and listed in \
+                    `ignored` of the response, unless they are similar to a known one.",
             media: JSON,
             schema: INVOCATION,
             is_required: true,
@@ -78,7 +83,8 @@ pub(crate) const ROUTES: &[Route] = &[
                 after 120 s, it continues and the response is a 504 that names it.",
         parameters: &[IDEMPOTENCY_KEY],
         body: Some(RequestBody {
-            about: "The operation and its input.",
+            about: "The operation and its input. `Catena-Warnings` names unknown members that were \
+                    ignored.",
             media: JSON,
             schema: INVOCATION,
             is_required: true,
@@ -86,6 +92,7 @@ pub(crate) const ROUTES: &[Route] = &[
         replies: &[reply(200, "The output, which can be any JSON value.", ANY)],
         errors: &[
             Code::JobRejected,
+            Code::UnknownMember,
             Code::OperationNotFound,
             Code::Forbidden,
             Code::KeyInFlight,
@@ -102,14 +109,19 @@ pub(crate) const ROUTES: &[Route] = &[
 async fn invoke(mut request: ApiRequest) -> ApiResult<Response> {
     let body = request.read_body().await?;
     let key = request.idempotency_key("invoke", &[], &body)?;
-    let (invoke, applied) = parse_invocation(&request, &json::parse(&body)?, key)?;
+    let Invocation { invoke, applied, ignored } =
+        parse_invocation(&request, &json::parse(&body)?, key)?;
     let has_waited = invoke.wait.is_some();
     let state = request.into_state();
     drop(body);
     let invoked = state.engine.invoke(invoke).await?;
     let is_done = has_waited && invoked.view.status() == Status::Complete;
     let status = if is_done { StatusCode::OK } else { StatusCode::CREATED };
-    let mut response = response::json(status, job_json::view_to_json(&invoked.view)?);
+    let mut text = job_json::changed_to_json(&invoked.view)?;
+    if !ignored.is_empty() {
+        job_json::add_member("ignored", &list(ignored.into_iter().map(Value::from)), &mut text)?;
+    }
+    let mut response = response::json(status, text);
     let location = response::job_location(invoked.view.job.id());
     response::set_header(&mut response, header::LOCATION, location);
     if let Some(applied) = applied {
@@ -122,28 +134,62 @@ async fn invoke(mut request: ApiRequest) -> ApiResult<Response> {
 async fn run(mut request: ApiRequest) -> ApiResult<Response> {
     let body = request.read_body().await?;
     let key = request.idempotency_key("run", &[], &body)?;
-    let (invoke, _) = parse_invocation(&request, &json::parse(&body)?, key)?;
+    let Invocation { invoke, ignored, .. } = parse_invocation(&request, &json::parse(&body)?, key)?;
     let state = request.into_state();
     drop(body);
     let ran = state.engine.run(invoke).await?;
     let cells = ran.cells.as_ref().map_or(&NoCells as &dyn CellSource, |cells| cells);
     let mut text = String::new();
-    write_value(&ran.output, cells, &mut text)?;
+    write_value(&ran.output, cells, &mut text).map_err(|error| match ran.job {
+        Some(job) => error.member("job", job),
+        None => error,
+    })?;
     let mut response = response::json(StatusCode::OK, text);
     if let Some(job) = ran.job {
         response::set_header(&mut response, header::LOCATION, response::job_location(job));
     }
     response::mark_replay(&mut response, ran.is_replay);
+    // The body is the output alone and has no place for them.
+    let warnings: Vec<String> =
+        ignored.iter().map(|name| format!("unknown member `{name}` was ignored")).collect();
+    response::set_warnings(&mut response, &warnings);
     Ok(response)
 }
 
-/// The invocation in a body, and the value of `Preference-Applied`.
+/// The members of a body.
+const MEMBERS: Members = Members {
+    known: &["operation", "input", "wait", "timeoutMs", "tags", "private", "ucans"],
+    mistaken: &[("op", Some("operation"))],
+};
+
+/// What a body asks for.
+struct Invocation {
+    invoke: Invoke,
+    /// The value of `Preference-Applied`.
+    applied: Option<String>,
+    /// The names of members that are not known.
+    ignored: Vec<String>,
+}
+
+/// The names of members that are not known. Fails if one of them was probably meant to be a known one.
+fn ignored_members(body: &Map) -> ApiResult<Vec<String>> {
+    let name = |unknown: UnknownMember| {
+        if unknown.is_near_miss {
+            Err(ApiError::unknown_member(&unknown))
+        } else {
+            Ok(unknown.name)
+        }
+    };
+    MEMBERS.unknown(body).into_iter().map(name).collect()
+}
+
 fn parse_invocation(
     request: &ApiRequest,
     body: &Value,
     idempotency: Option<IdempotencyKey>,
-) -> ApiResult<(Invoke, Option<String>)> {
+) -> ApiResult<Invocation> {
     let body = body.as_map().ok_or_else(|| ApiError::bad_request("the body must be an object"))?;
+    let ignored = ignored_members(body)?;
     let operation =
         body.field("operation").ok_or_else(|| ApiError::bad_request("`operation` is missing"))?;
     let operation =
@@ -170,7 +216,7 @@ fn parse_invocation(
         depth: request.depth()?,
         id: None,
     };
-    Ok((invoke, applied))
+    Ok(Invocation { invoke, applied, ignored })
 }
 
 /// A boolean or a time in milliseconds, which is reduced to the longest wait.
@@ -265,6 +311,21 @@ mod tests {
         assert_eq!(parse_wait_text("true").unwrap(), Some(WAIT_MAX));
         assert_eq!(parse_wait_text("500").unwrap(), ms(500));
         assert!(parse_wait_text("soon").is_err());
+    }
+
+    #[test]
+    fn a_near_miss_is_refused_and_other_unknown_members_are_listed() {
+        let of = |text: &str| match json::read(text.as_bytes()).unwrap() {
+            Value::Map(map) => ignored_members(&map),
+            other => panic!("{other:?}"),
+        };
+        let body = r#"{"operation":"x","input":1,"retries":3,"colour":1,"x-team":"blue"}"#;
+        assert_eq!(of(body).unwrap(), ["colour", "retries"]);
+        for near in ["timeout", "timeoutms", "inputs", "tag", "op", "Private", "ucan"] {
+            let error = of(&format!(r#"{{"operation":"x","{near}":1}}"#)).unwrap_err();
+            assert_eq!(error.code(), Code::UnknownMember, "{near}");
+            assert!(error.text().starts_with(&format!("unknown member `{near}`")), "{near}");
+        }
     }
 
     #[test]

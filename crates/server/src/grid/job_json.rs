@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use catena_engine::requests::JobView;
 use catena_job::record::Link;
 use catena_job::{Job, Record};
-use catena_value::{CellSource, Value};
+use catena_value::{CellSource, Extent, Map, NoCells, Value, Vector};
 
-use crate::http::error::ApiResult;
+use crate::http::error::{ApiResult, Code};
 use crate::http::json::write_value;
 
 /// Initial capacity of the text: enough for a small job, so that it rarely grows.
@@ -36,6 +36,63 @@ pub(crate) fn view_to_json(view: &JobView) -> ApiResult<String> {
     }
     text.push('}');
     Ok(text)
+}
+
+/// Adds a member, which must be fully in memory, to the JSON of a job.
+pub(crate) fn add_member(name: &str, value: &Value, text: &mut String) -> ApiResult<()> {
+    text.pop();
+    write_member(&Value::from(name), value, &NoCells, text)?;
+    text.push('}');
+    Ok(())
+}
+
+/// The response to a request that changed a job. If there is no memory for all of it, it is the job
+/// without what it contains: the change has happened, so the request must not be refused.
+pub(crate) fn changed_to_json(view: &JobView) -> ApiResult<String> {
+    match view_to_json(view) {
+        Err(error) if error.code() == Code::TooMuchMemory => {
+            let (id, status, head) = (view.job.id(), view.status(), view.job.head());
+            let link = format!("/api/v1/jobs/{id}");
+            Ok(format!(
+                r#"{{"id":"{id}","status":"{status}","head":"{head}","omitted":true,"link":"{link}"}}"#
+            ))
+        }
+        written => written,
+    }
+}
+
+/// Which outputs of steps the JSON of a job contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StepOutputs {
+    /// Those that are not too large.
+    Bounded,
+    /// None.
+    Omitted,
+}
+
+impl StepOutputs {
+    /// The steps as they are shown.
+    pub(crate) fn apply(self, steps: Option<Value>) -> Option<Value> {
+        match (self, steps) {
+            (StepOutputs::Omitted, Some(Value::Vector(steps))) => {
+                let items = steps.iter(&NoCells).filter_map(Result::ok);
+                Some(items.map(without_output).collect::<Vector>().into())
+            }
+            (_, steps) => steps,
+        }
+    }
+}
+
+/// The entry of a step with the size of its output instead of the output.
+fn without_output(step: Value) -> Value {
+    let Value::Map(members) = &step else { return step };
+    let Some(output) = members.field("output") else { return step };
+    let extent = Extent { bytes: u64::MAX, depth: usize::MAX };
+    let bytes = extent.measure(output, &NoCells).unwrap_or(0);
+    let bytes = Value::from(i64::try_from(bytes).unwrap_or(i64::MAX));
+    let entries = members.iter(&NoCells).filter_map(Result::ok);
+    let others = entries.filter(|(name, _)| name.as_str() != Some("output"));
+    others.chain([(Value::from("outputBytes"), bytes)]).collect::<Map>().into()
 }
 
 /// A job as of one of its records.
@@ -103,14 +160,20 @@ fn write_member(
     write_value(value, cells, text)
 }
 
-/// Appends an entry of a history: a record, and the ID that can be computed from it.
+/// Appends an entry of a history: a record, the ID that can be computed from it, and the signature next to
+/// it.
 pub(crate) fn write_record(
     record: &Record,
+    signature: Option<&Value>,
     cells: &dyn CellSource,
     text: &mut String,
 ) -> ApiResult<()> {
     let _ = write!(text, "{{\"id\":\"{}\",\"record\":", record.id());
     write_value(&record.to_value(), cells, text)?;
+    if let Some(signature) = signature {
+        text.push_str(",\"signature\":");
+        write_value(signature, cells, text)?;
+    }
     text.push('}');
     Ok(())
 }
@@ -210,7 +273,7 @@ mod tests {
     fn a_record_comes_with_the_id_of_its_json() {
         let (_, record) = Job::create(new_job(None), NOW, None).unwrap();
         let mut text = String::new();
-        write_record(&record, &NoCells, &mut text).unwrap();
+        write_record(&record, None, &NoCells, &mut text).unwrap();
         let id = field(&text, "record").id().to_string();
         assert_eq!(field(&text, "id"), id.into());
     }

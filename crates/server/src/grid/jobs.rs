@@ -4,57 +4,81 @@ use std::fmt::Write as _;
 
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use catena_engine::Tombstone;
 use catena_engine::error::ControlError;
 use catena_engine::limits::PAGE_MAX;
 use catena_engine::requests::{
-    HistoryPage, JobList, JobView, ListJobs, MessageReceipt, RerunScope,
+    HistoryPage, JobFilter, JobList, JobView, ListJobs, MessageReceipt, RerunScope,
 };
 use catena_engine::views::Reader;
-use catena_job::Status;
+use catena_job::JobId;
 use catena_store::{ListOrder, ListedJob};
 use catena_value::{NoCells, Value};
 
 use crate::grid::follow::{self, Progress};
-use crate::grid::job_json;
+use crate::grid::job_json::{self, StepOutputs};
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::json::{self, write_value};
 use crate::http::request::{ApiRequest, parse_whole_number};
 use crate::http::response::{self, PREFERENCE_APPLIED};
 use crate::http::response_cache::RenderedJob;
 use crate::http::route::{
-    ANY, Access, IDEMPOTENCY_KEY, IF_NONE_MATCH, JOB, JSON, LIMIT, OFFSET, PREFER, ROUTE, Reply,
-    RequestBody, Route, empty_reply, in_header, query, reply,
+    ANY, Access, IDEMPOTENCY_KEY, IF_NONE_MATCH, JOB, JSON, LIMIT, OFFSET, PREFER, Parameter,
+    ROUTE, Reply, RequestBody, Route, empty_reply, in_header, query, reply,
 };
 use crate::http::sse;
-use crate::limits::HISTORY_PAGE_BYTES_MAX;
-use crate::values::object;
+use crate::limits::{HISTORY_BATCH_MAX, HISTORY_PAGE_BYTES_MAX};
+use crate::values::{list, object};
 
 const ID: &str = "The job's ID: 32 hex digits, with or without `0x`, or a UUID.";
 const CHANGED: &[Reply] = &[reply(200, "The job in its new status.", JOB)];
 const CONTROL_ERRORS: &[Code] = &[Code::InvalidJobId, Code::JobNotFound, Code::JobConflict];
-const READ_ERRORS: &[Code] = &[Code::InvalidJobId, Code::JobNotFound];
+const READ_ERRORS: &[Code] = &[Code::InvalidJobId, Code::JobNotFound, Code::JobDeleted];
+
+/// The filter of jobs, by the names that the input of `jobs:control` and the command line use, too.
+pub(crate) const FILTER: [Parameter; 8] = [
+    query(
+        "owner",
+        r#"{"type":"string"}"#,
+        "The DID whose jobs to show, or `*` for all owners. Only admins can see the jobs of others.",
+    ),
+    query("status", r##"{"$ref":"#/components/schemas/Status"}"##, "Only jobs with this status."),
+    query("op", r#"{"type":"string"}"#, "Only jobs of this operation, as its caller named it."),
+    query("tag", r#"{"type":"string"}"#, "Only jobs with this tag."),
+    query(
+        "since",
+        r#"{"type":"string"}"#,
+        "Only jobs that were created at this time or later: Unix time in ms, or a text such as \
+         `2026-01-31T09:00Z`.",
+    ),
+    query("until", r#"{"type":"string"}"#, "Only jobs that were created before this time."),
+    query("parent", r#"{"type":"string"}"#, "Only sub-jobs of this job."),
+    query(
+        "text",
+        r#"{"type":"string"}"#,
+        "Only jobs whose operation, tags or error contain this text, or whose ID begins with it.",
+    ),
+];
 
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/jobs",
         tag: "Jobs",
         summary: "List jobs",
-        about: "Lists the caller's own jobs in the order in which they were created. Items are hex \
-                IDs without `0x` or, with `expand`, objects with the main members of the job.",
+        about: "Lists jobs that match the filter, the caller's own by default, in the order in which \
+                they were created. Items are hex IDs without `0x` or, with `expand`, objects with the \
+                main members of the job. `total` is `{\"atLeast\": n}` if not all were counted.",
         parameters: &[
             OFFSET,
             LIMIT,
-            query(
-                "status",
-                r##"{"$ref":"#/components/schemas/Status"}"##,
-                "Only jobs with this status.",
-            ),
-            query(
-                "op",
-                r#"{"type":"string"}"#,
-                "Only jobs of this operation, as its caller named it.",
-            ),
-            query("tag", r#"{"type":"string"}"#, "Only jobs with this tag."),
+            FILTER[0],
+            FILTER[1],
+            FILTER[2],
+            FILTER[3],
+            FILTER[4],
+            FILTER[5],
+            FILTER[6],
+            FILTER[7],
             query(
                 "order",
                 r#"{"enum":["oldest","newest"]}"#,
@@ -62,14 +86,39 @@ pub(crate) const ROUTES: &[Route] = &[
             ),
             query("expand", r#"{"type":"boolean"}"#, "Returns objects instead of IDs."),
             query(
-                "owner",
+                "cursor",
                 r#"{"type":"string"}"#,
-                "The DID whose jobs to list. Only admins can list the jobs of others.",
+                "`next` of the previous page. A page is then found without counting those before it.",
             ),
         ],
         replies: &[reply(200, "A page of jobs.", r##"{"$ref":"#/components/schemas/JobPage"}"##)],
         errors: &[Code::BadRequest, Code::Forbidden],
         handler: |request| Box::pin(list_jobs(request)),
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/tombstones",
+        tag: "Jobs",
+        summary: "List deleted jobs",
+        about: "Lists what is left of the caller's deleted jobs, in the order of their IDs: `id`, \
+                `head` (the ID of the last record, which every complete copy of the history ends \
+                with), `owner`, `by` and `at`.",
+        parameters: &[
+            LIMIT,
+            query("after", r#"{"type":"string"}"#, "Only jobs after this ID: `next` of a page."),
+            query(
+                "owner",
+                r#"{"type":"string"}"#,
+                "The DID whose jobs to list, or `*` for all. Only admins can list those of others.",
+            ),
+        ],
+        replies: &[reply(
+            200,
+            "A page of tombstones.",
+            r#"{"type":"object","required":["tombstones"],"properties":{"tombstones":{"type":"array","items":{"type":"object"}},"next":{"type":"string"}}}"#,
+        )],
+        errors: &[Code::BadRequest, Code::Forbidden],
+        handler: |request| Box::pin(list_tombstones(request)),
         ..ROUTE
     },
     Route {
@@ -79,7 +128,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Read a job",
         about: "With `Prefer: wait=N` the response is sent when the job no longer matches \
                 `If-None-Match`, when it has ended, or after N seconds.",
-        parameters: &[IF_NONE_MATCH, PREFER],
+        parameters: &[IF_NONE_MATCH, PREFER, STEPS],
         replies: &[
             reply(200, "The job.", JOB),
             empty_reply(304, "The job still matches `If-None-Match`."),
@@ -223,6 +272,23 @@ pub(crate) const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        path: "/api/v1/jobs/{id}/log",
+        path_parameter: ID,
+        tag: "Jobs",
+        summary: "Read the end of a job's log",
+        about: "What its worker has reported last with its beats, up to 4 kB. While a job runs this is \
+                kept in memory; its last record contains it as `log`.",
+        replies: &[reply(
+            200,
+            "The end of the log; empty if there is none.",
+            r#"{"type":"object","required":["id","log"],"properties":{
+                "id":{"type":"string"},"log":{"type":"string"}}}"#,
+        )],
+        errors: READ_ERRORS,
+        handler: |request| Box::pin(log(request)),
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/jobs/{id}/sse",
         path_parameter: ID,
         tag: "Jobs",
@@ -243,17 +309,29 @@ pub(crate) const ROUTES: &[Route] = &[
                 "The same, for clients that cannot set headers.",
             ),
             query("progress", r#"{"type":"boolean"}"#, "Includes `progress` events."),
+            STEPS,
         ],
-        replies: &[Reply {
-            status: 200,
-            about: "The event stream.",
-            body: Some(("text/event-stream", r#"{"type":"string"}"#)),
-        }],
+        replies: &[
+            Reply {
+                status: 200,
+                about: "The event stream.",
+                body: Some(("text/event-stream", r#"{"type":"string"}"#)),
+            },
+            empty_reply(204, "The job has ended, and the client has its last event."),
+        ],
         errors: &[Code::InvalidJobId, Code::JobNotFound, Code::NotAcceptable],
         handler: |request| Box::pin(follow_job(request)),
         ..ROUTE
     },
 ];
+
+const STEPS: Parameter = query(
+    "steps",
+    r#"{"enum":["full","brief"]}"#,
+    "`brief` omits the outputs of steps. Otherwise those of more than 64 KiB, and those beyond 1 MiB \
+     in total, are omitted. An omitted output has its size as `outputBytes` and, if it is on this \
+     venue, the path where it can be read as `outputLink`.",
+);
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -267,27 +345,65 @@ enum Items {
 async fn list_jobs(request: ApiRequest) -> ApiResult<Response> {
     let (offset, limit) = request.page()?;
     let query = ListJobs {
-        owner: request.text_parameter("owner")?,
-        status: request.parameter("status")?.map(|word| parse_status(&word)).transpose()?,
-        op: request.text_parameter("op")?,
-        tag: request.text_parameter("tag")?,
+        filter: job_filter(&request)?,
         order: parse_order(request.parameter("order")?.as_deref())?,
+        after: request.parameter("cursor")?.as_deref().map(parse_cursor).transpose()?,
         offset,
         limit,
     };
     let items = if request.flag("expand")? { Items::Jobs } else { Items::Ids };
-    if query.owner.as_deref().is_some_and(|owner| !request.caller.may_touch(owner)) {
+    if !query.filter.is_allowed(&request.caller) {
         return Err(ApiError::new(Code::Forbidden, "only admins can list the jobs of others"));
     }
     let page = request.state.engine.jobs(&request.caller, &query).await?;
     Ok(response::json(StatusCode::OK, page_to_json(&page, &query, items)?))
 }
 
-fn parse_status(word: &str) -> ApiResult<Status> {
-    Status::parse(word).ok_or_else(|| {
-        let words = Status::ALL.map(Status::as_str).join(", ");
-        ApiError::bad_request(format!("`status` must be one of {words}"))
-    })
+/// The filter in the query of a request.
+pub(crate) fn job_filter(request: &ApiRequest) -> ApiResult<JobFilter> {
+    let mut members = Vec::with_capacity(JobFilter::NAMES.len());
+    for name in JobFilter::NAMES {
+        members.push((name, request.text_parameter(name)?));
+    }
+    let member = |name| members.iter().find(|(own, _)| *own == name)?.1.clone();
+    JobFilter::parse(member).map_err(ApiError::bad_request)
+}
+
+fn parse_cursor(text: &str) -> ApiResult<u64> {
+    parse_whole_number(text)
+        .ok_or_else(|| ApiError::bad_request("`cursor` must be `next` of another page"))
+}
+
+async fn list_tombstones(request: ApiRequest) -> ApiResult<Response> {
+    let limit = request.limit()?;
+    let after = match request.text_parameter("after")? {
+        None => None,
+        Some(text) => {
+            let error = |_| ApiError::bad_request("`after` must be the ID of a job");
+            Some(text.parse::<JobId>().map_err(error)?)
+        }
+    };
+    let owner = request.text_parameter("owner")?;
+    if owner.as_deref().is_some_and(|owner| !request.caller.may_touch(owner)) {
+        let error = "only admins can list the deleted jobs of others";
+        return Err(ApiError::new(Code::Forbidden, error));
+    }
+    let engine = &request.state.engine;
+    let found = engine.tombstones(&request.caller, owner.as_deref(), after, limit).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|last| last.job);
+    let entry = |tombstone: &Tombstone| {
+        object([
+            ("id", Value::from(tombstone.job)),
+            ("head", tombstone.head.into()),
+            ("owner", tombstone.owner.as_str().into()),
+            ("by", tombstone.by.as_str().into()),
+            ("at", tombstone.at.into()),
+        ])
+    };
+    let entries = list(found.iter().map(entry));
+    let mut members = vec![("tombstones", entries)];
+    members.extend(next.map(|next| ("next", next.into())));
+    Ok(response::value(StatusCode::OK, &object(members)))
 }
 
 fn parse_order(word: Option<&str>) -> ApiResult<ListOrder> {
@@ -306,25 +422,43 @@ fn page_to_json(page: &JobList, query: &ListJobs, items: Items) -> ApiResult<Str
             text.push(',');
         }
         match items {
-            Items::Jobs => write_listed_job(job, &mut text)?,
+            Items::Jobs => write_listed_job(job, query.filter.owner.is_some(), &mut text)?,
             // Writing to a string cannot fail.
             Items::Ids => write!(text, "\"{}\"", job.id.to_hex()).unwrap_or_default(),
         }
     }
+    text.push_str("],\"total\":");
     let (total, offset, limit) = (page.total, query.offset, query.limit);
-    let _ = write!(text, "],\"total\":{total},\"offset\":{offset},\"limit\":{limit}}}");
+    let _ = if page.is_at_least {
+        write!(text, "{{\"atLeast\":{total}}}")
+    } else {
+        write!(text, "{total}")
+    };
+    let _ = write!(text, ",\"offset\":{offset},\"limit\":{limit}");
+    if let Some(next) = page.next {
+        let _ = write!(text, ",\"next\":\"{next}\"");
+    }
+    text.push('}');
     Ok(text)
 }
 
-fn write_listed_job(job: &ListedJob, text: &mut String) -> ApiResult<()> {
-    let members = object([
+fn write_listed_job(job: &ListedJob, has_owner: bool, text: &mut String) -> ApiResult<()> {
+    write_value(&listed_value(job, has_owner), &NoCells, text)
+}
+
+/// The entry of a list, with the owner if it is not obvious.
+pub(crate) fn listed_value(job: &ListedJob, has_owner: bool) -> Value {
+    let mut members = vec![
         ("id", Value::from(job.id)),
         ("status", job.status.into()),
         ("op", job.op.as_str().into()),
         ("created", job.created.into()),
         ("updated", job.updated.into()),
-    ]);
-    write_value(&members, &NoCells, text)
+    ];
+    if has_owner {
+        members.push(("owner", job.owner.as_str().into()));
+    }
+    object(members)
 }
 
 async fn read(request: ApiRequest) -> ApiResult<Response> {
@@ -333,8 +467,9 @@ async fn read(request: ApiRequest) -> ApiResult<Response> {
     let caller = &request.caller;
     let preferred = request.preferred_wait();
     let has_etag = request.head.headers.contains_key(header::IF_NONE_MATCH);
+    let outputs = step_outputs(&request)?;
     // The waits are boxed, so that the future of a read without a wait stays small.
-    let view = match &preferred {
+    let mut view = match &preferred {
         None => engine.job(caller, id).await?,
         Some((time, _)) if has_etag => {
             let is_known = |view: &JobView| request.matches_etag(view.etag());
@@ -342,6 +477,7 @@ async fn read(request: ApiRequest) -> ApiResult<Response> {
         }
         Some((time, _)) => Box::pin(engine.wait(caller, id, *time)).await?,
     };
+    view.steps = outputs.apply(view.steps.take());
     let cache = &request.state.response_cache;
     let RenderedJob { etag, body } = cache.get_or_render(&view, job_json::view_to_json)?;
     let mut response = if request.matches_etag(&etag) {
@@ -354,6 +490,15 @@ async fn read(request: ApiRequest) -> ApiResult<Response> {
         response::set_header(&mut response, PREFERENCE_APPLIED, applied);
     }
     Ok(response)
+}
+
+/// Whether outputs of steps are wanted: `steps=brief` omits them.
+fn step_outputs(request: &ApiRequest) -> ApiResult<StepOutputs> {
+    match request.parameter("steps")?.as_deref() {
+        None | Some("full") => Ok(StepOutputs::Bounded),
+        Some("brief") => Ok(StepOutputs::Omitted),
+        Some(_) => Err(ApiError::bad_request("`steps` must be brief or full")),
+    }
 }
 
 async fn send(mut request: ApiRequest) -> ApiResult<Response> {
@@ -419,7 +564,7 @@ async fn rerun(mut request: ApiRequest) -> ApiResult<Response> {
     let key = request.idempotency_key("rerun", id.as_bytes(), &body)?;
     let scope = parse_scope(json::parse_optional(&body)?.as_ref())?;
     let invoked = request.state.engine.rerun(&request.caller, id, scope, key).await?;
-    let text = job_json::view_to_json(&invoked.view)?;
+    let text = job_json::changed_to_json(&invoked.view)?;
     let mut response = response::json(StatusCode::CREATED, text);
     let location = response::job_location(invoked.view.job.id());
     response::set_header(&mut response, header::LOCATION, location);
@@ -455,7 +600,7 @@ fn parse_scope(body: Option<&Value>) -> ApiResult<RerunScope> {
 /// The response to an action that changed a job.
 fn changed_response(result: Result<JobView, ControlError>) -> ApiResult<Response> {
     let view = result?;
-    let mut response = response::json(StatusCode::OK, job_json::view_to_json(&view)?);
+    let mut response = response::json(StatusCode::OK, job_json::changed_to_json(&view)?);
     response::set_header(&mut response, header::ETAG, view.etag());
     Ok(response)
 }
@@ -466,36 +611,65 @@ async fn delete(request: ApiRequest) -> ApiResult<Response> {
     Ok(response::json(StatusCode::OK, format!("{{\"id\":\"{id}\",\"deleted\":true}}")))
 }
 
+/// A page of records, cut off where it becomes too long. `next` is then the first record left out.
+///
+/// It is read and written in batches, and only a few requests do that at a time: many long pages would
+/// otherwise occupy every thread, and small requests would wait for all of them.
 async fn history(request: ApiRequest) -> ApiResult<Response> {
     let id = request.job_id()?;
     let from = request.number("from")?.unwrap_or(0);
     let limit = request.limit()?.min(PAGE_MAX);
-    let page = request.state.engine.history(&request.caller, id, from, limit).await?;
-    Ok(response::json(StatusCode::OK, history_to_json(&page, from)?))
-}
-
-/// A page of records, cut off where it becomes too long. `next` is then the first record left out.
-fn history_to_json(page: &HistoryPage, from: u64) -> ApiResult<String> {
-    let mut text = String::with_capacity(64 + page.records.len() * 256);
-    text.push_str("{\"records\":[");
+    let ApiRequest { state, caller, .. } = &request;
+    let mut text = String::from("{\"records\":[");
     let mut written = 0;
-    for record in &page.records {
-        if written > 0 {
-            if text.len() > HISTORY_PAGE_BYTES_MAX {
-                break;
-            }
-            text.push(',');
+    let total = loop {
+        let batch = (limit - written).min(HISTORY_BATCH_MAX);
+        // The semaphore is never closed.
+        let turn = state.long_reads.acquire().await.ok();
+        let first = from.saturating_add(written as u64);
+        let page = state.engine.history(caller, id, first, batch).await?;
+        let added = write_records(&page, first, &mut text)?;
+        drop(turn);
+        written += added;
+        if added == 0 || added < batch || written == limit || text.len() > HISTORY_PAGE_BYTES_MAX {
+            break page.total;
         }
-        job_json::write_record(record, &page.cells, &mut text)?;
-        written += 1;
-    }
-    let _ = write!(text, "],\"total\":{}", page.total);
-    let next = from.saturating_add(written);
-    if next < page.total {
+        tokio::task::yield_now().await;
+    };
+    let _ = write!(text, "],\"total\":{total}");
+    let next = from.saturating_add(written as u64);
+    if next < total {
         let _ = write!(text, ",\"next\":{next}");
     }
     text.push('}');
-    Ok(text)
+    Ok(response::json(StatusCode::OK, text))
+}
+
+async fn log(request: ApiRequest) -> ApiResult<Response> {
+    let id = request.job_id()?;
+    let log = request.state.engine.log(&request.caller, id).await?;
+    let value = object([("id", Value::from(id.to_string())), ("log", log.into())]);
+    Ok(response::value(StatusCode::OK, &value))
+}
+
+/// Appends records, the first of which has the index `first`, to a page until it is too long. Returns
+/// how many.
+fn write_records(page: &HistoryPage, first: u64, text: &mut String) -> ApiResult<usize> {
+    let mut written = 0;
+    for record in &page.records {
+        let is_first = text.ends_with('[');
+        if !is_first && text.len() > HISTORY_PAGE_BYTES_MAX {
+            break;
+        }
+        if !is_first {
+            text.push(',');
+        }
+        let is_last = first.saturating_add(written as u64) + 1 == page.total;
+        let signature = page.signature.as_ref().filter(|_| is_last);
+        job_json::write_record(record, signature, &page.cells, text)?;
+        written += 1;
+    }
+    Ok(written)
 }
 
 async fn follow_job(request: ApiRequest) -> ApiResult<Response> {
@@ -506,26 +680,35 @@ async fn follow_job(request: ApiRequest) -> ApiResult<Response> {
     let reader =
         if request.is_job_id_bearer { Reader::Bearer } else { Reader::Caller(&request.caller) };
     let follow = request.state.engine.follow(reader, id, after).await?;
-    Ok(follow::response(follow, progress, request.state.metrics.count_stream()))
+    if follow.is_over() {
+        // An `EventSource` stops reconnecting.
+        return Ok(response::empty(StatusCode::NO_CONTENT));
+    }
+    let memory = request.memory.open_another();
+    Ok(follow::response(
+        follow,
+        progress,
+        step_outputs(&request)?,
+        memory,
+        request.state.metrics.count_stream(),
+    ))
 }
 
-/// The index of the last record that the client has received.
-fn last_event_id(request: &ApiRequest) -> ApiResult<Option<u64>> {
+/// The ID of the last event that the client has received.
+pub(crate) fn last_event_id(request: &ApiRequest) -> ApiResult<Option<u64>> {
     match request.head.headers.get(LAST_EVENT_ID).map(HeaderValue::to_str) {
         None => request.number("after"),
         Some(Ok("")) => Ok(None),
-        Some(text) => {
-            text.ok().and_then(parse_whole_number).map(Some).ok_or_else(|| {
-                ApiError::bad_request("`Last-Event-ID` must be the index of a record")
-            })
-        }
+        Some(text) => text.ok().and_then(parse_whole_number).map(Some).ok_or_else(|| {
+            ApiError::bad_request("`Last-Event-ID` must be the ID of an event of this stream")
+        }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use catena_job::JobId;
+    use catena_job::Status;
     use catena_value::json;
 
     fn read_back(text: &str) -> Value {
@@ -536,16 +719,19 @@ mod tests {
     fn a_list_shows_bare_hex_and_records_show_0x() {
         let job = ListedJob {
             id: JobId::from_bytes([7; 16]),
+            owner: "did:key:a".to_owned(),
             order: 1,
             status: Status::Started,
             op: "test:\"echo\"".to_owned(),
             created: 5,
             updated: 6,
         };
-        let page = JobList { jobs: vec![job.clone(), job], total: 12 };
+        let page =
+            JobList { jobs: vec![job.clone(), job], total: 12, is_at_least: false, next: Some(9) };
         let query = ListJobs::all(ListOrder::Oldest, 10, 2);
         let hex = "07".repeat(16);
-        let plain = format!(r#"{{"items":["{hex}","{hex}"],"total":12,"offset":10,"limit":2}}"#);
+        let plain =
+            format!(r#"{{"items":["{hex}","{hex}"],"total":12,"offset":10,"limit":2,"next":"9"}}"#);
         assert_eq!(page_to_json(&page, &query, Items::Ids).unwrap(), plain);
         let expanded = read_back(&page_to_json(&page, &query, Items::Jobs).unwrap());
         let items = expanded.as_map().unwrap().field("items").unwrap().clone();
@@ -586,8 +772,6 @@ mod tests {
 
     #[test]
     fn unknown_words_are_refused() {
-        assert_eq!(parse_status("COMPLETE").unwrap(), Status::Complete);
-        assert!(parse_status("complete").is_err());
         assert_eq!(parse_order(None).unwrap(), ListOrder::Oldest);
         assert!(parse_order(Some("up")).is_err());
     }

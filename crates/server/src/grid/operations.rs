@@ -1,24 +1,30 @@
 //! The catalogue of operations that can be invoked by name.
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use catena_engine::Operation;
+use catena_engine::operations::{NameEntry, Sharing};
 use catena_value::Value;
 
 use crate::http::error::{ApiError, ApiResult, Code, operation_in_path};
 use crate::http::request::ApiRequest;
 use crate::http::response;
-use crate::http::route::{ROUTE, Route, reply};
-use crate::values::{list, object};
+use crate::http::route::{JSON, ROUTE, RequestBody, Route, query, reply};
+use crate::limits::SHARED_WITH_MAX;
+use crate::values::{list, object, with_member};
 
 const OPERATION: &str = r##"{"$ref":"#/components/schemas/Operation"}"##;
+
+const NAMED: &str = r#"{"type":"object","required":["name"],"properties":{
+    "name":{"type":"string"},"version":{"type":"integer"},"id":{"type":"string"}}}"#;
 
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/operations",
         tag: "Operations",
         summary: "List operations",
-        about: "Lists the operations of all adapters in the order of their names.",
+        about: "Lists the operations of all adapters in the order of their names, then the caller's own \
+                as `o/<name>`.",
         replies: &[reply(
             200,
             "The catalogue.",
@@ -38,6 +44,50 @@ pub(crate) const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        method: Method::PUT,
+        path: "/api/v1/operations/{*name}",
+        path_parameter: "The name, without `o/`.",
+        tag: "Operations",
+        summary: "Give a definition a name",
+        about: "The definition becomes the newest version of `o/<name>` of the caller, unless it is \
+                already. Earlier versions stay available as `o/<name>@<version>` and by their asset \
+                IDs. Without a body, only `share` is changed.",
+        parameters: &[query(
+            "share",
+            r#"{"type":"string"}"#,
+            "Who else may use it, as `<owner>/o/<name>`: `everyone`, `nobody`, or DIDs separated by \
+             commas. Jobs go to the queues of the owner.",
+        )],
+        body: Some(RequestBody {
+            about: "The metadata of an operation.",
+            media: JSON,
+            schema: r#"{"type":"object"}"#,
+            is_required: false,
+        }),
+        replies: &[reply(200, "The name, its newest version and its asset ID.", NAMED)],
+        errors: &[
+            Code::BadRequest,
+            Code::InvalidJson,
+            Code::AssetInvalid,
+            Code::AssetNotFound,
+            Code::BodyTooLarge,
+        ],
+        handler: |request| Box::pin(put_name(request)),
+        ..ROUTE
+    },
+    Route {
+        method: Method::DELETE,
+        path: "/api/v1/operations/{*name}",
+        path_parameter: "The name, without `o/`.",
+        tag: "Operations",
+        summary: "Remove a name",
+        about: "Its versions stay available by their asset IDs.",
+        replies: &[reply(200, "The name was removed.", NAMED)],
+        errors: &[Code::OperationNotFound],
+        handler: |request| Box::pin(remove_name(request)),
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/adapters/{name}/operations",
         path_parameter: "The name of an adapter.",
         tag: "Operations",
@@ -54,8 +104,17 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 async fn list_operations(request: ApiRequest) -> ApiResult<Response> {
-    let entries = request.state.engine.operations();
+    let engine = &request.state.engine;
+    let entries = engine.operations();
     let entries = entries.iter().map(|entry| description(&entry.path, &entry.operation));
+    let mut entries: Vec<Value> = entries.collect();
+    for (name, entry) in engine.names(&request.caller).await? {
+        let reference = format!("o/{name}");
+        // A definition that this venue can no longer run is not in the catalogue.
+        if let Ok(operation) = engine.resolve(&request.caller, &reference).await {
+            entries.push(with_versions(description(&reference, &operation), &entry));
+        }
+    }
     Ok(response::value(StatusCode::OK, &list(entries)))
 }
 
@@ -66,7 +125,83 @@ async fn read(request: ApiRequest) -> ApiResult<Response> {
     let entries = engine.operations();
     let entry = entries.iter().find(|entry| entry.operation.id() == operation.id());
     let name = entry.map_or(&*reference, |entry| entry.path.as_str());
-    Ok(response::value(StatusCode::OK, &description(name, &operation)))
+    let mut described = description(name, &operation);
+    if let Some(name) = reference.strip_prefix("o/") {
+        let names = engine.names(&request.caller).await?;
+        if let Some((_, entry)) = names.iter().find(|(known, _)| known == name) {
+            described = with_versions(described, entry);
+        }
+    }
+    Ok(response::value(StatusCode::OK, &described))
+}
+
+async fn put_name(mut request: ApiRequest) -> ApiResult<Response> {
+    let body = request.read_body().await?;
+    let name = request.path_argument()?.into_owned();
+    let name = name.strip_prefix("o/").unwrap_or(&name);
+    let shared = request.parameter("share")?.map(|text| parse_sharing(&text)).transpose()?;
+    let definition = match &*body {
+        [] if shared.is_some() => None,
+        body => Some(
+            std::str::from_utf8(body)
+                .map_err(|_| ApiError::new(Code::InvalidJson, "the body is not valid UTF-8"))?,
+        ),
+    };
+    let engine = &request.state.engine;
+    let named = engine.put_name(&request.caller, name, definition, shared).await?;
+    let members = vec![
+        ("name", Value::from(format!("o/{}", named.name))),
+        ("version", i64::try_from(named.version).unwrap_or(i64::MAX).into()),
+        ("id", named.id.to_hex().into()),
+    ];
+    Ok(response::value(StatusCode::OK, &with_versions(object(members), &named.entry)))
+}
+
+async fn remove_name(request: ApiRequest) -> ApiResult<Response> {
+    let name = request.path_argument()?;
+    let name = name.strip_prefix("o/").unwrap_or(&name);
+    if !request.state.engine.remove_name(&request.caller, name).await? {
+        return Err(ApiError::new(Code::OperationNotFound, format!("there is no o/{name}")));
+    }
+    let members = [("name", Value::from(format!("o/{name}"))), ("removed", true.into())];
+    Ok(response::value(StatusCode::OK, &object(members)))
+}
+
+fn parse_sharing(text: &str) -> ApiResult<Sharing> {
+    match text {
+        "everyone" => Ok(Sharing::Everyone),
+        "nobody" => Ok(Sharing::Nobody),
+        dids => {
+            let dids: Vec<String> = dids.split(',').map(|did| did.trim().to_owned()).collect();
+            if dids.iter().all(|did| did.starts_with("did:")) && dids.len() <= SHARED_WITH_MAX {
+                return Ok(Sharing::With(dids));
+            }
+            let text = format!(
+                "`share` must be `everyone`, `nobody`, or at most {SHARED_WITH_MAX} DIDs separated by commas"
+            );
+            Err(ApiError::bad_request(text))
+        }
+    }
+}
+
+/// Adds the versions of a name and who may use it.
+fn with_versions(described: Value, entry: &NameEntry) -> Value {
+    let Some(map) = described.as_map() else { return described };
+    let versions = entry.versions.iter().enumerate().map(|(index, version)| {
+        let number = i64::try_from(index + 1).unwrap_or(i64::MAX);
+        object([
+            ("version", Value::from(number)),
+            ("id", version.id.to_hex().into()),
+            ("created", version.at.into()),
+        ])
+    });
+    let map = with_member(map, "versions", list(versions));
+    let shared = match &entry.shared {
+        Sharing::Nobody => return map.into(),
+        Sharing::Everyone => "everyone".into(),
+        Sharing::With(dids) => list(dids.iter().map(|did| Value::from(did.as_str()))),
+    };
+    with_member(&map, "shared", shared).into()
 }
 
 async fn read_adapter(request: ApiRequest) -> ApiResult<Response> {

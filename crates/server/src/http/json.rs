@@ -5,7 +5,8 @@ use catena_value::json::{self, WriteError};
 use catena_value::{CellSource, Value};
 
 use crate::http::error::{ApiError, ApiResult, Code};
-use crate::limits::JSON_DEPTH_MAX;
+use crate::http::memory;
+use crate::limits::{COUNTED_STEP_BYTES, JSON_DEPTH_MAX};
 
 /// Parses the JSON of a request body.
 pub(crate) fn parse(body: &[u8]) -> ApiResult<Value> {
@@ -24,8 +25,20 @@ pub(crate) fn write_value(
     cells: &dyn CellSource,
     text: &mut String,
 ) -> ApiResult<()> {
-    json::write(value, cells, JOB_JSON_BYTES_MAX.saturating_sub(text.len()), text)
-        .map_err(write_error)
+    let is_counted = !is_small(value) && memory::reserve_large(value, cells)?;
+    let before = text.len();
+    json::write(value, cells, JOB_JSON_BYTES_MAX.saturating_sub(before), text)
+        .map_err(write_error)?;
+    if is_counted { Ok(()) } else { memory::count_written(before, text.len()) }
+}
+
+/// Returns true if a value is known to be small without measuring it.
+fn is_small(value: &Value) -> bool {
+    match value {
+        Value::Nil | Value::Bool(_) | Value::Integer(_) | Value::Double(_) => true,
+        Value::String(text) => text.len() <= COUNTED_STEP_BYTES as u64,
+        _ => false,
+    }
 }
 
 fn write_error(error: WriteError) -> ApiError {

@@ -5,29 +5,45 @@
 //! ends when the client disconnects, which drops the response in progress, or when the venue stops
 //! and the response in progress is complete.
 
+use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use rustix::process::Resource;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::http::error::{ApiError, Code};
+use crate::http::rate::MinRateIo;
+use crate::http::stream_end;
 use crate::http::tls::TlsIdentity;
 use crate::limits::{
-    CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, DESCRIPTORS_RESERVED_MIN, HEAD_TIME_MAX,
-    TLS_HANDSHAKE_TIME_MAX,
+    CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, CONNECTIONS_RESERVED, DESCRIPTORS_RESERVED_MIN,
+    HEAD_TIME_MAX, TLS_HANDSHAKE_TIME_MAX,
 };
 
 /// The pause after a connection could not be accepted, which means that descriptors or memory are
 /// exhausted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// `Retry-After` if all connections are in use.
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
 /// How far the shutdown has progressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -46,17 +62,80 @@ pub(crate) struct Connections {
     phase: watch::Sender<Phase>,
     /// One permit for each connection that may still be opened.
     permits: Arc<Semaphore>,
+    /// Permits for connections that serve only probes and control, when there are no others.
+    reserved: Arc<Semaphore>,
     connections_max: usize,
+    /// Open connections by address, and how many there may be.
+    addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    per_address_max: usize,
+}
+
+/// A connection that counts for its address until this is dropped.
+struct AddressGuard {
+    addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    address: IpAddr,
+}
+
+impl Drop for AddressGuard {
+    fn drop(&mut self) {
+        let mut addresses = self.addresses.lock();
+        if let Some(count) = addresses.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// The address by which connections are counted. Whoever has an IPv6 address usually has all of its
+/// network.
+fn counted_address(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) & !u128::from(u64::MAX);
+            IpAddr::V6(network.into())
+        }
+        address => address,
+    }
+}
+
+/// What a connection may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Everything,
+    /// Probes, reads of the status and control of jobs.
+    Control,
 }
 
 impl Connections {
-    pub(crate) fn new() -> Self {
+    /// `per_address_max` does not apply to loopback addresses.
+    pub(crate) fn new(per_address_max: usize) -> Self {
         let connections_max = connections_max(rustix::process::getrlimit(Resource::Nofile).current);
         Connections {
             phase: watch::Sender::new(Phase::Open),
             permits: Arc::new(Semaphore::new(connections_max)),
+            reserved: Arc::new(Semaphore::new(CONNECTIONS_RESERVED)),
             connections_max,
+            addresses: Arc::default(),
+            per_address_max,
         }
+    }
+
+    /// Counts a connection. `None` if its address has too many.
+    fn count_address(&self, address: IpAddr) -> Option<Option<AddressGuard>> {
+        if address.to_canonical().is_loopback() {
+            return Some(None);
+        }
+        let address = counted_address(address);
+        let mut addresses = self.addresses.lock();
+        let count = addresses.entry(address).or_default();
+        if *count >= self.per_address_max {
+            return None;
+        }
+        *count += 1;
+        drop(addresses);
+        Some(Some(AddressGuard { addresses: Arc::clone(&self.addresses), address }))
     }
 
     /// Accepts and serves connections until [`Connections::stop`].
@@ -78,19 +157,23 @@ impl Connections {
                 () = reached(&mut phase, Phase::Draining) => return,
             };
             match accepted {
-                Ok((stream, permit)) => {
+                Ok(Accepted { stream, address, usage, permit }) => {
+                    let Some(counted) = self.count_address(address) else {
+                        tracing::debug!(%address, "refused a connection: the address has too many");
+                        continue;
+                    };
                     let (http, router, phase) = (http.clone(), router.clone(), phase.clone());
                     let acceptor = tls.as_ref().map(|tls| tls.acceptor());
                     tokio::spawn(async move {
                         match acceptor {
-                            None => serve_one(http, stream, router, phase).await,
+                            None => serve_one(http, stream, router, usage, phase).await,
                             Some(acceptor) => {
                                 if let Some(stream) = start_tls(&acceptor, stream).await {
-                                    serve_one(http, stream, router, phase).await;
+                                    serve_one(http, stream, router, usage, phase).await;
                                 }
                             }
                         }
-                        drop(permit);
+                        drop((permit, counted));
                     });
                 }
                 Err(error) => {
@@ -102,15 +185,25 @@ impl Connections {
     }
 
     /// The next connection, once there is a permit for it.
-    async fn accept(
-        &self,
-        listener: &TcpListener,
-    ) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
-        let (stream, _) = listener.accept().await?;
+    async fn accept(&self, listener: &TcpListener) -> io::Result<Accepted> {
+        let (permit, usage) = self.permit().await?;
+        let (stream, address) = listener.accept().await?;
         // Responses are written in one piece: waiting for more to send would only delay them.
         stream.set_nodelay(true)?;
-        Ok((stream, permit))
+        Ok(Accepted { stream, address: address.ip(), usage, permit })
+    }
+
+    /// A permit for the next connection: an ordinary one, a reserved one, or the first that is
+    /// returned.
+    async fn permit(&self) -> io::Result<(OwnedSemaphorePermit, Use)> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Ok((permit, Use::Everything));
+        }
+        if let Ok(permit) = Arc::clone(&self.reserved).try_acquire_owned() {
+            return Ok((permit, Use::Control));
+        }
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
+        Ok((permit, Use::Everything))
     }
 
     /// Accepts no more connections, and ends each after the response in progress.
@@ -126,6 +219,14 @@ impl Connections {
         self.phase.send_replace(Phase::Closed);
         matches!(ended, Ok(Ok(_)))
     }
+}
+
+/// A connection that was accepted.
+struct Accepted {
+    stream: TcpStream,
+    address: IpAddr,
+    usage: Use,
+    permit: OwnedSemaphorePermit,
 }
 
 /// The number of connections that are allowed with this many file descriptors. Some are reserved for
@@ -157,9 +258,14 @@ async fn serve_one(
     http: http1::Builder,
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
+    usage: Use,
     mut phase: watch::Receiver<Phase>,
 ) {
-    let service = TowerToHyperService::new(router);
+    let is_streaming = Arc::new(AtomicBool::new(false));
+    let stream = MinRateIo::new(stream, Arc::clone(&is_streaming));
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        serve_request(router.clone(), request, usage, Arc::clone(&is_streaming))
+    });
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
     loop {
         let next = if *phase.borrow() == Phase::Open { Phase::Draining } else { Phase::Closed };
@@ -174,6 +280,33 @@ async fn serve_one(
             None => connection.as_mut().graceful_shutdown(),
         }
     }
+}
+
+async fn serve_request(
+    router: Router,
+    request: Request<Incoming>,
+    usage: Use,
+    is_streaming: Arc<AtomicBool>,
+) -> Result<Response, Infallible> {
+    if usage == Use::Control && !is_control(&request) {
+        let error = "all connections are in use; this one serves probes and control only";
+        let error = ApiError::new(Code::VenueBusy, error).retry_after(ACCEPT_RETRY);
+        let mut response = error.into_response();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        return Ok(response);
+    }
+    let response = TowerToHyperService::new(router).call(request).await?;
+    is_streaming.store(stream_end::is_stream(&response), Ordering::Relaxed);
+    Ok(response)
+}
+
+/// Whether a request is a probe, reads the status or controls a job.
+fn is_control(request: &Request<Incoming>) -> bool {
+    let path = request.uri().path();
+    let is_status = matches!(path, "/livez" | "/readyz" | "/metrics" | "/api/v1/status");
+    let is_job = path.starts_with("/api/v1/jobs/") || path.starts_with("/canvas/v1/jobs/");
+    let is_stream = path.ends_with("/sse");
+    is_status || is_job && !is_stream
 }
 
 /// Returns when the shutdown has reached this phase, or when the sender is gone.
@@ -193,7 +326,7 @@ mod tests {
     async fn serving(called: Arc<Notify>) -> (Connections, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let connections = Connections::new();
+        let connections = Connections::new(256);
         let router = Router::new().route("/now", get(|| async { "now" })).route(
             "/never",
             get(async move || {
@@ -222,6 +355,49 @@ mod tests {
         ] {
             assert_eq!(connections_max(descriptors), connections, "{descriptors:?}");
         }
+    }
+
+    #[test]
+    fn connections_are_counted_by_address_except_on_loopback() {
+        let connections = Connections::new(2);
+        let count = |address: &str| connections.count_address(address.parse().unwrap());
+        let first = count("192.0.2.1").unwrap();
+        let _second = count("192.0.2.1").unwrap();
+        assert!(count("192.0.2.1").is_none());
+        assert!(count("::ffff:192.0.2.1").is_none(), "the same address");
+        let _other = count("192.0.2.2").unwrap();
+        drop(first);
+        assert!(count("192.0.2.1").is_some());
+        let _one = count("2001:db8::1").unwrap();
+        let _two = count("2001:db8::2").unwrap();
+        assert!(count("2001:db8::3").is_none(), "the same network");
+        let loopback: Vec<_> = (0..10).map(|_| count("127.0.0.1").unwrap()).collect();
+        assert!(loopback.iter().all(Option::is_none));
+    }
+
+    #[tokio::test]
+    async fn probes_and_control_are_served_when_all_connections_are_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut connections = Connections::new(256);
+        connections.permits = Arc::new(Semaphore::new(1));
+        connections.connections_max = 1;
+        let router = Router::new()
+            .route("/livez", get(|| async { "alive" }))
+            .route("/now", get(|| async { "now" }));
+        let serving = connections.clone();
+        tokio::spawn(async move { serving.serve(listener, router, None).await });
+        let first = async |path: &str| {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            request(&mut client, path).await;
+            let mut first = [0; 12];
+            client.read_exact(&mut first).await.unwrap();
+            (client, String::from_utf8_lossy(&first).into_owned())
+        };
+        let (_held, status) = first("/now").await;
+        assert_eq!(status, "HTTP/1.1 200");
+        assert_eq!(first("/now").await.1, "HTTP/1.1 429");
+        assert_eq!(first("/livez").await.1, "HTTP/1.1 200");
     }
 
     #[tokio::test]

@@ -6,13 +6,15 @@
 //! Files, in reading order: `listen` (connections), `service` (what happens to every request),
 //! `router` (paths to routes), `route` (one route and its description), `request` (a request as
 //! handlers see it), `state` (what all requests share), `request_id`, `origin` (`Host` and `Origin`
-//! rules), `json` (bodies), `response`, `response_cache`, `sse` (event streams), `stream_end`
+//! rules), `json` (bodies), `memory` (what responses take), `rate` (slow clients), `response`, `response_cache`, `sse` (event streams), `stream_end`
 //! (when they must end), `tls`, `error`.
 
 pub(crate) mod error;
 pub(crate) mod json;
 pub(crate) mod listen;
+pub(crate) mod memory;
 pub(crate) mod origin;
+pub(crate) mod rate;
 pub(crate) mod request;
 pub(crate) mod request_id;
 pub(crate) mod response;

@@ -12,9 +12,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, header};
 use bytes::BytesMut;
 use catena_engine::Caller;
-use catena_engine::limits::{IDEMPOTENCY_KEY_BYTES_MAX, PAGE_MAX, WAIT_MAX};
+use catena_engine::limits::{IDEMPOTENCY_KEY_BYTES_MAX, PAGE_MAX, UNCOUNTED_BYTES_MAX, WAIT_MAX};
 use catena_engine::operations::federation::DEPTH_HEADER;
 use catena_engine::requests::IdempotencyKey;
+use catena_engine::runtime::Reservation;
 use catena_job::JobId;
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
@@ -22,10 +23,13 @@ use percent_encoding::percent_decode_str;
 use sha2::{Digest as _, Sha256};
 
 use crate::http::error::{ApiError, ApiResult, Code};
+use crate::http::rate::BodyRate;
 use crate::http::route::Route;
 use crate::http::state::ServerState;
 use crate::identity::authenticate::Admission;
-use crate::limits::{DISCARD_BYTES_MAX, DISCARD_TIME_MAX};
+use crate::limits::{
+    DECODED_BYTES_PER_COMMA, DECODED_BYTES_PER_NODE, DISCARD_BYTES_MAX, DISCARD_TIME_MAX,
+};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -44,6 +48,8 @@ pub(crate) struct ApiRequest {
     /// The lock is never taken: it only makes the request `Sync`, which a body is not and which
     /// handlers need to lend the request to a future.
     pub(crate) body: Mutex<Body>,
+    /// The memory of the body and of what is parsed from it.
+    pub(crate) memory: Reservation,
 }
 
 impl ApiRequest {
@@ -51,6 +57,14 @@ impl ApiRequest {
     pub(crate) fn path_argument(&self) -> ApiResult<Cow<'_, str>> {
         let raw = self.route.raw_path_argument(self.head.uri.path()).unwrap_or_default();
         percent_decode_str(raw)
+            .decode_utf8()
+            .map_err(|_| ApiError::bad_request("the path is not valid UTF-8"))
+    }
+
+    /// The value of the second parameter in the route's path, decoded.
+    pub(crate) fn second_path_argument(&self) -> ApiResult<Cow<'_, str>> {
+        let raw = self.route.raw_path_arguments(self.head.uri.path()).unwrap_or_default();
+        percent_decode_str(raw.get(1).copied().unwrap_or_default())
             .decode_utf8()
             .map_err(|_| ApiError::bad_request("the path is not valid UTF-8"))
     }
@@ -199,7 +213,7 @@ impl ApiRequest {
     /// Reads the whole body, up to the configured size.
     pub(crate) async fn read_body(&mut self) -> ApiResult<Bytes> {
         let mut body = self.take_body();
-        let result = read_body(&mut body, self.state.body_bytes_max).await;
+        let result = read_body(&mut body, self.state.body_bytes_max, &mut self.memory).await;
         if result.is_err() {
             self.discard(body);
         }
@@ -233,7 +247,11 @@ pub(crate) fn act_under(
     })
 }
 
-async fn read_body(body: &mut Body, bytes_max: usize) -> ApiResult<Bytes> {
+async fn read_body(
+    body: &mut Body,
+    bytes_max: usize,
+    memory: &mut Reservation,
+) -> ApiResult<Bytes> {
     let too_large = || {
         let error = format!("the body has more than {bytes_max} bytes");
         ApiError::new(Code::BodyTooLarge, error)
@@ -243,12 +261,12 @@ async fn read_body(body: &mut Body, bytes_max: usize) -> ApiResult<Bytes> {
     }
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ApiError::bad_request("the body ended early"))?;
-        let Ok(data) = frame.into_data() else { continue };
+    let mut rate = BodyRate::start();
+    while let Some(data) = rate.next_data(body).await? {
         if first.len() + whole.len() + data.len() > bytes_max {
             return Err(too_large());
         }
+        memory.grow(data.len() as u64)?;
         // Nearly every body is a single frame, which is passed on without copying.
         match (first.is_empty(), whole.is_empty()) {
             (true, true) => first = data,
@@ -260,7 +278,22 @@ async fn read_body(body: &mut Body, bytes_max: usize) -> ApiResult<Bytes> {
             (true, false) => whole.extend_from_slice(&data),
         }
     }
-    Ok(if whole.is_empty() { first } else { whole.freeze() })
+    let whole = if whole.is_empty() { first } else { whole.freeze() };
+    if whole.len() as u64 > UNCOUNTED_BYTES_MAX {
+        memory.grow(decoded_bytes(&whole))?;
+    }
+    Ok(whole)
+}
+
+/// About how many bytes the values of a JSON text take, at most. Separators in strings count too,
+/// which makes it more.
+fn decoded_bytes(text: &[u8]) -> u64 {
+    let bytes = text.iter().map(|byte| match byte {
+        b',' => DECODED_BYTES_PER_COMMA,
+        b':' | b'[' | b'{' => DECODED_BYTES_PER_NODE,
+        _ => 1,
+    });
+    bytes.sum()
 }
 
 async fn discard(mut body: Body) {
@@ -304,6 +337,12 @@ pub(crate) fn parse_whole_number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use catena_engine::Limits;
+    use catena_engine::runtime::MemoryBudget;
+
+    fn memory() -> Reservation {
+        MemoryBudget::new(&Limits::default()).open(&"alice".into())
+    }
 
     #[test]
     fn a_query_is_decoded_and_the_first_of_several_counts() {
@@ -334,14 +373,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_within_its_bound_is_read_and_one_beyond_is_refused() {
-        assert_eq!(read_body(&mut Body::from("12345"), 5).await.unwrap(), "12345");
-        let refused = read_body(&mut Body::from("123456"), 5).await.unwrap_err();
+        assert_eq!(read_body(&mut Body::from("12345"), 5, &mut memory()).await.unwrap(), "12345");
+        let refused = read_body(&mut Body::from("123456"), 5, &mut memory()).await.unwrap_err();
         assert_eq!(refused.code(), Code::BodyTooLarge);
         let pieces = || {
             let pieces = ["12", "34", "56"].map(Ok::<_, std::io::Error>);
             Body::from_stream(futures_util::stream::iter(pieces))
         };
-        assert_eq!(read_body(&mut pieces(), 6).await.unwrap(), "123456");
-        assert_eq!(read_body(&mut pieces(), 5).await.unwrap_err().code(), Code::BodyTooLarge);
+        assert_eq!(read_body(&mut pieces(), 6, &mut memory()).await.unwrap(), "123456");
+        assert_eq!(
+            read_body(&mut pieces(), 5, &mut memory()).await.unwrap_err().code(),
+            Code::BodyTooLarge
+        );
     }
 }

@@ -1,16 +1,23 @@
 //! Building responses, and the headers that several APIs set.
 
+use std::fmt::Write as _;
+
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use catena_job::JobId;
 use catena_value::{Value, json};
 
+use crate::limits::WARNINGS_BYTES_MAX;
+
 /// The content type of JSON responses.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
 /// Marks the response to an earlier request that is sent again.
 pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// What the venue has to say about a request that it carried out.
+const WARNINGS: HeaderName = HeaderName::from_static("catena-warnings");
 
 /// Names the preference of the request that was applied.
 pub(crate) const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
@@ -55,6 +62,42 @@ pub(crate) fn set_header(
     }
 }
 
+/// Adds `Catena-Warnings`, a JSON array of sentences, unless there are none. Sentences that do not fit
+/// are left out.
+pub(crate) fn set_warnings(response: &mut Response, warnings: &[String]) {
+    let mut text = String::from("[");
+    for warning in warnings {
+        let item = ascii_json(warning);
+        if text.len() + item.len() > WARNINGS_BYTES_MAX {
+            break;
+        }
+        if text.len() > 1 {
+            text.push(',');
+        }
+        text.push_str(&item);
+    }
+    text.push(']');
+    if text.len() > 2 {
+        set_header(response, WARNINGS, text);
+    }
+}
+
+/// A JSON string that a header can carry: all but visible ASCII characters are escaped.
+fn ascii_json(text: &str) -> String {
+    let json = json::to_string(&text.into()).unwrap_or_default();
+    let mut ascii = String::with_capacity(json.len());
+    for character in json.chars() {
+        if (' '..='~').contains(&character) {
+            ascii.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            let _ = write!(ascii, "\\u{unit:04x}");
+        }
+    }
+    ascii
+}
+
 /// Adds `Idempotent-Replayed` if the response repeats that of an earlier request.
 pub(crate) fn mark_replay(response: &mut Response, is_replay: bool) {
     if is_replay {
@@ -72,4 +115,26 @@ pub(crate) fn job_location(job: JobId) -> String {
     location.push_str(FOLDER);
     location.push_str(hex);
     location
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warnings(sentences: &[String]) -> Option<String> {
+        let mut response = empty(StatusCode::OK);
+        set_warnings(&mut response, sentences);
+        response.headers().get(WARNINGS).map(|value| value.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn warnings_are_a_json_array_of_bounded_size_in_ascii() {
+        assert_eq!(warnings(&[]), None);
+        let text = warnings(&["é \"𝄞\"\n".to_owned(), "b".to_owned()]).unwrap();
+        assert_eq!(text, r#"["\u00e9 \"\ud834\udd1e\"\n","b"]"#);
+        let many = vec!["x".repeat(1_000); 10];
+        let text = warnings(&many).unwrap();
+        assert!(text.len() <= WARNINGS_BYTES_MAX + 8, "{}", text.len());
+        assert_eq!(json::read(text.as_bytes()).unwrap().as_vector().unwrap().len(), 4);
+    }
 }

@@ -18,10 +18,12 @@ pub(crate) type ResponseFuture = Pin<Box<dyn Future<Output = ApiResult<Response>
 /// One route.
 pub(crate) struct Route {
     pub(crate) method: Method,
-    /// The path, with at most one parameter: `{name}`, or `{*name}` if it may contain slashes.
+    /// The path, with at most two parameters: `{name}`; or with one `{*name}`, which may contain slashes.
     pub(crate) path: &'static str,
-    /// Describes the parameter in the path.
+    /// Describes the first parameter in the path.
     pub(crate) path_parameter: &'static str,
+    /// Describes the second parameter in the path.
+    pub(crate) second_parameter: &'static str,
     /// The group under which the route is listed.
     pub(crate) tag: &'static str,
     /// The title of the route, without a full stop.
@@ -59,6 +61,7 @@ pub(crate) enum Access {
 }
 
 /// A parameter in the query or in a header.
+#[derive(Clone, Copy)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) location: ParameterLocation,
@@ -160,6 +163,7 @@ pub(crate) const ROUTE: Route = Route {
     method: Method::GET,
     path: "",
     path_parameter: "",
+    second_parameter: "",
     tag: "",
     summary: "",
     about: "",
@@ -188,10 +192,29 @@ impl Route {
         Some((before, after))
     }
 
-    /// The value of the path parameter in a path of this form, not decoded.
+    /// The value of the first path parameter in a path of this form, not decoded.
     pub(crate) fn raw_path_argument<'a>(&self, path: &'a str) -> Option<&'a str> {
+        if !self.second_parameter.is_empty() {
+            return self.raw_path_arguments(path)?.first().copied();
+        }
         let (before, after) = self.around_parameter()?;
         path.strip_prefix(before)?.strip_suffix(after)
+    }
+
+    /// The values of all path parameters in a path of this form, not decoded. No parameter may contain
+    /// slashes.
+    pub(crate) fn raw_path_arguments<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
+        let mut arguments = Vec::new();
+        let mut expected = self.path.split('/');
+        let mut found = path.split('/');
+        loop {
+            match (expected.next(), found.next()) {
+                (None, None) => return Some(arguments),
+                (Some(part), Some(argument)) if part.starts_with('{') => arguments.push(argument),
+                (Some(part), Some(argument)) if part == argument => {}
+                _ => return None,
+            }
+        }
     }
 
     /// Whether a path leads to this route, regardless of the router.

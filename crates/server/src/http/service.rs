@@ -16,6 +16,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use catena_engine::Role;
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::http::error::{ApiError, ApiResult, Code};
@@ -26,7 +27,7 @@ use crate::http::response;
 use crate::http::route::{Access, Route};
 use crate::http::router::{Mount, MountedRoute, mounts};
 use crate::http::state::ServerState;
-use crate::http::stream_end;
+use crate::http::{memory, rate, stream_end};
 use crate::identity::authenticate::{Admission, AuthError, Authenticated};
 
 /// Serves the requests of all connections.
@@ -86,11 +87,16 @@ impl Service {
     async fn serve_route(&self, mounted: &MountedRoute, request: Request) -> Response {
         let route = mounted.route;
         let (head, body) = request.into_parts();
+        let path = head.uri.path().to_owned();
         let trace = self.begin(&head.method, head.uri.path(), &head.headers);
         let admitted = match self.admit(route, &head.headers) {
-            Ok(admitted) => self.admit_delegated(route, head.uri.path(), admitted).await,
-            Err(error) => Err(error),
+            Ok(admitted) if needs_delegation(route, &admitted.0) => {
+                // Boxed, because this is rare and would make the future of every request larger.
+                Box::pin(self.admit_delegated(route, head.uri.path(), admitted)).await
+            }
+            admitted => admitted,
         };
+        let admitted = admitted.and_then(|found| refuse_worker(route, &found.0).map(|()| found));
         let result = match admitted {
             Ok((Authenticated { caller, admission, subject }, is_job_id_bearer)) => {
                 if caller.role == Role::Admin && route.method != Method::GET {
@@ -99,21 +105,35 @@ impl Service {
                 }
                 let state = Arc::clone(&self.state);
                 let body = body.into();
-                let request =
-                    ApiRequest { state, caller, admission, is_job_id_bearer, route, head, body };
-                let handling = AssertUnwindSafe((route.handler)(request)).catch_unwind();
+                let response_memory = state.engine.reserve_memory(&caller);
+                let memory = response_memory.open_another();
+                let response_memory = Arc::new(Mutex::new(response_memory));
+                let request = ApiRequest {
+                    state,
+                    caller,
+                    admission,
+                    is_job_id_bearer,
+                    route,
+                    head,
+                    body,
+                    memory,
+                };
+                let handling = memory::counting(&response_memory, (route.handler)(request));
+                let handling = AssertUnwindSafe(handling).catch_unwind();
                 let is_public = matches!(route.access, Access::Probe | Access::Public);
                 let response = flatten_panic(handling.await);
                 match response {
                     Ok(response) if !is_public && stream_end::is_stream(&response) => {
                         Ok(stream_end::end_with(response, Arc::clone(&self.state), subject))
                     }
-                    other => other,
+                    Ok(response) => Ok(rate::in_chunks(response, response_memory)),
+                    Err(error) => Err(error),
                 }
             }
             Err(error) => Err(error),
         };
-        self.finish(trace, mounted.number, result.unwrap_or_else(ApiError::into_response))
+        let response = result.unwrap_or_else(|error| error.into_response_for(&path));
+        self.finish(trace, mounted.number, response)
     }
 
     /// Responds to a request that no route matches: with a preflight response or an error.
@@ -131,9 +151,9 @@ impl Service {
                 Code::MethodNotAllowed => format!("{path} does not support {method}"),
                 _ => format!("Endpoint {method} {path} not found"),
             };
-            ApiError::new(code, error).into_response()
+            ApiError::new(code, error).into_response_for(path)
         });
-        let mut response = result.unwrap_or_else(ApiError::into_response);
+        let mut response = result.unwrap_or_else(|error| error.into_response_for(path));
         let allowed = self.allowed_methods(path);
         if !allowed.is_empty() {
             response::set_header(&mut response, header::ALLOW, allowed);
@@ -189,19 +209,14 @@ impl Service {
         found.map_err(|error| refuse_identity(&error, route))
     }
 
-    /// Refuses an identity that is not on the access list, except where it may act for one that is:
-    /// where delegations can be presented, and for a job that it started under one.
+    /// Refuses an identity that is not on the access list, except for a job that it started under the
+    /// delegation of one that is.
     async fn admit_delegated(
         &self,
         route: &Route,
         path: &str,
         (found, is_job_id_bearer): (Authenticated, bool),
     ) -> ApiResult<(Authenticated, bool)> {
-        if found.admission != Admission::NeedsDelegation
-            || matches!(route.access, Access::Delegated | Access::Status)
-        {
-            return Ok((found, is_job_id_bearer));
-        }
         let job = route.raw_path_argument(path).filter(|_| route.path.starts_with(JOB_PATHS));
         if let Some(job) = job.and_then(|job| job.parse().ok())
             && let Ok(view) = self.state.engine.job(&found.caller, job).await
@@ -246,8 +261,33 @@ impl Service {
     }
 }
 
+/// Whether an identity that is not on the access list needs a reason to be admitted. Where
+/// delegations can be presented, they are checked later.
+fn needs_delegation(route: &Route, found: &Authenticated) -> bool {
+    found.admission == Admission::NeedsDelegation
+        && !matches!(route.access, Access::Delegated | Access::Status)
+}
+
+/// The routes of workers.
+const WORKER_PATHS: &str = "/worker/v1/";
+
+/// The routes of executors, which check that the caller is one.
+const EXECUTOR_PATHS: &str = "/contract/v1/executor/";
+
 /// The routes about one job, which a venue uses to watch a job that it started for a user.
 const JOB_PATHS: &str = "/api/v1/jobs/{";
+
+/// Refuses a token for workers on all routes but those of workers and those that are public.
+fn refuse_worker(route: &Route, found: &Authenticated) -> ApiResult<()> {
+    let is_open = matches!(route.access, Access::Probe | Access::Public | Access::Status);
+    let is_for_workers =
+        route.path.starts_with(WORKER_PATHS) || route.path.starts_with(EXECUTOR_PATHS);
+    if found.caller.queues.is_none() || is_open || is_for_workers {
+        return Ok(());
+    }
+    let text = "the token is for workers: it can claim and end jobs, and nothing else";
+    Err(ApiError::new(Code::Forbidden, text))
+}
 
 /// The response to a request whose identity was refused, which is logged.
 fn refuse_identity(error: &AuthError, route: &Route) -> ApiError {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use catena_auth::UrlKey;
 use catena_engine::Engine;
 use catena_store::embedded::EmbeddedStore;
+use tokio::sync::Semaphore;
 
 use crate::http::origin::OriginPolicy;
 use crate::http::request_id::RequestIds;
@@ -18,11 +20,15 @@ pub(crate) struct ServerState {
     pub(crate) engine: Engine,
     pub(crate) store: Arc<EmbeddedStore>,
     pub(crate) authenticator: Authenticator,
+    /// Signs the URLs of artifacts.
+    pub(crate) url_key: UrlKey,
     pub(crate) origins: OriginPolicy,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) request_ids: RequestIds,
     /// Rendered responses of jobs that have ended.
     pub(crate) response_cache: ResponseCache,
+    /// Permits for reading and writing a batch of a long page.
+    pub(crate) long_reads: Semaphore,
     /// The venue's display name.
     pub(crate) name: String,
     /// The venue's public key in multibase, as in its DID document.

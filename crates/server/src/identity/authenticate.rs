@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, header};
 use catena_auth::identity::UnboundToken;
 use catena_auth::limits::CLOCK_SKEW_SECONDS;
 use catena_auth::{Identity, KeyPair};
+use catena_engine::requests::HeldJob;
 use catena_engine::{Caller, Did, Role};
 use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
@@ -107,6 +108,10 @@ struct VerifiedToken {
     role: Role,
     identity: Arc<Identity>,
     token_id: Option<Arc<str>>,
+    /// The queues from which the bearer may claim jobs, if it may do nothing else.
+    queues: Option<Arc<[String]>>,
+    /// The job on which the bearer may work, if it may do nothing else.
+    held: Option<HeldJob>,
 }
 
 impl Authenticator {
@@ -148,7 +153,7 @@ impl Authenticator {
 
     /// The anonymous identity.
     pub(crate) fn anonymous(&self) -> Caller {
-        Caller { did: self.anonymous.clone(), role: Role::Anonymous, delegations: Vec::new() }
+        Caller::new(self.anonymous.clone(), Role::Anonymous)
     }
 
     /// A request of the anonymous identity to a public route.
@@ -207,12 +212,12 @@ impl Authenticator {
         let verified = self.verify(token, now.div_euclid(1000))?;
         let binding = verified.identity.check_binding(&self.venue.did, is_own_url, unbound);
         binding.map_err(|error| AuthError::TokenInvalid(error.to_string()))?;
-        let VerifiedToken { did, role, token_id, .. } = verified;
+        let VerifiedToken { did, role, token_id, queues, held, .. } = verified;
         let is_listed = self.is_listed(&did, role);
         let subject = Subject { did: did.clone(), token_id, role, is_listed };
         self.check_withdrawn(&subject)?;
         let admission = if is_listed { Admission::Admitted } else { Admission::NeedsDelegation };
-        let caller = Caller { did, role, delegations: Vec::new() };
+        let caller = Caller { queues, held, ..Caller::new(did, role) };
         Ok(Authenticated { caller, admission, subject })
     }
 
@@ -245,7 +250,9 @@ impl Authenticator {
         match self.policy.mode {
             AccessMode::Anyone | AccessMode::Keys => true,
             AccessMode::Listed => {
+                // Only the venue itself issues tokens in its own name.
                 role == Role::Admin
+                    || did == self.venue.did
                     || self.policy.members.iter().any(|member| member == did)
                     || self.policy.admins.iter().any(|admin| admin == did)
                     || self.lists.contains(List::Members, did)
@@ -265,8 +272,9 @@ impl Authenticator {
         }
         let identity = self.venue.identify(token, now);
         let identity = identity.map_err(|error| AuthError::TokenInvalid(error.to_string()))?;
-        let mut verified = VerifiedToken::from(identity);
-        if self.policy.admins.iter().any(|admin| **admin == *verified.did) {
+        let mut verified = VerifiedToken::try_from(identity)?;
+        let is_admin = self.policy.admins.iter().any(|admin| **admin == *verified.did);
+        if is_admin && verified.queues.is_none() {
             verified.role = Role::Admin;
         }
         let mut cache = self.verified.write();
@@ -278,14 +286,26 @@ impl Authenticator {
     }
 }
 
-impl From<Identity> for VerifiedToken {
-    fn from(identity: Identity) -> Self {
-        VerifiedToken {
+impl TryFrom<Identity> for VerifiedToken {
+    type Error = AuthError;
+
+    fn try_from(identity: Identity) -> Result<Self, AuthError> {
+        let held = identity.job.as_ref().map(|claim| {
+            let job = claim.job.parse();
+            let job = job.map_err(|_| AuthError::TokenInvalid("its `job` is not one".to_owned()));
+            Ok(HeldJob { job: job?, fence: claim.fence })
+        });
+        let held = held.transpose()?;
+        // The bearer of a token for a job may claim from no queue.
+        let no_queues = || held.is_some().then(|| Arc::from([]));
+        Ok(VerifiedToken {
             did: identity.did.as_str().into(),
             role: if identity.is_admin { Role::Admin } else { Role::Known },
             token_id: identity.token_id.as_deref().map(Arc::from),
+            queues: identity.queues.as_deref().map(Arc::from).or_else(no_queues),
+            held,
             identity: Arc::new(identity),
-        }
+        })
     }
 }
 
@@ -350,6 +370,7 @@ mod tests {
         issued: NOW,
         expires: Some(NOW + 100),
         is_admin: false,
+        queues: None,
     };
 
     #[test]

@@ -7,6 +7,9 @@
 //! venues may present it. It must come from the user who makes the request, directly or through the
 //! calling venue, because every venue that has ever been shown a delegation could repeat it.
 //!
+//! All of them go with the request: what their capabilities permit with the data of others is decided by
+//! the engine, for each operation.
+//!
 //! Everything is verified before the request has any effect.
 
 use catena_auth::Delegation;
@@ -15,6 +18,13 @@ use catena_engine::{Caller, Role};
 use crate::identity::authenticate::{Admission, AuthError, Authenticator};
 
 impl Authenticator {
+    /// The user who delegated: the issuer or, if this venue issued the delegation, its user.
+    fn delegator(&self, delegation: &Delegation) -> String {
+        let own = self.own_dids();
+        let venue = own.iter().find(|did| **did == delegation.issuer);
+        delegation.delegator(venue.unwrap_or(&"")).to_owned()
+    }
+
     /// The caller as which a request with these delegations acts. `now` is Unix time in
     /// milliseconds.
     pub(crate) fn act_under(
@@ -32,23 +42,24 @@ impl Authenticator {
         }
         let mut delegator: Option<String> = None;
         let mut to_present = Vec::new();
-        for text in delegations {
-            let delegation = Delegation::verify(&text, now.div_euclid(1000)).map_err(refused)?;
-            self.check_blocked(&delegation.issuer)?;
+        for text in &delegations {
+            let delegation = Delegation::verify(text, now.div_euclid(1000)).map_err(refused)?;
+            let issuer = self.delegator(&delegation);
+            self.check_blocked(&issuer)?;
             if caller.is_authenticated() && delegation.audience == *caller.did {
-                let is_other = |known: &String| *known != delegation.issuer;
+                let is_other = |known: &String| *known != issuer;
                 if delegator.as_ref().is_some_and(is_other) {
                     let reason = "the delegations are from two users; a request acts for one";
                     return Err(AuthError::Delegation(reason.to_owned()));
                 }
-                delegator = Some(delegation.issuer);
+                delegator = Some(issuer);
             } else {
                 delegation.check_audience(&self.own_dids()).map_err(refused)?;
-                to_present.push((delegation.issuer, text));
+                to_present.push(issuer);
             }
         }
         let user = delegator.as_deref().unwrap_or(&caller.did);
-        if let Some((issuer, _)) = to_present.iter().find(|(issuer, _)| issuer != user) {
+        if let Some(issuer) = to_present.iter().find(|issuer| *issuer != user) {
             let reason = format!("it was issued by {issuer}, who does not make this request");
             return Err(AuthError::Delegation(reason));
         }
@@ -65,7 +76,6 @@ impl Authenticator {
             Some(user) if *user != *caller.did => Caller::scoped(&caller.did, user),
             _ => caller.clone(),
         };
-        let delegations = to_present.into_iter().map(|(_, text)| text).collect();
         Ok(Caller { role, delegations, ..account })
     }
 }

@@ -54,7 +54,58 @@ pub fn load(data: &Path) -> Result<Option<KeyPair>, KeyError> {
 
 /// Reads the key that encrypts secrets at rest, and creates it if there is none.
 pub fn load_or_create_secrets(data: &Path, file: Option<&Path>) -> Result<[u8; 32], KeyError> {
-    load_or_create_file(&file.map_or_else(|| data.join(SECRETS_FILE), Path::to_path_buf))
+    load_or_create_file(&secrets_file(data, file))
+}
+
+/// The keys that encrypt secrets at rest.
+#[derive(Clone, Copy)]
+pub struct SecretsKeys {
+    /// The key that encrypts.
+    pub current: [u8; 32],
+    /// The key that encrypted before, while a rotation is not finished.
+    pub previous: Option<[u8; 32]>,
+}
+
+impl std::fmt::Debug for SecretsKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rotation = if self.previous.is_some() { " in a rotation" } else { "" };
+        write!(f, "keys of secrets{rotation}")
+    }
+}
+
+/// The file with the key that encrypts secrets at rest.
+pub fn secrets_file(data: &Path, file: Option<&Path>) -> PathBuf {
+    file.map_or_else(|| data.join(SECRETS_FILE), Path::to_path_buf)
+}
+
+/// The file with the next key while a rotation is not finished.
+fn next_file(file: &Path) -> PathBuf {
+    file.with_extension("next")
+}
+
+/// Reads the keys that encrypt secrets at rest, and creates one if there is none.
+pub fn load_secrets_keys(file: &Path) -> Result<SecretsKeys, KeyError> {
+    let known = load_or_create_file(file)?;
+    Ok(match read(&next_file(file))? {
+        Some(next) => SecretsKeys { current: next, previous: Some(known) },
+        None => SecretsKeys { current: known, previous: None },
+    })
+}
+
+/// Starts a rotation of the key, or continues one. From now on the new key encrypts.
+pub fn begin_rotation(file: &Path) -> Result<SecretsKeys, KeyError> {
+    load_or_create_file(file)?;
+    load_or_create_file(&next_file(file))?;
+    load_secrets_keys(file)
+}
+
+/// Ends a rotation, once everything is encrypted with the new key: the previous key is gone.
+pub fn finish_rotation(file: &Path) -> Result<(), KeyError> {
+    let renamed = fs::rename(next_file(file), file).and_then(|()| {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    });
+    renamed.map_err(|source| KeyError::Io { file: file.to_owned(), source })
 }
 
 fn load_or_create_file(file: &Path) -> Result<[u8; 32], KeyError> {
@@ -119,6 +170,25 @@ mod tests {
         assert!(own_file.exists());
         let other = tempfile::tempdir().unwrap();
         assert_ne!(load_or_create(other.path()).unwrap().did(), created.did());
+    }
+
+    #[test]
+    fn a_rotation_can_be_interrupted_and_continued() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = secrets_file(folder.path(), None);
+        let first = load_secrets_keys(&file).unwrap();
+        assert_eq!(first.previous, None);
+        let begun = begin_rotation(&file).unwrap();
+        assert_eq!(begun.previous, Some(first.current));
+        assert_ne!(begun.current, first.current);
+        for again in [load_secrets_keys(&file).unwrap(), begin_rotation(&file).unwrap()] {
+            assert_eq!((again.current, again.previous), (begun.current, begun.previous));
+        }
+        finish_rotation(&file).unwrap();
+        let last = load_secrets_keys(&file).unwrap();
+        assert_eq!((last.current, last.previous), (begun.current, None));
+        let files: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+        assert_eq!(files.len(), 1, "{files:?}");
     }
 
     #[test]

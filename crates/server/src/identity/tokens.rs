@@ -58,6 +58,7 @@ pub fn issue(config: &Config, request: TokenRequest<'_>) -> Result<IssuedToken, 
         issued: request.now,
         expires,
         is_admin: request.is_admin,
+        queues: None,
     };
     let token = catena_auth::Venue { did, public: key.public() }.issue(&key, &grant);
     lists::add(config.data.as_path(), List::Members, &subject)

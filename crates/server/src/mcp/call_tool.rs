@@ -5,6 +5,8 @@
 //! a way to withdraw a call, which is to close the connection; the job is then cancelled. A client
 //! that wants a job to outlive the connection asks for a task.
 
+use std::sync::Arc;
+
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::requests::{IdempotencyKey, Invoke, JobView};
 use catena_engine::{Caller, Engine};
@@ -21,8 +23,8 @@ use crate::mcp::json_rpc::{RpcError, RpcRequest};
 use crate::mcp::params::{map, text};
 use crate::mcp::rpc_result::MethodResult;
 use crate::mcp::snapshot::JobSnapshot;
-use crate::mcp::tasks;
 use crate::mcp::wait::until_settled;
+use crate::mcp::{list_tools, tasks};
 use crate::tools::{DELEGATIONS, Tool};
 use crate::values::list;
 
@@ -44,7 +46,7 @@ pub(super) fn idempotency_key(
 pub(super) async fn call(mut context: RequestContext, params: &Map) -> MethodResult {
     let name =
         text(params, "name")?.ok_or_else(|| RpcError::invalid_params("`name` is missing"))?;
-    let tool = context.state.tools.by_name(name).cloned();
+    let tool = find_tool(&context, name).await?;
     let tool = tool.ok_or_else(|| RpcError::invalid_params(format!("Unknown tool: {name}")))?;
     if context.client.revision.is_stateless()
         && let Some(state) = text(params, "requestState")?
@@ -72,13 +74,24 @@ pub(super) async fn call(mut context: RequestContext, params: &Map) -> MethodRes
     result_of(&context, &tool, &snapshot)
 }
 
+/// The tool with this name: one of the catalogue, or a named operation of the caller.
+async fn find_tool(context: &RequestContext, name: &str) -> Result<Option<Arc<Tool>>, RpcError> {
+    let tools = &context.state.tools;
+    if let Some(tool) = tools.by_name(name) {
+        return Ok(Some(Arc::clone(tool)));
+    }
+    let named = tools.named(&context.state.engine, &context.caller).await?;
+    let Some(reference) = named.get(name) else { return Ok(None) };
+    Ok(list_tools::find_named(context, name, reference).await.map(Arc::new))
+}
+
 /// The engine's request for a call.
 fn invocation(context: &mut RequestContext, tool: &Tool, params: &Map) -> Result<Invoke, RpcError> {
     let arguments = map(params, "arguments")?.cloned().unwrap_or_default();
     let (input, delegations) = tool.split_arguments(&arguments);
     let delegations = delegations.as_ref().map(parse_delegations).transpose()?.unwrap_or_default();
     let caller = act_under(&context.state, &context.caller, context.admission, delegations)?;
-    let invoke = Invoke::new(caller, tool.operation.adapter_ref(), input);
+    let invoke = Invoke::new(caller, &tool.reference, input);
     Ok(Invoke { idempotency: context.key.take(), ..invoke })
 }
 

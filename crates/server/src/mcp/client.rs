@@ -51,7 +51,10 @@ impl Client {
     ) -> Result<Client, RpcError> {
         // The handshake comes before the header that it negotiates.
         if request.method == "initialize" {
-            return Ok(Client::without_capabilities(Revision::NEWEST_WITH_HANDSHAKE));
+            // The stateless revision has no handshake: there is no such method.
+            let stateless = revision_of_header(headers).ok().filter(|found| found.is_stateless());
+            let revision = stateless.unwrap_or(Revision::NEWEST_WITH_HANDSHAKE);
+            return Ok(Client::without_capabilities(revision));
         }
         let in_body = request.meta().and_then(|meta| meta.field(META_VERSION));
         let in_header = single_header(headers, &VERSION)?;

@@ -6,9 +6,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use catena_value::{Map, Value};
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 
 use crate::http::error::ApiResult;
 use crate::http::json;
+use crate::http::memory;
 use crate::http::request::{ApiRequest, act_under};
 use crate::http::response;
 use crate::http::sse;
@@ -69,6 +71,7 @@ async fn handle_message(
     let base_url = request.base_url();
     let caller = request.caller.clone();
     let admission = request.admission;
+    let memory = request.memory.open_another();
     let state = request.into_state();
     let context = RequestContext {
         state: Arc::clone(&state),
@@ -79,7 +82,10 @@ async fn handle_message(
         key,
         notifications,
     };
-    let response = Box::pin(async move { respond_to(context, rpc).await });
+    // The response may become a stream, which outlives the handler.
+    let memory = Arc::new(Mutex::new(memory));
+    let response =
+        Box::pin(async move { memory::counting(&memory, respond_to(context, rpc)).await });
     Ok(stream::respond(&state, response, queue, accepts_stream.then_some(delay)).await)
 }
 
@@ -168,7 +174,7 @@ async fn call_method(context: RequestContext, rpc: &RpcRequest) -> MethodResult 
     if context.client.revision.is_stateless() {
         return match rpc.method.as_str() {
             "server/discover" => Ok(server_info::discover(&context).into()),
-            "tools/list" => list_tools::list(&context, params),
+            "tools/list" => list_tools::list(&context, params).await,
             "tools/call" => call_tool::call(context, params).await,
             "tasks/get" => tasks::get(&context, params).await,
             "tasks/update" => tasks::update(&context, params).await,
@@ -180,7 +186,7 @@ async fn call_method(context: RequestContext, rpc: &RpcRequest) -> MethodResult 
     match rpc.method.as_str() {
         "initialize" => Ok(server_info::initialize(&context, params).into()),
         "ping" => Ok(Value::from(Map::new()).into()),
-        "tools/list" => list_tools::list(&context, params),
+        "tools/list" => list_tools::list(&context, params).await,
         "tools/call" => call_tool::call(context, params).await,
         "tasks/get" => tasks::get(&context, params).await,
         "tasks/result" => tasks::result(context, params).await,

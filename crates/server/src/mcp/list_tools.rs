@@ -2,7 +2,7 @@
 
 use catena_value::{Map, Value};
 
-use crate::limits::MCP_PAGE_MAX;
+use crate::limits::{MCP_NAMED_TTL_MS, MCP_PAGE_MAX};
 use crate::mcp::context::RequestContext;
 use crate::mcp::json_rpc::RpcError;
 use crate::mcp::params::text;
@@ -12,25 +12,59 @@ use crate::mcp::server_info;
 use crate::tools::Tool;
 use crate::values::{list as list_of, object};
 
-/// Lists tools in the order of their names, one page at a time.
-pub(super) fn list(context: &RequestContext, params: &Map) -> MethodResult {
+/// Lists tools in the order of their names, one page at a time: those of the catalogue, and the operations
+/// to which the caller has given names.
+pub(super) async fn list(context: &RequestContext, params: &Map) -> MethodResult {
     let tools = &context.state.tools;
+    let named = tools.named(&context.state.engine, &context.caller).await?;
     let after = text(params, "cursor")?;
-    if let Some(name) = after.filter(|name| tools.by_name(name).is_none()) {
+    let is_known = |name: &&str| tools.by_name(name).is_some() || named.contains_key(*name);
+    if let Some(name) = after.filter(|name| !is_known(name)) {
         return Err(RpcError::invalid_params(format!("`cursor` is not valid: {name}")));
     }
-    let mut rest =
-        tools.iter().skip_while(|tool| after.is_some_and(|after| tool.name.as_str() <= after));
-    let page: Vec<&Tool> = rest.by_ref().take(MCP_PAGE_MAX).collect();
+    let mut names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    names.extend(named.keys().map(String::as_str));
+    names.sort_unstable();
+    let mut rest = names.into_iter().skip_while(|name| after.is_some_and(|after| *name <= after));
+    let page: Vec<&str> = rest.by_ref().take(MCP_PAGE_MAX).collect();
     let revision = context.client.revision;
-    let mut members = vec![("tools", list_of(page.iter().map(|tool| definition(tool, revision))))];
+    let mut definitions = Vec::with_capacity(page.len());
+    for name in &page {
+        match (tools.by_name(name), named.get(*name)) {
+            (Some(tool), _) => definitions.push(definition(tool, revision)),
+            (None, Some(reference)) => {
+                let tool = find_named(context, name, reference).await;
+                definitions.extend(tool.map(|tool| definition(&tool, revision)));
+            }
+            (None, None) => {}
+        }
+    }
+    let mut members = vec![("tools", list_of(definitions))];
     if let Some(last) = page.last().filter(|_| rest.next().is_some()) {
-        members.push(("nextCursor", last.name.as_str().into()));
+        members.push(("nextCursor", (*last).into()));
     }
     if revision.is_stateless() {
-        members.extend(server_info::cache_hints(&context.state));
+        members.extend(cache_hints(context, named.is_empty()));
     }
     Ok(RpcResult::from(object(members)))
+}
+
+/// What caches may do with the list. Names change at any time, and are those of one caller.
+fn cache_hints(context: &RequestContext, is_general: bool) -> Vec<(&'static str, Value)> {
+    if is_general && !context.caller.is_authenticated() {
+        return server_info::cache_hints(&context.state).into();
+    }
+    vec![("ttlMs", MCP_NAMED_TTL_MS.into()), ("cacheScope", "private".into())]
+}
+
+/// The tool for a named operation of the caller. `None` if the venue cannot run it.
+pub(super) async fn find_named(
+    context: &RequestContext,
+    name: &str,
+    reference: &str,
+) -> Option<Tool> {
+    let operation = context.state.engine.resolve(&context.caller, reference).await.ok()?;
+    Some(Tool::named(name, reference, operation))
 }
 
 fn definition(tool: &Tool, revision: Revision) -> Value {

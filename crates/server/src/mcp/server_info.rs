@@ -79,7 +79,7 @@ pub(super) async fn well_known(request: ApiRequest) -> ApiResult<Response> {
         ("supported_versions", Revision::supported()),
         ("name", name.into()),
         ("description", format!("The operations of {name} as tools").into()),
-        ("server_url", base.into()),
+        ("server_url", url.as_str().into()),
         ("tools_endpoint", url.as_str().into()),
         ("endpoint", object(endpoint.map(|(name, text)| (name, text.into())))),
     ]);

@@ -6,9 +6,10 @@ use axum::http::{HeaderName, StatusCode, header};
 use catena_engine::error::RerunError;
 use catena_engine::error::{
     AssetError, ControlError, IdempotencyError, InvokeError, JobError, NoOutput, RateLimited,
-    ResolveError, RunError, SendError, StoreError,
+    ResolveError, RunError, SendError, StoreError, TooMuchMemory, WorkerError,
 };
 use catena_job::Status;
+use catena_job::members::describes_unknown_member;
 use catena_value::{Map, Value};
 
 use super::{ApiError, Code};
@@ -42,6 +43,23 @@ impl From<StoreError> for ApiError {
             }
             StoreError::Contended => ApiError::new(Code::Contended, text),
             StoreError::TooLarge(_) => ApiError::new(Code::TooLargeToStore, text),
+        }
+    }
+}
+
+impl From<WorkerError> for ApiError {
+    fn from(error: WorkerError) -> Self {
+        let text = error.to_string();
+        match error {
+            WorkerError::NotFound(_) => ApiError::new(Code::JobNotFound, text),
+            WorkerError::NoSuchQueue(_) => ApiError::new(Code::QueueNotFound, text),
+            WorkerError::Fenced(_) => ApiError::new(Code::Fenced, text),
+            WorkerError::Paused(_) => ApiError::new(Code::JobPaused, text),
+            WorkerError::Failed { code, .. } => {
+                ApiError::new(Code::CallFailed, text).member("failure", code)
+            }
+            WorkerError::Invalid(_) => ApiError::bad_request(text),
+            WorkerError::Store(error) => error.into(),
         }
     }
 }
@@ -84,15 +102,24 @@ impl From<InvokeError> for ApiError {
         match error {
             InvokeError::Resolve(error) => error.into(),
             InvokeError::Invalid(_) => ApiError::bad_request(text),
+            InvokeError::UnknownMember(unknown) => ApiError::unknown_member(&unknown),
             InvokeError::TooManyJobs { .. } => {
                 ApiError::new(Code::TooManyJobs, text).retry_after(FULL)
             }
+            InvokeError::VenueFull { .. } => ApiError::new(Code::VenueFull, text).retry_after(FULL),
             InvokeError::RateLimited(limited) => limited.into(),
+            InvokeError::TooMuchMemory(error) => error.into(),
             InvokeError::Key(error) => error.into(),
             InvokeError::Forbidden(_) => ApiError::new(Code::Forbidden, text),
             InvokeError::ShuttingDown => ApiError::new(Code::Stopping, text).retry_after(RESTART),
             InvokeError::Store(error) => error.into(),
         }
+    }
+}
+
+impl From<TooMuchMemory> for ApiError {
+    fn from(error: TooMuchMemory) -> Self {
+        ApiError::new(Code::TooMuchMemory, error.to_string()).retry_after(FULL)
     }
 }
 
@@ -148,6 +175,11 @@ impl From<JobError> for ApiError {
         let text = error.to_string();
         match error {
             JobError::NotFound(_) => ApiError::new(Code::JobNotFound, text),
+            JobError::Deleted { job, head, by, at } => ApiError::new(Code::JobDeleted, text)
+                .member("id", job)
+                .member("head", head)
+                .member("by", by.as_str())
+                .member("at", at),
             JobError::Store(error) => error.into(),
         }
     }
@@ -262,8 +294,11 @@ impl From<AssetError> for ApiError {
                     let members = [("path", place.as_str()), ("problem", problem.as_str())];
                     Value::from(members.into_iter().collect::<Map>())
                 };
+                let is_unknown =
+                    problems.iter().all(|(_, problem)| describes_unknown_member(problem));
+                let code = if is_unknown { Code::UnknownMember } else { Code::AssetInvalid };
                 let problems = problems.iter().map(problem).collect();
-                ApiError::new(Code::AssetInvalid, text).member("problems", Value::Vector(problems))
+                ApiError::new(code, text).member("problems", Value::Vector(problems))
             }
             AssetError::WrongContent { .. } => ApiError::new(Code::ContentMismatch, text),
             AssetError::TooLarge { .. } => ApiError::new(Code::ContentTooLarge, text),

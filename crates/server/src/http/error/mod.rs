@@ -16,9 +16,14 @@ use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use catena_job::contract::{Category, ContractError};
+use catena_job::members::UnknownMember;
 use catena_value::{Map, Value, json};
 
 use crate::http::response;
+
+/// The paths whose errors have the form of the job contract.
+const CONTRACT_PATHS: &str = "/contract/v1";
 
 /// The response to a request that failed.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ struct Inner {
     hint: Cow<'static, str>,
     members: Vec<(&'static str, Value)>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// The error of the contract API, if it says more than the code does.
+    contract: Option<ContractError>,
 }
 
 /// The result of a handler.
@@ -50,12 +57,30 @@ impl ApiError {
             hint: Cow::Borrowed(code.hint()),
             members: Vec::new(),
             headers: Vec::new(),
+            contract: None,
         }))
     }
 
     /// The error for a request that is invalid in itself.
     pub(crate) fn bad_request(error: impl Into<String>) -> Self {
         Self::new(Code::BadRequest, error)
+    }
+
+    /// The error for a payload of the contract API that is not valid.
+    pub(crate) fn invalid_payload(error: ContractError) -> Self {
+        let mut invalid = Self::new(Code::InvalidPayload, error.message.as_str());
+        invalid.0.contract = Some(error);
+        invalid
+    }
+
+    /// The error for a member that is not known.
+    pub(crate) fn unknown_member(unknown: &UnknownMember) -> Self {
+        let error = Self::new(Code::UnknownMember, unknown.to_string());
+        let error = error.member("member", unknown.name.as_str());
+        match unknown.nearest {
+            Some(nearest) => error.member("nearest", nearest),
+            None => error,
+        }
     }
 
     /// The same with another status: a code can mean something else in a path than in a body.
@@ -128,9 +153,44 @@ impl ApiError {
         }
     }
 
+    /// The body of the response in the contract API: `{"error": {category, code, message, details, hint}}`.
+    fn to_contract_value(&self) -> Value {
+        let inner = &*self.0;
+        let is_ours =
+            inner.status.is_server_error() || inner.status == StatusCode::TOO_MANY_REQUESTS;
+        let category = if is_ours { Category::InternalError } else { Category::ValidationError };
+        let error = inner.contract.clone().unwrap_or_else(|| {
+            let mut error = ContractError::new(category, inner.code.as_str(), inner.error.as_str());
+            error.details = inner.members.clone();
+            error.details.extend(inner.detail.as_deref().map(|detail| ("detail", detail.into())));
+            error
+        });
+        let hint = [("hint", Value::from(inner.hint.as_ref()))];
+        let members = error.to_value();
+        let members = members.as_map().map(Map::fields).unwrap_or_default();
+        let members = members.into_iter().map(|(name, value)| (name.clone(), value.clone()));
+        let hint = hint.map(|(name, value)| (Value::from(name), value));
+        let error: Map = members.chain(hint).collect();
+        [("error", Value::from(error))].into_iter().collect::<Map>().into()
+    }
+
+    /// The response, in the form of the API to which this path belongs.
+    pub(crate) fn into_response_for(self, path: &str) -> Response {
+        if path.starts_with(CONTRACT_PATHS) {
+            let body = self.to_contract_value();
+            return self.respond_with(&body);
+        }
+        self.into_response()
+    }
+
     /// The response.
     pub(crate) fn into_response(self) -> Response {
-        let body = json::to_string(&self.to_value()).unwrap_or_else(|_| "{}".to_owned());
+        let body = self.to_value();
+        self.respond_with(&body)
+    }
+
+    fn respond_with(self, body: &Value) -> Response {
+        let body = json::to_string(body).unwrap_or_else(|_| "{}".to_owned());
         let mut response = response::json(self.0.status, body);
         self.add_headers(&mut response);
         if self.0.status == StatusCode::UNAUTHORIZED {

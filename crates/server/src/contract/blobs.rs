@@ -1,0 +1,132 @@
+//! Data by digest: a caller reads what it has uploaded, and cannot tell what others have.
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use catena_engine::operations::BlobUploadError;
+use catena_store::blob::{BlobError, Digest, Download};
+use catena_value::Value;
+
+use crate::http::error::{ApiError, ApiResult, Code};
+use crate::http::rate::BodyRate;
+use crate::http::request::ApiRequest;
+use crate::http::response;
+use crate::values::{count, object};
+
+/// The digest that a text names.
+pub(super) fn parse_digest(text: &str) -> ApiResult<Digest> {
+    text.parse()
+        .map_err(|error: catena_store::blob::DigestError| ApiError::bad_request(error.to_string()))
+}
+
+/// Stores the body of a request, which must have the digest. Returns its size in bytes.
+pub(super) async fn receive(request: &mut ApiRequest, digest: Digest, max: u64) -> ApiResult<u64> {
+    let mut body = request.take_body();
+    let received = receive_body(request, &mut body, digest, max).await;
+    if received.is_err() {
+        request.discard(body);
+    }
+    received
+}
+
+async fn receive_body(
+    request: &ApiRequest,
+    body: &mut Body,
+    digest: Digest,
+    max: u64,
+) -> ApiResult<u64> {
+    let mut upload = request.state.engine.begin_blob(max).await?;
+    let mut rate = BodyRate::start();
+    while let Some(data) = rate.next_data(body).await? {
+        upload.write(data).await.map_err(upload_error)?;
+    }
+    upload.finish(digest).await.map_err(upload_error)
+}
+
+fn upload_error(error: BlobUploadError) -> ApiError {
+    let text = error.to_string();
+    match error {
+        BlobUploadError::Mismatch { found } => {
+            ApiError::new(Code::DigestMismatch, text).member("found", found)
+        }
+        BlobUploadError::TooLarge { .. } => ApiError::new(Code::ContentTooLarge, text),
+        BlobUploadError::Store(error) => error.into(),
+    }
+}
+
+/// Digest and size of what was stored.
+pub(super) fn stored(digest: Digest, size: u64) -> Response {
+    let members = [("digest", Value::from(digest.to_string())), ("size_bytes", count(size))];
+    response::value(StatusCode::OK, &object(members))
+}
+
+pub(super) async fn put(mut request: ApiRequest) -> ApiResult<Response> {
+    let digest = parse_digest(&request.path_argument()?)?;
+    let max = request.state.engine.limits().content_bytes_max;
+    let size = receive(&mut request, digest, max).await?;
+    request.state.engine.add_blob_owner(&request.caller.did, digest).await?;
+    Ok(stored(digest, size))
+}
+
+fn not_found(digest: Digest) -> ApiError {
+    ApiError::new(Code::BlobNotFound, format!("there is no {digest} of this caller"))
+}
+
+pub(super) async fn head(request: ApiRequest) -> ApiResult<Response> {
+    let digest = parse_digest(&request.path_argument()?)?;
+    if !request.state.engine.owns_blob(&request.caller.did, digest).await? {
+        return Err(not_found(digest));
+    }
+    Ok(response::empty(StatusCode::OK))
+}
+
+pub(super) async fn get(request: ApiRequest) -> ApiResult<Response> {
+    let digest = parse_digest(&request.path_argument()?)?;
+    send_owned(&request, &request.caller.did, digest).await
+}
+
+/// Sends a blob that a user has uploaded.
+pub(super) async fn send_owned(
+    request: &ApiRequest,
+    owner: &str,
+    digest: Digest,
+) -> ApiResult<Response> {
+    let engine = &request.state.engine;
+    if !engine.owns_blob(owner, digest).await? {
+        return Err(not_found(digest));
+    }
+    let download = engine.open_blob(digest).await?.ok_or_else(|| not_found(digest))?;
+    let len = download.len();
+    let content_type = HeaderValue::from_static("application/octet-stream");
+    let body = stream(download, 0, len);
+    let mut response = response::with_type(StatusCode::OK, content_type, body);
+    response::set_header(&mut response, header::CONTENT_LENGTH, len.to_string());
+    Ok(response)
+}
+
+/// Streams `len` bytes of a blob from a position on. If it is damaged, the stream ends with an error.
+pub(super) fn stream(download: Download, from: u64, len: u64) -> Body {
+    let state = (download, from, len);
+    let chunks = futures_util::stream::try_unfold(state, |(mut download, skip, left)| async move {
+        let mut skip = skip;
+        if left == 0 {
+            return Ok(None);
+        }
+        loop {
+            let chunk: Option<Bytes> = download.next_chunk().await.inspect_err(|error| {
+                tracing::error!(%error, "a blob could not be read");
+            })?;
+            let Some(mut chunk) = chunk else { return Ok(None) };
+            let skipped = usize::try_from(skip).unwrap_or(usize::MAX).min(chunk.len());
+            chunk = chunk.slice(skipped..);
+            skip -= skipped as u64;
+            if chunk.is_empty() {
+                continue;
+            }
+            chunk.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            let left = left - chunk.len() as u64;
+            return Ok::<_, BlobError>(Some((chunk, (download, skip, left))));
+        }
+    });
+    Body::from_stream(chunks)
+}

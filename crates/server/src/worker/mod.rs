@@ -1,0 +1,3 @@
+//! The API of workers: processes that run jobs of their owner's queues.
+
+pub(crate) mod routes;
