@@ -30,6 +30,23 @@ pub(crate) fn reason_of(job: &Value) -> Option<String> {
     reason.map(|reason| printable(&reason).replace('\n', " "))
 }
 
+/// Why a job is as it is or, until it ends, why its last attempt failed.
+pub(crate) fn latest_reason_of(job: &Value) -> Option<String> {
+    let last = || {
+        let reason = text(member(job, "lastError").filter(|value| !value.is_nil())?)?;
+        Some(printable(&reason).replace('\n', " "))
+    };
+    reason_of(job).or_else(last)
+}
+
+/// The number of a job's attempt as a remark behind its status; empty if it is the first.
+pub(crate) fn attempt_of(job: &Value) -> String {
+    match member(job, "attempt").and_then(Value::as_i64) {
+        Some(attempt) if attempt > 1 => format!(" (attempt {attempt})"),
+        _ => String::new(),
+    }
+}
+
 /// A member that is Unix time in ms, as a date in UTC; empty if there is none.
 pub(crate) fn time_of(value: &Value, name: &str) -> String {
     let ms = member(value, name).and_then(Value::as_i64);

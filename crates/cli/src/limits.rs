@@ -14,3 +14,15 @@ pub(crate) const SUBJOBS_MAX: usize = 10_000;
 
 /// Longest validity of a token, in days: a hundred years.
 pub(crate) const TOKEN_DAYS_MAX: i64 = 36_500;
+
+/// Jobs that one `catena work` runs at a time: each is a process.
+pub(crate) const WORK_PARALLEL_MAX: u64 = 1_024;
+
+/// Bytes of the output of a command: what a venue accepts as a request.
+pub(crate) const WORK_OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Bytes of a line of a command's log, and of its end that becomes the error of a failed attempt.
+pub(crate) const WORK_ERROR_BYTES_MAX: usize = 4_096;
+
+/// Longest value of a secret that is read. The venue has a smaller bound.
+pub(crate) const SECRET_BYTES_MAX: u64 = 1 << 20;

@@ -12,6 +12,7 @@ mod limits;
 mod output;
 mod pretty;
 mod settings;
+mod test_operations;
 mod venue;
 mod watch;
 
@@ -52,14 +53,18 @@ struct Cli {
 enum Command {
     /// Print a shell completion script.
     Completions(commands::completions::Args),
+    Agents(commands::agents::Args),
     Config(commands::config::Args),
     Doctor(commands::doctor::Args),
+    Executor(commands::executor::Args),
     Id(commands::id::Args),
     Jobs(commands::jobs::Args),
     Ops(commands::ops::Args),
     Plan(commands::plan::Args),
     Run(commands::run::Args),
     Schedules(commands::schedules::Args),
+    Secrets(commands::secrets::Args),
+    Work(commands::work::Args),
     Serve(commands::serve::Args),
     Store(commands::store::Args),
     Token(commands::token::Args),
@@ -80,14 +85,18 @@ fn main() -> ExitCode {
         Command::Completions(args) => {
             commands::completions::run(&args, &mut Cli::command(), &mut output)
         }
+        Command::Agents(args) => commands::agents::run(&args, &mut output),
         Command::Config(args) => commands::config::run(&args, &mut output),
         Command::Doctor(args) => commands::doctor::run(&args, &mut output),
+        Command::Executor(args) => commands::executor::run(&args, &mut output),
         Command::Id(args) => commands::id::run(&args, &mut output),
         Command::Jobs(args) => commands::jobs::run(&args, &mut output),
         Command::Ops(args) => commands::ops::run(&args, &mut output),
         Command::Plan(args) => commands::plan::run(&args, &mut output),
         Command::Run(args) => commands::run::run(&args, &mut output),
+        Command::Work(args) => commands::work::run(&args, &mut output),
         Command::Schedules(args) => commands::schedules::run(&args, &mut output),
+        Command::Secrets(args) => commands::secrets::run(&args, &mut output),
         Command::Serve(args) => commands::serve::serve(&args, &mut output),
         Command::Store(args) => commands::store::run(&args, &mut output),
         Command::Token(args) => commands::token::run(&args, &mut output),

@@ -81,6 +81,12 @@ pub(crate) fn printable_line(text: &str) -> Cow<'_, str> {
     escape(text, is_unsafe, |c| c.escape_default().collect())
 }
 
+/// Writes a line of a log that others have written, in one piece. Whoever reads it may be gone.
+pub(crate) fn log_line(text: &str) {
+    let line = format!("{}\n", printable_line(text));
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
 /// JSON text in which all such characters are escaped. JSON leaves some of them as they are, and only
 /// strings contain them.
 fn printable_json(text: &str) -> Cow<'_, str> {

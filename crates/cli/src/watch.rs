@@ -9,7 +9,7 @@ use catena_value::Value;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::exit::Exit;
-use crate::format::{percent, reason_of, status_of};
+use crate::format::{attempt_of, latest_reason_of, percent, status_of};
 use crate::limits::LIVE_REASON_CHARS_MAX;
 use crate::output::{Failure, Output, printable};
 
@@ -131,6 +131,8 @@ pub(crate) struct Progress {
     form: Form,
     started: Instant,
     status: String,
+    /// The number of the attempt, as a remark.
+    attempt: String,
     reason: Option<String>,
     percent: Option<u8>,
     /// The last percentage that was printed on a line of its own.
@@ -155,6 +157,7 @@ impl Progress {
             form,
             started: Instant::now(),
             status: String::new(),
+            attempt: String::new(),
             reason: None,
             percent: None,
             printed_percent: 0,
@@ -165,7 +168,7 @@ impl Progress {
         let percent = self.percent.map(|percent| format!(" {percent} %")).unwrap_or_default();
         let reason = self.reason.iter().flat_map(|reason| ": ".chars().chain(reason.chars()));
         let reason: String = reason.take(reason_chars_max).collect();
-        format!("{}{percent}{reason}", self.status)
+        format!("{}{}{percent}{reason}", self.status, self.attempt)
     }
 
     fn draw(&self, is_colourful: bool) {
@@ -180,9 +183,12 @@ impl Progress {
 impl WatchView for Progress {
     fn show_job(&mut self, job: &Value) {
         let status = printable(&status_of(job)).into_owned();
-        let reason = reason_of(job);
-        let is_changed = status != self.status || reason != self.reason;
+        let reason = latest_reason_of(job);
+        let attempt = attempt_of(job);
+        let is_changed =
+            (&status, &attempt, &reason) != (&self.status, &self.attempt, &self.reason);
         self.status = status;
+        self.attempt = attempt;
         self.reason = reason;
         if JobOutcome::from_status(&self.status).is_terminal() {
             // Progress is meaningless once the job has ended.

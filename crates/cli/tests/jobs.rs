@@ -141,6 +141,13 @@ fn jobs_are_listed_by_status_operation_and_tag() {
     assert_eq!(count(&["--op", "test:echo"]), (3, 3));
     assert_eq!(count(&["--tag", "b"]), (3, 3));
     assert_eq!(count(&["--tag", "c"]), (0, 0));
+    assert_eq!(count(&["--text", "ERR"]), (1, 1));
+    assert_eq!(count(&["--since", "2020-01-01T00:00Z", "--tag", "a"]), (3, 3));
+    assert_eq!(count(&["--until", "2020-01-01T00:00Z"]), (0, 0));
+    let wrong = venue.catena(&["jobs", "ls", "--since", "yesterday"]);
+    assert_eq!(wrong.code, 2, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("`since`"), "{}", wrong.stderr);
+    assert_eq!(venue.catena(&["jobs", "ls", "--owner", "*"]).code, 4, "only for admins");
     let ran = venue.catena(&["jobs", "ls", "--limit", "1"]);
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert!(lines[0].starts_with("ID ") && lines[0].contains("STATUS"), "{}", ran.stdout);

@@ -48,3 +48,15 @@ fn an_orchestration_is_added_run_verified_and_run_again() {
     let refused = venue.catena(&["jobs", "rerun", &job, "--from", "9"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
 }
+
+#[test]
+fn verify_deep_follows_the_calls_of_a_job() {
+    let venue = venue();
+    let input = r#"{"operation":"test:delay","input":{"delay":0,"operation":"test:echo"}}"#;
+    let ran = venue.catena(&["run", "grid:run", "-i", input, "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let job = member(&ran.stdout, "id").as_str().unwrap().to_owned();
+    let deep = venue.catena(&["verify", &job, "--deep"]);
+    assert_eq!(deep.code, 0, "{}", deep.stderr);
+    assert!(deep.stdout.contains("sub-jobs: 2 verified, 0 unavailable"), "{}", deep.stdout);
+}

@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> &str {
 /// A folder with twenty finished jobs, a live one, a large value and two blobs.
 fn filled(path: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let folder = DataFolder::open(path).unwrap();
+    let folder = open(path);
     runtime.block_on(async {
         for number in 0..20 {
             folder
@@ -49,6 +49,21 @@ fn filled(path: &Path) {
         }
     });
     folder.store.close().unwrap();
+}
+
+/// Opens a folder. A test that starts a process at the same moment lends it the lock of a folder that
+/// is just being closed, until the process replaces its image.
+#[expect(clippy::disallowed_methods, reason = "when another process lets go has no signal")]
+fn open(dir: &Path) -> DataFolder {
+    for _ in 0..1_000 {
+        match DataFolder::open(dir) {
+            Err(error) if error.to_string().contains("in use by another process") => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            other => return other.unwrap(),
+        }
+    }
+    panic!("{} stays locked", dir.display());
 }
 
 #[test]
@@ -124,7 +139,7 @@ fn a_folder_with_a_long_path_is_backed_up_while_it_is_in_use() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("x".repeat(200));
     filled(&data);
-    let folder = Arc::new(DataFolder::open(&data).unwrap());
+    let folder = Arc::new(open(&data));
     let control = AdminSocket::start(Arc::clone(&folder)).unwrap();
     let backup = catena(&data, &["backup", dir.path().join("copy").to_str().unwrap()]);
     assert_eq!(backup.status.code(), Some(0), "{}", text(&backup.stderr));
@@ -137,7 +152,7 @@ fn a_running_store_is_backed_up_by_the_process_that_holds_it() {
     let data = dir.path().join("data");
     let copy = dir.path().join("copy");
     filled(&data);
-    let folder = Arc::new(DataFolder::open(&data).unwrap());
+    let folder = Arc::new(open(&data));
     let control = AdminSocket::start(Arc::clone(&folder)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let more = echo(job_id(900), "did:c").effect();
@@ -182,7 +197,7 @@ fn a_missing_or_locked_folder_is_reported() {
     let missing = catena(&dir.path().join("nothing"), &["check"]);
     assert_eq!((missing.status.code(), text(&missing.stdout)), (Some(3), ""));
     assert!(text(&missing.stderr).contains("there is no store in"));
-    let held = DataFolder::open(dir.path()).unwrap();
+    let held = open(dir.path());
     let refused = catena(dir.path(), &["check"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(
@@ -198,7 +213,7 @@ fn unreferenced_cells_are_collected() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let folder = DataFolder::open(dir.path()).unwrap();
+    let folder = open(dir.path());
     runtime
         .block_on(folder.store.commit(Effects::one(Effect::Delete { job: job_id(51) })))
         .unwrap();

@@ -258,6 +258,23 @@ fn settings_are_printed_with_their_origin() {
 }
 
 #[test]
+fn a_setting_that_does_not_exist_is_named_with_the_nearest() {
+    let folder = tempfile::tempdir().unwrap();
+    let variables = [("CATENA_GRAZE", "3s"), ("CATENA_X_NOTE", "a"), ("CATENA_TOKEN", "t")];
+    let ran = catena(folder.path(), &["config", "show"], &variables, b"");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let warning = "the environment variable CATENA_GRAZE is unknown and has no effect; \
+                   the nearest is CATENA_GRACE";
+    assert!(ran.stderr.contains(warning), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("CATENA_X_NOTE is unknown"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("CATENA_TOKEN is unknown"), "{}", ran.stderr);
+    std::fs::write(folder.path().join("catena.toml"), "grase = \"3s\"\n").unwrap();
+    let bad = catena(folder.path(), &["config", "show"], &[], b"");
+    assert_eq!((bad.code, bad.stdout.as_str()), (2, ""));
+    assert!(bad.stderr.contains("unknown setting: grase; the nearest is grace"), "{}", bad.stderr);
+}
+
+#[test]
 fn completions_exist_for_every_shell() {
     let folder = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use catena_sandbox::{Feature, Probe, Tier, TierProbe, USUAL_PATHS, probe};
+use catena_sandbox::{Feature, Probe, Tier, TierProbe, probe};
 use catena_value::{Map, Value, Vector};
 
+use crate::commands::executor::interpreters;
 use crate::exit::Exit;
 use crate::format::table;
 use crate::output::{Failure, Output};
@@ -25,7 +26,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
-    let found = probe(&interpreters(args), args.minimum);
+    let found = probe(&interpreters(args.python.as_ref()), args.minimum);
     if output.is_json() {
         output.value(&described(&found));
     } else {
@@ -39,17 +40,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     if found.is_sufficient() { Ok(()) } else { Err(Failure::already_reported(Exit::JobFailed)) }
 }
 
-/// Where to look: what was named, else the search path and then the usual places.
-fn interpreters(args: &Args) -> Vec<PathBuf> {
-    if let Some(python) = &args.python {
-        return vec![python.clone()];
-    }
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&search).map(|folder| folder.join("python3"));
-    found.chain(USUAL_PATHS.iter().map(PathBuf::from)).collect()
-}
-
-fn parse_tier(text: &str) -> Result<Tier, String> {
+pub(super) fn parse_tier(text: &str) -> Result<Tier, String> {
     let known = Tier::ALL.into_iter().find(|tier| tier.as_str().eq_ignore_ascii_case(text));
     known.ok_or_else(|| "a tier is T1, T2, T3, T4 or T5".to_owned())
 }

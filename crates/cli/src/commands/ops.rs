@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use catena_api::HttpClient;
 use catena_api::wire::{member, text};
-use catena_value::{Map, Value, Vector};
+use catena_value::{Map, NoCells, Value, Vector};
 
 use crate::exit::Exit;
-use crate::format::{table, text_of};
+use crate::format::{table, text_of, time_of};
 use crate::input::Input;
 use crate::output::{Failure, Output, printable};
 use crate::venue::{VenueArgs, block_on};
@@ -37,10 +37,23 @@ enum Command {
         reference: String,
     },
     /// Register an asset, such as an operation, and print its ID.
+    ///
+    /// With a name, the operation becomes the newest version of `o/NAME`.
     Add {
-        /// A file with its metadata, or - for standard input.
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
+        /// A name, if it is to have one, and a file with its metadata, or - for standard input.
+        #[arg(value_names = ["NAME", "FILE"], num_args = 1..=2, required = true)]
+        name_and_file: Vec<PathBuf>,
+
+        /// Let others use the name: `everyone`, `nobody`, or DIDs separated by commas. Their jobs go to
+        /// your workers.
+        #[arg(long, value_name = "WHO")]
+        share: Option<String>,
+    },
+    /// Remove a name. Its versions stay available by their IDs.
+    Rm {
+        /// The name, with or without `o/`.
+        #[arg(value_name = "NAME")]
+        name: String,
     },
 }
 
@@ -50,7 +63,21 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         match &args.command {
             Command::Ls { prefix } => list(prefix.as_deref(), &client, output).await,
             Command::Show { reference } => show(reference, &client, output).await,
-            Command::Add { file } => add(Input::open(file)?, &client, output).await,
+            Command::Add { name_and_file, share } => {
+                let share = share.as_deref();
+                match &name_and_file[..] {
+                    [file] if share.is_none() => add(Input::open(file)?, &client, output).await,
+                    [name, file] => {
+                        let input = Input::open(file)?;
+                        add_named(&name.to_string_lossy(), input, share, &client, output).await
+                    }
+                    _ => {
+                        let message = "`--share` needs a name";
+                        Err(Failure::new(Exit::Invalid, "usage", message.to_owned()))
+                    }
+                }
+            }
+            Command::Rm { name } => remove(name, &client, output).await,
         }
     })
 }
@@ -94,6 +121,17 @@ async fn show(reference: &str, client: &HttpClient, output: &mut Output) -> Resu
         .filter_map(|name| Some(vec![format!("{name}:"), text(member(&operation, name)?)?]))
         .collect();
     table(&rows).iter().for_each(|line| output.line(line));
+    let versions = member(&operation, "versions").and_then(Value::as_vector);
+    for version in versions.iter().flat_map(|versions| versions.iter(&NoCells)).flatten() {
+        let number = member(&version, "version").and_then(Value::as_i64).unwrap_or(0);
+        let created = time_of(&version, "created");
+        output.line(&format!("version {number}: {} {created}", text_of(&version, "id")));
+    }
+    if let Some(shared) = member(&operation, "shared") {
+        let with = crate::pretty::pretty(shared);
+        output.line(&format!("shared with: {}", printable(&with)));
+        output.line("Jobs that others invoke by this name, and their input, go to your workers.");
+    }
     for side in ["input", "output"] {
         if let Some(schema) = member(&operation, side) {
             output.line(&format!("{side}: {}", printable(&crate::pretty::pretty(schema))));
@@ -115,6 +153,35 @@ async fn add(input: Input, client: &HttpClient, output: &mut Output) -> Result<(
         output.value(&[("id", id.as_str())].into_iter().collect::<Map>().into());
     } else {
         output.line(&id);
+    }
+    Ok(())
+}
+
+async fn add_named(
+    name: &str,
+    input: Input,
+    share: Option<&str>,
+    client: &HttpClient,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let (metadata, _) = input.document_and_text()?;
+    let named = client.put_operation(name, &metadata, share).await?;
+    if output.is_json() {
+        output.value(&named);
+        return Ok(());
+    }
+    let version = member(&named, "version").and_then(Value::as_i64).unwrap_or(1);
+    output.line(&format!("{}@{version}", text_of(&named, "name")));
+    output.note(&format!("asset {}", text_of(&named, "id")));
+    Ok(())
+}
+
+async fn remove(name: &str, client: &HttpClient, output: &mut Output) -> Result<(), Failure> {
+    let removed = client.remove_operation(name).await?;
+    if output.is_json() {
+        output.value(&removed);
+    } else {
+        output.line(&text_of(&removed, "name"));
     }
     Ok(())
 }

@@ -4,12 +4,20 @@ use std::sync::Arc;
 
 use catena_adapters::Options;
 use catena_engine::Adapter;
-use catena_server::{Config, Venue};
+use catena_sandbox::abort::AbortMark;
+use catena_server::{AbortWatch, Config, Venue};
 
+use crate::commands::executor::Executors;
 use crate::exit::Exit;
 use crate::output::{Failure, Output};
 use crate::settings::Settings;
 use crate::venue::DEFAULT;
+
+/// How this process leaves a mark when it aborts.
+const WATCH: AbortWatch = AbortWatch {
+    start: catena_sandbox::abort::mark_aborts,
+    parse: |bytes| AbortMark::parse(bytes).map(|mark| (mark.signal, mark.work)),
+};
 
 /// Run a venue.
 #[derive(clap::Args)]
@@ -58,12 +66,22 @@ fn run(
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let settings = config.clone();
     let served = runtime.block_on(async {
         let stop = stop_signal().map_err(failed)?;
-        let venue = Venue::start(config, adapters, catena_adapters::demo_assets()).await;
+        let assets = catena_adapters::demo_assets();
+        let venue = Venue::start_watched(config, adapters, assets, Some(WATCH)).await;
         let venue = venue.map_err(|error| venue_failed(&error))?;
+        let executors = Executors::for_venue(&settings, venue.address());
+        let executors = executors.map(|executors| tokio::spawn(executors.keep_running()));
         ready(&venue, output);
-        venue.serve_until(stop).await.map_err(|error| venue_failed(&error))
+        let served = venue.serve_until(stop).await.map_err(|error| venue_failed(&error));
+        // Dropping the task ends the executors.
+        if let Some(executors) = executors {
+            executors.abort();
+            let _ = executors.await;
+        }
+        served
     });
     // The store is closed. Nothing that still runs may delay the end of the process.
     runtime.shutdown_background();
@@ -79,11 +97,13 @@ fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
         Failure::new(Exit::Invalid, "config_invalid", text)
     })?;
     let known_venues = Some(config.data.join("known-venues"));
-    Ok(catena_adapters::all(Options { known_venues, ..options }))
+    let mut adapters = catena_adapters::all(Options { known_venues, ..options });
+    adapters.extend(crate::test_operations::adapters());
+    Ok(adapters)
 }
 
 /// A future that is ready when SIGTERM or SIGINT arrives.
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+pub(super) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -124,7 +124,9 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
 fn cancel(data: &Path, job: JobId, reason: &str, output: &mut Output) -> Result<(), Failure> {
     let folder = open(data)?;
     let (status, cancelled) = block_on(async {
+        let adapters = catena_adapters::all(catena_adapters::Options::default());
         let offline = Offline::new(folder.store.clone(), Arc::new(SystemEnv::new()));
+        let offline = offline.with_adapters(&adapters);
         offline.cancel(job, reason).await.map_err(|error| match error {
             ControlError::NotFound(_) => {
                 Failure::new(Exit::NotFound, "job_not_found", format!("there is no job {job}"))

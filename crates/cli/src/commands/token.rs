@@ -56,8 +56,17 @@ enum Command {
         admin: bool,
 
         /// The user it identifies: a DID, or a name that becomes a DID of this venue [default: a new user]
-        #[arg(long, value_name = "DID")]
+        #[arg(long, value_name = "DID", visible_alias = "for")]
         subject: Option<String>,
+
+        /// Let its bearer claim and end jobs of the user's queues with this name, and nothing else. A
+        /// name may end with `*`, and the option may be repeated.
+        #[arg(long, value_name = "QUEUE", conflicts_with = "admin")]
+        worker: Vec<String>,
+
+        /// Let its bearer run code for this venue as an executor, and nothing else.
+        #[arg(long, conflicts_with_all = ["admin", "worker", "subject"])]
+        executor: bool,
 
         /// How many days it is valid.
         #[arg(
@@ -83,9 +92,15 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let config = config(args)?;
     let data = config.data.as_path();
     match &args.command {
-        Command::Create { admin, subject, days } => {
-            let request =
-                TokenRequest { is_admin: *admin, subject: subject.as_deref(), days: *days };
+        Command::Create { admin, subject, worker, executor, days } => {
+            let queues = [super::executor::QUEUES.to_owned()];
+            let request = TokenRequest {
+                is_admin: *admin,
+                subject: subject.as_deref(),
+                is_executor: *executor,
+                queues: if *executor { &queues } else { worker },
+                days: *days,
+            };
             create(&config, &request, output)
         }
         Command::Ls => list(data, output),
@@ -103,6 +118,10 @@ fn config(args: &Args) -> Result<Config, Failure> {
 struct TokenRequest<'a> {
     is_admin: bool,
     subject: Option<&'a str>,
+    /// Whether it is for an executor: its subject is then the venue itself.
+    is_executor: bool,
+    /// Empty unless the token is for a worker.
+    queues: &'a [String],
     days: i64,
 }
 
@@ -110,10 +129,15 @@ fn create(config: &Config, request: &TokenRequest<'_>, output: &mut Output) -> R
     let data = config.data.as_path();
     let key = key::load(data).map_err(|error| failed(&error))?.ok_or_else(|| no_venue(data))?;
     let did = config.did(&key.did());
+    check_queues(request.queues)?;
     let id = random_id()?;
     let now = now();
     let token = IssuedToken {
-        subject: subject(request.subject, &did, &id)?,
+        subject: if request.is_executor {
+            did.clone()
+        } else {
+            subject(request.subject, &did, &id)?
+        },
         id,
         is_admin: request.is_admin,
         issued: now,
@@ -125,20 +149,41 @@ fn create(config: &Config, request: &TokenRequest<'_>, output: &mut Output) -> R
         issued: token.issued,
         expires: Some(token.expires),
         is_admin: token.is_admin,
+        queues: Some(request.queues).filter(|queues| !queues.is_empty()),
     };
     let text = Venue { did, public: key.public() }.issue(&key, &grant);
     issued_tokens::add(data, &token).map_err(|error| failed(&error))?;
     // Who gets a token may use the venue.
-    lists::add(data, List::Members, &token.subject).map_err(|error| failed(&error))?;
+    if !request.is_executor {
+        lists::add(data, List::Members, &token.subject).map_err(|error| failed(&error))?;
+    }
     if output.is_json() {
         let members = [("token", Value::from(text))].into_iter().chain(token.members());
         output.value(&members.collect::<Map>().into());
         return Ok(());
     }
     output.line(&text);
-    let role = if token.is_admin { ", an admin" } else { "" };
+    let role = match request.queues {
+        [] if token.is_admin => ", an admin".to_owned(),
+        [] => String::new(),
+        queues => format!(", for workers of {}", queues.join(", ")),
+    };
     let until = time(token.expires * 1000);
     output.note(&format!("token {} for {}{role}, until {until}", token.id, token.subject));
+    Ok(())
+}
+
+/// Fails if a pattern can match no queue.
+fn check_queues(queues: &[String]) -> Result<(), Failure> {
+    for queue in queues {
+        let name = queue.strip_suffix('*').unwrap_or(queue);
+        if queue != "*" && !catena_engine::operations::is_name(name) {
+            let message = format!("{queue:?} is not the name of a queue");
+            let hint =
+                "A name consists of letters, digits, `.`, `_` and `-`, and may end with `*`.";
+            return Err(Failure::new(Exit::Invalid, "invalid_queue", message).hint(hint));
+        }
+    }
     Ok(())
 }
 

@@ -198,6 +198,9 @@ fn describe(report: &Report) -> Vec<String> {
         let unavailable = report.subjobs_unavailable;
         lines.push(format!("sub-jobs: {verified} verified, {unavailable} unavailable"));
     }
+    if report.signatures_verified > 0 {
+        lines.push(format!("signatures: {} verified", report.signatures_verified));
+    }
     if report.signatures_unchecked > 0 {
         lines.push(format!("signatures: {} not checked", report.signatures_unchecked));
     }

@@ -8,7 +8,7 @@ use catena_job::JobId;
 use catena_value::Value;
 
 use crate::exit::Exit;
-use crate::format::{reason_of, status_of, time_of};
+use crate::format::{attempt_of, latest_reason_of, reason_of, status_of, time_of};
 use crate::output::{Failure, Output};
 use crate::watch::{WatchView, Watched, deadline, interrupted, seconds, wait_expired, watch};
 
@@ -69,8 +69,8 @@ impl WatchView for Changes<'_> {
             return self.output.flush();
         }
         let status = status_of(job);
-        let reason = reason_of(job).map(|reason| format!(": {reason}")).unwrap_or_default();
-        let change = format!("{status}{reason}");
+        let reason = latest_reason_of(job).map(|reason| format!(": {reason}")).unwrap_or_default();
+        let change = format!("{status}{}{reason}", attempt_of(job));
         // The end is printed by the command, with the verdict.
         if change != self.last && !JobOutcome::from_status(&status).is_terminal() {
             self.line(format!("{}  {change}", time_of(job, "updated")));

@@ -1,7 +1,7 @@
 //! `catena verify --deep`: fetches the histories of sub-jobs from the venues that ran them.
 //!
-//! The steps in the job's JSON only show where to find the sub-jobs. The verifier decides whether the
-//! histories found there are those that the parent committed to.
+//! The steps in the job's JSON and the calls in its records only show where to find the sub-jobs. The
+//! verifier decides whether the histories found there are those that the parent committed to.
 
 use catena_api::{HttpClient, VenueUrl};
 use catena_job::limits::SUBJOB_DEPTH_MAX;
@@ -33,7 +33,8 @@ async fn add_children(
     // A job that can no longer be read has no steps to follow.
     let Ok(job) = client.job(id).await else { return Ok(history) };
     let mut children = Vec::new();
-    for (child, venue) in steps(&job) {
+    let calls = calls(&history).into_iter().map(|child| (child, None));
+    for (child, venue) in steps(&job).into_iter().chain(calls) {
         if depth == SUBJOB_DEPTH_MAX || *remaining == 0 {
             break;
         }
@@ -70,6 +71,27 @@ fn steps(job: &Value) -> Vec<(String, Option<String>)> {
         Some((text("id")?, text("venue")))
     };
     steps.iter(&NoCells).flatten().filter_map(read).collect()
+}
+
+/// The sub-jobs that a job called.
+fn calls(history: &Value) -> Vec<String> {
+    let mut called = Vec::new();
+    for entry in items(history, "records") {
+        let note = member(&entry, "record").and_then(|record| member(&record, "note"));
+        let Some(note) = note else { continue };
+        if member(&note, "kind").as_ref().and_then(Value::as_str) != Some("call") {
+            continue;
+        }
+        let job = |call: Value| member(&call, "job")?.as_str().map(str::to_owned);
+        called.extend(items(&note, "started").into_iter().filter_map(job));
+    }
+    called
+}
+
+/// The items of a list; none if the member is not one.
+fn items(value: &Value, name: &str) -> Vec<Value> {
+    let list = member(value, name).and_then(|list| list.as_vector().cloned());
+    list.map(|list| list.iter(&NoCells).flatten().collect()).unwrap_or_default()
 }
 
 fn member(value: &Value, name: &str) -> Option<Value> {
