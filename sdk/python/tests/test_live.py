@@ -1,0 +1,456 @@
+"""The library against a real venue: the binary that `CATENA_BIN` names."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catena_worker import AsyncClient, Client, Context, Failure, Job, JobFailed, Retry, RetryPolicy
+from catena_worker import SyncContext, VenueError, Worker
+
+BINARY = os.environ.get("CATENA_BIN")
+SOURCES = Path(__file__).resolve().parent.parent / "src"
+EXAMPLES = SOURCES.parent / "examples"
+START_S = 30
+
+pytestmark = pytest.mark.skipif(not BINARY, reason="CATENA_BIN is not set: no tests against a real venue")
+
+
+class Venue:
+    """A venue process on a free port, which can be killed and started again on the same data and port."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.listen = "127.0.0.1:0"
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        assert BINARY is not None
+        command = [str(Path(BINARY).resolve()), "serve", "--listen", self.listen, "--data", f"{self.folder}/data"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("CATENA_")}
+        self.process = subprocess.Popen(
+            [*command, "--log-format", "json", "--executors", "0"],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stderr is not None
+        watchdog = threading.Timer(START_S, self.process.kill)
+        watchdog.start()
+        lines = []
+        for line in self.process.stderr:
+            lines.append(line)
+            with contextlib.suppress(ValueError):
+                fields = json.loads(line).get("fields", {})
+                if fields.get("message") == "the venue is ready":
+                    self.listen = fields["address"]
+                    break
+        else:
+            raise AssertionError("the venue did not start:\n" + "".join(lines))
+        watchdog.cancel()
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(START_S)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.listen}"
+
+    def token(self, *options: str) -> str:
+        """Creates a token of the venue."""
+        assert BINARY is not None
+        command = [str(Path(BINARY).resolve()), "token", "create", "--data", f"{self.folder}/data", *options]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=self.folder).stdout.strip()
+
+
+@pytest.fixture
+def venue() -> Iterator[Venue]:
+    with tempfile.TemporaryDirectory(prefix="catena-sdk-") as folder:
+        running = Venue(folder)
+        running.start()
+        try:
+            yield running
+        finally:
+            running.stop(signal.SIGKILL)
+
+
+@contextlib.asynccontextmanager
+async def serving(worker: Worker) -> AsyncIterator[None]:
+    started = asyncio.Event()
+    task = asyncio.ensure_future(worker.serve(started.set))
+    waiting = asyncio.ensure_future(started.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if task.done():
+        task.result()
+    try:
+        yield
+    finally:
+        worker.stop()
+        await task
+
+
+async def status(client: AsyncClient, id: str, wanted: str, message: str | None = None) -> Job:
+    """Follows a job until it has this status and, if one is given, this message."""
+
+    async def follow() -> Job:
+        seen = []
+        async for event in client.events(id):
+            if event.kind == "job-update":
+                seen.append((event.job.status, event.job.json.get("message")))
+                if seen[-1] == (wanted, message or seen[-1][1]):
+                    return event.job
+        raise AssertionError(f"job {id} never became {wanted}: {seen}")
+
+    return await asyncio.wait_for(follow(), 20)
+
+
+def test_functions_run_as_jobs_and_their_chains_verify(venue: Venue) -> None:
+    worker = Worker(venue.url)
+
+    @worker.operation(retry=RetryPolicy(attempts=3, backoff_ms=1))
+    async def add(ctx: Context, a: int, b: int = 1) -> int:
+        """Adds two numbers."""
+        if ctx.attempt == 1:
+            raise Retry("once more", after=0)
+        return await ctx.step("sum", lambda: a + b, input={"a": a, "b": b})
+
+    @worker.operation
+    def shout(ctx: SyncContext, text: str) -> str:
+        return ctx.step("upper", text.upper)
+
+    async def scenario() -> None:
+        async with serving(worker), AsyncClient(venue.url) as client:
+            job = await client.invoke("o/add", {"a": 2})
+            job = await client.wait(job.id, timeout=30)
+            assert (job.status, job.output) == ("COMPLETE", 3), job.json
+            report = await client.verify(job.id)
+            assert (report.status, report.subjobs_verified, report.subjobs_unavailable) == ("COMPLETE", 1, 0)
+            assert await client.run("o/shout", {"text": "hi"}, timeout=30) == "HI"
+            rejected = await client.wait((await client.invoke("o/add", {"a": "two"})).id)
+            assert rejected.status == "REJECTED"
+
+    asyncio.run(scenario())
+
+
+def test_registering_again_keeps_the_asset_and_its_locally_computed_id(venue: Venue) -> None:
+    worker = Worker(venue.url)
+
+    @worker.operation
+    async def work(n: int) -> int:
+        return n
+
+    async def scenario() -> None:
+        first = await worker.register()
+        assert first == await worker.register() == {"work": worker.operations["work"].asset_id}
+        async with serving(worker), AsyncClient(venue.url) as client:
+            assert await client.run(first["work"], {"n": 4}, timeout=30) == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_token_can_run_jobs_and_not_register_operations(venue: Venue) -> None:
+    owner = venue.token("--subject", "alice")
+    token = venue.token("--subject", "alice", "--worker", "wor*")
+
+    def worker_with(token: str, register: bool) -> Worker:
+        worker = Worker(venue.url, token=token, register=register)
+
+        @worker.operation
+        async def work(ctx: Context, n: int) -> Any:
+            return await ctx.step("half", lambda: n // 2)
+
+        return worker
+
+    async def scenario() -> None:
+        with pytest.raises(VenueError) as refused:
+            await worker_with(token, True).serve()
+        assert refused.value.status in (401, 403, 404)
+        await worker_with(owner, True).register()
+        async with serving(worker_with(token, False)), AsyncClient(venue.url, token=owner) as client:
+            assert await client.run("o/work", {"n": 8}, timeout=30) == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_with_one_slot_calls_its_own_queue(venue: Venue) -> None:
+    worker = Worker(venue.url, parallel=1)
+
+    @worker.operation(queue="one")
+    async def outer(ctx: Context) -> int:
+        doubled = await ctx.calls({str(n): ("o/inner", {"n": n}) for n in range(3)}, returns=int)
+        return sum(doubled.values())
+
+    @worker.operation(queue="one")
+    async def inner(ctx: Context, n: int) -> Any:
+        return await ctx.call("echo", "test:echo", 2 * n)
+
+    async def scenario() -> None:
+        async with serving(worker), AsyncClient(venue.url) as client:
+            job = await client.invoke("o/outer")
+            assert (await client.wait(job.id, timeout=30)).result() == 6
+            assert (await client.verify(job.id)).subjobs_verified == 6
+
+    asyncio.run(scenario())
+
+
+def test_a_person_answers_and_the_handler_continues(venue: Venue) -> None:
+    worker = Worker(venue.url)
+
+    @worker.operation
+    async def approve(ctx: Context) -> list[Any]:
+        first = await ctx.ask("first", "Really?", returns=bool)
+        return [first, await ctx.ask("second", "How many?", returns=int)]
+
+    async def scenario() -> None:
+        async with serving(worker), AsyncClient(venue.url) as client:
+            job = await client.invoke("o/approve")
+            for answer, question in ((True, "Really?"), (7, "How many?")):
+                await status(client, job.id, "INPUT_REQUIRED", question)
+                await client.send(job.id, answer)
+            assert (await client.wait(job.id, timeout=30)).result() == [True, 7]
+            await client.verify(job.id)
+
+    asyncio.run(scenario())
+
+
+def test_cancel_reaches_both_kinds_of_handlers_within_a_second(venue: Venue) -> None:
+    worker = Worker(venue.url)
+    cancelled = threading.Semaphore(0)
+
+    @worker.operation
+    async def sleep() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.release()
+
+    @worker.operation
+    def sleep_sync(ctx: SyncContext) -> None:
+        ctx.cancelled.wait()
+        cancelled.release()
+
+    async def scenario() -> None:
+        async with serving(worker), AsyncClient(venue.url) as client:
+            for operation in ("o/sleep", "o/sleep-sync"):
+                job = await client.invoke(operation)
+                await status(client, job.id, "STARTED")
+                await asyncio.sleep(0.6)  # The next beat covers the job.
+                started = time.monotonic()
+                await client.cancel(job.id)
+                assert await asyncio.to_thread(cancelled.acquire, True, 10)
+                assert time.monotonic() - started < 1
+
+    asyncio.run(scenario())
+
+
+def test_pause_holds_the_next_step_and_resume_continues(venue: Venue) -> None:
+    worker = Worker(venue.url)
+
+    @worker.operation
+    async def work(ctx: Context) -> str:
+        while not ctx.is_paused:
+            await asyncio.sleep(0.01)
+        return await ctx.step("after", lambda: "resumed")
+
+    async def scenario() -> None:
+        async with serving(worker), AsyncClient(venue.url) as client:
+            job = await client.invoke("o/work")
+            await status(client, job.id, "STARTED")
+            await client.pause(job.id)
+            await status(client, job.id, "PAUSED")
+            await client.resume(job.id)
+            assert (await client.wait(job.id, timeout=30)).result() == "resumed"
+
+    asyncio.run(scenario())
+
+
+def test_failures_end_the_job_as_the_handler_said(venue: Venue) -> None:
+    worker = Worker(venue.url)
+
+    @worker.operation(retry=RetryPolicy(attempts=3, backoff_ms=1))
+    async def fail(ctx: Context, how: str) -> int:
+        if how == "final":
+            raise Failure("no such card", code="card")
+        if ctx.attempt < 3:
+            raise RuntimeError("flaky")
+        return ctx.attempt
+
+    async def scenario() -> None:
+        async with serving(worker), AsyncClient(venue.url) as client:
+            with pytest.raises(JobFailed, match="no such card"):
+                await client.run("o/fail", {"how": "final"}, timeout=30)
+            assert await client.run("o/fail", {"how": "flaky"}, timeout=30) == 3
+
+    asyncio.run(scenario())
+
+
+def test_progress_is_shown(venue: Venue) -> None:
+    worker = Worker(venue.url)
+    is_seen = False
+
+    @worker.operation
+    async def work(ctx: Context) -> None:
+        ctx.log("starting")
+        done = 0
+        # Reports that were sent before the stream was opened are not repeated.
+        while not is_seen:
+            done += 1
+            ctx.progress(done, 10_000)
+            await asyncio.sleep(0.05)
+
+    async def scenario() -> None:
+        async with serving(worker), AsyncClient(venue.url) as client:
+            job = await client.invoke("o/work")
+            nonlocal is_seen
+            async for event in client.events(job.id, progress=True):
+                if event.kind == "progress":
+                    break
+            is_seen = True
+            assert (await client.wait(job.id, timeout=30)).status == "COMPLETE"
+
+    asyncio.run(scenario())
+
+
+def test_a_venue_killed_while_jobs_run_loses_none_of_them(venue: Venue) -> None:
+    worker = Worker(venue.url, parallel=20)
+    proceed = asyncio.Event()
+    ran = 0
+
+    @worker.operation
+    async def work(n: int) -> int:
+        nonlocal ran
+        ran += 1
+        await proceed.wait()
+        return n
+
+    async def scenario() -> None:
+        async with serving(worker), AsyncClient(venue.url) as client:
+            jobs = [await client.invoke("o/work", {"n": n}) for n in range(20)]
+            while ran < 20:
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(venue.stop, signal.SIGKILL)
+            proceed.set()
+            await asyncio.to_thread(venue.start)
+            for n, job in enumerate(jobs):
+                assert (await client.wait(job.id, timeout=30)).result() == n
+            assert ran == 20
+
+    asyncio.run(scenario())
+
+
+PROGRAM = """
+import pathlib, sys
+from catena_worker import SyncContext, Worker
+
+worker = Worker(sys.argv[1])
+folder = pathlib.Path(sys.argv[2])
+
+@worker.operation
+def work(ctx: SyncContext) -> int:
+    def once() -> int:
+        with open(folder / "ran", "a") as file:
+            file.write("x")
+        return ctx.attempt
+    first = ctx.step("once", once)
+    if not (folder / "proceed").exists():
+        (folder / "waiting").touch()
+        ctx.cancelled.wait()
+    return first
+
+worker.run()
+"""
+
+
+def test_a_killed_worker_is_replaced_and_its_steps_are_not_repeated(venue: Venue, tmp_path: Path) -> None:
+    def start() -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+        return subprocess.Popen([sys.executable, "-c", PROGRAM, venue.url, str(tmp_path)], env=environment)
+
+    first = start()
+    second: subprocess.Popen[bytes] | None = None
+    try:
+        with Client(venue.url) as client:
+            job = None
+            for _ in range(500):
+                with contextlib.suppress(Exception):
+                    job = client.invoke("o/work")
+                    break
+                time.sleep(0.02)  # Until the operation is registered.
+            assert job is not None
+            limit = time.monotonic() + 20
+            while not (tmp_path / "waiting").exists():
+                assert time.monotonic() < limit
+                time.sleep(0.02)
+            first.kill()
+            first.wait()
+            (tmp_path / "proceed").touch()
+            second = start()
+            assert client.wait(job.id, timeout=30).result() == 1
+            assert (tmp_path / "ran").read_text() == "x"
+            assert client.verify(job.id).subjobs_verified == 1
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(15) == 0
+    finally:
+        for process in (first, second):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def test_the_example_runs_as_the_readme_says(venue: Venue) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "CATENA_VENUE": venue.url}
+    process = subprocess.Popen([sys.executable, str(EXAMPLES / "greet.py")], env=environment)
+    try:
+        with Client(venue.url) as client:
+            job = None
+            for _ in range(500):
+                with contextlib.suppress(Exception):
+                    job = client.invoke("o/greet", {"name": "Ada"})
+                    break
+                time.sleep(0.02)  # Until the operation is registered.
+            assert job is not None
+            assert client.wait(job.id, timeout=30).result() == "Hello, Ada!"
+    finally:
+        process.terminate()
+        assert process.wait(15) == 0
+
+
+def test_the_client_follows_and_verifies_jobs_of_the_venue(venue: Venue) -> None:
+    with Client(venue.url) as client:
+        assert client.run("test:echo", {"a": [1, 1.0, "é"]}) == {"a": [1, 1.0, "é"]}
+        job = client.invoke("test:delay", {"delay": 200, "input": 5})
+        statuses = [event.job.status for event in client.events(job.id)]
+        assert statuses[-1] == "COMPLETE"
+        report = client.verify(job.id, head=client.job(job.id).head)
+        assert (report.status, report.job) == ("COMPLETE", job.id)
+        never = client.invoke("test:never")
+        with pytest.raises(TimeoutError):
+            client.wait(never.id, timeout=0.1)
+        assert client.pause(never.id).status == "PAUSED"
+        assert client.resume(never.id).status == "STARTED"
+        assert client.cancel(never.id, "enough").status == "CANCELLED"
+        with pytest.raises(JobFailed, match="CANCELLED"):
+            client.job(never.id).result()
+        outer = client.invoke("test:delay", {"delay": 1, "operation": "test:echo", "input": {"n": 1}})
+        assert client.wait(outer.id).result() == {"n": 1}
+        assert client.verify(outer.id).subjobs_verified == 1
