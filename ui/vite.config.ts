@@ -1,10 +1,17 @@
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 // A venue to develop against: `CATENA_VENUE=http://127.0.0.1:8787 npm run dev`.
 const venue = process.env["CATENA_VENUE"] ?? "http://127.0.0.1:8787";
 
+/** The verifier is a part of the TypeScript library, which both build from the same files. */
+export const alias = {
+  "@verify": fileURLToPath(new URL("../sdk/typescript/src/verify", import.meta.url)),
+};
+
 export default defineConfig({
   base: "/ui/",
+  resolve: { alias },
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   build: {
     outDir: "../crates/server/src/console/dist",
@@ -18,6 +25,7 @@ export default defineConfig({
   },
   worker: { format: "es" },
   server: {
+    fs: { allow: [".."] },
     proxy: Object.fromEntries(
       ["/api", "/readyz", "/livez", "/metrics", "/docs", "/openapi.json"].map((path) => [
         path,

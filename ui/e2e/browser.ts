@@ -1,8 +1,10 @@
 // Debian's Chromium, and what every page is checked for.
 
 import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 
 const EXECUTABLE = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find(existsSync);
 
@@ -26,7 +28,10 @@ export async function open(
   options: BrowserContextOptions = {},
 ): Promise<Watched> {
   const context = await browser.newContext({ baseURL: origin, ...options });
+  if (process.env["CATENA_CONSOLE"] === "built") await useBuiltFiles(context, origin);
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  // Nothing takes this long, except on a machine that is busy with other tests.
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const faults: string[] = [];
   page.on("pageerror", (error) => faults.push(`script: ${error.message}`));
@@ -47,4 +52,22 @@ export async function open(
     });
   });
   return { page, faults, close: () => context.close() };
+}
+
+const dist = fileURLToPath(new URL("../../crates/server/src/console/dist/", import.meta.url));
+
+/**
+ * Uses the files that `npm run build` wrote instead of those in the binary, with the headers of the
+ * binary: `CATENA_CONSOLE=built npm run e2e` needs no Rust compiler after a change of the console.
+ */
+async function useBuiltFiles(context: BrowserContext, origin: string): Promise<void> {
+  const { headers } = await fetch(`${origin}/ui/`, { headers: { accept: "text/html" } });
+  const policy = headers.get("content-security-policy") ?? "";
+  const isConsole = (url: URL): boolean =>
+    url.origin === origin && (url.pathname === "/" || url.pathname.startsWith("/ui/"));
+  await context.route(isConsole, (route, request) => {
+    const name = /^\/ui\/(files\/[\w.-]+)$/.exec(new URL(request.url()).pathname)?.[1];
+    const path = join(dist, name ?? "index.html");
+    return route.fulfill({ path, headers: { "content-security-policy": policy } });
+  });
 }

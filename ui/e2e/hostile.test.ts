@@ -1,34 +1,22 @@
 // Everything from callers is text: hostile strings in every field that a caller controls.
 
-import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { launch, open } from "./browser";
-import type { Watched } from "./browser";
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
+import { fixture } from "./fixture";
 import { HOSTILE } from "./hostile";
-import { Venue } from "./venue";
+import type { Venue } from "./venue";
 
 let venue: Venue;
-let browser: Browser;
-let watched: Watched;
 let page: Page;
 
-beforeAll(async () => {
-  venue = await Venue.start();
-  browser = await launch();
-});
-afterAll(async () => {
-  await browser.close();
-  await venue.stop();
-});
-beforeEach(async () => {
-  watched = await open(browser, venue.url);
-  page = watched.page;
-});
-afterEach(async () => {
-  expect(await page.evaluate(() => "pwned" in window)).toBe(false);
-  expect(watched.faults).toEqual([]);
-  await watched.close();
-});
+fixture(
+  (next) => {
+    ({ venue, page } = next);
+  },
+  async (page) => {
+    expect(await page.evaluate(() => "pwned" in window)).toBe(false);
+  },
+);
 
 /** Opens a page and unfolds and hovers what is on it. */
 async function visit(path: string): Promise<void> {

@@ -1,32 +1,20 @@
 // Orchestrations: registering them, and watching their graph.
 
-import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { launch, open } from "./browser";
-import type { Watched } from "./browser";
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
+import { open } from "./browser";
+import { fixture } from "./fixture";
+import { expectBelow } from "./figures";
 import { Venue } from "./venue";
 
 let venue: Venue;
-let browser: Browser;
-let watched: Watched;
 let page: Page;
 
-beforeAll(async () => {
-  venue = await Venue.start();
-  browser = await launch();
+fixture((next) => {
+  ({ venue, page } = next);
 });
-afterAll(async () => {
-  await browser.close();
-  await venue.stop();
-});
-beforeEach(async () => {
-  watched = await open(browser, venue.url);
-  page = watched.page;
-});
-afterEach(async () => {
-  expect(watched.faults).toEqual([]);
-  await watched.close();
-});
+
+const browser = () => page.context().browser()!;
 
 describe("an orchestration", () => {
   it("is registered after every problem was shown at its line", async () => {
@@ -52,9 +40,9 @@ describe("an orchestration", () => {
       operation: {
         adapter: "orchestrator",
         steps: [
-          delay({ delay: ["const", 600] }),
-          delay({ delay: ["const", 900] }),
-          delay({ delay: ["const", 600], input: [0] }),
+          { op: "test:chat", name: "asks", input: {} },
+          delay({ delay: ["const", 10] }),
+          delay({ delay: ["const", 300], input: [0] }),
         ],
         result: [2],
       },
@@ -63,7 +51,10 @@ describe("an orchestration", () => {
     await page.goto(`/ui/jobs/${id}/steps`);
     const step = (index: number, status: string): Promise<void> =>
       page.locator(`[data-step="${index}"][data-status="${status}"]`).waitFor();
-    await step(0, "STARTED");
+    await step(0, "INPUT_REQUIRED");
+    await step(1, "COMPLETE");
+    const { steps } = (await venue.call("GET", `/api/v1/jobs/${id}`)) as { steps: { id: string }[] };
+    await venue.call("POST", `/api/v1/jobs/${steps[0]!.id}`, { content: "done" });
     await step(0, "COMPLETE");
     await step(2, "COMPLETE");
     await page.locator('.page-head [data-status="COMPLETE"]').waitFor();
@@ -74,6 +65,49 @@ describe("an orchestration", () => {
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "List" }).click();
     await page.getByText("critical path").first().waitFor();
+  });
+
+  it("is run again from a step", async () => {
+    const echo = (n: number): object => ({ op: "test:echo", input: { n: ["const", n] } });
+    const operation = (await venue.call("POST", "/api/v1/assets", {
+      name: "Three echoes",
+      operation: { adapter: "orchestrator", steps: [1, 2, 3].map(echo), result: [2] },
+    })) as string;
+    const id = await venue.invoke(operation, {}, { wait: true });
+    await page.goto(`/ui/jobs/${id}/steps#step-2`);
+    const drawer = page.getByRole("dialog", { name: "Step 2" });
+    await drawer.getByRole("button", { name: "Run again from this step" }).click();
+    await page.waitForURL((url) => !url.pathname.includes(id));
+    await page.locator('.page-head [data-status="COMPLETE"]').waitFor();
+    await page.getByRole("link", { name: "Steps (3)" }).click();
+    await page.locator('[data-step="0"]').click();
+    await page.getByRole("dialog", { name: "Step 0" }).getByText("reused").waitFor();
+  });
+
+  it("shows where its steps on other venues run, and when they were last seen", async () => {
+    const other = await Venue.start();
+    const here = await Venue.start("--allow-venue", other.url);
+    try {
+      const operation = (await here.call("POST", "/api/v1/assets", {
+        name: "On another venue",
+        operation: {
+          adapter: "orchestrator",
+          steps: [{ op: "test:never", venue: other.url, input: {} }, { op: "test:echo", input: {} }],
+          result: [1],
+        },
+      })) as string;
+      const id = await here.invoke(operation, {});
+      const { page, close } = await open(browser(), here.url);
+      await page.goto(`/ui/jobs/${id}/steps`);
+      const step = page.locator('[data-step="0"][data-status="STARTED"]');
+      await step.getByText(/^on 127\.0\..*, as of \d\d:\d\d$/).waitFor();
+      await step.click();
+      await page.getByRole("dialog", { name: "Step 0" }).getByText(/as of/).waitFor();
+      await close();
+    } finally {
+      await here.stop();
+      await other.stop();
+    }
   });
 
   it("with 200 steps is drawn within a second", async () => {
@@ -104,6 +138,6 @@ describe("an orchestration", () => {
       await new Promise((resolve) => requestAnimationFrame(resolve));
       return performance.now() - started;
     });
-    expect(took).toBeLessThan(1000);
+    expectBelow("drawing a graph of 200 steps", took, 1000, 5);
   });
 });

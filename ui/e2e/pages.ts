@@ -1,5 +1,7 @@
 // Every page of the console with something on it, for checks and screenshots.
 
+import { withAgent, withExecution } from "./made_up";
+import { Proxy } from "./proxy";
 import type { Venue } from "./venue";
 
 export interface PageEntry {
@@ -37,6 +39,15 @@ const ORCHESTRATION = {
   },
 };
 
+/** Paths and values of the workspace. */
+const WORKSPACE: readonly (readonly [string, unknown])[] = [
+  ["w/customers/1042", { name: "Ada Lovelace", city: "London", orders: [17, 23, 31], active: true }],
+  ["w/customers/1043", { name: "Grace Hopper", city: "New York", orders: [], active: false }],
+  ["w/reports", ["2026-01-29", "2026-01-30", "2026-01-31"]],
+  ["w/last-run", 1_769_850_000_000],
+  ["w/greeting", "Good morning"],
+];
+
 /** Fills a venue with jobs of every kind and returns the pages that show them. */
 export async function populate(venue: Venue): Promise<PageEntry[]> {
   const operation = (await venue.call("POST", "/api/v1/assets", ORCHESTRATION)) as string;
@@ -67,6 +78,9 @@ export async function populate(venue: Venue): Promise<PageEntry[]> {
       input: { operation: "test:echo", cron, input: { n } },
     });
   }
+  for (const [path, value] of WORKSPACE) {
+    await venue.call("POST", "/api/v1/run", { operation: "covia:write", input: { path, value } });
+  }
   return [
     { name: "home", path: "/", ready: "The venue accepts work." },
     { name: "jobs", path: "/ui/jobs", ready: /\d+ jobs/ },
@@ -80,7 +94,44 @@ export async function populate(venue: Venue): Promise<PageEntry[]> {
     { name: "operation", path: `/ui/operations/${operation}`, ready: "Key of the archive" },
     { name: "register", path: "/ui/register", ready: "Preview" },
     { name: "assets", path: "/ui/assets", ready: /1 to \d+ of/ },
+    { name: "asset", path: `/ui/assets/${operation}`, ready: "Definition" },
     { name: "schedules", path: "/ui/schedules", ready: "New schedule" },
+    { name: "workspace", path: "/ui/workspace", ready: /^4 entries/ },
+    { name: "workspace-value", path: "/ui/workspace?path=w/customers/1042", ready: "Value ID" },
     { name: "settings", path: "/ui/settings", ready: "Anonymous access" },
+  ];
+}
+
+/** Pages at one address. */
+export interface Site {
+  readonly url: string;
+  readonly pages: readonly PageEntry[];
+  readonly stop: () => Promise<void>;
+}
+
+/** Every page: those of the venue, and those that need an executor or a model, with made-up answers. */
+export async function allSites(venue: Venue): Promise<Site[]> {
+  const execution = await withExecution(venue);
+  const [executions, agents] = [await Proxy.start(venue.url), await Proxy.start(venue.url)];
+  executions.answer = execution.answer;
+  agents.answer = await withAgent(venue);
+  return [
+    { url: venue.url, pages: await populate(venue), stop: () => Promise.resolve() },
+    {
+      url: executions.url,
+      stop: () => executions.stop(),
+      pages: [
+        { name: "executions", path: "/ui/executions", ready: "Latest executions" },
+        { name: "job-execution", path: `/ui/jobs/${execution.id}/execution`, ready: "3 more were dropped." },
+      ],
+    },
+    {
+      url: agents.url,
+      stop: () => agents.stop(),
+      pages: [
+        { name: "agents", path: "/ui/agents", ready: "helper" },
+        { name: "agent", path: "/ui/agents/helper", ready: "May crud/… with w/notes." },
+      ],
+    },
   ];
 }

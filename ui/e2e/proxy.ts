@@ -28,8 +28,16 @@ export const onPage =
     return JSON.stringify(page);
   };
 
+/** An answer that is not JSON. */
+export interface Made {
+  readonly type: string;
+  readonly body: string;
+}
+
 export class Proxy {
   tamper: Tamper | undefined;
+  /** Answers a request with JSON text, without the venue. Undefined passes it on. */
+  answer: ((url: URL) => string | Made | undefined) | undefined;
   private readonly server: Server;
 
   private constructor(private readonly venue: string) {
@@ -48,6 +56,12 @@ export class Proxy {
 
   private pass(incoming: IncomingMessage, outgoing: ServerResponse): void {
     const target = new URL(incoming.url ?? "/", this.venue);
+    const made = this.answer?.(target);
+    if (made !== undefined) {
+      const { type, body } = typeof made === "string" ? { type: "application/json", body: made } : made;
+      outgoing.writeHead(200, { "content-type": type });
+      return void outgoing.end(body);
+    }
     const headers = { ...incoming.headers, host: target.host };
     if (headers.origin) headers.origin = this.venue;
     const { tamper } = this;

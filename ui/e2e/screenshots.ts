@@ -4,7 +4,7 @@ import { mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { it } from "vitest";
 import { launch, open } from "./browser";
-import { populate } from "./pages";
+import { allSites } from "./pages";
 import { Venue } from "./venue";
 
 const folder = fileURLToPath(new URL("../../docs/console/", import.meta.url));
@@ -15,22 +15,25 @@ it("writes a picture of every page", { timeout: 300_000 }, async () => {
   const venue = await Venue.start("--name", "example");
   const browser = await launch();
   try {
-    const pages = await populate(venue);
+    const sites = await allSites(venue);
     for (const colorScheme of ["light", "dark"] as const) {
       for (const [size, width] of Object.entries(WIDTHS)) {
-        const { page, close } = await open(browser, venue.url, {
-          colorScheme,
-          viewport: { width, height: size === "wide" ? 800 : 720 },
-        });
-        for (const { name, path, ready } of pages) {
-          await page.goto(path);
-          await page.getByText(ready).first().waitFor();
-          await page.waitForFunction(() => document.querySelector("main .spinner") === null);
-          await page.screenshot({ path: `${folder}${name}-${colorScheme}-${size}.png` });
+        for (const { url, pages } of sites) {
+          const { page, close } = await open(browser, url, {
+            colorScheme,
+            viewport: { width, height: size === "wide" ? 800 : 720 },
+          });
+          for (const { name, path, ready } of pages) {
+            await page.goto(path);
+            await page.getByText(ready).first().waitFor();
+            await page.waitForFunction(() => document.querySelector("main .spinner") === null);
+            await page.screenshot({ path: `${folder}${name}-${colorScheme}-${size}.png` });
+          }
+          await close();
         }
-        await close();
       }
     }
+    for (const { stop } of sites) await stop();
   } finally {
     await browser.close();
     await venue.stop();

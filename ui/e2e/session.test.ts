@@ -6,6 +6,7 @@ import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { launch, open } from "./browser";
 import type { Watched } from "./browser";
+import { populate } from "./pages";
 import { binary, Venue } from "./venue";
 
 let browser: Browser;
@@ -123,7 +124,7 @@ describe("a venue that is killed", () => {
     venue = await Venue.start();
     watched = await open(browser, venue.url);
     const { page } = watched;
-    const id = await venue.invoke("test:delay", { delay: 2500 });
+    const id = await venue.invoke("test:delay", { delay: 6000 });
     await page.goto(`/ui/jobs/${id}`);
     await page.locator('.page-head [data-status="STARTED"]').waitFor();
     await venue.kill();
@@ -134,5 +135,34 @@ describe("a venue that is killed", () => {
     await page.locator('.page-head [data-status="COMPLETE"]').waitFor();
     await page.getByText(/verified here: \d+ records/).waitFor();
     await page.getByText("recovered after a restart").first().waitFor({ state: "attached" });
+  });
+
+  it("is said on every page, and every page is complete again when it is back", async () => {
+    venue = await Venue.start();
+    watched = await open(browser, venue.url);
+    const { page } = watched;
+    const pages = await populate(venue);
+    // Pages are reached without loading the document again, which a venue that was killed cannot send.
+    const go = (path: string): Promise<void> =>
+      page.evaluate((path) => {
+        history.pushState(null, "", path);
+        dispatchEvent(new PopStateEvent("popstate"));
+      }, path);
+    await page.goto("/ui/nothing");
+    await venue.kill();
+    for (const { path } of pages) {
+      await go(path);
+      await page.locator(".banner", { hasText: "The venue cannot be reached" }).waitFor();
+      await page.waitForFunction(() => document.querySelector("main .spinner") === null);
+      expect(await page.locator("main h1").count(), path).toBe(1);
+    }
+    await go("/ui/operations");
+    await page.getByText("This page loads again as soon as the venue is back.").first().waitFor();
+    await venue.restart();
+    await page.getByText(/Connected again after/).waitFor();
+    for (const { path, ready } of pages) {
+      await go(path);
+      await page.getByText(ready).first().waitFor();
+    }
   });
 });

@@ -56,7 +56,7 @@ export class Venue {
   /** Starts the process, and returns when it is ready. */
   async restart(): Promise<void> {
     const listen = `127.0.0.1:${this.port}`;
-    const args = ["serve", "--listen", listen, "--data", join(this.folder, "data"), ...this.flags];
+    const args = ["serve", "--listen", listen, "--data", join(this.folder, "data"), "--executors", "0", ...this.flags];
     const child = spawn(binary(), args, { stdio: "ignore" });
     this.process = child;
     for (;;) {

@@ -3,12 +3,14 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { generation } from "./api/connection";
 import { token } from "./api/session";
-import { readCapabilities, readStatus, venueStatus } from "./api/venue";
+import { capabilities, readCapabilities, readStatus, venueStatus } from "./api/venue";
+import type { Capabilities } from "./api/venue";
 import { ConnectionBanner } from "./components/banner";
 import { HelpDialog } from "./components/help";
 import { Icon } from "./components/icons";
 import type { IconName } from "./components/icons";
 import { Palette } from "./components/palette";
+import { Dialog } from "./components/dialog";
 import { SignInDialog } from "./components/sign_in";
 import { Empty } from "./components/states";
 import { Text } from "./components/text";
@@ -16,7 +18,10 @@ import { location, navigate, parseRoute, paths } from "./lib/router";
 import type { Route } from "./lib/router";
 import { onShortcut, startShortcuts } from "./lib/shortcuts";
 import { useStore } from "./lib/store";
+import { AgentsPage } from "./pages/agents/list";
+import { AgentPage } from "./pages/agents/page";
 import { AssetPage, AssetsPage } from "./pages/assets";
+import { ExecutionsPage } from "./pages/executions";
 import { HomePage } from "./pages/home";
 import { JobPage } from "./pages/job/page";
 import { JobsPage } from "./pages/jobs";
@@ -25,27 +30,39 @@ import { OperationsPage } from "./pages/operations";
 import { RegisterPage } from "./pages/register";
 import { SchedulesPage } from "./pages/schedules";
 import { SettingsPage } from "./pages/settings";
+import { WorkspacePage } from "./pages/workspace/page";
 
 interface Section {
   readonly title: string;
+  /** Whether it has a place of its own on a narrow screen; the others are below "More". */
+  readonly isMain: boolean;
   readonly href: string;
   readonly icon: IconName;
   readonly pages: readonly Route["page"][];
 }
 
-const SECTIONS: readonly Section[] = [
-  { title: "Home", href: paths.home, icon: "home", pages: ["home"] },
-  { title: "Jobs", href: paths.jobs, icon: "jobs", pages: ["jobs", "job"] },
-  {
-    title: "Operations",
-    href: paths.operations,
-    icon: "operations",
-    pages: ["operations", "operation", "register"],
-  },
-  { title: "Assets", href: paths.assets, icon: "assets", pages: ["assets", "asset"] },
-  { title: "Schedules", href: paths.schedules, icon: "schedules", pages: ["schedules"] },
-  { title: "Settings", href: paths.settings, icon: "settings", pages: ["settings"] },
-];
+const section = (
+  title: string,
+  href: string,
+  icon: IconName,
+  pages: readonly Route["page"][],
+  isMain = false,
+): Section => ({ title, href, icon, pages, isMain });
+
+/** The sections that this venue has something to show in. */
+function sections({ hasWorkspace, hasExecutions, hasAgents }: Capabilities): Section[] {
+  return [
+    section("Home", paths.home, "home", ["home"], true),
+    section("Jobs", paths.jobs, "jobs", ["jobs", "job"], true),
+    section("Operations", paths.operations, "operations", ["operations", "operation", "register"], true),
+    section("Assets", paths.assets, "assets", ["assets", "asset"]),
+    section("Schedules", paths.schedules, "schedules", ["schedules"]),
+    ...(hasAgents ? [section("Agents", paths.agents, "agents", ["agents", "agent"])] : []),
+    ...(hasExecutions ? [section("Executions", paths.executions, "executions", ["executions"])] : []),
+    ...(hasWorkspace ? [section("Workspace", paths.workspace(), "workspace", ["workspace"])] : []),
+    section("Settings", paths.settings, "settings", ["settings"]),
+  ];
+}
 
 export function App() {
   const { path } = useStore(location);
@@ -53,7 +70,8 @@ export function App() {
   const venue = useStore(venueStatus);
   const used = useStore(token);
   const current = useStore(generation);
-  const [overlay, setOverlay] = useState<"palette" | "help" | undefined>(undefined);
+  const all = sections(useStore(capabilities));
+  const [overlay, setOverlay] = useState<"palette" | "help" | "more" | undefined>(undefined);
   useEffect(() => {
     readStatus().catch(() => undefined);
     readCapabilities().catch(() => undefined);
@@ -66,6 +84,7 @@ export function App() {
       onShortcut("g j", () => navigate(paths.jobs)),
       onShortcut("g o", () => navigate(paths.operations)),
       onShortcut("g s", () => navigate(paths.schedules)),
+      onShortcut("g w", () => navigate(paths.workspace())),
     ];
     return () => stops.forEach((stop) => stop());
   }, []);
@@ -102,21 +121,45 @@ export function App() {
         </button>
       </header>
       <nav class="side" aria-label="Main">
-        {SECTIONS.map(({ title, href, icon, pages }) => (
-          <a key={href} href={href} aria-current={pages.includes(route.page) ? "page" : undefined}>
-            <Icon name={icon} />
-            <span>{title}</span>
-          </a>
+        {all.map((section) => (
+          <SectionLink key={section.href} section={section} route={route} />
         ))}
+        <button type="button" class="narrow-only" aria-haspopup="dialog" onClick={() => setOverlay("more")}>
+          <Icon name="more" />
+          <span>More</span>
+        </button>
       </nav>
       <main id="main" class="main">
         <ConnectionBanner />
         <Page route={route} />
       </main>
       <SignInDialog />
+      {overlay === "more" && (
+        <Dialog title="More" kind="drawer" onClose={() => setOverlay(undefined)}>
+          <nav class="side-list" aria-label="All sections" onClick={() => setOverlay(undefined)}>
+            {all.map((section) => (
+              <SectionLink key={section.href} section={section} route={route} />
+            ))}
+          </nav>
+        </Dialog>
+      )}
       {overlay === "palette" && <Palette onClose={() => setOverlay(undefined)} />}
       {overlay === "help" && <HelpDialog onClose={() => setOverlay(undefined)} />}
     </div>
+  );
+}
+
+function SectionLink({ section, route }: { section: Section; route: Route }) {
+  const { title, href, icon, pages, isMain } = section;
+  return (
+    <a
+      href={href}
+      class={isMain ? "main-section" : undefined}
+      aria-current={pages.includes(route.page) ? "page" : undefined}
+    >
+      <Icon name={icon} />
+      <span>{title}</span>
+    </a>
   );
 }
 
@@ -140,6 +183,14 @@ function Page({ route }: { route: Route }) {
       return <AssetPage id={route.id} />;
     case "schedules":
       return <SchedulesPage />;
+    case "agents":
+      return <AgentsPage />;
+    case "agent":
+      return <AgentPage id={route.id} />;
+    case "executions":
+      return <ExecutionsPage />;
+    case "workspace":
+      return <WorkspacePage />;
     case "settings":
       return <SettingsPage />;
     case "unknown":
@@ -166,6 +217,10 @@ const TITLES: Readonly<Record<Route["page"], string>> = {
   assets: "Assets",
   asset: "Asset",
   schedules: "Schedules",
+  agents: "Agents",
+  agent: "Agent",
+  executions: "Executions",
+  workspace: "Workspace",
   settings: "Settings",
   unknown: "Not found",
 };

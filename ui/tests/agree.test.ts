@@ -5,9 +5,9 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { Fault } from "../src/verify/fault";
-import { JsonError } from "../src/verify/json";
-import { verify } from "../src/verify/verify";
+import { Fault } from "@verify/fault";
+import { JsonError } from "@verify/json";
+import { verify } from "@verify/verify";
 import { generate, Random } from "./histories";
 import { TAMPERS } from "./tamper";
 

@@ -1,9 +1,9 @@
 // Generated histories: random walks over the rules, and ways to break them. A history is text,
 // because numbers and escapes must reach the verifiers exactly as they are written here.
 
-import { valueId } from "../src/verify/encode";
-import { readText } from "../src/verify/json";
-import { isTerminal, parseStatus } from "../src/verify/status";
+import { valueId } from "@verify/encode";
+import { readText } from "@verify/json";
+import { isTerminal, parseStatus } from "@verify/status";
 
 /** A seeded generator (mulberry32), so that every failure can be repeated. */
 export class Random {

@@ -13,12 +13,14 @@ import { parseRoute, paths } from "../src/lib/router";
 import { fieldOf } from "../src/lib/schema";
 import { asCli, asCurl, quote } from "../src/lib/shell";
 import { EventParser } from "../src/lib/sse";
+import { hourOf, most } from "../src/lib/stats";
+import { stateChanges } from "../src/lib/state_diff";
 import { duration, relative } from "../src/lib/time";
 import { timeline, totals } from "../src/lib/timeline";
 import type { Moment } from "../src/lib/timeline";
 import { segments, visible } from "../src/lib/visible";
-import { readText } from "../src/verify/json";
-import type { ValueMap } from "../src/verify/value";
+import { readText } from "@verify/json";
+import type { ValueMap } from "@verify/value";
 
 describe("text of unknown origin", () => {
   it("shows characters that cannot be seen by their code point", () => {
@@ -26,6 +28,22 @@ describe("text of unknown origin", () => {
     expect(segments("plain é 😀")).toEqual([{ text: "plain é 😀", isHidden: false }]);
     expect(visible("\ud800")).toBe("⟨U+D800⟩");
     expect(visible("a\u{e0041}b")).toBe("a⟨U+E0041⟩b");
+  });
+});
+
+describe("the last hour", () => {
+  it("adds up what ended, and tells what failed", () => {
+    const text = `{"scope":"all","queued":2,"minutes":[
+      {"at":60000,"created":3,"started":2,"ended":{"COMPLETE":2,"FAILED":1,"TIMEOUT":1},
+       "runningMs":{"p50":5,"p99":320}},
+      {"at":120000,"created":0,"started":0,"ended":{}}]}`;
+    const hour = hourOf(readText(text));
+    expect([hour.isEveryone, hour.queued, hour.minutes.length]).toEqual([true, 2, 2]);
+    const [first, second] = hour.minutes;
+    expect(first).toMatchObject({ at: 60000, ended: 4, failed: 2, runningP99: 320 });
+    expect(second).toMatchObject({ ended: 0, runningP99: undefined, queueDepth: undefined });
+    expect(most(hour.minutes.map(({ runningP99 }) => runningP99))).toBe(320);
+    expect(most([undefined])).toBe(undefined);
   });
 });
 
@@ -206,6 +224,18 @@ describe("a form", () => {
     expect(read({})[1].get("name")).toBe("A value is required.");
   });
 
+  it("sends a required text that is empty only if the schema allows that", () => {
+    const problemsOf = (schema: string): number => {
+      const problems: Problems = new Map();
+      readDraft(fieldOf(readText(schema)), text(""), true, "", problems);
+      return problems.size;
+    };
+    expect(problemsOf('{"type":"string"}')).toBe(0);
+    expect(problemsOf('{"type":"string","pattern":"^a?$"}')).toBe(0);
+    expect(problemsOf('{"type":"string","pattern":"^a$"}')).toBe(1);
+    expect(problemsOf('{"type":"string","format":"date"}')).toBe(1);
+  });
+
   it("reads a value back into what was typed", () => {
     const value = readText('{"name":"ab","count":7,"kind":1,"address":{"street":"x"},"more":[1]}');
     const problems: Problems = new Map();
@@ -297,5 +327,19 @@ describe("rates", () => {
     expect(found.endedPerSecond).toBe(10);
     expect(found.invokeP50).toBe(5);
     expect(found.invokeP99).toBe(100);
+  });
+});
+
+describe("the state of an agent", () => {
+  it("is compared member by member", () => {
+    const before = readText('{"a":{"b":1,"c":[1]},"d":1,"e":true}');
+    const after = readText('{"a":{"b":1.0,"c":[1]},"e":true,"f":null}');
+    expect(stateChanges(before, after)).toEqual([
+      { path: "a.b", before: 1n, after: 1 },
+      { path: "d", before: 1n, after: undefined },
+      { path: "f", before: undefined, after: null },
+    ]);
+    expect(stateChanges("x", "x")).toEqual([]);
+    expect(stateChanges("x", readText("{}")).map(({ path }) => path)).toEqual([""]);
   });
 });

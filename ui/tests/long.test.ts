@@ -1,9 +1,9 @@
 // Long chains: verified as pages arrive, in bounded memory.
 
 import { expect, it } from "vitest";
-import { valueId } from "../src/verify/encode";
-import { readBytes, readText } from "../src/verify/json";
-import { readHistory, Verifier } from "../src/verify/verify";
+import { valueId } from "@verify/encode";
+import { readBytes, readText } from "@verify/json";
+import { readHistory, Verifier } from "@verify/verify";
 
 const RECORDS = 20_000;
 const PAGE = 1000;

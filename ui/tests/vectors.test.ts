@@ -2,10 +2,10 @@
 
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { encode, valueId } from "../src/verify/encode";
-import { readText } from "../src/verify/json";
-import { hex, sha3 } from "../src/verify/sha3";
-import type { Value } from "../src/verify/value";
+import { encode, valueId } from "@verify/encode";
+import { readText } from "@verify/json";
+import { hex, sha3 } from "@verify/sha3";
+import type { Value } from "@verify/value";
 
 interface Vector {
   name: string;

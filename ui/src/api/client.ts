@@ -1,8 +1,8 @@
 // Requests to the venue that serves this page.
 
-import { readText } from "../verify/json";
-import { asMap, asText } from "../verify/value";
-import type { Value } from "../verify/value";
+import { readText } from "@verify/json";
+import { asMap, asText } from "@verify/value";
+import type { Value } from "@verify/value";
 import { reportFailure } from "./connection";
 import { mayRequestSignIn, token } from "./session";
 

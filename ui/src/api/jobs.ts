@@ -1,9 +1,9 @@
 // Jobs: lists, single jobs, their records, and what can be done with them.
 
-import { isTerminal, parseStatus } from "../verify/status";
-import type { Status } from "../verify/status";
-import { asList, asMap, asText } from "../verify/value";
-import type { Value, ValueMap } from "../verify/value";
+import { isTerminal, parseStatus } from "@verify/status";
+import type { Status } from "@verify/status";
+import { asList, asMap, asText } from "@verify/value";
+import type { Value, ValueMap } from "@verify/value";
 import { newKey, readJson, send } from "./client";
 import type { RequestOptions } from "./client";
 
@@ -111,7 +111,6 @@ export interface Job {
   readonly parent: string | undefined;
   readonly parentStep: number | undefined;
   readonly rerunOf: string | undefined;
-  readonly schedule: string | undefined;
   readonly queueDepth: number;
   readonly progress: Progress | undefined;
   readonly steps: readonly Step[] | undefined;
@@ -172,7 +171,6 @@ export function jobOf(value: Value): Job {
     parent: text("parent"),
     parentStep: numberOf(map.get("parentStep")),
     rerunOf: text("rerunOf") ?? asText(asMap(map.get("rerunOf"))?.get("job")),
-    schedule: text("schedule") ?? asText(asMap(map.get("schedule"))?.get("handle")),
     queueDepth: numberOf(map.get("queueDepth")) ?? 0,
     progress: map.has("progress") ? progressOf(map.get("progress")!) : undefined,
     steps: asList(map.get("steps"))?.map(stepOf),

@@ -1,7 +1,7 @@
 // Operations, assets and schedules.
 
-import { asList, asMap, asText } from "../verify/value";
-import type { Value } from "../verify/value";
+import { asList, asMap, asText } from "@verify/value";
+import type { Value } from "@verify/value";
 import { jsonText } from "../lib/json_text";
 import { newKey, readJson, send } from "./client";
 import { run } from "./jobs";
@@ -95,6 +95,9 @@ export interface Schedule {
   readonly time: number | undefined;
   readonly cron: string | undefined;
   readonly input: Value | undefined;
+  /** The latest job that it started. */
+  readonly lastJob: string | undefined;
+  readonly lastTime: number | undefined;
   /** Everything else that the venue says about it. */
   readonly all: Value;
 }
@@ -105,12 +108,15 @@ export async function listSchedules(signal?: AbortSignal): Promise<Schedule[]> {
   return events.map((value) => {
     const event = asMap(value);
     const time = event?.get("time");
+    const lastTime = event?.get("lastTime");
     return {
       handle: asText(event?.get("handle")) ?? "",
       operation: asText(event?.get("operation")) ?? "",
       time: typeof time === "bigint" ? Number(time) : undefined,
       cron: asText(event?.get("cron")),
       input: event?.get("input"),
+      lastJob: asText(event?.get("lastJob")),
+      lastTime: typeof lastTime === "bigint" ? Number(lastTime) : undefined,
       all: value,
     };
   });

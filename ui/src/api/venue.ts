@@ -1,9 +1,9 @@
 // The venue itself: identity, health, figures, and which optional parts of the API it has.
 
 import { Store } from "../lib/store";
-import { asList, asMap, asText } from "../verify/value";
-import type { Value } from "../verify/value";
-import { readText } from "../verify/json";
+import { asList, asMap, asText } from "@verify/value";
+import type { Value } from "@verify/value";
+import { readText } from "@verify/json";
 import { readJson, send } from "./client";
 import { run } from "./jobs";
 import { listOperations } from "./operations";
@@ -79,6 +79,14 @@ export interface Capabilities {
   readonly hasStats: boolean;
   /** The operation `jobs:control`. */
   readonly hasBulkControl: boolean;
+  /** `GET /api/v1/values/…`. */
+  readonly hasWorkspace: boolean;
+  /** `GET /api/v1/secrets`. */
+  readonly hasSecrets: boolean;
+  /** `GET /contract/v1/jobs/{job_id}`. */
+  readonly hasExecutions: boolean;
+  /** `GET /api/v1/agents`. */
+  readonly hasAgents: boolean;
   /** Query parameters of the list of jobs. */
   readonly listParameters: ReadonlySet<string>;
 }
@@ -87,6 +95,10 @@ const BASIC: Capabilities = {
   hasEvents: false,
   hasStats: false,
   hasBulkControl: false,
+  hasWorkspace: false,
+  hasSecrets: false,
+  hasExecutions: false,
+  hasAgents: false,
   listParameters: new Set(["status", "op", "tag", "order", "owner"]),
 };
 
@@ -106,6 +118,10 @@ export async function readCapabilities(): Promise<void> {
     hasEvents: paths?.has("/api/v1/events") ?? false,
     hasStats: paths?.has("/api/v1/stats") ?? false,
     hasBulkControl: operations.some(({ adapter }) => adapter === "jobs:control"),
+    hasWorkspace: paths?.has("/api/v1/values/list") ?? false,
+    hasSecrets: paths?.has("/api/v1/secrets") ?? false,
+    hasExecutions: paths?.has("/contract/v1/jobs/{job_id}") ?? false,
+    hasAgents: paths?.has("/api/v1/agents") ?? false,
     listParameters: new Set(parameters.filter((name) => name !== undefined)),
   });
 }

@@ -6,8 +6,9 @@ import type { Draft, Problems } from "../lib/draft";
 import { jsonText } from "../lib/json_text";
 import { fieldOf } from "../lib/schema";
 import type { Field, Member } from "../lib/schema";
-import { readText } from "../verify/json";
-import type { Value } from "../verify/value";
+import { visible } from "../lib/visible";
+import { readText } from "@verify/json";
+import type { Value } from "@verify/value";
 import { Icon } from "./icons";
 import { Text } from "./text";
 
@@ -284,6 +285,9 @@ function placeholderOf(field: Field): string | undefined {
   return maximum === undefined ? undefined : `at most ${maximum}`;
 }
 
+/** Characters of a choice that are shown. */
+const OPTION_SHOWN = 200;
+
 function ChoiceField(props: FieldProps & { options: readonly Value[] }) {
   const { field, draft, path, problems, isRequired, options, onDraft } = props;
   const id = useId();
@@ -304,7 +308,7 @@ function ChoiceField(props: FieldProps & { options: readonly Value[] }) {
         <option value="">–</option>
         {options.map((option, index) => (
           <option key={index} value={String(index)}>
-            {typeof option === "string" ? option : jsonText(option)}
+            {visible((typeof option === "string" ? option : jsonText(option)).slice(0, OPTION_SHOWN))}
           </option>
         ))}
       </select>

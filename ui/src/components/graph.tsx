@@ -4,13 +4,15 @@ import { useMemo } from "preact/hooks";
 import type { Step } from "../api/jobs";
 import { criticalPath, layout } from "../lib/plan";
 import type { PlanStep } from "../lib/plan";
-import { duration } from "../lib/time";
+import { absolute, duration } from "../lib/time";
 import { visible } from "../lib/visible";
 import { operationName } from "./copy";
 import { lookOf } from "./status";
 
 const WIDTH = 176;
 const HEIGHT = 52;
+/** With a third line, for where the step runs. */
+const HEIGHT_REMOTE = 70;
 const GAP_X = 56;
 const GAP_Y = 18;
 
@@ -26,12 +28,14 @@ export function Graph({
   const places = useMemo(() => layout(plan), [plan]);
   const at = useMemo(() => new Map(places.map((place) => [place.step, place])), [places]);
   const critical = useMemo(() => criticalSteps(plan, steps), [plan, steps]);
+  const isRemote = plan.some(({ index, venue }) => (venue ?? steps[index]?.venue) !== undefined);
+  const boxHeight = isRemote ? HEIGHT_REMOTE : HEIGHT;
   const columns = places.reduce((most, { column }) => Math.max(most, column + 1), 0);
   const rows = places.reduce((most, { row }) => Math.max(most, row + 1), 0);
   const x = (column: number): number => 4 + column * (WIDTH + GAP_X);
-  const y = (row: number): number => 4 + row * (HEIGHT + GAP_Y);
+  const y = (row: number): number => 4 + row * (boxHeight + GAP_Y);
   const width = x(columns - 1) + WIDTH + 4;
-  const height = y(rows - 1) + HEIGHT + 4;
+  const height = y(rows - 1) + boxHeight + 4;
   return (
     <div class="graph" tabIndex={0} role="group" aria-label="Graph of the steps">
       <svg width={width} height={height} viewBox={`0 0 ${width} ${height}`}>
@@ -42,9 +46,9 @@ export function Graph({
             if (!from || !to) return null;
             const isCritical = isOn(critical, need, index);
             const x1 = x(from.column) + WIDTH;
-            const y1 = y(from.row) + HEIGHT / 2;
+            const y1 = y(from.row) + boxHeight / 2;
             const x2 = x(to.column);
-            const y2 = y(to.row) + HEIGHT / 2;
+            const y2 = y(to.row) + boxHeight / 2;
             const bend = (x2 - x1) / 2;
             return (
               <path
@@ -66,6 +70,7 @@ export function Graph({
               step={step}
               x={x(place.column)}
               y={y(place.row)}
+              height={boxHeight}
               isCritical={critical.includes(planned.index)}
               onStep={onStep}
             />
@@ -81,6 +86,7 @@ function StepBox({
   step,
   x,
   y,
+  height,
   isCritical,
   onStep,
 }: {
@@ -88,6 +94,7 @@ function StepBox({
   step: Step | undefined;
   x: number;
   y: number;
+  height: number;
   isCritical: boolean;
   onStep: (index: number) => void;
 }) {
@@ -98,7 +105,8 @@ function StepBox({
     step?.started !== undefined && step.ended !== undefined
       ? ` · ${duration(Math.max(0, step.ended - step.started))}`
       : "";
-  const place = planned.venue || step?.venue ? " · on another venue" : "";
+  const venue = step?.venue ?? planned.venue;
+  const place = venue === undefined ? "" : placeOf(venue, step?.asOf);
   const shownName = clip(`${planned.index} ${name}`, 22);
   const shownStatus = clip(`${word}${took}`, 26);
   return (
@@ -107,7 +115,7 @@ function StepBox({
       transform={`translate(${x} ${y})`}
       role="button"
       tabIndex={0}
-      aria-label={`${shownName} ${shownStatus}${place}`}
+      aria-label={`${shownName} ${shownStatus} ${place}`.trim()}
       data-step={planned.index}
       data-status={status}
       onClick={() => onStep(planned.index)}
@@ -117,16 +125,28 @@ function StepBox({
         onStep(planned.index);
       }}
     >
-      <rect width={WIDTH} height={HEIGHT} rx={6} />
-      <rect class="step-tone" width={4} height={HEIGHT - 2} x={1} y={1} rx={2} />
+      <rect width={WIDTH} height={height} rx={6} />
+      <rect class="step-tone" width={4} height={height - 2} x={1} y={1} rx={2} />
       <text class="step-name" x={14} y={21}>
         {shownName}
       </text>{" "}
       <text class="step-status" x={14} y={40}>
         {shownStatus}
-      </text>
+      </text>{" "}
+      {place !== "" && (
+        <text class="step-place" x={14} y={58}>
+          {place}
+        </text>
+      )}
     </g>
   );
+}
+
+/** Where a step runs and, while nothing here proves how it ended, when it was last seen. */
+function placeOf(venue: string, asOf: number | undefined): string {
+  const host = visible(venue.replace(/^https?:\/\//, "").replace(/\/$/, ""));
+  if (asOf === undefined) return clip(`on ${host}`, 26);
+  return `${clip(`on ${host}`, 12)}, as of ${absolute(asOf).slice(11, 16)}`;
 }
 
 const clip = (text: string, most: number): string => {

@@ -7,7 +7,7 @@ export const SHORTCUTS: readonly (readonly [keys: string, effect: string])[] = [
   ["/", "go to the search or filter of the page"],
   ["j, k", "select the next or previous row"],
   ["Enter", "open the selected row"],
-  ["g then h, j, o, s", "go to home, jobs, operations, schedules"],
+  ["g then h, j, o, s, w", "go to home, jobs, operations, schedules, workspace"],
   ["v", "verify the job on the page"],
   ["?", "show this list"],
   ["Esc", "close a dialog"],

@@ -3,7 +3,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { jsonText, numberText, sizeUpTo } from "../lib/json_text";
-import type { Value } from "../verify/value";
+import type { Value } from "@verify/value";
 import { CopyButton } from "./copy";
 import { Icon } from "./icons";
 import { Text } from "./text";

@@ -3,9 +3,11 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { listOperations } from "../api/operations";
 import type { Operation } from "../api/operations";
+import { capabilities } from "../api/venue";
+import type { Capabilities } from "../api/venue";
 import { navigate, paths } from "../lib/router";
 import { chooseTheme } from "../lib/theme";
-import { parseJobId } from "../verify/ids";
+import { parseJobId } from "@verify/ids";
 import { Dialog } from "./dialog";
 import { Text } from "./text";
 
@@ -17,7 +19,7 @@ interface Command {
 
 const go = (to: string) => () => navigate(to);
 
-const COMMANDS: readonly Command[] = [
+const commands = ({ hasWorkspace, hasExecutions, hasAgents }: Capabilities): Command[] => [
   { group: "Go to", title: "Home", run: go(paths.home) },
   { group: "Go to", title: "Jobs", run: go(paths.jobs) },
   { group: "Go to", title: "Running jobs", run: go(paths.jobsWhere({ status: "STARTED" })) },
@@ -31,6 +33,9 @@ const COMMANDS: readonly Command[] = [
   { group: "Go to", title: "Register an operation", run: go(paths.register) },
   { group: "Go to", title: "Assets", run: go(paths.assets) },
   { group: "Go to", title: "Schedules", run: go(paths.schedules) },
+  ...(hasWorkspace ? [{ group: "Go to", title: "Workspace", run: go(paths.workspace()) }] : []),
+  ...(hasAgents ? [{ group: "Go to", title: "Agents", run: go(paths.agents) }] : []),
+  ...(hasExecutions ? [{ group: "Go to", title: "Executions", run: go(paths.executions) }] : []),
   { group: "Go to", title: "Settings", run: go(paths.settings) },
   { group: "Theme", title: "Use the light theme", run: () => chooseTheme("light") },
   { group: "Theme", title: "Use the dark theme", run: () => chooseTheme("dark") },
@@ -106,15 +111,15 @@ export function Palette({ onClose }: { onClose: () => void }) {
 function match(query: string, operations: readonly Operation[]): Command[] {
   const wanted = query.trim().toLowerCase();
   const job = parseJobId(query.trim());
-  const commands: Command[] = [
-    ...COMMANDS,
+  const all: Command[] = [
+    ...commands(capabilities.get()),
     ...operations.map((operation) => ({
       group: "Run",
       title: operation.adapter,
       run: go(paths.operation(operation.name)),
     })),
   ];
-  const found = commands.filter(({ title }) => title.toLowerCase().includes(wanted));
+  const found = all.filter(({ title }) => title.toLowerCase().includes(wanted));
   if (job) found.unshift({ group: "Job", title: job, run: go(paths.job(job)) });
   return found.slice(0, SHOWN_MAX);
 }

@@ -4,7 +4,8 @@ import { useMemo } from "preact/hooks";
 import type { ListedJob } from "../api/jobs";
 import { navigate, paths } from "../lib/router";
 import { absolute, duration } from "../lib/time";
-import { isTerminal } from "../verify/status";
+import { visible } from "../lib/visible";
+import { isTerminal } from "@verify/status";
 import { lookOf } from "./status";
 
 const WIDTH = 1000;
@@ -69,7 +70,7 @@ export function Scatter({ jobs }: { jobs: readonly ListedJob[] }) {
 /** Shape and colour by outcome, so that neither is needed alone. */
 function Dot({ job, x, y }: { job: ListedJob; x: number; y: number }) {
   const { word, tone } = lookOf(job.status);
-  const title = `${word}, ${duration(job.updated - job.created)}: ${job.op}`;
+  const title = `${word}, ${duration(job.updated - job.created)}: ${visible(job.op.slice(0, 200))}`;
   const props = { class: `dot tone-${tone}`, "data-job": job.id };
   if (tone === "good") {
     return (

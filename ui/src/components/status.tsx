@@ -20,6 +20,10 @@ export const LOOKS: Readonly<Record<string, Look>> = {
   PAUSED: { icon: "pause", word: "Paused", tone: "waiting" },
   INPUT_REQUIRED: { icon: "message", word: "Needs input", tone: "waiting" },
   AUTH_REQUIRED: { icon: "key", word: "Needs authorisation", tone: "waiting" },
+  SLEEPING: { icon: "pause", word: "Sleeping", tone: "neutral" },
+  RUNNING: { icon: "play", word: "Running", tone: "active" },
+  SUSPENDED: { icon: "warn", word: "Suspended", tone: "waiting" },
+  TERMINATED: { icon: "stop", word: "Terminated", tone: "neutral" },
   SKIPPED: { icon: "skip", word: "Skipped", tone: "neutral" },
   WAITING: { icon: "clock", word: "Not started", tone: "neutral" },
 };

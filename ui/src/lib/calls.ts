@@ -1,10 +1,10 @@
 // The operations that a job invoked while it ran, read from its records.
 
-import { BadField } from "../verify/fields";
-import { parseNote } from "../verify/note";
-import type { CallStart, Note } from "../verify/note";
-import type { Status } from "../verify/status";
-import type { Value, ValueMap } from "../verify/value";
+import { BadField } from "@verify/fields";
+import { parseNote } from "@verify/note";
+import type { CallStart, Note } from "@verify/note";
+import type { Status } from "@verify/status";
+import type { Value, ValueMap } from "@verify/value";
 
 export interface Call extends CallStart {
   /** Final status of the called job. Undefined if the chain does not say that it has ended. */

@@ -1,7 +1,7 @@
 // What a record changes, compared with the record before it.
 
-import { isSame } from "../verify/encode";
-import type { Value, ValueMap } from "../verify/value";
+import { isSame } from "@verify/encode";
+import type { Value, ValueMap } from "@verify/value";
 
 export interface FieldChange {
   readonly name: string;

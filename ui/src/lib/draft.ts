@@ -1,8 +1,8 @@
 // What a person has typed into a form so far, and the value that it stands for. Numbers are kept as
 // the text that was typed, so that integers of any size stay exact.
 
-import { readText } from "../verify/json";
-import type { Value } from "../verify/value";
+import { readText } from "@verify/json";
+import type { Value } from "@verify/value";
 import { jsonText } from "./json_text";
 import type { Field } from "./schema";
 
@@ -95,7 +95,7 @@ export function readDraft(
   const text = draft.kind === "text" ? draft.text : "";
   if (field.kind === "text") {
     // An empty text is a value only where it is required and the schema allows it.
-    if (text === "") return isRequired && !field.minLength ? "" : missing();
+    if (text === "") return isRequired && mayBeEmpty(field) ? "" : missing();
     checkText(field, text, path, problems);
     return text;
   }
@@ -109,6 +109,11 @@ export function readDraft(
     problems.set(path, `This is not JSON: ${error instanceof Error ? error.message : ""}.`);
     return undefined;
   }
+}
+
+/** Whether the schema allows an empty text. No format does. */
+function mayBeEmpty({ minLength, format, pattern }: Field & { kind: "text" }): boolean {
+  return !minLength && format === undefined && (pattern === undefined || matches(pattern, ""));
 }
 
 /** Whether anything was entered. */

@@ -1,7 +1,7 @@
 // Values as JSON text that reads back to the same value: integers of any size keep their digits, and
 // a double always has a fraction or an exponent.
 
-import type { Value } from "../verify/value";
+import type { Value } from "@verify/value";
 
 /** JSON text, indented if `indent` is positive. */
 export function jsonText(value: Value, indent = 0): string {

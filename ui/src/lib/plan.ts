@@ -1,8 +1,8 @@
 // The shape of an orchestration: which step needs which, in which column it is drawn, and the path
 // that decides how long the whole takes.
 
-import { asList, asMap, asText } from "../verify/value";
-import type { Value } from "../verify/value";
+import { asList, asMap, asText } from "@verify/value";
+import type { Value } from "@verify/value";
 
 export interface PlanStep {
   readonly index: number;

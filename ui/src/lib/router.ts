@@ -12,10 +12,14 @@ export type Route =
   | { readonly page: "assets" }
   | { readonly page: "asset"; readonly id: string }
   | { readonly page: "schedules" }
+  | { readonly page: "workspace" }
+  | { readonly page: "executions" }
+  | { readonly page: "agents" }
+  | { readonly page: "agent"; readonly id: string }
   | { readonly page: "settings" }
   | { readonly page: "unknown"; readonly path: string };
 
-export const JOB_TABS = ["overview", "steps", "calls", "messages", "chain"] as const;
+export const JOB_TABS = ["overview", "execution", "steps", "calls", "messages", "chain"] as const;
 export type JobTab = (typeof JOB_TABS)[number];
 
 export interface Location {
@@ -42,7 +46,11 @@ export function parseRoute(path: string): Route {
       return { page: "register" };
     case "assets":
       return argument === "" ? { page: "assets" } : { page: "asset", id: argument };
+    case "agents":
+      return argument === "" ? { page: "agents" } : { page: "agent", id: argument };
     case "schedules":
+    case "workspace":
+    case "executions":
     case "settings":
       return argument === "" ? { page: section } : { page: "unknown", path };
     default:
@@ -68,6 +76,12 @@ export const paths = {
   register: "/ui/register",
   assets: "/ui/assets",
   schedules: "/ui/schedules",
+  executions: "/ui/executions",
+  agents: "/ui/agents",
+  agent: (id: string): string => `/ui/agents/${encodeURIComponent(id)}`,
+  /** Without a path, the overview. In the query, because a name such as `..` has a meaning in a path. */
+  workspace: (path = ""): string =>
+    path === "" ? "/ui/workspace" : `/ui/workspace?path=${encodePath(path)}`,
   settings: "/ui/settings",
   job: (id: string, tab: JobTab = "overview"): string =>
     `/ui/jobs/${encodeURIComponent(id)}` + (tab === "overview" ? "" : `/${tab}`),
@@ -77,6 +91,7 @@ export const paths = {
   subjob: (parent: string, step: number | undefined): string =>
     step === undefined ? paths.job(parent, "calls") : paths.step(parent, step),
   operation: (name: string): string => `/ui/operations/${encodePath(name)}`,
+  schedule: (handle: string): string => `/ui/schedules#schedule-${handle}`,
   asset: (id: string): string => `/ui/assets/${encodeURIComponent(id)}`,
   jobsWhere: (filter: Record<string, string>): string =>
     `/ui/jobs?${new URLSearchParams(filter).toString()}`,

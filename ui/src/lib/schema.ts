@@ -1,8 +1,8 @@
 // A JSON Schema as a description of form fields. What a form cannot express (alternatives, free-form
 // objects, deep recursion) becomes a field for JSON text, so every input can be written.
 
-import { asList, asMap, asText } from "../verify/value";
-import type { Value, ValueMap } from "../verify/value";
+import { asList, asMap, asText } from "@verify/value";
+import type { Value, ValueMap } from "@verify/value";
 
 interface Common {
   readonly title: string | undefined;

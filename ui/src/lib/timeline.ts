@@ -1,7 +1,7 @@
 // The time of a job, from its chain: when it waited, when it worked, and what happened in between.
 
-import { isTerminal } from "../verify/status";
-import type { Status } from "../verify/status";
+import { isTerminal } from "@verify/status";
+import type { Status } from "@verify/status";
 
 /** The part of a record that the timeline needs. */
 export interface Moment {

@@ -1,16 +1,17 @@
 // Assets: metadata by its ID, and the content behind it.
 
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { ApiError, isAbort, messageOf } from "../api/client";
 import { listAssets, readAsset, readContent } from "../api/operations";
+import { ContentPreview, saveAs } from "../components/content";
 import { Id } from "../components/copy";
 import { Icon } from "../components/icons";
 import { Empty, Result } from "../components/states";
 import { Text } from "../components/text";
 import { useLoad } from "../lib/load";
 import { paths } from "../lib/router";
-import { asMap, asText } from "../verify/value";
-import type { Value } from "../verify/value";
+import { asMap, asText } from "@verify/value";
+import type { Value } from "@verify/value";
 import { Definition } from "./operation";
 
 const PAGE = 100;
@@ -124,35 +125,15 @@ export function AssetPage({ id }: { id: string }) {
   );
 }
 
-/** Most bytes of a text that are previewed. */
-const PREVIEW_BYTES = 64 * 1024;
-
-type Preview =
-  | { readonly kind: "image"; readonly url: string }
-  | { readonly kind: "text"; readonly text: string; readonly isCut: boolean }
-  | { readonly kind: "none" };
-
 /**
  * The content. Images are shown as images, text as text; everything else can be saved. Nothing is
  * ever opened as a page of this origin.
  */
 function Content({ id, content }: { id: string; content: Value }) {
   const [blob, setBlob] = useState<Blob | undefined>(undefined);
-  const [preview, setPreview] = useState<Preview | undefined>(undefined);
   const [problem, setProblem] = useState<string | undefined>(undefined);
   const [isBusy, setIsBusy] = useState(false);
   const type = asText(asMap(content)?.get("contentType")) ?? blob?.type ?? "";
-  useEffect(() => {
-    if (!blob) return;
-    let url: string | undefined;
-    void previewOf(blob, type).then((made) => {
-      if (made.kind === "image") url = made.url;
-      setPreview(made);
-    });
-    return () => {
-      if (url !== undefined) URL.revokeObjectURL(url);
-    };
-  }, [blob]);
   const load = async (): Promise<void> => {
     setIsBusy(true);
     setProblem(undefined);
@@ -174,7 +155,9 @@ function Content({ id, content }: { id: string; content: Value }) {
           <span class="muted">
             {blob.size.toLocaleString("en")} bytes, <Text text={type || "unknown type"} most={80} />
           </span>
-          <SaveButton blob={blob} id={id} />
+          <button type="button" class="button small" onClick={() => saveAs(blob, id)}>
+            Save
+          </button>
         </p>
       ) : (
         <button type="button" class="button" disabled={isBusy} onClick={() => void load()}>
@@ -186,47 +169,7 @@ function Content({ id, content }: { id: string; content: Value }) {
           <Text text={problem} />
         </p>
       )}
-      {preview?.kind === "image" && (
-        <img class="preview" src={preview.url} alt="Preview of the content" />
-      )}
-      {preview?.kind === "text" && (
-        <pre class="excerpt" tabIndex={0} aria-label="Preview of the content">
-          <Text text={preview.text} most={PREVIEW_BYTES} />
-          {preview.isCut && "\n…"}
-        </pre>
-      )}
-      {preview?.kind === "none" && <p class="muted">This type of content has no preview.</p>}
+      {blob && <ContentPreview blob={blob} type={type} name="the content" />}
     </section>
-  );
-}
-
-async function previewOf(blob: Blob, type: string): Promise<Preview> {
-  // An image element runs no scripts, also not those of an SVG.
-  if (/^image\/(png|jpeg|gif|webp|avif|svg\+xml)\b/.test(type)) {
-    const plain = new Blob([blob], { type: type.split(";")[0]! });
-    return { kind: "image", url: URL.createObjectURL(plain) };
-  }
-  if (/^(text\/|application\/(json|xml|x-ndjson|yaml))/.test(type)) {
-    const text = await blob.slice(0, PREVIEW_BYTES).text();
-    return { kind: "text", text, isCut: blob.size > PREVIEW_BYTES };
-  }
-  return { kind: "none" };
-}
-
-function SaveButton({ blob, id }: { blob: Blob; id: string }) {
-  const save = (): void => {
-    // Without a type, no browser displays it instead of saving it.
-    const plain = new Blob([blob], { type: "application/octet-stream" });
-    const url = URL.createObjectURL(plain);
-    const link = document.createElement("a");
-    link.href = url;
-    link.download = id.replaceAll(/[^a-z0-9-]+/gi, "-");
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 10_000);
-  };
-  return (
-    <button type="button" class="button small" onClick={save}>
-      Save
-    </button>
   );
 }

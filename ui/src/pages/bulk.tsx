@@ -3,11 +3,12 @@
 
 import { useState } from "preact/hooks";
 import { messageOf, newKey } from "../api/client";
-import { invoke } from "../api/jobs";
+import { invoke, run as runOperation } from "../api/jobs";
 import type { JobFilter } from "../api/jobs";
 import { Confirm } from "../components/dialog";
 import { Text } from "../components/text";
 import { navigate, paths } from "../lib/router";
+import { asMap } from "@verify/value";
 
 const ACTIONS = ["cancel", "pause", "resume", "rerun", "delete"] as const;
 type Action = (typeof ACTIONS)[number];
@@ -15,19 +16,36 @@ type Action = (typeof ACTIONS)[number];
 export function BulkBar({
   filter,
   total,
+  isTotalAtLeast,
   selected,
   onDone,
 }: {
   filter: JobFilter;
   total: number;
+  /** Whether there may be more than `total`: they are counted before anything is confirmed. */
+  isTotalAtLeast: boolean;
   selected: ReadonlySet<string>;
   onDone: () => void;
 }) {
   const [action, setAction] = useState<Action | undefined>(undefined);
+  const [counted, setCounted] = useState<number | undefined>(undefined);
   const [problem, setProblem] = useState<string | undefined>(undefined);
   const isSelection = selected.size > 0;
-  const count = isSelection ? selected.size : total;
-  const jobs = `${count.toLocaleString("en")} ${count === 1 ? "job" : "jobs"}`;
+  const isUnknown = !isSelection && isTotalAtLeast && counted === undefined;
+  const count = isSelection ? selected.size : (counted ?? total);
+  const jobs = `${isUnknown ? "at least " : ""}${count.toLocaleString("en")} ${count === 1 ? "job" : "jobs"}`;
+  const choose = async (chosen: Action | undefined): Promise<void> => {
+    setProblem(undefined);
+    setCounted(undefined);
+    if (chosen === undefined || isSelection || !isTotalAtLeast) return setAction(chosen);
+    try {
+      const found = asMap(await runOperation("jobs:select", JSON.stringify({ filter })));
+      setCounted(Number(found?.get("count") ?? 0));
+      setAction(chosen);
+    } catch (error) {
+      setProblem(messageOf(error));
+    }
+  };
   const run = async (action: Action): Promise<void> => {
     const which = isSelection ? { ids: [...selected] } : { filter };
     const input = JSON.stringify({ ...which, action, expected: count });
@@ -47,7 +65,7 @@ export function BulkBar({
           value=""
           aria-label={`Action on ${jobs}`}
           onChange={(event) => {
-            setAction(ACTIONS.find((known) => known === event.currentTarget.value));
+            void choose(ACTIONS.find((known) => known === event.currentTarget.value));
             event.currentTarget.value = "";
           }}
         >

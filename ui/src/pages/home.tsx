@@ -18,11 +18,16 @@ import { useInterval, useLoad } from "../lib/load";
 import { rates, sample } from "../lib/rates";
 import type { Sample } from "../lib/rates";
 import { paths } from "../lib/router";
+import { hourOf, most } from "../lib/stats";
+import type { Minute } from "../lib/stats";
 import { useStore } from "../lib/store";
 import { duration } from "../lib/time";
+import type { Value } from "@verify/value";
 import { ChainVerification } from "../verify/verification";
 
 const REFRESH_MS = 3000;
+/** The statistics have one entry for each minute. */
+const HOUR_REFRESH_MS = 15_000;
 const LISTED = 6;
 
 export function HomePage() {
@@ -141,7 +146,7 @@ function ThroughputCard() {
     <section class="card">
       <h2>Throughput and latency</h2>
       {samples === undefined ? (
-        <p class="muted">Only admins can read the figures of this venue.</p>
+        <p class="muted">Only admins can read the figures of the whole venue.</p>
       ) : latest === undefined ? (
         <p class="muted">Measuring…</p>
       ) : (
@@ -178,13 +183,50 @@ function ThroughputCard() {
 
 function LastHour() {
   const stats = useLoad(readStats, []);
+  useInterval(stats.reload, HOUR_REFRESH_MS);
   return (
-    <details>
-      <summary>The last hour</summary>
-      <Result loaded={stats} what="the statistics">
-        {(value) => <JsonView value={value} label="the statistics" />}
-      </Result>
-    </details>
+    <Result loaded={stats} what="the statistics">
+      {(value) => <HourCharts value={value} />}
+    </Result>
+  );
+}
+
+function HourCharts({ value }: { value: Value }) {
+  const hour = useMemo(() => hourOf(value), [value]);
+  const { minutes } = hour;
+  const sum = (count: (minute: Minute) => number): string =>
+    minutes.reduce((total, minute) => total + count(minute), 0).toLocaleString("en");
+  const slowest = most(minutes.map(({ runningP99 }) => runningP99));
+  const waited = most(minutes.map(({ waitingP99 }) => waitingP99));
+  return (
+    <section aria-label="The last hour">
+      <h3>{hour.isEveryone ? "The last hour" : "Your jobs in the last hour"}</h3>
+      <div class="figures">
+        <Figure title="started" value={sum(({ started }) => started)} />
+        <Figure title="ended" value={sum(({ ended }) => ended)} />
+        <Figure title="failed" value={sum(({ failed }) => failed)} />
+        <Figure title="queued now" value={hour.queued.toLocaleString("en")} />
+      </div>
+      <Sparkline values={minutes.map(({ ended }) => ended)} label="Jobs ended by minute" />
+      <Sparkline
+        values={minutes.map(({ runningP99 }) => runningP99 ?? 0)}
+        label="Time that jobs ran by minute, 99th percentile"
+      />
+      <dl class="facts narrow">
+        <div class="fact">
+          <dt>Running time, p99</dt>
+          <dd>{slowest === undefined ? "nothing ended" : `at most ${duration(slowest)}`}</dd>
+        </div>
+        <div class="fact">
+          <dt>Waiting time, p99</dt>
+          <dd>{waited === undefined ? "nothing started" : `at most ${duration(waited)}`}</dd>
+        </div>
+      </dl>
+      <details>
+        <summary>All figures</summary>
+        <JsonView value={value} label="the statistics" />
+      </details>
+    </section>
   );
 }
 

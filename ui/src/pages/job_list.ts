@@ -4,7 +4,7 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { isAbort } from "../api/client";
 import { generation } from "../api/connection";
-import { listJobs } from "../api/jobs";
+import { listedJob, listJobs } from "../api/jobs";
 import type { JobFilter, ListedJob } from "../api/jobs";
 import { follow } from "../api/stream";
 import { capabilities } from "../api/venue";
@@ -16,8 +16,10 @@ const PAGE = 100;
 const PAGES_MAX = 20;
 /** How often the list is read while the venue offers no event stream. */
 const POLL_MS = 2000;
-/** The shortest pause between two reads that events cause. */
+/** The shortest pause between two reads that events of single jobs cause. */
 const EVENT_MS = 250;
+/** The same if many jobs change: many consoles may follow them. */
+const COUNTS_MS = 2000;
 
 interface State {
   readonly total: number | undefined;
@@ -125,7 +127,8 @@ export function useJobList(filter: JobFilter): BrowsedList {
     if (!hasEvents) void refresh(abort.current.signal);
   }, POLL_MS);
 
-  // One stream for the list. Each event is a hint that something changed; the list is read again.
+  // One stream for the list. A job that is shown is updated in its place; for anything else the list
+  // is read again.
   useEffect(() => {
     if (!hasEvents) return;
     let stop: (() => void) | undefined;
@@ -135,13 +138,17 @@ export function useJobList(filter: JobFilter): BrowsedList {
       stop?.();
       stop = undefined;
       if (document.visibilityState !== "visible") return;
-      void refresh(abort.current.signal);
       stop = follow(`/api/v1/events?${query}`, {
-        onEvent: () => {
+        onEvent: ({ event, data }) => {
+          // Only what happens after this is sent, so the list is read now: what was read before may
+          // lack a job that was created before the stream was ready.
+          if (event === "ready") return void refresh(abort.current.signal);
+          if (event === "job" && replace(pages.current, filter, data)) return render();
+          const pause = event === "counts" ? COUNTS_MS : EVENT_MS;
           timer ??= setTimeout(() => {
             timer = undefined;
             void refresh(abort.current.signal);
-          }, EVENT_MS);
+          }, pause);
         },
         isDone: () => false,
       });
@@ -175,6 +182,31 @@ export function useJobList(filter: JobFilter): BrowsedList {
       void refresh(abort.current.signal);
     },
   };
+}
+
+/** Replaces a job where it is shown, if it still belongs there. Returns whether that is all. */
+function replace(
+  pages: Map<number, readonly ListedJob[]>,
+  filter: JobFilter,
+  data: string,
+): boolean {
+  const changed = listedJob(parse(data));
+  if (changed === undefined) return false;
+  for (const [page, items] of pages) {
+    const at = items.findIndex(({ id }) => id === changed.id);
+    if (at < 0) continue;
+    pages.set(page, items.with(at, changed));
+    return filter.status === undefined || filter.status === changed.status;
+  }
+  return false;
+}
+
+function parse(data: string): unknown {
+  try {
+    return JSON.parse(data);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Adds a page and drops the one that was used longest ago. */

@@ -18,7 +18,7 @@ import { location, navigate, paths } from "../lib/router";
 import { onShortcut } from "../lib/shortcuts";
 import { useStore } from "../lib/store";
 import { visible } from "../lib/visible";
-import { isTerminal, STATUSES } from "../verify/status";
+import { isTerminal, STATUSES } from "@verify/status";
 import { BulkBar } from "./bulk";
 import { useJobList } from "./job_list";
 
@@ -101,7 +101,7 @@ function hrefOf(filter: JobFilter): string {
 }
 
 const FIELDS: readonly (readonly [keyof JobFilter, string, string])[] = [
-  ["text", "Search", "operation, tag, ID, error"],
+  ["text", "Search", "ID, tag, error…"],
   ["op", "Operation", "test:echo"],
   ["tag", "Tag", "nightly"],
   ["since", "Since", "2026-01-31T09:00Z"],
@@ -233,6 +233,7 @@ function JobTable({ filter }: { filter: JobFilter }) {
           <BulkBar
             filter={filter}
             total={total}
+            isTotalAtLeast={list.isTotalAtLeast}
             selected={selected}
             onDone={() => setSelected(new Set())}
           />

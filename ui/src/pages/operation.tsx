@@ -17,8 +17,8 @@ import { planOf } from "../lib/plan";
 import { navigate, paths } from "../lib/router";
 import { asCli, asCurl } from "../lib/shell";
 import { useStore } from "../lib/store";
-import { asMap, asText } from "../verify/value";
-import type { Value } from "../verify/value";
+import { asMap, asText } from "@verify/value";
+import type { Value } from "@verify/value";
 
 export function OperationPage({ name }: { name: string }) {
   const operation = useLoad((signal) => readOperation(name, signal), [name]);

@@ -11,8 +11,8 @@ import { planOf } from "../lib/plan";
 import type { PlanStep } from "../lib/plan";
 import { lineOf } from "../lib/pointers";
 import { navigate, paths } from "../lib/router";
-import { JsonError, readText } from "../verify/json";
-import { asList, asMap, asText } from "../verify/value";
+import { JsonError, readText } from "@verify/json";
+import { asList, asMap, asText } from "@verify/value";
 
 const EXAMPLE = `{
   "name": "Fan out and join",

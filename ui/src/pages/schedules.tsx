@@ -1,6 +1,6 @@
 // Schedules: operations that the venue invokes later, once or again and again.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { messageOf } from "../api/client";
 import { run } from "../api/jobs";
 import { controlSchedule, listSchedules, readOperation } from "../api/operations";
@@ -14,11 +14,17 @@ import { Empty, Result } from "../components/states";
 import { Text } from "../components/text";
 import { Time } from "../components/time";
 import { useInterval, useLoad } from "../lib/load";
-import { paths } from "../lib/router";
+import { location, paths } from "../lib/router";
+import { useStore } from "../lib/store";
 
 export function SchedulesPage() {
   const schedules = useLoad(listSchedules, []);
   useInterval(schedules.reload, 5000);
+  const { hash } = useStore(location);
+  const isLoaded = schedules.value !== undefined;
+  useEffect(() => {
+    if (isLoaded && hash !== "") document.getElementById(hash)?.scrollIntoView();
+  }, [hash, isLoaded]);
   return (
     <>
       <header class="page-head">
@@ -99,6 +105,19 @@ function ScheduleCard({ schedule, reload }: { schedule: Schedule; reload: () => 
               <code>
                 <Text text={schedule.cron} most={80} />
               </code>
+            )}
+          </dd>
+        </div>
+        <div class="fact">
+          <dt>Latest run</dt>
+          <dd>
+            {schedule.lastJob === undefined ? (
+              <span class="muted">none yet</span>
+            ) : (
+              <span class="row wrap">
+                <Id id={schedule.lastJob} href={paths.job(schedule.lastJob)} label="the job's ID" />
+                {schedule.lastTime !== undefined && <Time at={schedule.lastTime} />}
+              </span>
             )}
           </dd>
         </div>

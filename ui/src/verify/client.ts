@@ -1,7 +1,7 @@
 // The page's side of the worker.
 
 import type { FaultInfo, FinishResult, PageResult, Request, Response } from "./messages";
-import type { Expected } from "./verify";
+import type { Expected } from "@verify/verify";
 import workerUrl from "./worker?worker&url";
 
 /** The history is invalid. */
@@ -49,7 +49,7 @@ function start(): Worker {
     waiting.delete(number);
   };
   started.onerror = () => {
-    // Its file could not be loaded, perhaps because the venue was away: the next request tries again.
+    // Its file could not be loaded, perhaps because the venue was stopped: the next request tries again.
     // A worker that has answered holds records already verified, and is kept.
     if (!hasAnswered && worker === started) worker = undefined;
     for (const resolve of waiting.values()) {

@@ -1,7 +1,7 @@
 // What the page and the worker say to each other.
 
-import type { Code } from "./fault";
-import type { Expected, Report } from "./verify";
+import type { Code } from "@verify/fault";
+import type { Expected, Report } from "@verify/verify";
 
 /** A verification in progress is identified by a number that the page chooses. */
 export type Request =

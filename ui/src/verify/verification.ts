@@ -6,7 +6,7 @@ import { readHistoryBytes } from "../api/jobs";
 import { Store } from "../lib/store";
 import { Mismatch, VerifySession } from "./client";
 import type { FaultInfo, SubjobInfo } from "./messages";
-import type { Expected, Report } from "./verify";
+import type { Expected, Report } from "@verify/verify";
 
 export type Verification =
   | { readonly state: "none"; readonly checked: number; readonly total: number | undefined }

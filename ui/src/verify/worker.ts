@@ -1,12 +1,12 @@
 // Verifies histories off the page's thread, page by page, so that the console stays responsive and
 // holds one page of records at a time, however long the chain is.
 
-import type { Job } from "./chain";
-import { JsonError, readBytes } from "./json";
-import { Fault } from "./fault";
+import type { Job } from "@verify/chain";
+import { JsonError, readBytes } from "@verify/json";
+import { Fault } from "@verify/fault";
 import type { FaultInfo, PageResult, Request, Response } from "./messages";
-import { incomplete, readHistory, subjobsOf, Verifier } from "./verify";
-import type { Report } from "./verify";
+import { incomplete, readHistory, subjobsOf, Verifier } from "@verify/verify";
+import type { Report } from "@verify/verify";
 
 interface Session {
   readonly verifier: Verifier;

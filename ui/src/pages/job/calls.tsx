@@ -8,7 +8,7 @@ import { Text } from "../../components/text";
 import { Duration, Elapsed } from "../../components/time";
 import type { Call } from "../../lib/calls";
 import { paths } from "../../lib/router";
-import { isTerminal } from "../../verify/status";
+import { isTerminal } from "@verify/status";
 import { RECORDS_MAX } from "./records";
 
 export function Calls({

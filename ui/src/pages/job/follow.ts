@@ -7,8 +7,8 @@ import { jobOf, progressOf, readJob } from "../../api/jobs";
 import type { Job, Progress } from "../../api/jobs";
 import { follow } from "../../api/stream";
 import { useStore } from "../../lib/store";
-import { readText } from "../../verify/json";
-import { isTerminal } from "../../verify/status";
+import { readText } from "@verify/json";
+import { isTerminal } from "@verify/status";
 
 /** Changes are shown at most this often, however fast they arrive. */
 const SHOW_MS = 100;

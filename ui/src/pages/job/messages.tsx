@@ -10,8 +10,8 @@ import { SchemaForm, TextArea } from "../../components/form";
 import { Text } from "../../components/text";
 import { Time } from "../../components/time";
 import { paths } from "../../lib/router";
-import { readText } from "../../verify/json";
-import { asMap, asText } from "../../verify/value";
+import { readText } from "@verify/json";
+import { asMap, asText } from "@verify/value";
 import { useRecords } from "./records";
 import type { ListedRecord } from "./records";
 

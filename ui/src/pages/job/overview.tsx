@@ -3,16 +3,17 @@
 import { useMemo } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import type { Job } from "../../api/jobs";
+import { listSchedules } from "../../api/operations";
 import { Id, operationName } from "../../components/copy";
 import { Icon } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
 import { Text } from "../../components/text";
 import { Duration, Elapsed, Time } from "../../components/time";
 import { TimelineView } from "../../components/timeline";
-import { useNow } from "../../lib/load";
+import { useLoad, useNow } from "../../lib/load";
 import { paths } from "../../lib/router";
 import { timeline } from "../../lib/timeline";
-import { isTerminal } from "../../verify/status";
+import { isTerminal } from "@verify/status";
 import { momentOf } from "./records";
 import type { ListedRecord } from "./records";
 
@@ -123,11 +124,9 @@ function Facts({ job }: { job: Job }) {
           <Id id={job.rerunOf} href={paths.job(job.rerunOf)} label="the earlier job's ID" />
         </Fact>
       )}
-      {job.schedule && (
-        <Fact name="Schedule">
-          <a href={`${paths.schedules}#schedule-${encodeURIComponent(job.schedule)}`}>
-            <Text text={job.schedule} most={80} />
-          </a>
+      {job.tags.includes(SCHEDULED) && (
+        <Fact name="Started by">
+          <SchedulesOf job={job} />
         </Fact>
       )}
       {job.tags.length > 0 && (
@@ -145,6 +144,30 @@ function Facts({ job }: { job: Job }) {
         <Id id={job.head} label="the ID of the last record" />
       </Fact>
     </dl>
+  );
+}
+
+/** The tag of every job that a schedule started. */
+const SCHEDULED = "scheduled";
+
+/** The schedule that started the job: the one whose latest run it is, else those that may have. */
+function SchedulesOf({ job }: { job: Job }) {
+  const schedules = useLoad(listSchedules, []);
+  const all = schedules.value ?? [];
+  const exact = all.filter(({ lastJob }) => lastJob === job.id);
+  const found = exact.length > 0 ? exact : all.filter(({ operation }) => operation === job.op);
+  if (found.length === 0) {
+    return <span class="muted">a schedule{schedules.value && " that no longer exists"}</span>;
+  }
+  return (
+    <span class="row wrap">
+      <span class="muted">{exact.length > 0 ? "the schedule" : "a schedule, perhaps"}</span>
+      {found.slice(0, 5).map(({ handle, cron }) => (
+        <a key={handle} href={paths.schedule(handle)}>
+          <Text text={cron ?? handle} most={40} />
+        </a>
+      ))}
+    </span>
   );
 }
 

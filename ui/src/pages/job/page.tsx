@@ -3,10 +3,11 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { messageOf } from "../../api/client";
 import { generation } from "../../api/connection";
+import { isExecution } from "../../api/executions";
 import { allowed, control, rerun } from "../../api/jobs";
 import type { Control, Job } from "../../api/jobs";
 import { readAsset } from "../../api/operations";
-import { venueStatus } from "../../api/venue";
+import { capabilities, venueStatus } from "../../api/venue";
 import { VerificationBadge } from "../../components/badge";
 import { CopyButton, Id, operationName } from "../../components/copy";
 import { Confirm } from "../../components/dialog";
@@ -23,11 +24,12 @@ import type { JobTab } from "../../lib/router";
 import { asCli, asCurl } from "../../lib/shell";
 import { useStore } from "../../lib/store";
 import { onShortcut } from "../../lib/shortcuts";
-import { isTerminal } from "../../verify/status";
-import { asMap, asText } from "../../verify/value";
+import { isTerminal } from "@verify/status";
+import { asMap, asText } from "@verify/value";
 import { ChainVerification } from "../../verify/verification";
 import { Calls } from "./calls";
 import { Chain } from "./chain";
+import { ExecutionTab } from "./execution";
 import { useJob } from "./follow";
 import { Messages } from "./messages";
 import { Overview } from "./overview";
@@ -77,8 +79,10 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
     void chain.run(expected, pages);
   }, [chain, job.head, current]);
   useEffect(() => onShortcut("v", verify), [chain, job.head]);
+  const hasExecution = useStore(capabilities).hasExecutions && isExecution(job.op);
   const tabs: readonly (readonly [JobTab, string])[] = [
     ["overview", "Overview"],
+    ...(hasExecution ? [["execution", "Execution"] as const] : []),
     ...(job.steps ? [["steps", `Steps (${job.steps.length})`] as const] : []),
     ...(calls.length > 0 ? [["calls", `Calls (${calls.length})`] as const] : []),
     ["messages", job.queueDepth > 0 ? `Messages (${job.queueDepth} queued)` : "Messages"],
@@ -124,6 +128,7 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
         ))}
       </nav>
       {tab === "overview" && <Overview job={job} records={records} />}
+      {tab === "execution" && <ExecutionTab job={job} />}
       {tab === "steps" && <Steps job={job} />}
       {tab === "calls" && <Calls job={job} calls={calls} recordsRead={records.length} />}
       {tab === "messages" && <Messages job={job} />}

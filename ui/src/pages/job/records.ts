@@ -3,11 +3,11 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { readHistoryBytes } from "../../api/jobs";
 import type { Moment } from "../../lib/timeline";
-import { parseEntry, parseHistory } from "../../verify/history";
-import { readBytes } from "../../verify/json";
-import { parseStatus } from "../../verify/status";
-import { asMap, asText } from "../../verify/value";
-import type { ValueMap } from "../../verify/value";
+import { parseEntry, parseHistory } from "@verify/history";
+import { readBytes } from "@verify/json";
+import { parseStatus } from "@verify/status";
+import { asMap, asText } from "@verify/value";
+import type { ValueMap } from "@verify/value";
 
 export interface ListedRecord {
   readonly index: number;

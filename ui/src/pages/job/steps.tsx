@@ -19,7 +19,7 @@ import { planOf } from "../../lib/plan";
 import type { PlanStep } from "../../lib/plan";
 import { location, navigate, paths } from "../../lib/router";
 import { useStore } from "../../lib/store";
-import { isTerminal } from "../../verify/status";
+import { isTerminal } from "@verify/status";
 
 export function Steps({ job }: { job: Job }) {
   const { hash } = useStore(location);

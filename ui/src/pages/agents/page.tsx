@@ -1,0 +1,236 @@
+// One agent: what it is, what it is told, and what became of its state.
+
+import { useState } from "preact/hooks";
+import { actOnAgent, readAgent, readGrants, readInbox } from "../../api/agents";
+import type { Agent, AgentAction } from "../../api/agents";
+import { messageOf } from "../../api/client";
+import { Id } from "../../components/copy";
+import { Confirm } from "../../components/dialog";
+import { Icon } from "../../components/icons";
+import type { IconName } from "../../components/icons";
+import { JsonView } from "../../components/json_view";
+import { Loading, Problem, Result } from "../../components/states";
+import { StatusChip } from "../../components/status";
+import { Text } from "../../components/text";
+import { Time } from "../../components/time";
+import { useInterval, useLoad } from "../../lib/load";
+import { paths } from "../../lib/router";
+import { Chat } from "./chat";
+import { Message } from "./message";
+import { Turns } from "./turns";
+
+const REFRESH_MS = 2000;
+/** Messages of the inbox that are shown. */
+const INBOX_SHOWN = 50;
+
+export function AgentPage({ id }: { id: string }) {
+  const agent = useLoad((signal) => readAgent(id, signal), [id]);
+  useInterval(agent.reload, REFRESH_MS);
+  if (!agent.value) {
+    return (
+      <>
+        <h1 tabIndex={-1}>Agent</h1>
+        {agent.error === undefined ? (
+          <Loading what="the agent" />
+        ) : (
+          <Problem error={agent.error} retry={agent.reload} />
+        )}
+      </>
+    );
+  }
+  return <LoadedAgent key={id} agent={agent.value} reload={agent.reload} />;
+}
+
+function LoadedAgent({ agent, reload }: { agent: Agent; reload: () => void }) {
+  const isTerminated = agent.status === "TERMINATED";
+  return (
+    <>
+      <header class="page-head">
+        <div class="page-title">
+          <p class="crumbs">
+            <a href={paths.agents}>Agents</a>
+          </p>
+          <h1 tabIndex={-1}>
+            <Text text={agent.id} most={128} />
+          </h1>
+          <div class="row wrap">
+            <StatusChip status={agent.status} />
+            <a href={paths.workspace(`g/${agent.id}`)}>Record</a>
+          </div>
+        </div>
+        <Actions agent={agent} reload={reload} />
+      </header>
+      {agent.error !== undefined && (
+        <section class="callout bad" aria-label="Error">
+          <Icon name="warn" />
+          <div>
+            <p class="callout-text">
+              <Text text={agent.error} />
+            </p>
+          </div>
+        </section>
+      )}
+      {!isTerminated && <Chat agent={agent} onSent={reload} />}
+      <Turns agent={agent} />
+      <Inbox agent={agent} />
+      <section class="card">
+        <h2>Facts</h2>
+        <Facts agent={agent} />
+        <Grants id={agent.id} />
+        <details>
+          <summary>Configuration</summary>
+          <JsonView value={agent.config ?? null} label="the configuration" />
+        </details>
+      </section>
+    </>
+  );
+}
+
+const ACTIONS: readonly (readonly [AgentAction, string, IconName, readonly string[]])[] = [
+  ["trigger", "Run", "play", ["SLEEPING", "RUNNING"]],
+  ["suspend", "Suspend", "pause", ["SLEEPING", "RUNNING"]],
+  ["resume", "Resume", "play", ["SUSPENDED"]],
+  ["delete", "Terminate", "stop", ["SLEEPING", "RUNNING", "SUSPENDED"]],
+];
+
+function Actions({ agent, reload }: { agent: Agent; reload: () => void }) {
+  const [busy, setBusy] = useState<AgentAction | undefined>(undefined);
+  const [problem, setProblem] = useState<string | undefined>(undefined);
+  const [isAsked, setIsAsked] = useState(false);
+  const act = async (action: AgentAction): Promise<void> => {
+    setBusy(action);
+    setProblem(undefined);
+    const more = action === "resume" ? { force: true } : action === "trigger" ? { wait: false } : {};
+    try {
+      await actOnAgent(action, { agentId: agent.id, ...more });
+    } catch (error) {
+      setProblem(messageOf(error));
+    } finally {
+      setBusy(undefined);
+      reload();
+    }
+  };
+  return (
+    <div class="actions">
+      <div class="row wrap">
+        {ACTIONS.filter(([, , , statuses]) => statuses.includes(agent.status)).map(
+          ([action, title, icon]) => (
+            <button
+              key={action}
+              type="button"
+              class="button"
+              disabled={busy !== undefined}
+              onClick={() => (action === "delete" ? setIsAsked(true) : void act(action))}
+            >
+              <Icon name={icon} /> {busy === action ? "…" : title}
+            </button>
+          ),
+        )}
+      </div>
+      {problem !== undefined && (
+        <p class="field-problem" role="alert">
+          <Text text={problem} />
+        </p>
+      )}
+      {isAsked && (
+        <Confirm
+          title="Terminate this agent?"
+          action="Terminate it"
+          isDangerous
+          onConfirm={() => void act("delete")}
+          onClose={() => setIsAsked(false)}
+        >
+          <p>Its runs are cancelled, and it takes no more messages. Its record is kept.</p>
+        </Confirm>
+      )}
+    </div>
+  );
+}
+
+function Facts({ agent }: { agent: Agent }) {
+  return (
+    <dl class="facts">
+      {agent.created !== undefined && (
+        <div class="fact">
+          <dt>Created</dt>
+          <dd>
+            <Time at={agent.created} />
+          </dd>
+        </div>
+      )}
+      {agent.changed !== undefined && (
+        <div class="fact">
+          <dt>Last change</dt>
+          <dd>
+            <Time at={agent.changed} />
+          </dd>
+        </div>
+      )}
+      <div class="fact">
+        <dt>Turns</dt>
+        <dd>{agent.turns.toLocaleString("en")}</dd>
+      </div>
+      <div class="fact">
+        <dt>Failures in a row</dt>
+        <dd>{agent.failures.toLocaleString("en")}</dd>
+      </div>
+      <div class="fact">
+        <dt>Runs in progress or waiting</dt>
+        <dd>{agent.tasks.toLocaleString("en")}</dd>
+      </div>
+      {agent.job !== undefined && (
+        <div class="fact">
+          <dt>Run</dt>
+          <dd>
+            <Id id={agent.job} href={paths.job(agent.job)} label="the job of the run" />
+          </dd>
+        </div>
+      )}
+    </dl>
+  );
+}
+
+function Grants({ id }: { id: string }) {
+  const grants = useLoad(async (signal) => ({ list: await readGrants(id, signal) }), [id]);
+  return (
+    <Result loaded={grants} what="the capabilities">
+      {({ list }) =>
+        list === undefined ? (
+          <p class="muted">The agent is not restricted: it may do what its owner may.</p>
+        ) : list.length === 0 ? (
+          <p>The agent may do nothing.</p>
+        ) : (
+          <ul aria-label="What the agent may do">
+            {list.map((sentence, index) => (
+              <li key={index}>
+                <Text text={sentence} most={300} />
+              </li>
+            ))}
+          </ul>
+        )
+      }
+    </Result>
+  );
+}
+
+function Inbox({ agent }: { agent: Agent }) {
+  const inbox = useLoad((signal) => readInbox(agent.id, INBOX_SHOWN, signal), [agent.id, agent.waiting]);
+  return (
+    <section class="card" aria-label="Inbox">
+      <h2>Inbox ({agent.waiting.toLocaleString("en")})</h2>
+      {agent.waiting === 0 ? (
+        <p class="muted">No message waits.</p>
+      ) : (
+        <Result loaded={inbox} what="the messages">
+          {(messages) => (
+            <ol class="turns">
+              {messages.map((message, index) => (
+                <Message key={index} message={message} />
+              ))}
+            </ol>
+          )}
+        </Result>
+      )}
+    </section>
+  );
+}

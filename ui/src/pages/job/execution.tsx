@@ -1,0 +1,18 @@
+// The execution of a job that runs code.
+
+import { useMemo } from "preact/hooks";
+import { cellOf, readExecution } from "../../api/executions";
+import type { Job } from "../../api/jobs";
+import { ExecutionView } from "../../components/execution";
+import { Result } from "../../components/states";
+import { useLoad } from "../../lib/load";
+
+export function ExecutionTab({ job }: { job: Job }) {
+  const execution = useLoad((signal) => readExecution(job, signal), [job.id, job.head]);
+  const cell = useMemo(() => cellOf(job.input), [job.input]);
+  return (
+    <Result loaded={execution} what="the execution">
+      {(value) => <ExecutionView job={job.id} cell={cell} execution={value} />}
+    </Result>
+  );
+}
