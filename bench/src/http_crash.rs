@@ -7,9 +7,10 @@ use std::time::Duration;
 use catena_job::JobId;
 use catena_job::state::Status;
 use catena_job::verify::{Expected, verify};
-use catena_value::{NoCells, Value, json};
+use catena_value::NoCells;
 
 use crate::Fault;
+use crate::json::{read, text as member};
 use crate::web::{Client, Load, Options, Until, Venue, WaitMode, drive, get, invocation, post};
 
 /// Kills the venue under load at random moments and checks every job it acknowledged.
@@ -228,16 +229,6 @@ fn every_job(venue: &Venue, known: &BTreeSet<String>) -> Result<usize, Fault> {
         None => Ok(offset),
         Some(id) => Err(format!("{id} is in no list").into()),
     }
-}
-
-fn read(body: &[u8]) -> Result<Value, Fault> {
-    Ok(json::read(body).map_err(|error| error.to_string())?)
-}
-
-/// A text member; empty if it is missing.
-fn member(value: &Value, name: &str) -> String {
-    let member = value.as_map().and_then(|map| map.field(name)?.as_str().map(str::to_owned));
-    member.unwrap_or_default()
 }
 
 fn random() -> u64 {

@@ -2,19 +2,27 @@
 #![allow(clippy::print_stdout, reason = "a benchmark reports on the standard output")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
+mod backlog;
 mod bare;
 mod blob_crash;
+mod consoles;
 mod crash;
 mod http;
 mod http_crash;
 mod http_million;
+mod json;
 mod measure;
 mod million;
 mod orchestrations;
+mod pause_tree;
 mod recovery;
 mod sse;
 mod store;
+mod trees;
+mod waits;
 mod web;
+mod worker_crash;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -41,7 +49,14 @@ enum Command {
     HttpMillion(http_million::Args),
     HttpCrash(http_crash::Args),
     Sse(sse::Args),
+    Consoles(consoles::Args),
     Orchestrations(orchestrations::Args),
+    Workers(workers::Args),
+    WorkerCrash(worker_crash::Args),
+    Backlog(backlog::Args),
+    PauseTree(pause_tree::Args),
+    Trees(trees::Args),
+    Waits(waits::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,7 +70,14 @@ fn main() -> ExitCode {
         Command::HttpMillion(args) => http_million::run(&args),
         Command::HttpCrash(args) => http_crash::run(&args),
         Command::Sse(args) => sse::run(&args),
+        Command::Consoles(args) => consoles::run(&args),
         Command::Orchestrations(args) => orchestrations::run(&args),
+        Command::Workers(args) => workers::run(&args),
+        Command::WorkerCrash(args) => worker_crash::run(&args),
+        Command::Backlog(args) => backlog::run(&args),
+        Command::PauseTree(args) => pause_tree::run(&args),
+        Command::Trees(args) => trees::run(&args),
+        Command::Waits(args) => waits::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

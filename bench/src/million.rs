@@ -131,7 +131,7 @@ fn measure(folder: &Path, jobs: u64) -> Result<Vec<(&'static str, f64)>, Fault> 
     let read = timed(&runtime, read_job)?;
     let list = timed(&runtime, |sample| {
         let query = ListQuery {
-            owner: owner(sample),
+            owner: Some(owner(sample)),
             filter: Filter::All,
             order: ListOrder::Newest,
             after: None,

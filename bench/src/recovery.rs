@@ -156,6 +156,7 @@ async fn start(folder: &Path, limits: Limits) -> Result<Engine, Fault> {
     let key = KeyPair::from_seed(&[7; 32]);
     let engine = Engine::start(Setup {
         secrets_key: None,
+        previous_secrets_key: None,
         store: folder.store.clone(),
         blobs: folder.blobs.clone(),
         env: Arc::new(SystemEnv::new()),
@@ -164,6 +165,8 @@ async fn start(folder: &Path, limits: Limits) -> Result<Engine, Fault> {
         limits,
         adapters: vec![Arc::new(Bench)],
         assets: Vec::new(),
+        admins: Vec::new(),
+        aborts: Default::default(),
     });
     Ok(engine.await?)
 }

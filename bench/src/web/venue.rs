@@ -105,13 +105,42 @@ impl Venue {
         data: &Path,
         cores: Option<(usize, usize)>,
     ) -> Result<Venue, Fault> {
+        Venue::start_with(binary, data, cores, &[])
+    }
+
+    /// Starts a venue at the address of an earlier one, with further options.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        binary: &Path,
+        data: &Path,
+        options: &[&str],
+    ) -> Result<Venue, Fault> {
+        let address = address.to_string();
+        let options: Vec<&str> =
+            ["--listen", &address].into_iter().chain(options.iter().copied()).collect();
+        Venue::start_with(binary, data, None, &options)
+    }
+
+    /// Starts a venue with further options.
+    pub(crate) fn start_with(
+        binary: &Path,
+        data: &Path,
+        cores: Option<(usize, usize)>,
+        options: &[&str],
+    ) -> Result<Venue, Fault> {
         if let Some((_, core)) = cores {
             pin(core)?;
         }
-        let started = Command::new(binary)
-            .args(["serve", "--listen", "127.0.0.1:0", "--bench", "true", "--log-format", "json"])
+        let mut command = Command::new(binary);
+        command.args(["serve", "--bench", "true", "--log-format", "json"]);
+        if !options.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        let started = command
             .arg("--data")
             .arg(data)
+            .args(options)
+            .env("CATENA_EXECUTORS", "0")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -136,6 +165,14 @@ impl Venue {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Fails if the venue has ended by itself.
+    pub(crate) fn check_running(&mut self) -> Result<(), Fault> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => Err(format!("the venue ended by itself: {status}").into()),
+        }
     }
 
     /// Kills the venue with SIGKILL.
@@ -200,6 +237,16 @@ pub(crate) fn core_seconds(pid: u32) -> (f64, f64) {
     // Linux reports this in hundredths of a second.
     let mut next = || fields.next().unwrap_or(0.0) / 100.0;
     (next(), next())
+}
+
+/// The time that all threads of a process have run, in seconds. Finer than [`core_seconds`].
+pub(crate) fn run_seconds(pid: u32) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let nanos = threads.filter_map(|thread| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<f64>().ok()
+    });
+    nanos.sum::<f64>() / 1e9
 }
 
 /// The resident memory of a process in kB.
