@@ -10,14 +10,17 @@
 //!   prints. Job IDs, record IDs, DIDs and times are masked, unless `<!-- output: exact -->` precedes
 //!   it.
 //! - `<!-- file: NAME -->` before a block saves it under that name for later commands.
+//! - `<!-- background: TEXT -->` before a block starts its command, which must print TEXT on standard
+//!   error, and ends it with the page.
 //! - `<!-- not run: REASON -->` before a block leaves it out.
 //! - Every `json` block must parse, and an orchestration must pass `catena plan`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use catena_tests::process::Process;
 use catena_tests::site::Client;
@@ -165,6 +168,18 @@ struct Page {
     venue: Process,
     /// The last asset ID that a command printed.
     asset: String,
+    /// Commands that run in the background.
+    background: Vec<Background>,
+}
+
+/// A command that is ended when this is dropped.
+struct Background(std::process::Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 /// How much was done.
@@ -186,7 +201,13 @@ impl Page {
         symlink(root().join("docs"), work.join("docs")).unwrap();
         symlink(binary(), bin.join("catena")).unwrap();
         let venue = Process::start(&binary(), &folder.join("data"), &[]).await;
-        Page { name: name.to_owned(), folder: folder.to_owned(), venue, asset: String::new() }
+        Page {
+            name: name.to_owned(),
+            folder: folder.to_owned(),
+            venue,
+            asset: String::new(),
+            background: Vec::new(),
+        }
     }
 
     async fn run(&mut self, blocks: &[Block], count: &mut Count) {
@@ -207,6 +228,10 @@ impl Page {
                 count.documents += 1;
             }
             match block.language.as_str() {
+                "sh" if block.note("background").is_some() => {
+                    self.run_in_background(&place, block).await;
+                    count.blocks += 1;
+                }
                 "sh" => {
                     let output = self.run_block(&place, block, count).await;
                     printed = Some((block.section, output));
@@ -255,6 +280,25 @@ impl Page {
         printed
     }
 
+    /// Starts the command of a block, and waits until it has printed what the note says.
+    async fn run_in_background(&mut self, place: &str, block: &Block) {
+        let [command] = &commands(&block.text)[..] else {
+            panic!("{place}: one command at a time")
+        };
+        // The process of the command itself, so that it can be ended.
+        let command = format!("exec {}", self.substituted(command).await);
+        let mut child = self.command(&command).stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        self.background.push(Background(child));
+        let expected = block.note("background").unwrap();
+        let mut seen = String::new();
+        while !seen.contains(expected) {
+            assert!(log.read_line(&mut seen).unwrap() > 0, "{place}: the command ended: {seen}");
+        }
+        // The log must be read, or the command would block when the pipe is full.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    }
+
     async fn substituted(&self, command: &str) -> String {
         let url = format!("http://{}", self.venue.address);
         let mut command = command.replace(DOCUMENTED_URL, &url);
@@ -268,16 +312,19 @@ impl Page {
     }
 
     fn bash(&self, command: &str) -> Output {
+        self.command(command).output().unwrap()
+    }
+
+    fn command(&self, command: &str) -> Command {
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.folder.join("bin").display());
-        Command::new("bash")
-            .args(["-euo", "pipefail", "-c", command])
+        let mut bash = Command::new("bash");
+        bash.args(["-euo", "pipefail", "-c", command])
             .current_dir(self.folder.join("work"))
             .env_clear()
             .env("PATH", path)
             .env("HOME", &self.folder)
-            .env("CATENA_VENUE", format!("http://{}", self.venue.address))
-            .output()
-            .unwrap()
+            .env("CATENA_VENUE", format!("http://{}", self.venue.address));
+        bash
     }
 }
 
@@ -317,6 +364,7 @@ async fn examples_in_documents_run_and_print_what_they_show() {
         let folder = tempfile::tempdir().unwrap();
         let mut page = Page::open(&name, folder.path()).await;
         page.run(&blocks, &mut count).await;
+        page.background.clear();
         page.venue.kill().await;
     }
     println!("{count:#?}");

@@ -92,7 +92,8 @@ def venue(binary: pathlib.Path, *flags: str, data: pathlib.Path | None = None) -
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env={name: value for name, value in os.environ.items() if not name.startswith("CATENA_")},
+            env={name: value for name, value in os.environ.items() if not name.startswith("CATENA_")}
+            | {"CATENA_EXECUTORS": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -3,7 +3,8 @@
 //! Modules, in reading order: [`http`] (a client that exposes raw bytes), [`events`] (event streams),
 //! [`chain`] (a history, checked from its JSON alone), [`site`] (a venue in this process and its
 //! client), [`mcp`] (an MCP client), [`process`] (a venue in a separate process, which can be killed),
-//! [`target`] (a server that counts the requests it receives), [`crash`] (kill, restart, compare).
+//! [`target`] (a server that counts the requests it receives), [`service`] (a server whose answers a
+//! test decides), [`crash`] (kill, restart, compare).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub mod http;
 pub mod mcp;
 #[path = "support/process.rs"]
 pub mod process;
+#[path = "support/service.rs"]
+pub mod service;
 #[path = "support/site.rs"]
 pub mod site;
 #[path = "support/target.rs"]

@@ -3,9 +3,11 @@
 //!
 //! Each checker is a function over texts with tests of its own, which show that it finds what it
 //! is there to find. Modules: [`tree`] (the files, and Rust split into layers), [`imports`] (which
-//! file uses which), [`names`], [`words`], [`documents`].
+//! file uses which), [`names`], [`words`], [`documents`], [`advisories`] (known problems of packages).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
+#[path = "tidy/advisories.rs"]
+mod advisories;
 #[path = "tidy/documents.rs"]
 mod documents;
 #[path = "tidy/imports.rs"]
@@ -26,7 +28,7 @@ use tree::{assert_none, files, layers, root, sources, without_tests};
 /// The crates of this workspace that each crate may depend on. `executor` and `sandbox` are planned.
 const MAY_USE: [(&str, &[&str]); 12] = [
     ("value", &[]),
-    ("job", &["value"]),
+    ("job", &["auth", "value"]),
     ("auth", &["value"]),
     ("sandbox", &[]),
     ("ledger", &[]),
@@ -34,7 +36,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("engine", &["store", "job", "auth", "value"]),
     ("adapters", &["engine", "store", "job", "api", "auth", "value"]),
     ("api", &["auth", "value"]),
-    ("executor", &["sandbox", "api", "value"]),
+    ("executor", &["sandbox", "api", "job", "value"]),
     ("server", &["adapters", "engine", "store", "job", "api", "auth", "value"]),
     (
         "cli",
@@ -69,7 +71,8 @@ const FOLDER_RANKS: [(&str, &[&str]); 2] = [
         "server",
         &[
             "limits", "values", "tools", "config", "log", "metrics", "identity", "http",
-            "describe", "grid", "canvas", "mcp", "console", "routes", "venue",
+            "describe", "grid", "canvas", "worker", "contract", "mcp", "console", "routes",
+            "aborts", "venue",
         ],
     ),
 ];
@@ -108,6 +111,20 @@ fn imports_point_down_the_ranks() {
     }
     let advice = "Move what is used down, or the user up; the order is in FOLDER_RANKS.";
     assert_none(&violations, advice);
+}
+
+/// The console and the TypeScript library verify with the same files: those of the library.
+#[test]
+fn the_verifier_in_typescript_has_one_home() {
+    let names = |path: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(root().join(path)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let library = names("sdk/typescript/src/verify");
+    assert!(library.len() > 10, "only {} files were found", library.len());
+    let copies: Vec<String> =
+        names("ui/src/verify").into_iter().filter(|name| library.contains(name)).collect();
+    assert_none(&copies, "The verifier is in sdk/typescript/src/verify; ui imports it as @verify.");
 }
 
 #[test]

@@ -616,9 +616,8 @@ async fn the_entity_tag_follows_steps_that_outlive_their_job() {
     let left = site.ended(&id).await["steps"][0]["id"].as_str().unwrap().to_owned();
     site.until(&left, "INPUT_REQUIRED").await;
     let path = format!("/api/v1/jobs/{id}");
-    let tag = site.get(&path).await.header("etag").unwrap().to_owned();
+    let tag = site.settled_tag(&path).await;
     let asked = async || site.ask(site.request("GET", &path).header("if-none-match", &tag)).await;
-    assert_eq!(asked().await.status(), 304);
     site.send(&left, &json!({"content": "done"})).await.expect(202);
     site.ended(&left).await;
     let changed = async {
@@ -663,6 +662,34 @@ async fn what_steps_put_together_is_bounded() {
 }
 
 /// Composition: "Each leaf value in the map is resolved independently." However long its name is.
+#[tokio::test]
+async fn large_outputs_of_steps_are_omitted_from_the_job_and_say_where_they_are() {
+    let site = Site::start().await;
+    let small = json!({"op": "test:echo", "input": ["input", "small"]});
+    let large = json!({"op": "test:echo", "input": ["input", "large"]});
+    // The nineteenth text exceeds the total.
+    let mut steps = vec![small; 19];
+    steps.insert(0, large);
+    let input = json!({"small": "s".repeat(60_000), "large": "l".repeat(3_000_000)});
+    let job = run(&site, json!(steps), json!(["const", 1]), input).await;
+    assert_eq!(job["status"], "COMPLETE", "{}", job["error"]);
+    let bytes = of_steps(&job, "outputBytes");
+    assert_eq!(bytes[0], json!(3_000_002));
+    assert!(job["steps"][0].get("output").is_none());
+    let shown = job["steps"].as_array().unwrap().iter().filter(|step| step["output"].is_string());
+    assert_eq!(shown.count(), 17, "17 × 60 kB fit 1 MiB");
+    assert_eq!(bytes[18..], [json!(60_002), json!(60_002)]);
+    let link = job["steps"][0]["outputLink"].as_str().unwrap();
+    let step = site.get(link).await.expect(200).json();
+    assert_eq!(step["output"].as_str().unwrap().len(), 3_000_000);
+    // All of them are omitted on request.
+    let path = format!("/api/v1/jobs/{}", id_of(&job));
+    let brief = site.get(&format!("{path}?steps=brief")).await.expect(200).json();
+    assert_eq!(of_steps(&brief, "outputBytes")[1..], vec![json!(60_002); 19]);
+    assert!(of_steps(&brief, "output").iter().all(Json::is_null));
+    site.get(&format!("{path}?steps=all")).await.expect_error(400, "bad_request");
+}
+
 #[tokio::test]
 async fn a_member_keeps_its_name_however_long_it_is() {
     let site = Site::start().await;
@@ -805,8 +832,9 @@ async fn what_comes_from_orchestrations_of_other_venues_counts_as_nested_in_them
             assert!(job["error"].as_str().unwrap().contains("nested deeper than 8"), "{job}");
         }
     }
-    // Operations without steps ignore it.
+    // Operations that can make calls count, too; instant ones cannot.
     assert_eq!(nested_in("test:echo", "9").await.json()["status"], "COMPLETE");
+    assert_eq!(nested_in("test:delay", "9").await.json()["status"], "REJECTED");
     nested_in(&inner, "deep").await.expect_error(400, "bad_request");
 }
 
@@ -823,13 +851,12 @@ async fn the_entity_tag_changes_with_the_steps() {
     let id = id_of(&job);
     let step = job["steps"][0]["id"].as_str().unwrap().to_owned();
     let path = format!("/api/v1/jobs/{id}");
-    let tag = async || site.get(&path).await.header("etag").unwrap().to_owned();
-    let before = tag().await;
-    assert_eq!(tag().await, before, "nothing has changed");
+    let before = site.settled_tag(&path).await;
     let head = site.job(&id).await["head"].clone();
     site.control(&step, "pause").await.expect(200);
-    let after = tag().await;
-    assert_ne!(after, before);
+    let changed = site.request("GET", &path).header("if-none-match", &before);
+    assert_eq!(site.ask(changed.header("prefer", "wait=20")).await.status(), 200);
+    let after = site.settled_tag(&path).await;
     let job = site.job(&id).await;
     assert_eq!(job["steps"][0]["status"], "PAUSED");
     if job["head"] == head {

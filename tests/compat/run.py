@@ -27,20 +27,9 @@ VERSION = "0.9.11"
 SDIST = f"covia-{VERSION}.tar.gz"
 SDIST_SHA256 = "f4bfcbca78804d7e42767c821f11ed8675ca57b677aa05fbc26f2c001606705a"
 
-AGENTS = "agents and workspaces do not exist yet"
-DESELECTED = {
-    "tests/integration/test_workspace_live.py::test_self_workspace_roundtrip": AGENTS,
-    "tests/integration/test_workspace_live.py::test_self_read_via_did_prefix": AGENTS,
-    "tests/integration/test_workspace_live.py::test_cross_user_read_rejected_without_ucan": AGENTS,
-    "tests/integration/test_workspace_live.py::test_cross_user_read_with_ucan_delegation": AGENTS,
-    "tests/integration/test_venue_live.py::test_adapter_operations": AGENTS,
-    "tests/integration/test_venue_live.py::test_async_catalogue_and_asset_identity": (
-        "its first line requests the operations of the agent adapter; "
-        "test_sdk.py covers the rest"
-    ),
-}
-INTEGRATION_TESTS = 5
-OUR_TESTS = 18
+DESELECTED: dict[str, str] = {}
+INTEGRATION_TESTS = 11
+OUR_TESTS = 22
 
 EXAMPLES = {
     "hello_venue.py": "DID: did:key:",

@@ -4,6 +4,9 @@
 //! the load of the run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
+#[path = "workers.rs"]
+mod workers;
+
 use std::path::PathBuf;
 
 use catena_tests::crash::{Plan, run};
@@ -101,5 +104,31 @@ async fn every_scheduled_run_is_created_once_however_often_the_venue_is_killed()
     // A mark of a process that was killed ends after ten seconds.
     tokio::time::timeout(std::time::Duration::from_secs(40), done).await.unwrap();
     assert_eq!(count(&client, "test:random").await, SCHEDULES);
+    venue.kill().await;
+}
+
+#[tokio::test]
+async fn an_action_on_many_jobs_continues_after_a_kill_and_does_nothing_twice() {
+    const JOBS: u64 = 500;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let venue = Process::start(&binary(), &data, &[]).await;
+    let client = Client::anonymous(venue.address);
+    for _ in 0..JOBS {
+        client.invoke("test:echo", json!({})).await;
+    }
+    let input = json!({"filter": {"op": "test:echo"}, "action": "rerun", "expected": JOBS});
+    let action = client.invoke("jobs:control", input).await["id"].as_str().unwrap().to_owned();
+    while count(&client, "test:echo").await < JOBS + 50 {
+        tokio::task::yield_now().await;
+    }
+    venue.kill().await;
+    let venue = Process::start(&binary(), &data, &[]).await;
+    let client = Client::anonymous(venue.address);
+    let ended = client.ended(&action).await;
+    assert_eq!(ended["status"], "COMPLETE", "{ended}");
+    assert_eq!(ended["output"]["changed"], JOBS, "{ended}");
+    assert_eq!(count(&client, "test:echo").await, 2 * JOBS, "each was rerun once");
+    client.history(&action).await.verify();
     venue.kill().await;
 }

@@ -142,6 +142,10 @@ impl Connection {
     /// Sends a request and reads the response.
     pub async fn ask(&mut self, request: &Request) -> io::Result<Reply> {
         self.send(request).await?;
+        if request.method == "HEAD" {
+            // Its response has the headers of another one, and no body.
+            return Ok(Reply { head: self.head().await?, body: Vec::new() });
+        }
         self.reply().await
     }
 

@@ -16,7 +16,7 @@ use crate::TIMEOUT;
 const READY: &str = "the venue is ready";
 
 /// Any free port of this machine.
-const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A running process, which is killed when this is dropped.
 pub struct Process {
@@ -38,22 +38,47 @@ impl Process {
         data: &Path,
         more: &[String],
     ) -> Process {
+        match Process::try_start(address, binary, data, more).await {
+            Ok(process) => process,
+            Err(log) => panic!("the venue did not start:\n{log}"),
+        }
+    }
+
+    /// Starts a venue. Returns its log if it ends before it accepts requests.
+    pub async fn try_start(
+        address: SocketAddr,
+        binary: &Path,
+        data: &Path,
+        more: &[String],
+    ) -> Result<Process, String> {
         let mut child = spawn(address, binary, data, more);
         let mut log = log_of(&mut child);
         let reading = async {
             let mut seen = Vec::new();
             while let Some(line) = log.next_line().await.unwrap() {
                 if let Some(address) = address_in(&line) {
-                    return address;
+                    return Ok(address);
                 }
                 seen.push(line);
             }
-            panic!("the venue did not start:\n{}", seen.join("\n"));
+            Err(seen.join("\n"))
         };
-        let address = tokio::time::timeout(TIMEOUT, reading).await.unwrap();
+        let address = tokio::time::timeout(TIMEOUT, reading).await.unwrap()?;
         // The log must be read, or the venue would block when the pipe is full.
         tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
-        Process { child, address }
+        Ok(Process { child, address })
+    }
+
+    /// Returns true if the process has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Sends a signal and waits until the process has ended.
+    pub async fn end_by(mut self, signal: Signal) -> ExitStatus {
+        let id = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap()));
+        kill_process(id.unwrap(), signal).unwrap();
+        tokio::time::timeout(TIMEOUT, self.child.wait()).await.unwrap().unwrap()
     }
 
     /// Its process ID.
@@ -67,10 +92,8 @@ impl Process {
     }
 
     /// Sends SIGTERM and waits until the process has ended.
-    pub async fn terminate(mut self) -> ExitStatus {
-        let id = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap()));
-        kill_process(id.unwrap(), Signal::TERM).unwrap();
-        tokio::time::timeout(TIMEOUT, self.child.wait()).await.unwrap().unwrap()
+    pub async fn terminate(self) -> ExitStatus {
+        self.end_by(Signal::TERM).await
     }
 }
 
@@ -87,6 +110,8 @@ fn spawn(address: SocketAddr, binary: &Path, data: &Path, more: &[String]) -> Ch
         .args(["--listen", &address.to_string(), "--log-format", "json", "--data"])
         .arg(data)
         .args(more)
+        // Executors take memory and processor time; a test that needs one asks for it with a flag.
+        .env("CATENA_EXECUTORS", "0")
         .current_dir(data.parent().unwrap())
         .stdin(Stdio::null())
         .stdout(Stdio::null())

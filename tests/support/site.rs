@@ -81,6 +81,11 @@ impl Site {
         Site::open(self.folder, self.flags, Vec::new()).await
     }
 
+    /// The engine of the venue.
+    pub fn engine(&self) -> &catena_engine::Engine {
+        self.venue.as_ref().unwrap().engine()
+    }
+
     /// The data folder.
     pub fn data(&self) -> &std::path::Path {
         self.folder.path()
@@ -92,6 +97,30 @@ impl Site {
         let key = KeyPair::from_seed(&[seed; 32]);
         let token = token(&key, &[("aud", did.as_str().into())]);
         Client { address: self.address, authorization: Some(format!("Bearer {token}")) }
+    }
+}
+
+impl Site {
+    /// A client with a token for workers of these queues of a user.
+    pub fn worker(&self, subject: &str, queues: &[&str]) -> Client {
+        let token = self.worker_token(subject, queues);
+        Client { address: self.address, authorization: Some(format!("Bearer {token}")) }
+    }
+
+    /// A token for workers of these queues of a user.
+    pub fn worker_token(&self, subject: &str, queues: &[&str]) -> String {
+        let key = catena_server::key::load(self.data()).unwrap().unwrap();
+        let queues: Vec<String> = queues.iter().map(|queue| (*queue).to_owned()).collect();
+        let grant = catena_auth::identity::Grant {
+            subject,
+            id: "worker",
+            issued: now_seconds(),
+            expires: None,
+            is_admin: false,
+            queues: Some(&queues),
+        };
+        let venue = catena_auth::Venue { did: key.did(), public: key.public() };
+        venue.issue(&key, &grant)
     }
 }
 
@@ -149,6 +178,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// A client that presents this token.
+    pub fn with_token(address: SocketAddr, token: &str) -> Client {
+        Client { address, authorization: Some(format!("Bearer {token}")) }
+    }
+
     /// A client without a token.
     pub fn anonymous(address: SocketAddr) -> Client {
         Client { address, authorization: None }
@@ -239,6 +273,22 @@ impl Client {
             Ok(job) => job,
             Err(_) => panic!("waited too long for {}", self.job(id).await),
         }
+    }
+
+    /// The entity tag of a resource once two reads in a row agree on it. Changes outside the chain,
+    /// such as those of a sub-job, reach the tag shortly after they can be read.
+    pub async fn settled_tag(&self, path: &str) -> String {
+        let reading = async {
+            loop {
+                let tag = self.get(path).await.header("etag").unwrap().to_owned();
+                let request = self.request("GET", path).header("if-none-match", &tag);
+                if self.ask(request).await.status() == 304 {
+                    return tag;
+                }
+                tokio::time::sleep(POLL_EVERY).await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, reading).await.expect("the entity tag keeps changing")
     }
 
     /// The complete history of a job, read page by page.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use super::imports::defines;
-use super::tree::{assert_none, layers, line_of, root, texts};
+use super::tree::{assert_none, layers, line_of, root, sources, texts};
 
 /// Folders with which a path from the root begins.
 const FOLDERS: [&str; 4] = ["crates/", "docs/", "tests/", "bench/"];
@@ -224,6 +224,36 @@ fn the_main_path_of_a_job_is_short_and_exists() {
         }
     }
     assert_none(&violations, "Keep docs/internals/life-of-a-job.md in step with the code.");
+}
+
+/// The failure codes that a source file writes out.
+fn failure_codes(text: &str) -> Vec<&str> {
+    let calls = ["Failure::new(", "Failure::transient("];
+    let starts = calls.iter().flat_map(|call| text.match_indices(call).map(|(at, m)| at + m.len()));
+    starts.filter_map(|at| text[at..].trim_start().strip_prefix('"')?.split('"').next()).collect()
+}
+
+#[test]
+fn every_failure_code_is_documented() {
+    let page = fs::read_to_string(root().join("docs/reference/failures.md")).unwrap();
+    let documented: Vec<&str> = code_spans(&page).into_iter().map(|(_, span)| span).collect();
+    let mut violations = Vec::new();
+    let mut found = 0;
+    for (name, text) in sources() {
+        let is_ours = ["crates/engine/src/", "crates/adapters/src/"];
+        if !is_ours.iter().any(|folder| name.starts_with(folder)) || name.contains("test_") {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for code in failure_codes(code) {
+            found += 1;
+            if !documented.contains(&code) {
+                violations.push(format!("{name}: {code}"));
+            }
+        }
+    }
+    assert!(found > 50, "only {found} failure codes were found");
+    assert_none(&violations, "Describe the failure code in docs/reference/failures.md.");
 }
 
 #[test]

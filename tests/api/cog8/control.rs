@@ -1,5 +1,6 @@
 //! Job Pause, Resume, Cancellation, Deletion, Finality, Interactive Jobs.
 
+use catena_auth::KeyPair;
 use catena_tests::site::{Client, Site, id_of};
 use catena_tests::target::Target;
 use serde_json::{Value as Json, json};
@@ -217,10 +218,11 @@ async fn a_deleted_job_is_gone_from_everywhere() {
     jobs.push(("PAUSED", site.invoked("test:pause", json!({}), "PAUSED").await));
     for (_, id) in jobs {
         site.control(&id, "delete").await.expect(200);
-        for rest in ["", "/history", "/sse"] {
+        for rest in ["", "/history"] {
             let reply = site.get(&format!("/api/v1/jobs/{id}{rest}")).await;
-            reply.expect_error(404, "job_not_found");
+            reply.expect_error(410, "job_deleted");
         }
+        assert!(site.get(&format!("/api/v1/jobs/{id}/sse")).await.status() >= 400);
         for action in ["pause", "resume", "cancel", "delete"] {
             site.control(&id, action).await.expect_error(404, "job_not_found");
         }
@@ -229,6 +231,41 @@ async fn a_deleted_job_is_gone_from_everywhere() {
     let site = site.restarted().await;
     assert_eq!(site.job_count().await, 1, "nothing comes back");
     assert_eq!(site.job(&kept).await["output"], json!({"kept": 1}));
+}
+
+/// What is left of a deleted job is its ID, its head, who deleted it and when.
+#[tokio::test]
+async fn a_deleted_job_leaves_a_tombstone_for_its_owner_and_admins() {
+    let admin = KeyPair::from_seed(&[9; 32]);
+    let site = Site::with(|flags| flags.admins = Some(admin.did())).await;
+    let (alice, bob, admin) = (site.caller(1).await, site.caller(2).await, site.caller(9).await);
+    let id = alice.invoked("test:echo", json!({"secret": 1}), "COMPLETE").await;
+    let head = alice.job(&id).await["head"].clone();
+    let owner = alice.job(&id).await["caller"].as_str().unwrap().to_owned();
+    let listed = async |client: &Client, query: &str| {
+        let reply = client.get(&format!("/api/v1/tombstones{query}")).await;
+        reply.expect(200).json()["tombstones"].as_array().unwrap().clone()
+    };
+    assert!(listed(&alice, "").await.is_empty());
+    alice.control(&id, "delete").await.expect(200);
+    let path = format!("/api/v1/jobs/{id}");
+    for client in [&alice, &admin] {
+        let error = client.get(&path).await.expect_error(410, "job_deleted");
+        assert_eq!((&error["head"], &error["by"]), (&head, &json!(owner)));
+    }
+    bob.get(&path).await.expect_error(404, "job_not_found");
+    for (client, query) in
+        [(&alice, String::new()), (&admin, format!("?owner={owner}")), (&admin, "?owner=*".into())]
+    {
+        let found = listed(client, &query).await;
+        assert_eq!(found.len(), 1, "{query}");
+        assert_eq!((&found[0]["head"], &found[0]["owner"]), (&head, &json!(owner)));
+        assert!(!found[0].to_string().contains("secret"));
+    }
+    assert!(listed(&bob, "").await.is_empty());
+    bob.get(&format!("/api/v1/tombstones?owner={owner}")).await.expect_error(403, "forbidden");
+    alice.get("/api/v1/tombstones?after=x").await.expect_error(400, "bad_request");
+    assert!(listed(&alice, &format!("?after={id}")).await.is_empty());
 }
 
 /// A stream of a job that is deleted ends; one that ran is cancelled first.

@@ -5,6 +5,29 @@ use catena_tests::site::{Site, id_of};
 use serde_json::json;
 
 /// "Impose limits on the number of concurrent jobs per client."
+/// A read-only operation leaves no record, so no definition can make one of an operation that acts.
+#[tokio::test]
+async fn a_definition_cannot_declare_an_acting_operation_read_only() {
+    let site = Site::start().await;
+    for (adapter, is_usable) in [("test:delay", false), ("grid:run", false), ("auth:whoami", true)]
+    {
+        let metadata =
+            json!({"name": "quiet", "operation": {"adapter": adapter, "readOnly": true}});
+        let reply = site.post("/api/v1/assets", &metadata).await;
+        let Some(id) = reply.json().as_str().map(str::to_owned) else {
+            assert!(!is_usable && reply.status() == 400, "{adapter}: {}", reply.text());
+            continue;
+        };
+        let body = json!({"operation": id, "input": {}});
+        let reply = site.post("/api/v1/run", &body).await;
+        if is_usable {
+            reply.expect(200);
+        } else {
+            reply.expect_error(400, "operation_unusable");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_caller_has_so_many_live_jobs_and_no_more() {
     let site = Site::with(|flags| flags.live_jobs = Some("2".to_owned())).await;
@@ -158,7 +181,8 @@ async fn an_owner_removes_what_is_theirs() {
     let id = alice.invoked("test:echo", json!({"secret": 1}), "COMPLETE").await;
     bob.control(&id, "delete").await.expect_error(404, "job_not_found");
     alice.control(&id, "delete").await.expect(200);
-    alice.get(&format!("/api/v1/jobs/{id}")).await.expect_error(404, "job_not_found");
+    alice.get(&format!("/api/v1/jobs/{id}")).await.expect_error(410, "job_deleted");
+    bob.get(&format!("/api/v1/jobs/{id}")).await.expect_error(404, "job_not_found");
 }
 
 /// A secret that a plan passes into a secret field of a step is secret in the orchestration, too.

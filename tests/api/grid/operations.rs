@@ -31,6 +31,33 @@ async fn an_operation_is_tried_as_often_as_it_says() {
 }
 
 #[tokio::test]
+async fn secret_fields_are_secret_like_write_only_ones() {
+    let site = Site::start().await;
+    let definition = json!({"adapter": "test:delay", "secretFields": ["key", "a/b"]});
+    let operation = register(&site, definition).await;
+    let input = json!({"key": "s3cret", "a/b": ["s3cret"], "delay": 0, "input": 1});
+    let id = site.invoked(&operation, input, "COMPLETE").await;
+    let gone = json!({"redacted": true});
+    let job = site.job(&id).await;
+    assert_eq!(job["input"], json!({"key": gone, "a/b": gone, "delay": 0, "input": 1}), "{job}");
+    let chain = site.history(&id).await;
+    assert!(!chain.entries.iter().any(|entry| entry.to_string().contains("s3cret")));
+    let schema =
+        json!({"$ref": "#/$defs/i", "$defs": {"i": {"properties": {"key": {"type": "integer"}}}}});
+    let definition = json!({"adapter": "test:echo", "secretFields": ["key"], "input": schema});
+    let operation = register(&site, definition).await;
+    let job = site.invoke(&operation, json!({"key": "s3cret"})).await;
+    assert_eq!(job["status"], "REJECTED", "{job}");
+    assert!(!job.to_string().contains("s3cret"), "{job}");
+    for wrong in [json!("key"), json!([1]), json!({"key": true})] {
+        let definition = json!({"operation": {"adapter": "test:echo", "secretFields": wrong}});
+        let request = site.request("PUT", "/api/v1/operations/wrong").json(&definition);
+        let error = site.ask(request).await.expect_error(400, "asset_invalid");
+        assert_eq!(error["problems"][0]["path"], "/operation/secretFields", "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_secret_enters_no_record_wherever_a_schema_marks_it() {
     let site = Site::start().await;
     let secret = json!({"type": "string", "writeOnly": true});
@@ -138,4 +165,32 @@ async fn an_output_is_bounded() {
     let reply = site.post("/api/v1/invoke", &body).await.expect(201);
     assert!(reply.text().contains(r#""errorCode":"output_too_large""#), "{}", reply.text());
     site.get(reply.header("location").unwrap()).await.expect(200);
+}
+
+#[tokio::test]
+async fn definitions_that_the_venue_cannot_run_are_kept_and_refused_when_invoked() {
+    let site = Site::start().await;
+    for operation in [
+        json!({"adapter": "dlfs:read"}),
+        json!({"adapter": "dlfs"}),
+        json!({"adapter": 7}),
+        json!({"adapter": "test:echo", "input": {"type": "no such type"}}),
+        json!({"adapter": "test:echo", "timeoutMs": -1}),
+    ] {
+        let metadata = json!({"name": "Elsewhere", "operation": operation});
+        let asset = site.post("/api/v1/assets", &metadata).await.expect(201).json();
+        let asset = asset.as_str().unwrap();
+        let stored = site.get(&format!("/api/v1/assets/{asset}")).await.expect(200).json();
+        assert_eq!(stored, metadata);
+        let jobs = site.job_count().await;
+        let reply = site.post("/api/v1/invoke", &json!({"operation": asset})).await;
+        reply.expect_error(400, "operation_unusable");
+        assert_eq!(site.job_count().await, jobs, "no job is created");
+    }
+    let metadata = json!({"name": "Data", "operation": "a note about operations"});
+    let asset = site.post("/api/v1/assets", &metadata).await.expect(201).json();
+    let reply = site.post("/api/v1/invoke", &json!({"operation": asset})).await;
+    assert_eq!(reply.status(), 400, "{}", reply.text());
+    let orchestration = json!({"operation": {"adapter": "orchestrator", "steps": []}});
+    site.post("/api/v1/assets", &orchestration).await.expect_error(400, "asset_invalid");
 }

@@ -168,10 +168,13 @@ async fn a_schedule_whose_operation_asks_for_more_than_the_quota_delays_nobody()
 async fn an_unknown_member_of_a_schedule_is_refused_by_name() {
     let site = Site::start().await;
     let input = json!({"operation": "test:echo", "crom": "* * * * *"});
-    let job = site.invoke("scheduler:schedule", input).await;
-    let job = site.ended(job["id"].as_str().unwrap()).await;
-    assert_eq!(job["errorCode"], "unknown_member", "{job}");
-    assert!(job["error"].as_str().unwrap().contains("the nearest is `cron`"), "{job}");
+    let body = json!({"operation": "scheduler:schedule", "input": input});
+    for path in ["/api/v1/invoke", "/api/v1/run"] {
+        let error = site.post(path, &body).await.expect_error(400, "unknown_member");
+        assert_eq!(error["error"], "unknown member `crom`; the nearest is `cron`", "{error}");
+        assert_eq!((&error["member"], &error["nearest"]), (&json!("crom"), &json!("cron")));
+    }
+    assert_eq!(site.job_count().await, 0);
     let free = json!({"operation": "test:echo", "after": 3_600_000, "x-team": "blue"});
     run(&site, "scheduler:schedule", free).await;
 }

@@ -234,6 +234,6 @@ async fn the_endpoint_is_found_under_the_name_that_clients_use() {
     let public = "https://venue.example";
     let site = Site::with(|flags| flags.public_url = Some(public.to_owned())).await;
     let found = site.get("/.well-known/mcp").await.expect(200).json();
-    assert_eq!(found["server_url"], public);
+    assert_eq!(found["server_url"], format!("{public}/mcp"));
     assert_eq!(found["endpoint"]["url"], format!("{public}/mcp"));
 }

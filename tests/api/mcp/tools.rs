@@ -89,7 +89,17 @@ async fn an_operator_may_show_less() {
     let listed = names(&client.result("tools/list", json!({})).await);
     assert_eq!(
         listed,
-        ["json_assoc", "json_cond", "json_merge", "json_select", "test_echo", "test_error"]
+        [
+            "json_assoc",
+            "json_cond",
+            "json_merge",
+            "json_parse",
+            "json_path",
+            "json_select",
+            "json_stringify",
+            "test_echo",
+            "test_error",
+        ]
     );
     let (_, code, error) =
         client.refusal("tools/call", json!({"name": "test_random", "arguments": {}})).await;
@@ -169,4 +179,49 @@ async fn operations_that_are_unlike_tools_are_tools_all_the_same() {
     assert_eq!(two["inputSchema"]["type"], "object");
     let answer = client.call("my_tool__2", json!({"ucans": 5})).await;
     assert_eq!(answer["structuredContent"], json!({"ucans": 5}), "a member of its own");
+}
+
+#[tokio::test]
+async fn the_named_operations_of_a_caller_are_its_tools() {
+    let site = Site::start().await;
+    let (ann, bob) = (site.caller(1).await, site.caller(2).await);
+    let input = json!({"type": "object", "required": ["text"]});
+    let operation = json!({"adapter": "test:echo", "input": input});
+    let body = json!({"name": "Shout", "description": "Says it.", "operation": operation});
+    let body = body.to_string();
+    let request = ann.request("PUT", "/api/v1/operations/shout.v2").body(body.as_bytes());
+    ann.ask(request).await.expect(200);
+    let client = McpClient::new(&ann, STATELESS);
+    let listed = client.result("tools/list", json!({})).await;
+    let shout = tool(&listed, "o_shout_v2");
+    assert_eq!((&shout["title"], &shout["description"]), (&json!("Shout"), &json!("Says it.")));
+    assert_eq!(shout["inputSchema"]["required"], json!(["text"]));
+    assert_eq!(listed["cacheScope"], "private");
+    let called = client.call("o_shout_v2", json!({"text": "hello"})).await;
+    assert_eq!(called["structuredContent"], json!({"text": "hello"}));
+    let job = called["_meta"]["catena/job"].as_str().unwrap();
+    assert_eq!(ann.job(job).await["op"], "o/shout.v2");
+    let other = McpClient::new(&bob, STATELESS);
+    assert!(
+        !names(&other.result("tools/list", json!({})).await).contains(&"o_shout_v2".to_owned())
+    );
+    let unknown = json!({"name": "o_shout_v2", "arguments": {"text": "x"}});
+    let (_, code, _) = other.refusal("tools/call", unknown).await;
+    assert_eq!(code, -32602);
+}
+
+#[tokio::test]
+async fn the_operator_selects_which_named_operations_are_tools() {
+    let site = Site::with(|flags| flags.mcp_tools = Some("json,o/one".to_owned())).await;
+    for name in ["one", "two"] {
+        let body = json!({"name": name, "operation": {"adapter": "test:echo"}}).to_string();
+        let request = site.request("PUT", &format!("/api/v1/operations/{name}"));
+        site.ask(request.body(body.as_bytes())).await.expect(200);
+    }
+    let listed = McpClient::new(&site, STATELESS).result("tools/list", json!({})).await;
+    let names = names(&listed);
+    assert!(
+        names.contains(&"o_one".to_owned()) && !names.contains(&"o_two".to_owned()),
+        "{names:?}"
+    );
 }

@@ -1,0 +1,128 @@
+//! Sections 8.2 and 11: datasets, artifacts and signed URLs.
+
+use catena_tests::http::Connection;
+use catena_tests::site::Client;
+use serde_json::json;
+
+use crate::{Bench, changed, payload, text};
+
+/// SHA-256 of `hello`.
+const HELLO: &str = "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+
+/// The status of a HEAD request, whose response has no body.
+async fn head(client: &Client, path: &str) -> u16 {
+    let mut connection = Connection::open(client.address).await.unwrap();
+    connection.send(&client.request("HEAD", path)).await.unwrap();
+    connection.head().await.unwrap().status
+}
+
+#[tokio::test]
+async fn a_dataset_belongs_to_who_uploaded_it() {
+    let bench = Bench::ready().await;
+    let path = format!("/contract/v1/datasets/{HELLO}");
+    let wrong = bench.owner.ask(bench.owner.request("PUT", &path).body("other")).await;
+    assert_eq!((wrong.status(), &wrong.json()["error"]["code"]), (400, &json!("digest_mismatch")));
+    assert_eq!(head(&bench.owner, &path).await, 404);
+    bench.owner.ask(bench.owner.request("PUT", &path).body("hello")).await.expect(200);
+    assert_eq!(head(&bench.owner, &path).await, 200);
+    let stranger = bench.site.caller(2).await;
+    assert_eq!(head(&stranger, &path).await, 404);
+    // The executor reads what the payload of a job that it holds names, and nothing else.
+    let dependency = json!([{"kind": "dataset", "digest": HELLO}]);
+    let body = changed("x", &[("/inputs/object/dependencies", dependency)]);
+    let (id, job) = bench.claimed(&body).await;
+    let read = |id: String, fence: i64, digest: &'static str| {
+        let executor = bench.executor.clone();
+        async move {
+            let path = format!("/contract/v1/executor/jobs/{id}/datasets/{digest}?fence={fence}");
+            executor.get(&path).await
+        }
+    };
+    let fence = job["fence"].as_i64().unwrap();
+    assert_eq!(read(id.clone(), fence, HELLO).await.expect(200).text(), "hello");
+    assert_eq!(read(id.clone(), fence + 1, HELLO).await.status(), 409);
+    let unnamed = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    assert_eq!(read(id.clone(), fence, unnamed).await.status(), 404);
+    bench.succeed(&job).await;
+    assert_eq!(read(id, fence, HELLO).await.status(), 409, "the lease is over");
+    // The same digest in a job of another owner is absent.
+    stranger.post("/contract/v1/jobs", &body).await.expect(202);
+    let job = bench.claim("e1").await;
+    let fence = job["fence"].as_i64().unwrap();
+    assert_eq!(read(text(&job, "id"), fence, HELLO).await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_signed_url_serves_an_artifact_until_it_expires_or_the_job_is_deleted() {
+    let bench = Bench::ready().await;
+    let (id, job) = bench.claimed(&payload("a")).await;
+    let path = format!("/contract/v1/executor/jobs/{id}/artifacts/{HELLO}?fence={}", job["fence"]);
+    bench.executor.ask(bench.executor.request("PUT", &path).body("hello")).await.expect(200);
+    let artifact = json!({"artifact_id": "a1", "kind": "file", "format": "html", "digest": HELLO,
+        "size_bytes": 5, "uri": format!("blob:{HELLO}"), "content_type": "text/html",
+        "metadata": {"name": "x.html"}});
+    let end = json!({"output": {}, "execution": {"artifacts": [artifact]}});
+    bench.end(&job, end).await.expect(200);
+    let signed =
+        bench.owner.get(&format!("/contract/v1/jobs/{id}/artifacts/a1")).await.expect(200).json();
+    assert_eq!(signed["digest"], HELLO);
+    let url = text(&signed, "url");
+    let url = url[url.find("/contract").unwrap()..].to_owned();
+    // Without other credentials.
+    let reply = bench.site.get(&url).await.expect(200);
+    assert_eq!(reply.text(), "hello");
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("content-security-policy", "sandbox"),
+        ("content-disposition", "attachment"),
+    ] {
+        assert_eq!(reply.header(name), Some(value));
+    }
+    let part = bench.site.ask(bench.site.request("GET", &url).header("range", "bytes=1-3")).await;
+    assert_eq!((part.status(), part.text()), (206, "ell"));
+    assert_eq!(part.header("content-range"), Some("bytes 1-3/5"));
+    let code = |reply: catena_tests::http::Reply| {
+        (reply.status(), reply.json()["error"]["code"].as_str().unwrap().to_owned())
+    };
+    let invalid = (403, "url_invalid".to_owned());
+    let mut forged = url.clone();
+    let last = if forged.pop() == Some('0') { '1' } else { '0' };
+    forged.push(last);
+    assert_eq!(code(bench.site.get(&forged).await), invalid);
+    assert_eq!(code(bench.site.get(url.split('&').next().unwrap()).await), invalid);
+    let later = url.replace("expires=", "expires=9");
+    assert_eq!(code(bench.site.get(&later).await), invalid);
+    let short = bench.owner.get(&format!("/contract/v1/jobs/{id}/artifacts/a1?ttl_s=1")).await;
+    let short = text(&short.expect(200).json(), "url");
+    let short = short[short.find("/contract").unwrap()..].to_owned();
+    let started = tokio::time::Instant::now();
+    let expired = loop {
+        let reply = bench.site.get(&short).await;
+        if reply.status() != 200 {
+            break code(reply);
+        }
+        assert!(started.elapsed() < catena_tests::TIMEOUT, "it does not expire");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    assert_eq!(expired, (403, "url_expired".to_owned()));
+    for ttl in ["0", "86401", "x"] {
+        let path = format!("/contract/v1/jobs/{id}/artifacts/a1?ttl_s={ttl}");
+        assert_eq!(bench.owner.get(&path).await.status(), 400, "{ttl}");
+    }
+    let none = bench.owner.get(&format!("/contract/v1/jobs/{id}/artifacts/a2")).await;
+    assert_eq!(code(none), (404, "artifact_not_found".to_owned()));
+    let stranger = bench.site.caller(2).await;
+    assert_eq!(stranger.get(&format!("/contract/v1/jobs/{id}/artifacts/a1")).await.status(), 404);
+    bench.owner.put(&format!("/api/v1/jobs/{id}/delete")).await;
+    assert_eq!(code(bench.site.get(&url).await), invalid, "deleting the job revokes its URLs");
+}
+
+#[tokio::test]
+async fn a_worker_exchanges_blobs_of_its_owner() {
+    let bench = Bench::start().await;
+    let path = format!("/worker/v1/blobs/{HELLO}");
+    bench.owner.ask(bench.owner.request("PUT", &path).body("hello")).await.expect(200);
+    assert_eq!(bench.owner.get(&path).await.expect(200).text(), "hello");
+    let stranger = bench.site.caller(2).await;
+    assert_eq!(stranger.get(&path).await.status(), 404);
+}

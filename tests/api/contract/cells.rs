@@ -1,0 +1,208 @@
+//! Sections 7.1, 8 and 9 with a real executor: cells run in the sandbox, and their ends have categories.
+
+use std::time::Duration;
+
+use catena_api::{Credentials, HttpClient};
+use catena_executor::{Executor, Options};
+use catena_sandbox::{Tier, USUAL_PATHS};
+use serde_json::{Value as Json, json};
+use tokio::sync::oneshot;
+
+use crate::{Bench, changed, payload, text};
+
+/// A venue with a real executor.
+struct Live {
+    bench: Bench,
+    stop: Option<oneshot::Sender<()>>,
+    running: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Live {
+    async fn start() -> Live {
+        let bench = Bench::start().await;
+        let did =
+            bench.site.get("/.well-known/did.json").await.json()["id"].as_str().unwrap().to_owned();
+        let token = bench.site.worker_token(&did, &["exec.*"]);
+        let venue = format!("http://{}", bench.site.address).parse().unwrap();
+        let client =
+            HttpClient::connect(venue, Credentials::Token(token)).with_expected_did(Some(did));
+        let options = Options {
+            name: "executor-test".to_owned(),
+            slots: 2,
+            interpreters: USUAL_PATHS.iter().map(Into::into).collect(),
+            minimum: Tier::T2,
+            grace: Duration::from_secs(5),
+        };
+        let executor =
+            tokio::task::spawn_blocking(move || Executor::start(client, options)).await.unwrap();
+        executor.versions().expect("the sandbox works on this host");
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(async move {
+            let shutdown = async move {
+                let _ = stopped.await;
+            };
+            executor.run(shutdown).await.unwrap();
+        });
+        let live = Live { bench, stop: Some(stop), running: Some(running) };
+        live.announced().await;
+        live
+    }
+
+    /// Waits until the venue knows the environment.
+    async fn announced(&self) {
+        let started = tokio::time::Instant::now();
+        loop {
+            let body = changed("1", &[("/environment", json!({"env_version": "none"}))]);
+            let reply = self.bench.owner.post("/contract/v1/jobs", &body).await;
+            if reply.status() == 400 {
+                return;
+            }
+            assert!(started.elapsed() < catena_tests::TIMEOUT, "no environment was announced");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn run(&self, body: &Json) -> Json {
+        let reply = self.bench.owner.post("/contract/v1/jobs", body).await;
+        assert_eq!(reply.status(), 202, "{}", reply.text());
+        let id = text(&reply.json(), "job_id");
+        let path = format!("/contract/v1/jobs/{id}?wait=25000");
+        self.bench.owner.get(&path).await.expect(200).json()
+    }
+
+    async fn stop(mut self) {
+        drop(self.stop.take());
+        self.running.take().unwrap().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_runs_with_its_parameters_data_and_files() {
+    let live = Live::start().await;
+    let result = live.run(&payload("print(1)")).await;
+    assert_eq!(result["status"], "SUCCEEDED", "{result}");
+    assert_eq!(result["outputs"]["stdout"], "1\n");
+    assert!(text(&result["environment"], "env_version").starts_with("py-bare@"));
+    assert!(result["resource_usage"]["cpu_ms"].is_i64(), "{result}");
+
+    let source = "def main(x):\n    open('out.json', 'w').write('{}')\n    open('skip.bin', 'w').write('x')\n    return {'x': x, 'data': open('inputs/data.txt').read()}";
+    let digest = "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let owner = &live.bench.owner;
+    let body = changed(
+        source,
+        &[
+            ("/inputs/object/runtime/parameters", json!({"x": 9_007_199_254_740_993_i64})),
+            (
+                "/inputs/object/dependencies",
+                json!([{"kind": "dataset", "digest": digest, "name": "data.txt"}]),
+            ),
+        ],
+    );
+    let missing = live.run(&body).await;
+    assert_eq!(
+        (&missing["status"], &missing["error"]["category"]),
+        (&json!("FAILED"), &json!("DEPENDENCY_ERROR")),
+        "{missing}"
+    );
+    owner
+        .ask(owner.request("PUT", &format!("/contract/v1/datasets/{digest}")).body("hello"))
+        .await
+        .expect(200);
+    let result = live.run(&body).await;
+    assert_eq!(
+        result["outputs"]["result_json"],
+        json!({"x": 9_007_199_254_740_993_i64, "data": "hello"}),
+        "{result}"
+    );
+    let artifacts = result["artifacts"].as_array().unwrap();
+    assert_eq!(artifacts.len(), 1, "only files whose format was requested: {result}");
+    assert_eq!(artifacts[0]["metadata"]["name"], "out.json");
+    let path = format!(
+        "/contract/v1/jobs/{}/artifacts/{}",
+        text(&result, "job_id"),
+        text(&artifacts[0], "artifact_id")
+    );
+    let url = text(&owner.get(&path).await.expect(200).json(), "url");
+    assert_eq!(
+        live.bench.site.get(&url[url.find("/contract").unwrap()..]).await.expect(200).text(),
+        "{}"
+    );
+    live.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_failure_has_its_category() {
+    let live = Live::start().await;
+    let quick = json!({"timeout_ms": 500});
+    for (source, limits, status, category, code) in [
+        ("1 / 0", json!({}), "FAILED", "USER_CODE_ERROR", "PYTHON_EXCEPTION"),
+        ("assert False", json!({}), "FAILED", "USER_CODE_ERROR", "PYTHON_EXCEPTION"),
+        ("def", json!({}), "FAILED", "USER_CODE_ERROR", "SYNTAX_ERROR"),
+        ("import nothing_like_this", json!({}), "FAILED", "USER_CODE_ERROR", "MODULE_NOT_FOUND"),
+        ("import time\ntime.sleep(60)", quick, "TIMED_OUT", "RESOURCE_LIMIT", "TIME_LIMIT"),
+        (
+            "x = bytearray(1 << 30)\nx[::4096] = b'1' * len(x[::4096])",
+            json!({"memory_mb": 64}),
+            "FAILED",
+            "RESOURCE_LIMIT",
+            "MEMORY_LIMIT",
+        ),
+        (
+            "import socket\nsocket.socket()",
+            json!({}),
+            "FAILED",
+            "SANDBOX_VIOLATION",
+            "FORBIDDEN_SYSCALL",
+        ),
+    ] {
+        let result = live.run(&changed(source, &[("/limits", limits)])).await;
+        assert_eq!(result["status"], status, "{source}: {result}");
+        assert_eq!(result["error"]["category"], category, "{source}: {result}");
+        assert_eq!(result["error"]["code"], code, "{source}: {result}");
+        assert_eq!(result["attempt"], 1);
+    }
+    let result = live.run(&payload("print('a')\nx = 1\nraise ValueError('no')")).await;
+    assert_eq!(result["error"]["details"]["line"], 3, "{result}");
+    assert_eq!(result["outputs"]["stdout"], "a\n");
+    let blocks = json!({"format": "blockdoc", "value": {"blocks": [
+        {"id": "b1", "type": "code", "language": "python", "source": "x = 1"},
+        {"id": "b2", "type": "code", "language": "python", "source": "y = 2\n1 / 0"}]}});
+    let result = live.run(&changed("", &[("/inputs/object/content", blocks)])).await;
+    let details = &result["error"]["details"];
+    assert_eq!((&details["block"], &details["line"]), (&json!("b2"), &json!(2)), "{result}");
+    let long = changed("print('é' * 2000)", &[("/limits", json!({"max_output_kb": 1}))]);
+    let result = live.run(&long).await;
+    assert_eq!(result["outputs"]["stdout_truncated"], json!(true), "{result}");
+    assert!(text(&result["outputs"], "stdout").chars().all(|c| c == 'é'));
+    let silent = changed("print(1)", &[("/output_spec", json!({"return_stdout": false}))]);
+    assert!(live.run(&silent).await["outputs"]["stdout"].is_null());
+    live.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn code_is_an_operation_and_a_cancelled_cell_is_stopped() {
+    let live = Live::start().await;
+    let owner = &live.bench.owner;
+    let input =
+        json!({"code": "def main(n):\n    print('hi')\n    return n + 1", "parameters": {"n": 1}});
+    let job = owner.invoke("exec:python", input).await;
+    let job = owner.until(&catena_tests::site::id_of(&job), "COMPLETE").await;
+    assert_eq!(
+        (&job["output"]["result"], &job["output"]["stdout"]),
+        (&json!(2), &json!("hi\n")),
+        "{job}"
+    );
+    assert_eq!(job["execution"]["environment"]["language"], "python");
+    let wrong = json!({"code": "1", "limits": {"memory_mb": 100_000}});
+    let rejected = owner.invoke("exec:python", wrong).await;
+    assert_eq!(rejected["status"], "REJECTED", "a limit above the plan");
+    let body = payload("import time\ntime.sleep(600)");
+    let id = text(&owner.post("/contract/v1/jobs", &body).await.expect(202).json(), "job_id");
+    owner.until(&id, "STARTED").await;
+    owner.post(&format!("/contract/v1/jobs/{id}/cancel"), &json!({})).await.expect(200);
+    // The slots are free again: two more cells run.
+    for source in ["print(2)", "print(3)"] {
+        assert_eq!(live.run(&payload(source)).await["status"], "SUCCEEDED");
+    }
+    live.stop().await;
+}

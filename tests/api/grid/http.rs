@@ -1,0 +1,183 @@
+//! HTTP requests as steps: JSON responses, statuses that are failures, retries, and headers that name the
+//! job.
+
+use catena_tests::service::{ReceivedRequest, Service, json_response, response};
+use catena_tests::site::{Client, Site, id_of};
+use serde_json::{Value as Json, json};
+
+/// A venue that may send requests to a service with these answers.
+async fn site_and_service(
+    answer: impl Fn(&ReceivedRequest) -> String + Send + Sync + 'static,
+) -> (Site, Service) {
+    let service = Service::start(answer).await;
+    let host = service.host();
+    (Site::with(|flags| flags.allow_hosts = Some(host)).await, service)
+}
+
+async fn register(site: &Client, operation: Json) -> String {
+    let metadata = json!({"name": "Test", "operation": operation});
+    let asset = site.post("/api/v1/assets", &metadata).await.expect(201).json();
+    asset.as_str().unwrap().to_owned()
+}
+
+async fn output(site: &Client, operation: &str, input: Json) -> Json {
+    let body = json!({"operation": operation, "input": input});
+    site.post("/api/v1/run", &body).await.expect(200).json()
+}
+
+#[tokio::test]
+async fn a_later_step_uses_json_received_over_http() {
+    let (site, service) = site_and_service(|request| match request.path.as_str() {
+        "/rates" => json_response(200, r#"{"base": "USD", "rates": {"EUR": 0.5, "CHF": 0.8}}"#),
+        _ => response(200, "content-type: text/plain\r\n", r#"{"EUR": 0.25}"#),
+    })
+    .await;
+    let operation = register(
+        &site,
+        json!({
+            "adapter": "orchestrator",
+            "steps": [
+                {"op": "http:get", "input": {"url": ["input", "rates"]}},
+                {"op": "test:echo", "input": {"eur": [0, "json", "rates", "EUR"]}},
+                {"op": "http:get", "input": {"url": ["input", "text"]}},
+                {"op": "json:parse", "input": {"text": [2, "body"]}},
+                {"op": "json:path", "input": {"value": [3, "result"], "path": ["const", "EUR"]}},
+            ],
+            "result": {"json": [1, "eur"], "parsed": [4, "result"], "base": [0, "json", "base"]},
+        }),
+    )
+    .await;
+    let input = json!({"rates": service.url("/rates"), "text": service.url("/text")});
+    let id = id_of(&site.invoke(&operation, input).await);
+    let job = site.ended(&id).await;
+    assert_eq!(job["output"], json!({"json": 0.5, "parsed": 0.25, "base": "USD"}), "{job}");
+    site.history(&id).await.verify();
+}
+
+#[tokio::test]
+async fn only_valid_json_of_a_json_type_is_parsed() {
+    let (site, service) = site_and_service(|request| match request.path.as_str() {
+        "/problem" => response(404, "content-type: application/problem+json\r\n", r#"{"a":1}"#),
+        "/text" => response(200, "content-type: text/plain\r\n", "1"),
+        _ => json_response(200, r#"{"a":"#),
+    })
+    .await;
+    let get = async |path: &str| output(&site, "http:get", json!({"url": service.url(path)})).await;
+    let problem = get("/problem").await;
+    assert_eq!((&problem["status"], &problem["json"]), (&json!(404), &json!({"a": 1})));
+    assert_eq!(problem["body"], r#"{"a":1}"#);
+    for (path, body) in [("/text", "1"), ("/malformed", r#"{"a":"#)] {
+        let plain = get(path).await;
+        assert_eq!((&plain["body"], plain.get("json")), (&json!(body), None), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn json_texts_are_converted_without_a_job() {
+    let site = Site::start().await;
+    let parsed = output(&site, "json:parse", json!({"text": "{\"a\": [1, 2.0]}"})).await;
+    assert_eq!(parsed.to_string(), r#"{"result":{"a":[1,2.0]}}"#);
+    let text = output(&site, "json:stringify", json!({"value": {"a": [1, 2.0]}})).await;
+    assert_eq!(text, json!({"result": r#"{"a":[1,2.0]}"#}));
+    let input = json!({"value": {"a": [{"b": true}]}, "path": ["a", 0, "b"]});
+    assert_eq!(output(&site, "json:path", input).await, json!({"result": true}));
+    let missing = json!({"operation": "json:path", "input": {"value": {}, "path": "a/b"}});
+    let error = site.post("/api/v1/run", &missing).await.expect_error(422, "job_failed");
+    assert_eq!(error["errorCode"], "path_not_found", "{error}");
+    assert_eq!(site.job_count().await, 0);
+}
+
+#[tokio::test]
+async fn a_definition_with_retry_repeats_what_may_succeed_later() {
+    let (site, service) = site_and_service(|request| match request.number {
+        1 => response(503, "retry-after: 1\r\n", "busy"),
+        2 => response(429, "", "slow down"),
+        _ => json_response(200, r#"{"ok":true}"#),
+    })
+    .await;
+    let retry = json!({"attempts": 5, "backoffMs": 1});
+    let operation = register(&site, json!({"adapter": "http:get", "retry": retry})).await;
+    let id = id_of(&site.invoke(&operation, json!({"url": service.url("/a")})).await);
+    let job = site.ended(&id).await;
+    assert_eq!(job["output"]["json"], json!({"ok": true}), "{job}");
+    assert_eq!(service.received("/a").len(), 3);
+    let records: Vec<Json> =
+        site.history(&id).await.entries.iter().map(|entry| entry["record"].clone()).collect();
+    let attempts: Vec<&Json> =
+        records.iter().filter(|record| record["note"]["kind"] == "attempt").collect();
+    let codes: Vec<&Json> = attempts.iter().map(|record| &record["note"]["code"]).collect();
+    assert_eq!(codes, ["http_503", "http_429"]);
+    let reason = attempts[0]["note"]["reason"].as_str().unwrap();
+    assert!(reason.ends_with("answered with status 503: busy"), "{reason}");
+    let time = |record: &Json| record["updated"].as_i64().unwrap();
+    assert!(time(attempts[1]) - time(attempts[0]) >= 1_000, "Retry-After is honoured: {records:?}");
+    site.history(&id).await.verify();
+}
+
+#[tokio::test]
+async fn a_definition_decides_which_statuses_are_failures() {
+    let (site, service) = site_and_service(|request| {
+        response(request.path.trim_start_matches('/').parse().unwrap(), "", "no")
+    })
+    .await;
+    let retry = json!({"attempts": 2, "backoffMs": 1});
+    for (definition, status, ended, requests) in [
+        (json!({}), 503, "COMPLETE", 1),
+        (json!({"retry": retry}), 404, "COMPLETE", 1),
+        (json!({"retry": retry}), 500, "FAILED", 2),
+        (json!({"retry": retry, "failOn": []}), 502, "COMPLETE", 1),
+        (json!({"failOn": [404]}), 404, "FAILED", 1),
+        (json!({"failOn": ["4xx"], "retry": retry}), 403, "FAILED", 1),
+        (
+            json!({"failOn": ["400-409"], "retry": {"attempts": 2, "backoffMs": 1, "on": ["http_409"]}}),
+            409,
+            "FAILED",
+            2,
+        ),
+    ] {
+        let mut operation = definition.clone();
+        operation["adapter"] = json!("http:get");
+        let operation = register(&site, operation).await;
+        let path = format!("/{status}");
+        let before = service.received(&path).len();
+        let id = id_of(&site.invoke(&operation, json!({"url": service.url(&path)})).await);
+        let job = site.ended(&id).await;
+        assert_eq!(job["status"], ended, "{definition} {job}");
+        if ended == "FAILED" {
+            assert_eq!(job["errorCode"], format!("http_{status}"), "{job}");
+        }
+        assert_eq!(service.received(&path).len() - before, requests, "{definition}");
+    }
+    let wrong =
+        json!({"operation": {"adapter": "http:get", "failOn": ["6xx"], "jobHeaders": "yes"}});
+    let request = site.request("PUT", "/api/v1/operations/wrong").json(&wrong);
+    let error = site.ask(request).await.expect_error(400, "asset_invalid");
+    let problems = error["problems"].to_string();
+    for pointer in ["/operation/failOn", "/operation/jobHeaders"] {
+        assert!(problems.contains(pointer), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn every_attempt_names_its_job_and_has_the_same_key() {
+    let (site, service) = site_and_service(|request| match request.number {
+        1 => response(500, "", ""),
+        _ => response(200, "", "ok"),
+    })
+    .await;
+    let retry = json!({"attempts": 2, "backoffMs": 1});
+    let definition = json!({"adapter": "http:post", "retry": retry, "jobHeaders": true});
+    let operation = register(&site, definition).await;
+    let id = id_of(&site.invoke(&operation, json!({"url": service.url("/a")})).await);
+    assert_eq!(site.ended(&id).await["status"], "COMPLETE");
+    let received = service.received("/a");
+    let header = |at: usize, name: &str| received[at].headers.get(name).cloned();
+    for at in 0..2 {
+        assert_eq!(header(at, "catena-job").as_deref(), Some(id.as_str()));
+        assert_eq!(header(at, "idempotency-key").as_deref(), Some(id.as_str()));
+        assert_eq!(header(at, "catena-attempt"), Some((at + 1).to_string()));
+    }
+    output(&site, "http:post", json!({"url": service.url("/b")})).await;
+    let plain = &service.received("/b")[0].headers;
+    assert!(!plain.keys().any(|name| name.starts_with("catena-") || name == "idempotency-key"));
+}

@@ -1,0 +1,160 @@
+//! Requests, jobs and responses that take much memory at once.
+
+use catena_tests::http::Request;
+use catena_tests::site::id_of;
+use serde_json::{Value as Json, json};
+use tokio::io::AsyncWriteExt as _;
+
+use super::Victim;
+
+/// As many bytes as a request may nearly have.
+const LARGE: usize = 9_000_000;
+
+/// Bytes of each of many requests at the same time. An unoptimised venue takes seconds to parse all of
+/// them.
+const MANY: usize = if cfg!(debug_assertions) { 300_000 } else { LARGE };
+
+fn text(bytes: usize) -> Json {
+    Json::from("x".repeat(bytes))
+}
+
+/// Lists are the largest values for their text.
+fn numbers(bytes: usize) -> Json {
+    Json::from(vec![0; bytes / 2])
+}
+
+fn invocation(operation: &str, input: &Json) -> Request {
+    let body = json!({"operation": operation, "input": input, "wait": 10_000});
+    Request::new("POST", "/api/v1/invoke").json(&body)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_number_of_large_requests_harms_the_venue() {
+    let mut victim = Victim::start().await;
+    let venue = &victim;
+    for (name, operation, input) in [
+        ("64 large texts", "test:echo", text(MANY)),
+        ("64 large lists", "test:echo", numbers(MANY)),
+        ("64 large inputs that wait", "test:delay", json!({"delay": 2_000, "input": text(MANY)})),
+    ] {
+        let request = invocation(operation, &input);
+        let replies = venue.under(name, venue.send_all(vec![request; 64])).await;
+        let statuses: Vec<u16> = replies.iter().map(|reply| reply.status()).collect();
+        assert!(statuses.iter().all(|status| [200, 201, 429].contains(status)), "{statuses:?}");
+        assert!(statuses.iter().any(|status| *status < 300), "{name}: {statuses:?}");
+    }
+    victim.restart().await;
+    victim.echo().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_number_of_large_responses_harms_the_venue() {
+    let mut victim = Victim::start().await;
+    let venue = &victim;
+    let request = invocation("test:echo", &text(LARGE));
+    let job = id_of(&venue.attacker.ask(request).await.json());
+    let path = format!("/api/v1/jobs/{job}");
+
+    let reads = venue.send_all(vec![Request::new("GET", &path); 64]);
+    let replies = venue.under("64 reads of a large job", reads).await;
+    assert!(replies.iter().all(|reply| [200, 429].contains(&reply.status())));
+    assert!(replies.iter().any(|reply| reply.status() == 200));
+
+    let call = |id: usize| {
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": {"name": "grid_job-result", "arguments": {"id": job}}})
+    };
+    let batch: Vec<Json> = (0..64).map(call).collect();
+    let batch = Request::new("POST", "/mcp")
+        .header("accept", "application/json")
+        .header("mcp-protocol-version", "2025-03-26")
+        .json(&json!(batch));
+    venue.under("a batch of 64 large results", venue.attacker.ask(batch)).await;
+
+    // Clients that do not read what they asked for.
+    let mut silent = Vec::new();
+    for number in 0..100 {
+        let mut stream = tokio::net::TcpStream::connect(venue.attacker.address).await.unwrap();
+        let path = if number % 2 == 0 { path.clone() } else { format!("{path}/sse") };
+        let host = venue.attacker.address;
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        silent.push(stream);
+    }
+    venue.under("100 clients that do not read", venue.attacker.get("/livez")).await.expect(200);
+    drop(silent);
+    victim.restart().await;
+    victim.echo().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_workflow_with_100_mb_of_outputs_can_be_started_read_watched_and_cancelled() {
+    let mut victim = Victim::start().await;
+    let venue = &victim;
+    let echo = json!({"op": "test:echo", "input": ["input"]});
+    let mut steps = vec![echo; 12];
+    steps.push(json!({"op": "test:never", "input": ["const", {}]}));
+    let definition = json!({"name": "large", "type": "orchestration", "operation":
+        {"adapter": "orchestrator", "steps": steps, "result": ["const", 1]}});
+    let reply = venue.attacker.post("/api/v1/assets", &definition).await;
+    let operation = reply.expect(201).json().as_str().unwrap().to_owned();
+    let body = json!({"operation": operation, "input": text(LARGE)});
+    let start = venue.attacker.post("/api/v1/invoke", &body);
+    let job = venue.under("a large workflow", start).await.expect(201).json();
+    let path = format!("/api/v1/jobs/{}?steps=brief", id_of(&job));
+    let read = async {
+        loop {
+            let job = venue.attacker.get(&path).await.expect(200).json();
+            let steps = job["steps"].as_array().unwrap();
+            let ended = steps.iter().filter(|step| step["status"] == "COMPLETE").count();
+            assert_eq!(job["status"], "STARTED", "{}", job["error"]);
+            if ended == 12 {
+                return job;
+            }
+        }
+    };
+    let job = venue.under("reading it", read).await;
+    assert_eq!(job["steps"][0]["outputBytes"], json!(LARGE + 2));
+    let path = format!("/api/v1/jobs/{}/cancel", id_of(&job));
+    let cancel = venue.attacker.put(&path);
+    let job = venue.under("cancelling it", cancel).await.expect(200).json();
+    assert_eq!(job["status"], "CANCELLED");
+    victim.restart().await;
+    victim.echo().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_that_duplicate_values_do_not_harm_the_venue() {
+    let mut victim = Victim::start().await;
+    let venue = &victim;
+    let doubled = |step: usize| {
+        let part = if step == 0 { json!(["input"]) } else { json!([step - 1]) };
+        json!({"op": "test:echo", "input": ["array", part, part]})
+    };
+    let joined = |step: usize| {
+        let part = if step == 0 { json!(["input"]) } else { json!([step - 1]) };
+        json!({"op": "test:echo", "input": ["concat", part, part]})
+    };
+    let plans = [
+        ("doubled lists", (0..40).map(doubled).collect::<Vec<_>>(), text(100)),
+        ("doubled texts", (0..40).map(joined).collect::<Vec<_>>(), text(100)),
+        (
+            "a large text in every step",
+            (0..1_000)
+                .map(|n| json!({"op": "test:echo", "input": {"n": ["const", n], "t": ["input"]}}))
+                .collect::<Vec<_>>(),
+            text(5_000_000),
+        ),
+    ];
+    for (name, steps, input) in plans {
+        let definition = json!({"name": name, "type": "orchestration", "operation":
+            {"adapter": "orchestrator", "steps": steps, "result": ["const", 1]}});
+        let reply = venue.attacker.post("/api/v1/assets", &definition).await;
+        let operation = reply.expect(201).json().as_str().unwrap().to_owned();
+        let reply = venue.under(name, venue.attack(&operation, &input)).await;
+        let job = reply.json();
+        assert_ne!(job["status"], "COMPLETE", "{name}");
+    }
+    victim.restart().await;
+    victim.echo().await;
+}
