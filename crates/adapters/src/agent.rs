@@ -371,6 +371,10 @@ impl Adapter for Agents {
         "Creates, changes and runs persistent agents."
     }
 
+    fn frees_storage(&self, name: &str) -> bool {
+        matches!(name, "delete" | "delete-session")
+    }
+
     fn operations(&self) -> Vec<Registration> {
         registrations(self.name(), OPERATIONS)
     }

@@ -612,6 +612,10 @@ impl Adapter for Covia {
         "Reads and changes the caller's workspace and operations."
     }
 
+    fn frees_storage(&self, name: &str) -> bool {
+        matches!(name, "delete")
+    }
+
     fn operations(&self) -> Vec<Registration> {
         registrations(self.name(), OPERATIONS)
     }

@@ -54,6 +54,7 @@ pub(crate) fn store_failure(error: &StoreError) -> Failure {
         StoreError::Busy | StoreError::Full | StoreError::Stopped(_) | StoreError::Contended => {
             Failure::transient("venue_trouble", text)
         }
+        StoreError::QuotaExceeded { .. } => Failure::new("storage_full", text),
         StoreError::Damaged(_) | StoreError::TooLarge(_) => Failure::new("venue_trouble", text),
     }
 }

@@ -240,6 +240,10 @@ impl Adapter for Jobs {
         "Actions on many jobs at once."
     }
 
+    fn frees_storage(&self, name: &str) -> bool {
+        matches!(name, "control")
+    }
+
     fn operations(&self) -> Vec<Registration> {
         registrations(self.name(), OPERATIONS)
     }

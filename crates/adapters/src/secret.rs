@@ -317,6 +317,10 @@ impl Adapter for Secret {
         "The caller's secrets, encrypted at rest and never recorded."
     }
 
+    fn frees_storage(&self, name: &str) -> bool {
+        matches!(name, "delete")
+    }
+
     fn operations(&self) -> Vec<Registration> {
         registrations(self.name(), OPERATIONS)
     }

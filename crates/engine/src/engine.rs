@@ -325,6 +325,20 @@ impl Engine {
         self.0.operations.asset(caller, reference).await
     }
 
+    /// Removes an asset. Only an admin may.
+    pub async fn remove_asset(
+        &self,
+        caller: &Caller,
+        reference: &str,
+    ) -> Result<ValueId, AssetError> {
+        self.0.operations.remove_asset(caller, reference).await
+    }
+
+    /// Checks that an owner may store more.
+    pub async fn check_stored_bytes(&self, owner: &str) -> Result<(), StoreError> {
+        self.0.operations.check_stored_bytes(owner).await
+    }
+
     /// Returns a page of assets, ordered by ID, and the number of assets on all pages.
     pub async fn assets(
         &self,

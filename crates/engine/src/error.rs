@@ -28,6 +28,14 @@ pub enum StoreError {
     /// The change does not fit into one commit. Nothing was changed.
     #[error("too large to store: {0}")]
     TooLarge(String),
+    /// As much is stored for the caller as may be.
+    #[error("{bytes} bytes are stored for you, and at most {max} may be")]
+    QuotaExceeded {
+        /// The stored bytes.
+        bytes: u64,
+        /// The largest number.
+        max: u64,
+    },
 }
 
 impl From<CommitError> for StoreError {

@@ -19,6 +19,9 @@ pub struct Limits {
     pub live_jobs_per_caller_max: usize,
     /// Jobs of all callers that have not ended: what recovery reads at a start.
     pub live_jobs_max: usize,
+    /// Bytes that are stored for one caller: jobs, messages, workspace, content. `None` if they are
+    /// unlimited, and then they are not counted.
+    pub stored_bytes_per_caller_max: Option<u64>,
     /// Sub-jobs of one root in total: steps and calls on every level. A definition that is known to
     /// need more is refused; a tree that grows while it runs stops there.
     pub sub_jobs_per_root_max: u64,
@@ -73,6 +76,7 @@ impl Default for Limits {
             message_bytes_max: 1_000_000,
             live_jobs_per_caller_max: 10_000,
             live_jobs_max: 1_000_000,
+            stored_bytes_per_caller_max: None,
             sub_jobs_per_root_max: 10_000,
             running_max: 4_096,
             memory_bytes_max: 512 * 1024 * 1024,

@@ -34,6 +34,10 @@ pub const CACHED_RESPONSE_BYTES_MAX: usize = 4_096;
 /// Bytes of a user's name in a path.
 pub const USER_NAME_BYTES_MAX: usize = 128;
 
+/// Bytes stored for one caller, if the venue is not meant for this machine only and no quota is
+/// configured: one caller cannot fill the disk of all.
+pub const STORED_BYTES_BEYOND_LOOPBACK: u64 = 10 << 30;
+
 /// Creating requests per second and caller, if the venue does not listen on loopback and no rate is
 /// configured: far above what people do, far below what a runaway program does.
 pub const RATE_BEYOND_LOOPBACK: f64 = 100.0;

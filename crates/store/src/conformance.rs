@@ -45,7 +45,8 @@ facts! {
         progress_changes_nothing_but_itself,
         a_touch_is_counted_and_needs_its_job,
         commits_of_one_job_take_effect_in_order,
-        what_the_fold_reads_is_there_however_long_it_is;
+        what_the_fold_reads_is_there_however_long_it_is,
+        many_large_jobs_fit_one_commit;
     lists:
         lists_are_in_the_order_of_commits,
         lists_show_only_what_is_asked_for,
@@ -77,7 +78,8 @@ facts! {
         a_root_that_exists_is_not_set_again,
         a_large_value_is_updated_cell_by_cell,
         a_root_cannot_refer_to_what_is_not_held,
-        roots_are_listed_by_name;
+        roots_are_listed_by_name,
+        stored_bytes_are_counted_by_owner;
     keys:
         an_idempotency_key_is_taken_once,
         idempotency_keys_are_forgotten_in_time,

@@ -8,7 +8,7 @@
 //! Modules, in reading order: `store` (the implementation of [`crate::Store`]), `commit` (one commit
 //! from the caller to the committer and back), `read`, `rows` (rows other than a job's own),
 //! `driver` (the ledger below), `sequence`, `counts`, `recent`, `cells`, `in_use` (what commits and
-//! readers share in memory), `collect` (garbage collection), `check` (verification and rebuild),
+//! readers share in memory), `usage` (bytes by owner), `collect` (garbage collection), `check` (verification and rebuild),
 //! `folder` (the data folder with its blobs), [`admin`] (backups of a running process).
 
 pub mod admin;
@@ -30,6 +30,7 @@ mod rows;
 mod sequence;
 mod store;
 mod upgrade;
+mod usage;
 
 pub use catena_ledger::{BackupReport, CounterSnapshot, Health, OpenError, OpenReport};
 pub use check::{CheckReport, Problem};

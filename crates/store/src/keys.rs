@@ -200,6 +200,13 @@ pub(crate) fn root_key(key: &RootKey) -> Vec<u8> {
     row
 }
 
+/// The space, the owner and the name of a root. `None` if the key is no key of a root.
+pub(crate) fn parse_root_key(key: &[u8]) -> Option<(u8, &str, &[u8])> {
+    let (space, rest) = key.split_first()?;
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    Some((*space, std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
+}
+
 /// Everything of one owner in one space. A zero byte cannot occur in an owner's name.
 pub(crate) fn root_prefix(space: u8, owner: &str) -> Vec<u8> {
     let mut prefix = vec![space];
@@ -254,6 +261,11 @@ impl IndexFacts {
             }),
             deadline: summary.deadline.filter(|_| is_live),
         }
+    }
+
+    /// The key of the job's owner.
+    pub(crate) fn owner(&self) -> [u8; 8] {
+        self.owner
     }
 
     /// Calls `visit` with every index row of the job.

@@ -143,6 +143,14 @@ pub trait Store: Send + Sync + 'static {
     /// Removes cells that nothing refers to any more, without blocking writers. Returns how many.
     fn collect(&self) -> StoreFuture<'_, u64, ReadError>;
 
+    /// Returns the bytes that are stored for an owner, or 0 while they are not counted: rows of jobs,
+    /// messages and roots, blobs, and cells that the owner's commits were the first to store. What a
+    /// deletion leaves in cells is counted until they are collected.
+    fn stored_bytes(&self, owner: &str) -> StoreFuture<'_, u64, ReadError>;
+
+    /// Switches the counting of stored bytes on or off. Switching it on reads the whole store once.
+    fn count_stored_bytes(&self, is_on: bool) -> StoreFuture<'_, (), CommitError>;
+
     /// The source of the cells that values refer to.
     fn cells(&self) -> Arc<dyn CellSource + Send + Sync>;
 }
@@ -608,6 +616,8 @@ pub enum RootSpace {
     Schedule = 6,
     /// Internal state of the venue.
     Venue = 7,
+    /// That a user has a blob: the name is the digest in hex. Its bytes count as those of the user.
+    Blob = 8,
 }
 
 /// The key of a root: a named, mutable value.

@@ -56,6 +56,8 @@ impl Background {
     /// Registers this process, finds the jobs that nobody takes care of, and starts the tasks. New
     /// work is accepted during recovery. The tasks end when the engine stops.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
+        let counts = self.runtime.limits.stored_bytes_per_caller_max.is_some();
+        self.jobs.store.count_stored_bytes(counts).await?;
         self.register().await?;
         self.find_lanes().await?;
         let live = self.find_live_jobs().await?;

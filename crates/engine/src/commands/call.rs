@@ -22,7 +22,7 @@ use crate::error::StoreError;
 use crate::execution::{Run, RunHandle, RunSpec, TreePosition, ask_like_call, offer_now};
 use crate::jobs::{
     Changed, CommitFailure, Current, DEPTH, Draft, append_error, deadline, execution_limit,
-    is_bound, left_ms, restart_clock, too_many_sub_jobs, waits_for_message,
+    is_bound, left_ms, restart_clock, storage_full, too_many_sub_jobs, waits_for_message,
 };
 use crate::limits::{CONTENTION_TRIES_MAX, NESTING_MAX};
 use crate::operations::{Cause, ExecutionMode, Failure, Operation};
@@ -110,6 +110,14 @@ impl Commands {
             return Ok(Err(Failure::new("capability_denied", denial)));
         }
         let caller = &invoke.caller.did;
+        if !operation.frees_storage()
+            && let Err(full) = self.operations.check_stored_bytes(caller).await
+        {
+            return match full {
+                StoreError::QuotaExceeded { .. } => Ok(Err(storage_full(&full))),
+                error => Err(error),
+            };
+        }
         let refusal = match self.operations.refusal(caller, operation, &invoke.input).await? {
             None if operation.plan().is_some() => {
                 let checked =

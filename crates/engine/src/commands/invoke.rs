@@ -98,6 +98,9 @@ impl Commands {
         if live >= self.runtime.limits.live_jobs_per_caller_max {
             return Err(InvokeError::TooManyJobs { live });
         }
+        if request.recording != Recording::Private && !operation.frees_storage() {
+            self.operations.check_stored_bytes(&request.caller.did).await?;
+        }
         // The job of an inline operation is never live.
         let max = self.runtime.limits.live_jobs_max;
         if operation.mode() == ExecutionMode::Task && self.admission.total_live() >= max {

@@ -50,6 +50,7 @@ impl Commands {
             return Err(SendError::NotFound(id));
         }
         self.admission.admit(caller).map_err(SendError::RateLimited)?;
+        self.operations.check_stored_bytes(current.text("caller")).await?;
         let claimed = match &key {
             None => None,
             Some(key) => match self.keys.look_up::<SendError>(caller, key).await? {

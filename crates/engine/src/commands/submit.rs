@@ -62,6 +62,7 @@ impl Commands {
             if live >= self.runtime.limits.live_jobs_per_caller_max {
                 return Err(InvokeError::TooManyJobs { live });
             }
+            self.operations.check_stored_bytes(&request.caller.did).await?;
             let expected = stored.map(|root| root.id);
             let swap = (root.clone(), expected);
             match self.create_submitted(request, &operation, key.as_deref(), swap).await? {

@@ -24,6 +24,9 @@ pub(super) fn read_failure(error: StoreError) -> CommitError {
         StoreError::Busy | StoreError::Contended => CommitError::Busy,
         StoreError::Full => CommitError::Full,
         StoreError::Stopped(reason) => CommitError::Stopped { reason },
+        quota @ StoreError::QuotaExceeded { .. } => {
+            CommitError::TooLarge { reason: quota.to_string() }
+        }
         StoreError::Damaged(reason) | StoreError::TooLarge(reason) => {
             CommitError::Damaged { reason }
         }

@@ -54,7 +54,7 @@ pub(crate) use outcome::{
     adapter_panicked, append_error, attempt_time_exceeded, check_output_blocking, control_error,
     executor_lost, incomplete_payload, interrupted, interrupted_too_often, outcome_change,
     ownership_refusal, prepare_roots, refusal_change, roots_owner, run_inline, run_on_roots,
-    time_limit_exceeded, too_many_sub_jobs, too_much_memory, worker_lost,
+    storage_full, time_limit_exceeded, too_many_sub_jobs, too_much_memory, worker_lost,
 };
 pub(crate) use remote_steps::{PausedHere, RemoteSnapshot, has_open_remote_steps};
 pub(crate) use reuse::{Rerun, ReusedEntry, ReusedStep, kept_output, reused_steps};

@@ -29,6 +29,11 @@ pub(crate) fn too_much_memory(error: TooMuchMemory) -> Failure {
     Failure::transient("too_much_memory", error.to_string())
 }
 
+/// The failure of a job that cannot start further jobs, because its owner stores as much as it may.
+pub(crate) fn storage_full(error: &StoreError) -> Failure {
+    Failure::new("storage_full", error.to_string())
+}
+
 /// Executes an inline operation on a thread of the runtime and checks its output. `None` if it, or
 /// the check, needs a compute thread; such an operation can be repeated there.
 pub(crate) fn run_inline(call: &Call) -> Option<Result<Value, Failure>> {

@@ -143,6 +143,12 @@ pub trait Adapter: Send + Sync + 'static {
         false
     }
 
+    /// Returns true if the operation with this name deletes what is stored: it is allowed to callers
+    /// that have used up their quota of stored bytes.
+    fn frees_storage(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Returns the roots of the caller that an operation with [`ExecutionMode::Roots`] reads and
     /// changes. It may not use any others.
     fn roots(&self, _call: &Call) -> Result<Vec<RootId>, Failure> {

@@ -90,6 +90,8 @@ pub struct ContentUpload {
     store: Arc<dyn Store>,
     bytes_max: u64,
     hex: String,
+    /// The caller that uploads it, for whom its bytes count.
+    owner: String,
     upload: Upload,
     declared: Option<String>,
     received: u64,
@@ -188,6 +190,7 @@ impl Operations {
         key: Option<IdempotencyKey>,
     ) -> Result<(ValueId, bool), AssetError> {
         self.admission.admit(caller).map_err(AssetError::RateLimited)?;
+        self.check_stored_bytes(&caller.did).await?;
         let metadata = parse_metadata(text).map_err(AssetError::Invalid)?;
         if has_operation(&metadata) {
             match self.read_definition(&caller.did, metadata.clone()).await? {
@@ -442,10 +445,45 @@ impl Operations {
                 "only the caller that registered the asset may upload its content".to_owned();
             return Err(AssetError::Forbidden(text));
         }
+        self.check_stored_bytes(&caller.did).await?;
         let upload = self.blobs.begin().await.map_err(blob_error)?;
         let store = Arc::clone(&self.store);
         let bytes_max = self.runtime.limits.content_bytes_max;
-        Ok(ContentUpload { store, bytes_max, hex, upload, declared, received: 0 })
+        let owner = caller.did.text().to_string();
+        Ok(ContentUpload { store, bytes_max, hex, owner, upload, declared, received: 0 })
+    }
+
+    /// Removes an asset: its metadata, its entries in lists and its link to content. Content stays with
+    /// those who uploaded it. Jobs that run a definition which is removed cannot be recovered.
+    pub(crate) async fn remove_asset(
+        &self,
+        caller: &Caller,
+        reference: &str,
+    ) -> Result<ValueId, AssetError> {
+        if caller.role != Role::Admin {
+            return Err(AssetError::Forbidden("only an admin may remove assets".to_owned()));
+        }
+        let not_found = || AssetError::NotFound(reference.to_owned());
+        let form =
+            parse_reference(reference, &self.did, &caller.did).map_err(AssetError::Malformed)?;
+        let Form::Asset(id) = form else { return Err(not_found()) };
+        let hex = hex_of(&id);
+        let metadata = self.store.root(&key(ALL, &hex)).await.map_err(StoreError::from)?;
+        let metadata = metadata.ok_or_else(not_found)?.value;
+        let owner = metadata.as_map().and_then(|map| map.get(&"owner".into(), &NoCells).ok()?);
+        let owner = owner.as_ref().and_then(Value::as_str).unwrap_or_default();
+        let mut effects = Vec::new();
+        let lists =
+            [ALL, CONTENT, AssetKind::Operation.list(), AssetKind::Data.list(), &owner_list(owner)];
+        for list in lists {
+            let key = key(list, &hex);
+            if let Some(root) = self.store.root(&key).await.map_err(StoreError::from)? {
+                effects.push(Effect::SetRoot { key, expected: Some(root.id), value: None });
+            }
+        }
+        self.store.commit(Effects(effects)).await.map_err(StoreError::from)?;
+        self.catalogue.forget(&id);
+        Ok(id)
     }
 
     /// Returns the digest of uploaded content, for an asset whose metadata does not name one.
@@ -500,6 +538,8 @@ impl ContentUpload {
             (error, _) => blob_error(error),
         })?;
         let sha256 = hex_digest(&found);
+        let had = super::blobs::ownership_effect(&self.owner, found);
+        self.store.commit(Effects::one(had)).await.map_err(StoreError::from)?;
         if self.declared.is_none() {
             let effect = Effect::SetRoot {
                 key: key(CONTENT, &self.hex),

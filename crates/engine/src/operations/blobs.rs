@@ -5,13 +5,11 @@
 
 use bytes::Bytes;
 use catena_store::blob::{BlobError, Digest, Download, Upload, WriteError};
-use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace};
+use catena_store::{Effect, Effects, RootKey, RootSpace};
 
 use crate::error::StoreError;
 use crate::operations::Operations;
-
-/// The owner of the roots that say who has which blob.
-const BLOBS: &str = "blobs";
+use crate::requests::check_stored_bytes;
 
 /// Why a blob was not stored.
 #[derive(Debug, thiserror::Error)]
@@ -75,13 +73,13 @@ impl Operations {
         owner: &str,
         digest: Digest,
     ) -> Result<(), StoreError> {
-        let value = Some(true.into());
-        let effect = Effect::SetRoot { key: key(owner, digest), expected: None, value };
-        match self.store.commit(Effects::one(effect)).await {
-            // The user has it already.
-            Ok(_) | Err(CommitError::RootMoved { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        self.store.commit(Effects::one(ownership_effect(owner, digest))).await?;
+        Ok(())
+    }
+
+    /// Checks that an owner may store more.
+    pub(crate) async fn check_stored_bytes(&self, owner: &str) -> Result<(), StoreError> {
+        check_stored_bytes(&*self.store, &self.runtime.limits, owner).await
     }
 
     /// Returns true if a user has a blob.
@@ -90,9 +88,13 @@ impl Operations {
     }
 }
 
+/// Records that a user has a blob, unless that is recorded already.
+pub(super) fn ownership_effect(owner: &str, digest: Digest) -> Effect {
+    Effect::SetRootIfAbsent { key: key(owner, digest), value: true.into() }
+}
+
 fn key(owner: &str, digest: Digest) -> RootKey {
-    let name = format!("{owner} {}", digest.to_hex());
-    RootKey { space: RootSpace::Venue, owner: BLOBS.to_owned(), name }
+    RootKey { space: RootSpace::Blob, owner: owner.to_owned(), name: digest.to_hex() }
 }
 
 fn store_error(error: BlobError) -> StoreError {

@@ -78,6 +78,12 @@ impl DefinitionCache {
         Some(Arc::clone(&entry.operation))
     }
 
+    fn remove(&mut self, id: &ValueId) {
+        if let Some(entry) = self.entries.remove(id) {
+            self.bytes -= entry.bytes;
+        }
+    }
+
     /// Adds a definition. Removes the least recently used half of the bytes if there are too many.
     fn insert(&mut self, operation: &Arc<Operation>, bytes_max: u64) {
         let bytes = operation.bytes();
@@ -218,6 +224,11 @@ impl Catalogue {
 
     pub(super) fn cache(&self, operation: &Arc<Operation>) {
         self.cached.lock().insert(operation, CACHED_DEFINITION_BYTES_MAX);
+    }
+
+    /// Forgets a definition that is no longer stored.
+    pub(super) fn forget(&self, id: &ValueId) {
+        self.cached.lock().remove(id);
     }
 
     /// Returns the registered names that are most similar to a reference.

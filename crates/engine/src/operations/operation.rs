@@ -29,6 +29,7 @@ pub struct Operation {
     /// False if it was read from a path and may not be an asset yet.
     is_asset: bool,
     needs_compute_thread: bool,
+    frees_storage: bool,
     input: Option<Schema>,
     output: Option<Schema>,
     timeout: Option<Duration>,
@@ -128,6 +129,7 @@ impl Operation {
         let name = reference.split_once(':').map_or("", |(_, name)| name);
         let needs_compute_thread =
             adapter_mode == ExecutionMode::Inline && adapter.needs_compute_thread(name);
+        let frees_storage = adapter.frees_storage(name);
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -147,6 +149,7 @@ impl Operation {
             adapter_mode,
             is_asset: true,
             needs_compute_thread,
+            frees_storage,
             input,
             output,
             timeout,
@@ -313,6 +316,11 @@ impl Operation {
     /// Returns true if it may be executed on a thread of the runtime with this input.
     pub(crate) fn runs_inline(&self, input: &Value) -> bool {
         self.mode == ExecutionMode::Inline && !self.needs_compute_thread && is_small(input)
+    }
+
+    /// Returns true if it deletes what is stored.
+    pub(crate) fn frees_storage(&self) -> bool {
+        self.frees_storage
     }
 
     /// Returns true if an input is so large that only a compute thread may process it.

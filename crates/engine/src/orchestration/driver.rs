@@ -15,7 +15,7 @@ use crate::execution::{
 };
 use crate::jobs::{
     CommitFailure, Current, DELEGATED, Draft, ReusedStep, append_error, incomplete_payload,
-    outcome_change, too_many_sub_jobs, unless_overtaken, waits_for_message,
+    outcome_change, storage_full, too_many_sub_jobs, unless_overtaken, waits_for_message,
 };
 use crate::operations::federation::PauseChange;
 use crate::operations::{Cause, Failure, Operation, Signal};
@@ -404,6 +404,14 @@ impl OrchestrationDriver {
             if !self.state.needs_decision(&self.run.job) {
                 orchestration.drivers.set_open(self.run.job.id(), self.state.open_sub_jobs());
                 return Ok(Next::Listen);
+            }
+            let owner = &self.run.spec.caller.did;
+            match orchestration.operations.check_stored_bytes(owner).await {
+                Err(full @ StoreError::QuotaExceeded { .. }) if !self.state.ready.is_empty() => {
+                    self.state.fail(storage_full(&full));
+                }
+                Ok(()) | Err(StoreError::QuotaExceeded { .. }) => {}
+                Err(error) => return Err(error),
             }
             let mut draft = self.current().draft();
             let mut batch = self.state.advance(&**orchestration, &mut draft)?;

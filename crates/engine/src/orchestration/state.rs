@@ -129,7 +129,7 @@ pub(super) struct OrchestrationState {
     input: Value,
     outputs: BTreeMap<u32, Value>,
     pub(super) phases: Vec<StepPhase>,
-    ready: BTreeSet<u32>,
+    pub(super) ready: BTreeSet<u32>,
     /// The number of steps that have not ended.
     open: usize,
     /// Starts of remote steps that the parent's chain does not contain yet.

@@ -4,6 +4,7 @@ mod admission;
 mod caller;
 mod filter;
 mod idempotency;
+mod quota;
 mod request;
 mod schedule;
 mod schedule_entry;
@@ -16,6 +17,7 @@ pub use filter::{ALL_OWNERS, JobFilter};
 pub(crate) use idempotency::{
     ClaimedKey, IdempotencyKeys, KeyLookup, commit_error, job_from_response, response_for_job,
 };
+pub(crate) use quota::check_stored_bytes;
 pub use request::{
     CallRequest, HistoryPage, IdempotencyKey, Invoke, Invoked, JobList, JobView, ListJobs,
     MessageReceipt, Recording, RerunScope, RunOutput, SubmitOnce, Submitted,

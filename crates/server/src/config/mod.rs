@@ -11,7 +11,9 @@ mod parse;
 mod value;
 
 pub use parse::{Bytes, List, Time};
-pub use value::{AccessMode, LogFormat, McpRecord, RateSetting, Switch, UnboundTokens};
+pub use value::{
+    AccessMode, LogFormat, McpRecord, QuotaSetting, RateSetting, Switch, UnboundTokens,
+};
 
 use std::fmt;
 use std::fs;
@@ -25,7 +27,7 @@ use catena_engine::Limits;
 use catena_engine::limits::Rate;
 use catena_job::members;
 
-use crate::limits::{CONFIG_BYTES_MAX, RATE_BEYOND_LOOPBACK};
+use crate::limits::{CONFIG_BYTES_MAX, RATE_BEYOND_LOOPBACK, STORED_BYTES_BEYOND_LOOPBACK};
 
 /// The file that is read if none is named.
 pub const FILE: &str = "catena.toml";
@@ -304,6 +306,8 @@ settings! {
         "The maximum number of jobs of one caller that have not ended.";
     live_jobs_total: usize, "limits.live_jobs_total", "1000000",
         "The maximum number of jobs of all callers together that have not ended.";
+    stored_bytes: QuotaSetting, "limits.stored_bytes", "auto",
+        "The maximum number of bytes stored for one caller, or `off`. `auto` is 10GiB, and no limit on loopback without a public URL.";
     memory: Bytes, "limits.memory", "512MiB",
         "The maximum size of what requests, jobs and responses hold in memory at a time.";
     memory_per_caller: Bytes, "limits.memory_per_caller", "128MiB",
@@ -534,6 +538,7 @@ impl Config {
             live_jobs_max: self.live_jobs_total.value,
             memory_bytes_max: *self.memory.value as u64,
             memory_per_caller_bytes_max: *self.memory_per_caller.value as u64,
+            stored_bytes_per_caller_max: self.stored_bytes_max(),
             sub_jobs_per_root_max: self.sub_jobs.value as u64,
             running_max: self.running.value,
             rate: self.rate(),
@@ -543,6 +548,15 @@ impl Config {
             retention: self.retention.value.map(|time| *time),
             content_bytes_max: *self.content_bytes.value as u64,
             anonymous_owns: self.is_local(),
+        }
+    }
+
+    fn stored_bytes_max(&self) -> Option<u64> {
+        match self.stored_bytes.value {
+            QuotaSetting::Off => None,
+            QuotaSetting::Auto if self.is_local() => None,
+            QuotaSetting::Auto => Some(STORED_BYTES_BEYOND_LOOPBACK),
+            QuotaSetting::Bytes(max) => Some(max),
         }
     }
 

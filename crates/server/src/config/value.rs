@@ -130,6 +130,30 @@ impl Parse for LogFormat {
     }
 }
 
+/// A limit of stored bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuotaSetting {
+    /// There is no limit.
+    Off,
+    /// Decided from other settings.
+    Auto,
+    /// The number of bytes.
+    Bytes(u64),
+}
+
+impl Parse for QuotaSetting {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(QuotaSetting::Off),
+            "auto" => Ok(QuotaSetting::Auto),
+            size => match super::Bytes::parse(size) {
+                Ok(bytes) => Ok(QuotaSetting::Bytes(*bytes as u64)),
+                Err(expected) => Err(format!("{expected}, off or auto")),
+            },
+        }
+    }
+}
+
 /// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RateSetting {

@@ -62,6 +62,7 @@ pub(super) fn stored(digest: Digest, size: u64) -> Response {
 
 pub(super) async fn put(mut request: ApiRequest) -> ApiResult<Response> {
     let digest = parse_digest(&request.path_argument()?)?;
+    request.state.engine.check_stored_bytes(&request.caller.did).await?;
     let max = request.state.engine.limits().content_bytes_max;
     let size = receive(&mut request, digest, max).await?;
     request.state.engine.add_blob_owner(&request.caller.did, digest).await?;

@@ -53,6 +53,7 @@ pub(crate) const ROUTES: &[Route] = &[
             Code::BodyTooLarge,
             Code::KeyReused,
             Code::TooManyJobs,
+            Code::StorageFull,
             Code::NoEnvironment,
         ],
         handler: |request| Box::pin(jobs::create(request)),

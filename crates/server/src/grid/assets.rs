@@ -96,6 +96,20 @@ pub(crate) const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        method: Method::DELETE,
+        path: "/api/v1/assets/{*ref}",
+        path_parameter: REFERENCE,
+        tag: "Assets",
+        summary: "Remove an asset",
+        about: "For admins. Jobs that have run a definition which is removed stay as they are; those that \
+                still run it cannot be recovered after a restart. The same metadata can be registered \
+                again.",
+        replies: &[empty_reply(204, "The asset is removed.")],
+        errors: READ_ERRORS,
+        handler: |request| Box::pin(remove(request)),
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/assets/{*ref}/content",
         path_parameter: REFERENCE,
         tag: "Assets",
@@ -211,6 +225,11 @@ async fn register(mut request: ApiRequest) -> ApiResult<Response> {
     response::mark_replay(&mut response, is_replay);
     response::set_warnings(&mut response, &warnings);
     Ok(response)
+}
+
+async fn remove(request: ApiRequest) -> ApiResult<Response> {
+    request.state.engine.remove_asset(&request.caller, &request.path_argument()?).await?;
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
 async fn read(request: ApiRequest) -> ApiResult<Response> {

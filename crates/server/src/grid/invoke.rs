@@ -36,6 +36,7 @@ pub(crate) const CREATE_JOB_ERRORS: &[Code] = &[
     Code::RateLimited,
     Code::TooManyJobs,
     Code::VenueFull,
+    Code::StorageFull,
     Code::TooManyKeys,
 ];
 

@@ -288,3 +288,19 @@ pub(super) async fn the_sub_jobs_of_a_root_are_counted_up_to_a_limit(store: Subj
     store.commit(Effects::one(Effect::Delete { job: root })).await.unwrap();
     store.commit(Effects::one(count(10))).await.unwrap();
 }
+
+pub(super) async fn many_large_jobs_fit_one_commit(store: Subject) {
+    // Each is below what a commit carries, and all of them are far above it.
+    let text =
+        |from: u32| -> String { (from..from + 40_000).map(|n| format!("{n:>10}")).collect() };
+    let mut effects = Vec::new();
+    for number in 1..=20_u64 {
+        let input = Value::from(text(number as u32 * 40_000));
+        let draft = Draft::open(opening(job_id(number), "did:a", input), 5);
+        effects.push(draft.effect());
+    }
+    store.commit(effects.into()).await.unwrap();
+    let stored = store.job(job_id(20)).await.unwrap().unwrap();
+    let input = stored.job.field("input").unwrap().fully_loaded(&stored.cells).unwrap();
+    assert_eq!(input, Value::from(text(800_000)));
+}

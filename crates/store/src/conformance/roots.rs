@@ -1,10 +1,12 @@
 //! Roots: mutable values such as agents, workspaces and assets.
 
+use catena_job::state::Event;
 use catena_value::{Map, Value};
 
 use super::Subject;
 use crate::effects::{CommitError, Effect, Effects};
 use crate::store::{RootKey, RootSpace};
+use crate::testing::jobs::{Draft, job_id, opening};
 
 fn key(name: &str) -> RootKey {
     RootKey { space: RootSpace::Workspace, owner: "did:a".into(), name: name.into() }
@@ -85,4 +87,48 @@ pub(super) async fn roots_are_listed_by_name(store: Subject) {
     let rest = store.roots(RootSpace::Workspace, "did:a", Some("a"), 1).await.unwrap();
     assert_eq!(rest, ["b"]);
     assert!(store.roots(RootSpace::Agent, "did:a", None, 10).await.unwrap().is_empty());
+}
+
+pub(super) async fn stored_bytes_are_counted_by_owner(store: Subject) {
+    let stored = async |owner: &str| store.stored_bytes(owner).await.unwrap();
+    // No two parts of it are equal, so nothing is shared.
+    let text =
+        |from: u32| -> String { (from..from + 12_000).map(|n| format!("{n:>10}")).collect() };
+    let large = Value::from(text(0));
+    let mut draft = Draft::open(opening(job_id(1), "did:a", large.clone()), 5);
+    draft.change(Event::Started);
+    store.commit(Effects::one(draft.effect())).await.unwrap();
+    assert_eq!(stored("did:a").await, 0, "nothing is counted yet");
+    // What was there before is measured.
+    store.count_stored_bytes(true).await.unwrap();
+    let first = stored("did:a").await;
+    assert!((120_000..140_000).contains(&first), "{first}");
+    // Another job with another value, a message, a root and a blob are added.
+    let other = Value::from(text(50_000));
+    let draft = Draft::open(opening(job_id(2), "did:a", other), 5);
+    store.commit(Effects::one(draft.effect())).await.unwrap();
+    let second = stored("did:a").await;
+    assert!((120_000..140_000).contains(&(second - first)), "{second}");
+    let digest = [7_u8; 32];
+    let blob = RootKey { space: RootSpace::Blob, owner: "did:b".into(), name: "07".repeat(32) };
+    let effects = vec![
+        Effect::StoreBlob { digest, len: 1_000_000, content: None },
+        Effect::SetRootIfAbsent { key: blob.clone(), value: true.into() },
+    ];
+    store.commit(effects.into()).await.unwrap();
+    let of_b = stored("did:b").await;
+    assert!((1_000_000..1_000_100).contains(&of_b), "{of_b}");
+    assert_eq!(stored("did:a").await, second, "nothing of another owner");
+    let expected = store.root(&blob).await.unwrap().map(|root| root.id);
+    store.commit(Effects::one(Effect::SetRoot { key: blob, expected, value: None })).await.unwrap();
+    assert_eq!(stored("did:b").await, 0);
+    // A deletion frees the rows at once and the cells when they are collected.
+    store.commit(Effects::one(Effect::Delete { job: job_id(2) })).await.unwrap();
+    store.collect().await.unwrap();
+    assert_eq!(stored("did:a").await, first);
+    // Counting again from nothing finds the same.
+    store.count_stored_bytes(false).await.unwrap();
+    assert_eq!(stored("did:a").await, 0);
+    store.count_stored_bytes(true).await.unwrap();
+    assert_eq!(stored("did:a").await, first);
 }

@@ -24,6 +24,7 @@ use super::in_use::InUseCells;
 use super::recent::RecentJobs;
 use super::sequence::CommitSequence;
 use super::store::EmbeddedStore;
+use super::usage::Usage;
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::store::StoreFuture;
 use prepare::{PreparedCommit, PreparedEffect, prepare};
@@ -42,7 +43,7 @@ impl EmbeddedStore {
         // nothing refers to them, and the collector removes them.
         for cells in ahead {
             let in_use = self.in_use.clone();
-            drop(self.driver.submit(move |tx| apply::put_cells(tx, &cells, &in_use)));
+            drop(self.driver.submit(move |tx| apply::put_cells(tx, &cells, &in_use).map(drop)));
         }
         let (sender, receiver) = oneshot::channel();
         let commit = PendingCommit::new(self, effects, sender);
@@ -69,6 +70,7 @@ struct PendingCommit {
     effects: Vec<PreparedEffect>,
     in_use: InUseCells,
     sequence: CommitSequence,
+    usage: Usage,
     invalidation: Invalidation,
     applied: Option<Result<Receipt, CommitError>>,
     sender: Option<oneshot::Sender<Outcome<CommitOutcome>>>,
@@ -91,6 +93,7 @@ impl PendingCommit {
         PendingCommit {
             in_use: store.in_use.clone(),
             sequence: store.sequence.clone(),
+            usage: store.usage.clone(),
             invalidation: Invalidation::new(store, &effects),
             effects,
             applied: None,
@@ -108,9 +111,16 @@ impl PendingCommit {
     }
 }
 
+impl PendingCommit {
+    fn apply_effects(&mut self, tx: &mut Tx<'_>) -> Result<Receipt, CommitError> {
+        let charges = self.usage.charges();
+        apply::apply(tx, &mut self.effects, &self.in_use, &self.sequence, charges)
+    }
+}
+
 impl Transaction for PendingCommit {
     fn run(&mut self, tx: &mut Tx<'_>) -> WorkOutcome {
-        let applied = apply::apply(tx, &mut self.effects, &self.in_use, &self.sequence);
+        let applied = self.apply_effects(tx);
         let decision = if applied.is_ok() { WorkOutcome::Accepted } else { WorkOutcome::Refused };
         self.applied = Some(applied);
         decision

@@ -129,6 +129,11 @@ pub(super) fn decode_blob(row: &[u8]) -> Result<(u64, Option<&[u8]>), DamagedRow
     Ok((len, is_inline.then(|| fields.rest())))
 }
 
+/// A blob's length in bytes.
+pub(super) fn blob_len(row: &[u8]) -> Result<u64, DamagedRow> {
+    Ok(decode_blob(row)?.0)
+}
+
 pub(super) fn decode_timer(key: &[u8]) -> Result<Timer, DamagedRow> {
     let mut fields = FieldReader::new(key);
     let at = i64::try_from(fields.number("time")?).map_err(|_| DamagedRow("time"))?;

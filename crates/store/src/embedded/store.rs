@@ -22,6 +22,7 @@ use super::in_use::InUseCells;
 use super::members::Members;
 use super::recent::RecentJobs;
 use super::sequence::CommitSequence;
+use super::usage::Usage;
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::keys::TABLES;
 use crate::store::{
@@ -39,6 +40,7 @@ pub struct EmbeddedStore {
     pub(super) sequence: CommitSequence,
     pub(super) counts: ListCounts,
     pub(super) recent: Arc<RecentJobs>,
+    pub(super) usage: Usage,
     members: Members,
 }
 
@@ -60,6 +62,7 @@ impl EmbeddedStore {
             sequence: CommitSequence::default(),
             counts: ListCounts::default(),
             recent: Arc::default(),
+            usage: Usage::default(),
             members: Members::default(),
         }
     }
@@ -283,6 +286,14 @@ impl Store for EmbeddedStore {
 
     fn blob(&self, digest: &[u8; 32]) -> StoreFuture<'_, Option<StoredBlob>, ReadError> {
         Box::pin(ready(self.read_blob(digest)))
+    }
+
+    fn stored_bytes(&self, owner: &str) -> StoreFuture<'_, u64, ReadError> {
+        Box::pin(ready(self.read_stored_bytes(owner)))
+    }
+
+    fn count_stored_bytes(&self, is_on: bool) -> StoreFuture<'_, (), CommitError> {
+        Box::pin(self.switch_counting(is_on))
     }
 
     fn cells(&self) -> Arc<dyn CellSource + Send + Sync> {

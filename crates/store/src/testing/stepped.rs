@@ -242,6 +242,14 @@ impl Store for SteppedStore {
         Box::pin(std::future::ready(Ok(0)))
     }
 
+    fn stored_bytes(&self, owner: &str) -> StoreFuture<'_, u64, ReadError> {
+        self.store.stored_bytes(owner)
+    }
+
+    fn count_stored_bytes(&self, is_on: bool) -> StoreFuture<'_, (), CommitError> {
+        self.store.count_stored_bytes(is_on)
+    }
+
     fn cells(&self) -> Arc<dyn CellSource + Send + Sync> {
         self.store.cells()
     }

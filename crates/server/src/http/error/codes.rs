@@ -128,6 +128,7 @@ codes! {
     AnswerTooLarge "answer_too_large" 422 Never "The job's JSON is too large for one response." "Read the job's records page by page with GET /api/v1/jobs/{id}/history.";
     RateLimited "rate_limited" 429 Later "The caller exceeded its request rate; nothing was changed." "Wait as long as `Retry-After` says.";
     TooManyJobs "too_many_jobs" 429 Later "The caller has too many jobs that have not ended; nothing was changed." "Wait for some of your jobs to end, or cancel them.";
+    StorageFull "storage_full" 429 Later "As many bytes are stored for the caller as may be; nothing was changed." "Delete jobs, workspace values or uploaded content. What is deleted counts until the venue has collected it. The operator can raise `limits.stored_bytes`.";
     VenueFull "venue_full" 429 Later "All callers together have too many jobs that have not ended; nothing was changed." "Retry later. The operator can raise `limits.live_jobs_total`.";
     TooManyKeys "too_many_keys" 429 Later "The caller has too many idempotency keys in use; nothing was changed." "Omit the key, or wait until older keys expire after 24 hours.";
     QueueFull "queue_full" 429 Later "The job's message queue is full; nothing was changed." "Wait until the job has taken some of its messages.";

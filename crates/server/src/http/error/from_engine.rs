@@ -43,6 +43,9 @@ impl From<StoreError> for ApiError {
             }
             StoreError::Contended => ApiError::new(Code::Contended, text),
             StoreError::TooLarge(_) => ApiError::new(Code::TooLargeToStore, text),
+            StoreError::QuotaExceeded { .. } => {
+                ApiError::new(Code::StorageFull, text).retry_after(FULL)
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::embedded::in_use::InUseCells;
 use crate::embedded::positions;
 use crate::embedded::rows::{Lease, Sidecar, decode_idempotency, encode_blob};
 use crate::embedded::sequence::CommitSequence;
+use crate::embedded::usage::{self, Charges};
 use crate::keys::{self, *};
 use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX};
 use crate::row::{JobRow, LocalCells, reachable};
@@ -41,30 +42,32 @@ pub(super) fn apply(
     effects: &mut [PreparedEffect],
     in_use: &InUseCells,
     sequence: &CommitSequence,
+    mut charges: Charges,
 ) -> ApplyResult<Receipt> {
     let mut receipt = Receipt::default();
+    let bill = &mut charges;
     for effect in effects {
         if let PreparedEffect::Begin(begin) = effect {
-            receipt.orders.push(begin_job(tx, begin, in_use, sequence)?);
+            receipt.orders.push(begin_job(tx, begin, in_use, sequence, bill)?);
             continue;
         }
         match std::mem::replace(effect, PreparedEffect::Applied) {
             PreparedEffect::Begin(_) | PreparedEffect::Applied => {}
             PreparedEffect::Append(append) => {
-                append_records(tx, *append, in_use, sequence, &mut receipt)?;
+                append_records(tx, *append, in_use, sequence, &mut receipt, bill)?;
             }
-            PreparedEffect::Delete { job } => delete_job(tx, job, sequence)?,
+            PreparedEffect::Delete { job } => delete_job(tx, job, sequence, bill)?,
             PreparedEffect::SetProgress { job, progress } => change_sidecar(tx, job, |sidecar| {
                 sidecar.progress = Some(progress);
             })?,
             PreparedEffect::Touch { job } => change_sidecar(tx, job, |_| {})?,
             PreparedEffect::SendMessage { job, message, row } => {
-                receipt.queue_depths.push(send_message(tx, job, &message, row)?);
+                receipt.queue_depths.push(send_message(tx, job, &message, row, bill)?);
             }
             PreparedEffect::CheckMessageCount { job, count } => {
                 check_message_count(tx, job, count)?;
             }
-            PreparedEffect::TakeMessage { job, number } => take_message(tx, job, number)?,
+            PreparedEffect::TakeMessage { job, number } => take_message(tx, job, number, bill)?,
             PreparedEffect::Enqueue { job, queue, priority, ready_at } => {
                 enqueue(tx, job, queue, priority, ready_at)?;
             }
@@ -77,11 +80,11 @@ pub(super) fn apply(
                 count_sub_jobs(tx, root, count, max)?;
             }
             PreparedEffect::SetRoot { key, expected, value } => {
-                set_root(tx, key, expected, value, in_use)?;
+                set_root(tx, key, expected, value, in_use, bill)?;
             }
             PreparedEffect::SetRootIfAbsent { key, value } => {
                 if tx.get(ROOTS, &keys::root_key(&key))?.is_none() {
-                    set_root(tx, key, None, Some(value), in_use)?;
+                    set_root(tx, key, None, Some(value), in_use, bill)?;
                 }
             }
             PreparedEffect::StoreIdempotency { entry, row } => store_idempotency(tx, &entry, row)?,
@@ -94,28 +97,33 @@ pub(super) fn apply(
             PreparedEffect::DeleteBlob { digest } => tx.delete(BLOBS, digest),
         }
     }
+    charges.write(tx)?;
     Ok(receipt)
 }
 
-/// Stores cells that are not held yet.
+/// Stores cells that are not held yet. Returns the bytes of those that are new: stored now, or sent ahead.
 pub(super) fn put_cells(
     tx: &mut Tx<'_>,
     cells: &[Encoded],
     in_use: &InUseCells,
-) -> ApplyResult<()> {
+) -> ApplyResult<usize> {
+    let mut new_bytes = 0;
     for cell in cells {
         in_use.add(&cell.id);
-        let is_held = tx.get(CELLS, keys::cell_key(&cell.id))?.is_some();
-        if is_held {
+        if let Some(held) = tx.get(CELLS, keys::cell_key(&cell.id))? {
+            if cell.bytes.is_empty() {
+                new_bytes += held.len();
+            }
             continue;
         }
         // Its bytes were sent ahead and did not arrive.
         if cell.bytes.is_empty() {
             return Err(CommitError::MissingCell { id: cell.id });
         }
+        new_bytes += cell.bytes.as_slice().len();
         tx.put(CELLS, *cell.id.as_bytes(), cell.bytes.as_slice());
     }
-    Ok(())
+    Ok(new_bytes)
 }
 
 fn job_row(tx: &Tx<'_>, job: JobId) -> ApplyResult<Option<JobRow>> {
@@ -131,9 +139,11 @@ fn begin_job(
     begin: &mut PreparedBegin,
     in_use: &InUseCells,
     sequence: &CommitSequence,
+    charges: &mut Charges,
 ) -> ApplyResult<u64> {
     check_append(begin.job, None, job_row(tx, begin.job)?.as_ref())?;
-    put_cells(tx, &begin.shared, in_use)?;
+    let new_cells = put_cells(tx, &begin.shared, in_use)?;
+    charges.add(begin.facts.owner(), usage::bytes(new_cells + begin.row.len()));
     check_needed(tx, None, begin.job, &begin.needed, in_use)?;
     let order = sequence.next_position(tx)?;
     match Arc::get_mut(&mut begin.row) {
@@ -224,11 +234,13 @@ fn append_records(
     in_use: &InUseCells,
     sequence: &CommitSequence,
     receipt: &mut Receipt,
+    charges: &mut Charges,
 ) -> ApplyResult<()> {
     let id = append.job.id();
     let held = job_row(tx, id)?;
     check_append(id, append.after, held.as_ref())?;
-    put_cells(tx, &append.packed.shared, in_use)?;
+    let new_cells = put_cells(tx, &append.packed.shared, in_use)?;
+    charges.add(append.facts.owner(), usage::bytes(new_cells));
     let carried = check_needed(tx, held.as_ref(), id, &append.packed.needed, in_use)?;
     append.packed.entries.append_cells(&carried);
     let row = match held {
@@ -244,10 +256,15 @@ fn append_records(
             JobRow::new(order, append.summary.clone(), append.job.head())
         }
     };
-    continue_chain(tx, row, append)
+    continue_chain(tx, row, append, charges)
 }
 
-fn continue_chain(tx: &mut Tx<'_>, mut row: JobRow, append: PreparedAppend) -> ApplyResult<()> {
+fn continue_chain(
+    tx: &mut Tx<'_>,
+    mut row: JobRow,
+    append: PreparedAppend,
+    charges: &mut Charges,
+) -> ApplyResult<()> {
     let PreparedAppend { job, summary, facts, packed, hold, .. } = append;
     let id = job.id();
     let old = match row.count {
@@ -256,11 +273,17 @@ fn continue_chain(tx: &mut Tx<'_>, mut row: JobRow, append: PreparedAppend) -> A
     };
     change_hold(tx, id, &mut row.hold, hold)?;
     if let Some(sealed) = row.append(&job, summary, &packed.entries)? {
+        charges.add(facts.owner(), usage::bytes(sealed.bytes.len()));
         tx.put(CHUNKS, chunk_key(id, sealed.first), sealed.bytes);
     }
-    tx.put(JOBS, *id.as_bytes(), row.write());
+    let written = row.write();
+    if charges.is_on() {
+        let before = tx.get(JOBS, id.as_bytes())?.map_or(0, |row| row.len());
+        charges.add(facts.owner(), usage::bytes(written.len()) - usage::bytes(before));
+    }
+    tx.put(JOBS, *id.as_bytes(), written);
     put_index(tx, old, facts.rows(row.order, &row.hold));
-    if row.summary.is_live() { Ok(()) } else { end_job(tx, id) }
+    if row.summary.is_live() { Ok(()) } else { end_job(tx, id, facts.owner(), charges) }
 }
 
 /// Checks that cells are held which records refer to without containing them. Returns those from the
@@ -310,11 +333,11 @@ fn put_index(tx: &mut Tx<'_>, old: Vec<IndexRow>, new: Vec<IndexRow>) {
 }
 
 /// Removes what a job loses when it ends: its entry on a queue, and its messages.
-fn end_job(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
+fn end_job(tx: &mut Tx<'_>, job: JobId, owner: [u8; 8], charges: &mut Charges) -> ApplyResult<()> {
     leave_queue(tx, job)?;
     let Some(mut sidecar) = read_sidecar(tx, job)? else { return Ok(()) };
     if sidecar.next_message > 0 {
-        delete_range(tx, MESSAGES, job)?;
+        charges.add(owner, -usage::bytes(delete_range(tx, MESSAGES, job)?));
         delete_range(tx, MESSAGE_IDS, job)?;
     }
     sidecar.queued = 0;
@@ -323,21 +346,28 @@ fn end_job(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
     Ok(())
 }
 
-/// Removes every row of a table that begins with the job's ID.
-fn delete_range(tx: &mut Tx<'_>, table: TableId, job: JobId) -> ApplyResult<()> {
+/// Removes every row of a table that begins with the job's ID. Returns the bytes of their values.
+fn delete_range(tx: &mut Tx<'_>, table: TableId, job: JobId) -> ApplyResult<usize> {
     let range = KeyRange::prefix(job.as_bytes());
+    let mut removed = 0;
     loop {
         let rows = tx.range(table, &range, Direction::Forward, 256)?;
         if rows.is_empty() {
-            return Ok(());
+            return Ok(removed);
         }
-        for (key, _) in rows {
+        for (key, row) in rows {
+            removed += row.len();
             tx.delete(table, key);
         }
     }
 }
 
-fn delete_job(tx: &mut Tx<'_>, job: JobId, sequence: &CommitSequence) -> ApplyResult<()> {
+fn delete_job(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    sequence: &CommitSequence,
+    charges: &mut Charges,
+) -> ApplyResult<()> {
     let row = job_row(tx, job)?.ok_or(CommitError::NoSuchJob { job })?;
     let facts = IndexFacts::from_summary(job, &row.summary);
     for (table, key, _) in facts.rows(row.order, &row.hold) {
@@ -347,9 +377,11 @@ fn delete_job(tx: &mut Tx<'_>, job: JobId, sequence: &CommitSequence) -> ApplyRe
     let position = sequence.next_position(tx)?;
     put_change(tx, position, &facts, ChangeKind::Deleted);
     leave_queue(tx, job)?;
+    let mut removed = tx.get(JOBS, job.as_bytes())?.map_or(0, |row| row.len());
     for table in [CHUNKS, MESSAGES, MESSAGE_IDS] {
-        delete_range(tx, table, job)?;
+        removed += delete_range(tx, table, job)?;
     }
+    charges.add(facts.owner(), -usage::bytes(removed));
     let total = keys::sub_jobs_name(job);
     if tx.get(META, &total)?.is_some() {
         tx.delete(META, total);
@@ -401,8 +433,17 @@ fn change_sidecar(
     Ok(())
 }
 
-fn send_message(tx: &mut Tx<'_>, job: JobId, message: &Message, row: Vec<u8>) -> ApplyResult<u32> {
-    live_row(tx, job)?;
+fn send_message(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    message: &Message,
+    row: Vec<u8>,
+    charges: &mut Charges,
+) -> ApplyResult<u32> {
+    let held = live_row(tx, job)?;
+    if charges.is_on() {
+        charges.add(keys::owner_scope(&held.summary.owner), usage::bytes(row.len()));
+    }
     let sidecar = read_sidecar(tx, job)?.unwrap_or_default();
     let id_key = message_id_key(job, &message.id);
     if tx.get(MESSAGE_IDS, &id_key)?.is_some() {
@@ -430,12 +471,21 @@ fn check_message_count(tx: &Tx<'_>, job: JobId, count: u32) -> ApplyResult<()> {
     if waiting == count { Ok(()) } else { Err(CommitError::QueueMoved { job, waiting }) }
 }
 
-fn take_message(tx: &mut Tx<'_>, job: JobId, number: u64) -> ApplyResult<()> {
+fn take_message(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    number: u64,
+    charges: &mut Charges,
+) -> ApplyResult<()> {
     let range = KeyRange::prefix(job.as_bytes());
     let first = tx.range(MESSAGES, &range, Direction::Forward, 1)?;
     let key = keys::message_key(job, number);
     if first.first().is_none_or(|(first, _)| first[..] != key[..]) {
         return Err(CommitError::NotNext { job, number });
+    }
+    if let (true, Some((_, row)), Some(held)) = (charges.is_on(), first.first(), job_row(tx, job)?)
+    {
+        charges.add(keys::owner_scope(&held.summary.owner), -usage::bytes(row.len()));
     }
     tx.delete(MESSAGES, key);
     change_sidecar(tx, job, |sidecar| sidecar.queued = sidecar.queued.saturating_sub(1))
@@ -485,15 +535,26 @@ fn set_root(
     expected: Option<ValueId>,
     value: Option<PreparedRoot>,
     in_use: &InUseCells,
+    charges: &mut Charges,
 ) -> ApplyResult<()> {
     let row = keys::root_key(&key);
-    let found = tx.get(ROOTS, &row)?.map(|held| ValueId::of_encoding(&held));
+    let held = tx.get(ROOTS, &row)?;
+    let found = held.as_ref().map(|held| ValueId::of_encoding(held));
     if found != expected {
         return Err(CommitError::RootMoved { key, expected, found });
     }
+    if let (true, Some(held)) = (charges.is_on(), &held) {
+        let owner = usage::root_owner(key.space as u8, &key.owner, held);
+        charges.add(owner, -usage::root_bytes(tx, &key, held)?);
+    }
     match value {
         Some(root) => {
-            put_cells(tx, &root.cells, in_use)?;
+            let new_cells = put_cells(tx, &root.cells, in_use)?;
+            if charges.is_on() {
+                let owner = usage::root_owner(key.space as u8, &key.owner, &root.encoding);
+                let row_bytes = usage::root_bytes(tx, &key, &root.encoding)?;
+                charges.add(owner, usage::bytes(new_cells) + row_bytes);
+            }
             root.needed.iter().try_for_each(|id| check_held(tx, id, in_use))?;
             tx.put(ROOTS, row, root.encoding);
         }

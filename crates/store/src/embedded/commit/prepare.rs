@@ -149,6 +149,7 @@ pub(super) struct PreparedRoot {
 pub(super) fn prepare(effects: Effects) -> Result<PreparedCommit, CommitError> {
     let mut prepared =
         PreparedCommit { ahead: Vec::new(), effects: Vec::with_capacity(effects.0.len()) };
+    let mut room = AHEAD_BYTES;
     for effect in effects.0 {
         let mut prepared_effect = prepare_effect(effect)?;
         let cells = match &mut prepared_effect {
@@ -158,16 +159,17 @@ pub(super) fn prepare(effects: Effects) -> Result<PreparedCommit, CommitError> {
             | PreparedEffect::SetRootIfAbsent { value: root, .. } => &mut root.cells,
             _ => &mut Vec::new(),
         };
-        split_off_large_cells(cells, &mut prepared.ahead);
+        split_off_large_cells(cells, &mut room, &mut prepared.ahead);
         prepared.effects.push(prepared_effect);
     }
     Ok(prepared)
 }
 
-/// Moves cells that are too large for the commit itself into groups that are sent ahead.
-fn split_off_large_cells(cells: &mut [Encoded], ahead: &mut Vec<Vec<Encoded>>) {
+/// Moves cells that do not fit the room that is left in the commit itself into groups that are sent ahead.
+fn split_off_large_cells(cells: &mut [Encoded], room: &mut usize, ahead: &mut Vec<Vec<Encoded>>) {
     let total: usize = cells.iter().map(|cell| cell.bytes.len()).sum();
-    if total <= AHEAD_BYTES {
+    if total <= *room {
+        *room -= total;
         return;
     }
     let mut part = Vec::new();
