@@ -48,6 +48,7 @@ pub(super) fn deliver(
     };
     stored.agent = stored.agent.deliver(&message, roots.cells()).map_err(agent_failure)?;
     stored.control.inbox_bytes = inbox_bytes;
+    super::wake::message_arrived(&mut stored);
     Ok(stored)
 }
 

@@ -13,6 +13,7 @@ use catena_job::agent::{AgentStatus, RunState, TurnResult, is_agent_id};
 use catena_job::limits::WAITING_RUNS_MAX;
 use catena_value::{Map, NoCells, Value};
 
+use super::authority::RunCallers;
 use super::change::check_state;
 use super::config::{AgentLimits, terminates_on_failures};
 use super::deliver::{Delivery, deliver, inbox_bytes};
@@ -20,6 +21,7 @@ use super::session;
 use super::stored::{
     Stored, agent_failure, agent_id, agent_not_found, agent_terminated, load_failure,
 };
+use super::wake;
 use crate::failures::job_failure;
 use crate::fields::{Fields, invalid_input, object};
 use crate::nested;
@@ -144,12 +146,19 @@ fn begin(
         };
         stored = deliver(stored, delivery, roots)?;
     }
+    let is_woken = fields.get("wake") == Some(&true.into());
+    if operation == "trigger" && is_woken && stored.agent.inbox.is_empty() {
+        let content = object([("wake", true.into()), ("at", roots.now().into())]);
+        let (id, from) = (job.id.to_string(), job.owner.to_owned());
+        stored = deliver(stored, Delivery { id, from, content, session: None }, roots)?;
+    }
     if stored.agent.inbox.is_empty() {
         // Nothing is written, unless the run had waited.
         leave(job, roots)?;
         let output = ran(job.name, AgentStatus::Sleeping, None, 0);
         return Ok(BoundStart::Complete(output));
     }
+    wake::begin_run(&mut stored, roots.now());
     stored.agent.status = AgentStatus::Running;
     stored.control.run = Some(RunState {
         job: job.id,
@@ -287,9 +296,11 @@ pub(super) async fn turn(call: &Call) -> Result<Value, Failure> {
     let run = run.ok_or_else(|| Failure::transient("stopped", "the run was stopped"))?;
     let input = transition_input(&stored, &run, &roots)?;
     drop(roots);
+    let callers = RunCallers::new(&call.caller, &stored);
     let request = CallRequest {
         job,
-        caller: call.caller.clone(),
+        caller: callers.narrowed,
+        authority: Some(callers.configured),
         key: TRANSITION.to_owned(),
         operation: run.op.clone(),
         input,
