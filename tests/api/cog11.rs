@@ -5,6 +5,8 @@
 
 #[path = "cog11/access.rs"]
 mod access;
+#[path = "cog11/attach.rs"]
+mod attach;
 #[path = "cog11/jobs.rs"]
 mod jobs;
 #[path = "cog11/model.rs"]

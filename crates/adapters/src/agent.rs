@@ -26,6 +26,7 @@ use crate::fields::Fields;
 use crate::nested;
 
 mod ask;
+mod attach;
 mod authority;
 mod change;
 mod config;
@@ -200,6 +201,20 @@ const OPERATIONS: &[Definition] = &[
         output: Some(
             r#"{"type":"object","required":["agentId","sessionId"],"properties":{
                 "agentId":{"type":"string"},"sessionId":{"type":"string"},"response":{}}}"#,
+        ),
+        ..RUN
+    },
+    Definition {
+        name: "attach",
+        title: "Show an agent as a job",
+        description: "A job that takes messages: each is delivered to the agent, which then runs. The job waits for the \
+                      next message while the agent sleeps.",
+        input: Some(AGENT_ID),
+        output: Some(
+            r#"{"type":"object","required":["agentId","status"],"properties":{
+                "agentId":{"type":"string"},"status":{"type":"string"},
+                "result":{"description":"What the transition returned as `result`"},
+                "turns":{"type":"integer"}}}"#,
         ),
         ..RUN
     },
@@ -650,7 +665,12 @@ impl Adapter for Agents {
     }
 
     fn run(&self, call: Call) -> TurnFuture {
-        Box::pin(async move { Turn::from(run::turn(&call).await) })
+        Box::pin(async move {
+            match call.operation.name() {
+                "attach" => attach::turn(&call).await,
+                _ => Turn::from(run::turn(&call).await),
+            }
+        })
     }
 }
 
@@ -667,7 +687,8 @@ mod tests {
     fn operations_are_executed_as_their_definitions_say() {
         for definition in OPERATIONS {
             let input = crate::fields::value(r#"{"agentId":"a"}"#);
-            let is_run = Agents.binding(definition.name, &input).is_some();
+            let is_run =
+                definition.name == "attach" || Agents.binding(definition.name, &input).is_some();
             assert_eq!(definition.mode == ExecutionMode::Task, is_run, "{}", definition.name);
         }
     }

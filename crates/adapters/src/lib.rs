@@ -104,7 +104,7 @@ mod tests {
     fn every_operation_has_complete_metadata() {
         let everything = everything();
         let venue = 13 + 7 + 5 + 7 + 4 + 1 + 6 + 2 + 4;
-        let users = 1 + 1 + 1 + 2 + 10 + 5 + 3 + 1 + 1 + 28;
+        let users = 1 + 1 + 1 + 2 + 10 + 5 + 3 + 1 + 1 + 29;
         assert_eq!(everything.len(), venue + users);
         for (adapter, registration) in everything {
             let reference = format!("{}:{}", adapter.name(), registration.name);

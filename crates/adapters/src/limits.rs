@@ -267,3 +267,6 @@ pub const AGENT_QUESTIONS_MAX: usize = 100;
 
 /// Largest question of an agent, with its options, in bytes. People read it.
 pub const AGENT_QUESTION_BYTES_MAX: u64 = 64 * 1024;
+
+/// Messages of a session that `agent:session-read` returns: a page.
+pub const SESSION_MESSAGES_MAX: usize = 1_000;

@@ -171,10 +171,9 @@ pub(super) fn answer(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     }
     let answer = fields.get_nullable("answer");
     let answer = answer.ok_or_else(|| invalid_input("`answer` is missing"))?.clone();
-    if let Some(options) = request.field("options").and_then(Value::as_vector) {
-        if !items(options)?.contains(&answer) {
-            return Err(invalid_input("`answer` is not one of the options of the request"));
-        }
+    let options = request.field("options").and_then(Value::as_vector).map(items).transpose()?;
+    if options.is_some_and(|options| !options.contains(&answer)) {
+        return Err(invalid_input("`answer` is not one of the options of the request"));
     }
     let content = object([
         ("request", request_id.as_str().into()),

@@ -11,9 +11,7 @@ use super::change::check_state;
 use super::session;
 use super::stored::{Stored, agent_id, load_failure};
 use crate::fields::{Fields, array, integer, items, object, text};
-
-/// Messages of a session that are returned at most.
-const MESSAGES_MAX: usize = 1_000;
+use crate::limits::SESSION_MESSAGES_MAX;
 
 /// Returns the state of an agent, completely in memory.
 fn state(stored: &Stored, roots: &Roots) -> Result<Map, Failure> {
@@ -64,7 +62,8 @@ pub(super) fn read(call: &Call, roots: &Roots) -> Result<Value, Failure> {
     };
     let all = kept.as_ref().map(messages).transpose()?.unwrap_or_default();
     let turns = fields.integer("maxTurns", 0, i64::MAX)?;
-    let turns = turns.map_or(MESSAGES_MAX, |turns| usize::try_from(turns).unwrap_or(usize::MAX));
+    let turns =
+        turns.map_or(SESSION_MESSAGES_MAX, |turns| usize::try_from(turns).unwrap_or(usize::MAX));
     let chars = fields.integer("maxChars", 0, i64::MAX)?;
     let mut chars_left =
         chars.map_or(usize::MAX, |chars| usize::try_from(chars).unwrap_or(usize::MAX));
@@ -73,7 +72,7 @@ pub(super) fn read(call: &Call, roots: &Roots) -> Result<Value, Failure> {
     for message in all.iter().rev() {
         let content = message.as_map().and_then(|map| map.field("content")).and_then(text);
         let length = content.map_or(0, |content| content.chars().count());
-        if shown_turns >= turns || shown.len() >= MESSAGES_MAX || length > chars_left {
+        if shown_turns >= turns || shown.len() >= SESSION_MESSAGES_MAX || length > chars_left {
             break;
         }
         chars_left -= length;

@@ -175,16 +175,15 @@ pub(super) fn recent(entries: &[Entry], bytes_max: usize) -> Vec<&Entry> {
     let last_user = units.iter().rposition(|unit| unit[0].message.role == Role::User);
     for (at, unit) in units.iter().enumerate().rev() {
         let bytes: usize = unit.iter().map(|entry| entry.bytes).sum();
-        if bytes > left && last_user.is_some_and(|last| at >= last) {
-            // Keep the message itself, without what was done for it first.
-            if let Some(last) = last_user {
-                if at > last {
-                    kept.push(units[last]);
-                    return in_order(kept);
-                }
+        match last_user {
+            // The message itself is kept, without what was done for it first.
+            Some(last) if bytes > left && at > last => {
+                kept.push(units[last]);
+                return in_order(kept);
             }
-        } else if bytes > left {
-            break;
+            Some(last) if at == last => {}
+            _ if bytes > left => break,
+            _ => {}
         }
         left = left.saturating_sub(bytes);
         kept.push(unit);
