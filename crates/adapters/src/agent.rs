@@ -43,7 +43,16 @@ use stored::agent_id;
 
 /// The adapter.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Agents;
+pub(crate) struct Agents {
+    /// How many messages per second one agent accepts.
+    deliveries_per_second: Option<u64>,
+}
+
+impl Agents {
+    pub(crate) fn new(deliveries_per_second: Option<u64>) -> Self {
+        Agents { deliveries_per_second }
+    }
+}
 
 /// Failures that refuse a request before anything is done.
 const REFUSALS: &[&str] = &["agent_not_found", "agent_terminated"];
@@ -611,7 +620,7 @@ impl Adapter for Agents {
         }
         match call.operation.name() {
             "create" => change::create(call, roots),
-            "message" => change::message(call, roots),
+            "message" => change::message(call, self.deliveries_per_second, roots),
             "update" => change::update(call, roots),
             "suspend" => lifecycle::suspend(call, roots),
             "resume" => lifecycle::resume(call, roots),
@@ -652,7 +661,7 @@ impl Adapter for Agents {
         input: &Value,
         roots: &mut Roots,
     ) -> Result<BoundStart, Failure> {
-        run::start(job, operation.name(), input, roots)
+        run::start(job, operation.name(), input, self.deliveries_per_second, roots)
     }
 
     fn end_bound(
@@ -687,8 +696,8 @@ mod tests {
     fn operations_are_executed_as_their_definitions_say() {
         for definition in OPERATIONS {
             let input = crate::fields::value(r#"{"agentId":"a"}"#);
-            let is_run =
-                definition.name == "attach" || Agents.binding(definition.name, &input).is_some();
+            let is_run = definition.name == "attach"
+                || Agents::new(None).binding(definition.name, &input).is_some();
             assert_eq!(definition.mode == ExecutionMode::Task, is_run, "{}", definition.name);
         }
     }

@@ -56,6 +56,7 @@ pub use outbound::{AllowedHost, AllowedVenue, ListEntryError};
 
 /// Every adapter of this crate.
 pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
+    let agents = agent::Agents::new(options.agent_deliveries_per_second);
     let outbound = Arc::new(outbound::Outbound::new(options));
     vec![
         Arc::new(test::Test),
@@ -74,7 +75,7 @@ pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
         Arc::new(covia::Covia),
         Arc::new(secret::Secret),
         Arc::new(ucan::Ucan),
-        Arc::new(agent::Agents),
+        Arc::new(agents),
         Arc::new(asset::Asset),
         Arc::new(memory::Memory),
     ]

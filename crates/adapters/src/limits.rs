@@ -270,3 +270,6 @@ pub const AGENT_QUESTION_BYTES_MAX: u64 = 64 * 1024;
 
 /// Messages of a session that `agent:session-read` returns: a page.
 pub const SESSION_MESSAGES_MAX: usize = 1_000;
+
+/// Messages per second that one agent accepts on a venue that others can reach.
+pub const AGENT_DELIVERIES_PER_SECOND: u64 = 50;

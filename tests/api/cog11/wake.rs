@@ -173,3 +173,20 @@ async fn capabilities_bind_the_run_of_an_agent() {
     ran(&site, "agent:chat", chat).await;
     assert_eq!(site.get("/api/v1/values/read?path=w/x").await.expect(200).json()["value"], 1);
 }
+
+/// "Apply rate limits on message delivery per agent".
+#[tokio::test]
+async fn deliveries_per_second_can_be_limited() {
+    let site = Site::start().await;
+    let limits = json!({"deliveriesPerSecond": 1});
+    create(&site, "a", json!({"operation": "test:tally", "limits": limits})).await;
+    let mut codes = Vec::new();
+    for number in 0..10 {
+        let job = ended(&site, "agent:message", json!({"agentId": "a", "message": number})).await;
+        codes.push(job["errorCode"].as_str().unwrap_or("accepted").to_owned());
+    }
+    assert_eq!(codes[0], "accepted");
+    assert!(codes.iter().any(|code| code == "too_fast"), "{codes:?}");
+    let accepted = codes.iter().filter(|code| *code == "accepted").count();
+    assert_eq!(record(&site, "a").await["inbox"].as_array().unwrap().len(), accepted);
+}

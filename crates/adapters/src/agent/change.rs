@@ -6,7 +6,7 @@ use catena_value::{Map, Value, Vector};
 
 use super::authority::restrict;
 use super::config::{described, layered_config, merged};
-use super::deliver::{Delivery, deliver, waits_in_inbox};
+use super::deliver::{Delivery, deliver, limit_rate, waits_in_inbox};
 use super::session;
 use super::stored::{Stored, agent_id, controls};
 use super::wake;
@@ -58,7 +58,11 @@ pub(super) fn check_state(state: &Value) -> Result<(), Failure> {
 }
 
 /// Delivers a message.
-pub(super) fn message(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn message(
+    call: &Call,
+    per_second: Option<u64>,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
@@ -90,6 +94,7 @@ pub(super) fn message(call: &Call, roots: &mut Roots) -> Result<Value, Failure> 
         content,
         session: session.clone(),
     };
+    limit_rate(&mut stored, per_second, roots.now())?;
     let stored = deliver(stored, delivery, roots)?;
     let waiting = stored.agent.inbox.len();
     stored.save(roots)?;

@@ -16,7 +16,7 @@ use catena_value::{Map, NoCells, Value};
 use super::authority::RunCallers;
 use super::change::check_state;
 use super::config::{AgentLimits, terminates_on_failures};
-use super::deliver::{Delivery, deliver, inbox_bytes};
+use super::deliver::{Delivery, deliver, inbox_bytes, limit_rate};
 use super::session;
 use super::stored::{
     Stored, agent_failure, agent_id, agent_not_found, agent_terminated, load_failure,
@@ -52,6 +52,7 @@ pub(super) fn start(
     job: BoundJob<'_>,
     operation: &str,
     input: &Value,
+    per_second: Option<u64>,
     roots: &mut Roots,
 ) -> Result<BoundStart, Failure> {
     let id = job.name;
@@ -72,7 +73,7 @@ pub(super) fn start(
     }
     let was_waiting = !stored.control.waiting.is_empty();
     stored.control.waiting.retain(|waiting| *waiting != job.id);
-    match begin(stored, job, operation, input, roots) {
+    match begin(stored, job, operation, input, per_second, roots) {
         Ok(start) => Ok(start),
         Err(failure) => {
             // It ends, so the next one has its turn.
@@ -114,6 +115,7 @@ fn begin(
     job: BoundJob<'_>,
     operation: &str,
     input: &Value,
+    per_second: Option<u64>,
     roots: &mut Roots,
 ) -> Result<BoundStart, Failure> {
     let fields = Fields::from_value(input)?;
@@ -144,6 +146,7 @@ fn begin(
             content,
             session: Some(session.unwrap_or_else(|| job.id.to_hex())),
         };
+        limit_rate(&mut stored, per_second, roots.now())?;
         stored = deliver(stored, delivery, roots)?;
     }
     let is_woken = fields.get("wake") == Some(&true.into());
@@ -240,6 +243,9 @@ fn fail(mut stored: Stored, end: &BoundEnd<'_>) -> Stored {
     stored.agent = stored.agent.suspend(Some(error));
     if end.status != Status::Cancelled {
         stored.control.failures = stored.control.failures.saturating_add(1);
+        // What failed may contain what the agent was told, so it is in the record only.
+        let (agent, failures) = (&stored.id, stored.control.failures);
+        tracing::warn!(agent, failures, status = %end.status, "a turn of an agent failed");
     }
     let limits = AgentLimits::from_config(&stored.agent.config);
     let is_failing = stored.control.failures >= limits.failures;

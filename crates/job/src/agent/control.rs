@@ -65,6 +65,9 @@ pub struct Control {
     pub wake: Option<WakePlan>,
     /// Its requests to people: a map by ID.
     pub requests: Map,
+    /// A second, as Unix time, and the number of messages that were delivered in it. Only if that is
+    /// limited.
+    pub deliveries: (i64, u64),
 }
 
 impl Control {
@@ -82,6 +85,7 @@ impl Control {
             authority: Value::Nil,
             wake: None,
             requests: Map::new(),
+            deliveries: (0, 0),
         }
     }
 
@@ -130,6 +134,7 @@ impl Control {
                 None => None,
             },
             requests: requests.as_ref().and_then(Value::as_map).cloned().unwrap_or_default(),
+            deliveries: (number("second")?, number("delivered")?.unsigned_abs()),
         })
     }
 
@@ -150,6 +155,8 @@ impl Control {
         };
         number("failures", self.failures);
         number("inboxBytes", self.inbox_bytes);
+        number("second", self.deliveries.0.unsigned_abs());
+        number("delivered", self.deliveries.1);
         if !self.sessions.is_empty() {
             members.push(("sessions", self.sessions.clone().into()));
         }
@@ -255,6 +262,7 @@ mod tests {
         control.waiting = vec![JobId::from_bytes([8; 16]), JobId::from_bytes([9; 16])];
         control.failures = 3;
         control.inbox_bytes = 100;
+        control.deliveries = (1_700_000_000, 3);
         control.requests = [("a~1", "?")].into_iter().collect();
         control.wake = Some(WakePlan {
             due: Some(4),
