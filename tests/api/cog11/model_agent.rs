@@ -317,3 +317,31 @@ async fn a_model_double_needs_no_network() {
     let read = site.get("/api/v1/values/read?path=w/x").await.expect(200).json();
     assert_eq!(read["value"], 5);
 }
+
+/// Runs against a real model, if the environment names one: its URL, its name and the key.
+#[tokio::test]
+async fn a_real_model_uses_a_tool() {
+    let Some(url) = set("CATENA_TEST_MODEL_URL") else {
+        println!("SKIPPED: CATENA_TEST_MODEL_URL is not set");
+        return;
+    };
+    let host = url.split("//").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let site = Site::with(|flags| flags.allow_hosts = Some(host)).await;
+    let alice = site.caller(1).await;
+    if let Some(key) = set("CATENA_TEST_MODEL_KEY") {
+        let secret = alice.request("PUT", "/api/v1/secrets/OPENAI_API_KEY");
+        alice.ask(secret.json(&json!({"value": key}))).await.expect(200);
+    }
+    let model = set("CATENA_TEST_MODEL").unwrap_or_else(|| "gpt-4o-mini".to_owned());
+    let config = json!({"operation": "llm:agent", "url": url, "model": model,
+        "systemPrompt": "You store notes with the tool covia_write."});
+    ran(&alice, "agent:create", json!({"agentId": "a", "config": config})).await;
+    chat(&alice, "a", "Write the text milk to the path w/note.").await;
+    let note = alice.get("/api/v1/values/read?path=w/note").await.expect(200).json();
+    assert_eq!(note["exists"], true, "{note}");
+}
+
+#[expect(clippy::disallowed_methods, reason = "the environment may name a real model")]
+fn set(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
