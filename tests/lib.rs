@@ -4,7 +4,7 @@
 //! [`chain`] (a history, checked from its JSON alone), [`site`] (a venue in this process and its
 //! client), [`mcp`] (an MCP client), [`process`] (a venue in a separate process, which can be killed),
 //! [`target`] (a server that counts the requests it receives), [`service`] (a server whose answers a
-//! test decides), [`crash`] (kill, restart, compare).
+//! test decides), [`model`] (a language model whose answers a test decides), [`crash`] (kill, restart, compare).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use std::time::Duration;
@@ -19,6 +19,8 @@ pub mod events;
 pub mod http;
 #[path = "support/mcp.rs"]
 pub mod mcp;
+#[path = "support/model.rs"]
+pub mod model;
 #[path = "support/process.rs"]
 pub mod process;
 #[path = "support/service.rs"]

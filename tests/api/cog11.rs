@@ -5,14 +5,24 @@
 
 #[path = "cog11/access.rs"]
 mod access;
+#[path = "cog11/attach.rs"]
+mod attach;
 #[path = "cog11/jobs.rs"]
 mod jobs;
+#[path = "cog11/model.rs"]
+mod model;
+#[path = "cog11/model_agent.rs"]
+mod model_agent;
+#[path = "cog11/people.rs"]
+mod people;
 #[path = "cog11/record.rs"]
 mod record;
 #[path = "cog11/run.rs"]
 mod run;
 #[path = "cog11/sdk.rs"]
 mod sdk;
+#[path = "cog11/wake.rs"]
+mod wake;
 
 use catena_tests::site::Client;
 use serde_json::{Value as Json, json};
@@ -70,4 +80,19 @@ async fn endless_run(site: &Client, id: &str) -> String {
     site.until(&job, "STARTED").await;
     assert_eq!(status(site, id).await, "RUNNING");
     job
+}
+
+/// Returns the files below a folder that contain a text.
+fn files_with(folder: &std::path::Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            let is_there = bytes.windows(text.len()).any(|window| window == text.as_bytes());
+            found.extend(is_there.then(|| path.display().to_string()));
+        }
+    }
+    found
 }

@@ -348,6 +348,30 @@ def test_the_agents_manager_works():
         assert (removed.status, removed.removed) == ("TERMINATED", True)
 
 
+def test_conversations_of_the_agents_manager_work():
+    with connect_with_key() as venue:
+        agents = venue.agents
+        config = {"operation": "v/ops/llm/agent", "llmOperation": "v/test/ops/llm", "systemPrompt": "Repeat."}
+        agents.create("talker", config=config)
+        chat = agents.chat("talker", "one")
+        assert chat.response == "one"
+        session = chat.sessionId
+        agents.chat("talker", "two", session)
+        read = agents.read_session("talker", session, max_turns=1)
+        assert (read.found, read.truncated, read.turnCount) == (True, True, 2)
+        assert [message["content"] for message in read.messages] == ["two", "two"]
+        assert agents.read_session("talker", "unknown").found is False
+        assert "Repeat." in agents.context("talker", task="T")
+        assert agents.reload_context("talker", session).reloaded is True
+        compacted = agents.compact_session("talker", session, "they counted")
+        assert (compacted.compacted, compacted.archivedTurns) == (True, 2)
+        assert agents.delete_session("talker", session).deleted is True
+        assert agents.sessions("talker").total == 0
+        for end in (lambda: agents.complete_task({"a": 1}), lambda: agents.fail_task("no")):
+            with pytest.raises(GridError):
+                end()
+
+
 def test_a_request_to_an_agent_can_be_cancelled():
     with connect_with_key() as venue:
         agents = venue.agents

@@ -4,6 +4,8 @@
 //! the load of the run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
+#[path = "agents.rs"]
+mod agents;
 #[path = "workers.rs"]
 mod workers;
 

@@ -97,6 +97,10 @@ async fn serve(received: Received, answer: Answer, stream: TcpStream) {
         if stream.get_mut().write_all(text.as_bytes()).await.is_err() {
             return;
         }
+        if text.contains("\r\nconnection: close\r\n") {
+            drop(stream.get_mut().shutdown().await);
+            return;
+        }
     }
 }
 

@@ -25,20 +25,34 @@ use crate::definition::{Definition, Mark, check_reference, registrations};
 use crate::fields::Fields;
 use crate::nested;
 
+mod ask;
+mod attach;
+mod authority;
 mod change;
 mod config;
+mod conversation;
 mod deliver;
 mod lifecycle;
 mod query;
 mod run;
 mod session;
 mod stored;
+mod wake;
 
 use stored::agent_id;
 
 /// The adapter.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Agents;
+pub(crate) struct Agents {
+    /// How many messages per second one agent accepts.
+    deliveries_per_second: Option<u64>,
+}
+
+impl Agents {
+    pub(crate) fn new(deliveries_per_second: Option<u64>) -> Self {
+        Agents { deliveries_per_second }
+    }
+}
 
 /// Failures that refuse a request before anything is done.
 const REFUSALS: &[&str] = &["agent_not_found", "agent_terminated"];
@@ -79,6 +93,17 @@ const RAN: Option<&str> = Some(
         "agentId":{"type":"string"},"status":{"type":"string"},
         "result":{"description":"What the transition returned as `result`"},
         "messages":{"type":"integer","description":"How many messages the turn processed"}}}"#,
+);
+
+const TASK: Option<&str> = Some(
+    r#"{"type":"object","required":["agentId","taskId","status"],"properties":{
+        "agentId":{"type":"string"},"taskId":{"type":"string"},"status":{"type":"string"}}}"#,
+);
+
+const REQUEST: Option<&str> = Some(
+    r#"{"type":"object","required":["agentId","requestId","status"],"properties":{
+        "agentId":{"type":"string"},"requestId":{"type":"string"},
+        "status":{"type":"string","enum":["OPEN","ANSWERED"]}}}"#,
 );
 
 const OPERATIONS: &[Definition] = &[
@@ -143,6 +168,7 @@ const OPERATIONS: &[Definition] = &[
                 "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
                 "operation":{"type":["string","null"]},
                 "force":{"type":["boolean","null"]},
+                "wake":{"type":["boolean","null"],"description":"If there are no messages, the agent gets one that says so"},
                 "wait":{"type":["boolean","integer","null"],"minimum":0,"maximum":120000,"description":"False or a number of milliseconds: how long to wait for the end"}}}"#,
         ),
         output: RAN,
@@ -184,6 +210,20 @@ const OPERATIONS: &[Definition] = &[
         output: Some(
             r#"{"type":"object","required":["agentId","sessionId"],"properties":{
                 "agentId":{"type":"string"},"sessionId":{"type":"string"},"response":{}}}"#,
+        ),
+        ..RUN
+    },
+    Definition {
+        name: "attach",
+        title: "Show an agent as a job",
+        description: "A job that takes messages: each is delivered to the agent, which then runs. The job waits for the \
+                      next message while the agent sleeps.",
+        input: Some(AGENT_ID),
+        output: Some(
+            r#"{"type":"object","required":["agentId","status"],"properties":{
+                "agentId":{"type":"string"},"status":{"type":"string"},
+                "result":{"description":"What the transition returned as `result`"},
+                "turns":{"type":"integer"}}}"#,
         ),
         ..RUN
     },
@@ -257,7 +297,24 @@ const OPERATIONS: &[Definition] = &[
             r#"{"type":"object","required":["agentId"],"properties":{
                 "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
                 "force":{"type":["boolean","null"],"description":"Also if too many turns have failed in a row"},
-                "autoWake":{"type":["boolean","null"]}}}"#,
+                "autoWake":{"type":["boolean","null"],"description":"Whether messages that wait are processed now; by default as `config.wake` says"}}}"#,
+        ),
+        ..CHANGE
+    },
+    Definition {
+        name: "wake",
+        title: "Wake an agent",
+        description: "Runs an agent at a time, or now. If it has no messages then, it gets one that says that it \
+                      was woken. `at` null removes the time that was set before.",
+        marks: OVERWRITE,
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "at":{"type":["string","integer","null"],"description":"A time in RFC 3339, or Unix time in ms; now by default"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","status"],"properties":{
+                "agentId":{"type":"string"},"status":{"type":"string"},"at":{"type":"integer"}}}"#,
         ),
         ..CHANGE
     },
@@ -270,7 +327,8 @@ const OPERATIONS: &[Definition] = &[
         input: Some(
             r#"{"type":"object","required":["agentId"],"properties":{
                 "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
-                "remove":{"type":["boolean","null"]}}}"#,
+                "remove":{"type":["boolean","null"]},
+                "ifIdle":{"type":["boolean","null"],"description":"Only if nothing has happened for `config.limits.idleMs`"}}}"#,
         ),
         output: Some(
             r#"{"type":"object","required":["agentId","status"],"properties":{
@@ -350,6 +408,154 @@ const OPERATIONS: &[Definition] = &[
         ),
         ..CHANGE
     },
+    Definition {
+        name: "session-read",
+        title: "Read a session",
+        description: "Returns the conversation of a session: the one that was used last, unless `sessionId` names another.",
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "sessionId":{"type":["string","null"],"maxLength":128},
+                "maxTurns":{"type":["integer","null"],"minimum":0},
+                "maxChars":{"type":["integer","null"],"minimum":0},
+                "archiveDepth":{"type":["integer","null"],"minimum":0}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["found","messages"],"properties":{
+                "found":{"type":"boolean"},"sessionId":{"type":"string"},"title":{"type":"string"},
+                "created":{"type":"integer"},"updated":{"type":"integer"},"messages":{"type":"array"},
+                "turnCount":{"type":"integer"},"truncated":{"type":"boolean"}}}"#,
+        ),
+        ..QUERY
+    },
+    Definition {
+        name: "compact-session",
+        title: "Compact a session",
+        description: "Replaces the conversation of a session by a summary. The timeline keeps what was said.",
+        input: Some(
+            r#"{"type":"object","required":["agentId","sessionId","summary"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "sessionId":{"type":"string","maxLength":128},
+                "summary":{"type":"string","maxLength":100000}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","sessionId","compacted"],"properties":{
+                "agentId":{"type":"string"},"sessionId":{"type":"string"},"compacted":{"type":"boolean"},
+                "archivedTurns":{"type":"integer"},"turnCount":{"type":"integer"}}}"#,
+        ),
+        ..CHANGE
+    },
+    Definition {
+        name: "reload-context",
+        title: "Reload the context of a session",
+        description: "Every turn reads the configuration and the tools again, so nothing has to be done. Returns what \
+                      the session consists of.",
+        input: Some(
+            r#"{"type":"object","required":["agentId","sessionId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "sessionId":{"type":"string","maxLength":128}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","sessionId","reloaded"],"properties":{
+                "agentId":{"type":"string"},"sessionId":{"type":"string"},"reloaded":{"type":"boolean"},
+                "frames":{"type":"integer"}}}"#,
+        ),
+        ..QUERY
+    },
+    Definition {
+        name: "delete-session",
+        title: "Delete a session",
+        description: "Removes a session and its conversation. The timeline keeps what was said.",
+        input: Some(
+            r#"{"type":"object","required":["agentId","sessionId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "sessionId":{"type":"string","maxLength":128}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["agentId","sessionId","deleted"],"properties":{
+                "agentId":{"type":"string"},"sessionId":{"type":"string"},"deleted":{"type":"boolean"}}}"#,
+        ),
+        ..CHANGE
+    },
+    Definition {
+        name: "context",
+        title: "Show the context of an agent",
+        description: "Describes what the model of an agent would be told: system prompt, tools and conversation.",
+        input: Some(
+            r#"{"type":"object","required":["agentId"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "task":{"description":"A task to show with it"}}}"#,
+        ),
+        output: Some(r#"{"type":"string"}"#),
+        ..QUERY
+    },
+    Definition {
+        name: "complete-task",
+        title: "Complete the task",
+        description: "A tool of an agent with a model: ends the turn with `result`. Outside a turn there is no task, \
+                      and it fails.",
+        input: Some(
+            r#"{"type":["object","null"],"properties":{"result":{"description":"The response of the turn"}}}"#,
+        ),
+        output: TASK,
+        ..CHANGE
+    },
+    Definition {
+        name: "fail-task",
+        title: "Fail the task",
+        description: "A tool of an agent with a model: ends the turn with an error as its response. Outside a turn \
+                      there is no task, and it fails.",
+        input: Some(
+            r#"{"type":"object","required":["error"],"properties":{"error":{"type":"string","maxLength":10000}}}"#,
+        ),
+        output: TASK,
+        ..CHANGE
+    },
+    Definition {
+        name: "ask",
+        title: "Ask a person",
+        description: "Asks the owner of an agent a question, which is at `h/<requestId>`. The answer is a message to \
+                      the agent.",
+        input: Some(
+            r#"{"type":"object","required":["agentId","question"],"properties":{
+                "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
+                "question":{"description":"A text, or anything that a client can show"},
+                "options":{"type":["array","null"],"maxItems":100,"description":"The answers that are accepted"},
+                "sessionId":{"type":["string","null"],"maxLength":128,"description":"The session that the answer belongs to"}}}"#,
+        ),
+        output: REQUEST,
+        ..CHANGE
+    },
+    Definition {
+        name: "requests",
+        title: "List requests to people",
+        description: "Lists the questions of the caller's agents that wait for an answer, oldest first.",
+        input: Some(
+            r#"{"type":["object","null"],"properties":{
+                "agentId":{"type":["string","null"],"description":"Those of one agent"},
+                "all":{"type":["boolean","null"],"description":"Also those that were answered or closed"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["requests"],"properties":{"requests":{"type":"array","items":{
+                "type":"object","required":["id","agentId","status","question"],"properties":{
+                "id":{"type":"string"},"agentId":{"type":"string"},"question":{},"options":{"type":"array"},
+                "status":{"type":"string","enum":["OPEN","ANSWERED","CLOSED"]},
+                "created":{"type":"integer"},"answered":{"type":"integer"},"answer":{}}}}}}"#,
+        ),
+        ..QUERY
+    },
+    Definition {
+        name: "answer",
+        title: "Answer a request",
+        description: "Answers a question of an agent, once. The agent gets a message `{request, question, answer}`.",
+        input: Some(
+            r#"{"type":"object","required":["requestId","answer"],"properties":{
+                "requestId":{"type":"string","maxLength":256},
+                "answer":{"description":"One of the options, if there are any"}}}"#,
+        ),
+        output: REQUEST,
+        ..CHANGE
+    },
 ];
 
 // Input.
@@ -390,8 +596,16 @@ impl Adapter for Agents {
     fn roots(&self, call: &Call) -> Result<Vec<RootId>, Failure> {
         let fields = Fields::from_value(&call.input)?;
         let mut roots = vec![RootId::agent_controls()];
-        if call.operation.name() != "list" {
-            roots.push(RootId::agent(&agent_id(&fields, "agentId")?));
+        let id = match call.operation.name() {
+            "list" | "requests" | "complete-task" | "fail-task" => None,
+            "answer" => Some(ask::agent_of(&fields.text("requestId")?)?.to_owned()),
+            _ => Some(agent_id(&fields, "agentId")?),
+        };
+        if let Some(id) = id {
+            roots.push(RootId::agent(&id));
+            if !call.operation.is_read_only() {
+                roots.push(RootId::schedule(&id));
+            }
         }
         if call.operation.name() == "fork" {
             roots.push(RootId::agent(&agent_id(&fields, "sourceId")?));
@@ -410,18 +624,28 @@ impl Adapter for Agents {
         }
         match call.operation.name() {
             "create" => change::create(call, roots),
-            "message" => change::message(call, roots),
+            "message" => change::message(call, self.deliveries_per_second, roots),
             "update" => change::update(call, roots),
             "suspend" => lifecycle::suspend(call, roots),
             "resume" => lifecycle::resume(call, roots),
             "delete" => lifecycle::delete(call, roots),
             "fork" => change::fork(call, roots),
+            "wake" => wake::wake(call, roots),
             "cancel-task" => lifecycle::cancel_task(call, roots),
             "rename-session" => session::rename(call, roots),
             "info" => query::info(call, roots),
             "query" => query::query(call, roots),
             "list" => query::list(call, roots),
             "sessions" => session::list(call, roots),
+            "session-read" => conversation::read(call, roots),
+            "compact-session" => conversation::compact(call, roots),
+            "reload-context" => conversation::reload(call, roots),
+            "delete-session" => conversation::delete(call, roots),
+            "context" => conversation::context(call, roots),
+            "ask" => ask::ask(call, roots),
+            "requests" => ask::list(call, roots),
+            "answer" => ask::answer(call, roots),
+            "complete-task" | "fail-task" => Err(no_task()),
             _ => Err(nested::unsupported_operation(call)),
         }
     }
@@ -431,7 +655,7 @@ impl Adapter for Agents {
     }
 
     fn bound_roots(&self, name: &str) -> Vec<RootId> {
-        vec![RootId::agent_controls(), RootId::agent(name)]
+        vec![RootId::agent_controls(), RootId::agent(name), RootId::schedule(name)]
     }
 
     fn start_bound(
@@ -441,7 +665,7 @@ impl Adapter for Agents {
         input: &Value,
         roots: &mut Roots,
     ) -> Result<BoundStart, Failure> {
-        run::start(job, operation.name(), input, roots)
+        run::start(job, operation.name(), input, self.deliveries_per_second, roots)
     }
 
     fn end_bound(
@@ -454,8 +678,18 @@ impl Adapter for Agents {
     }
 
     fn run(&self, call: Call) -> TurnFuture {
-        Box::pin(async move { Turn::from(run::turn(&call).await) })
+        Box::pin(async move {
+            match call.operation.name() {
+                "attach" => attach::turn(&call).await,
+                _ => Turn::from(run::turn(&call).await),
+            }
+        })
     }
+}
+
+fn no_task() -> Failure {
+    let text = "there is no task: only the model of an agent can end its turn, as a tool call";
+    Failure::new("no_task", text)
 }
 
 #[cfg(test)]
@@ -466,7 +700,8 @@ mod tests {
     fn operations_are_executed_as_their_definitions_say() {
         for definition in OPERATIONS {
             let input = crate::fields::value(r#"{"agentId":"a"}"#);
-            let is_run = Agents.binding(definition.name, &input).is_some();
+            let is_run = definition.name == "attach"
+                || Agents::new(None).binding(definition.name, &input).is_some();
             assert_eq!(definition.mode == ExecutionMode::Task, is_run, "{}", definition.name);
         }
     }

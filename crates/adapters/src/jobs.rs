@@ -339,6 +339,7 @@ async fn make_call(
     let request = CallRequest {
         job,
         caller: call.caller.clone(),
+        authority: None,
         key: key.to_owned(),
         operation: operation.to_owned(),
         input,

@@ -10,7 +10,7 @@
 //! decisions), `outbound` (the policy for every outbound request), `nested` (operations that another
 //! one runs on this venue), `venue_client` (a client of another venue), `federation` (steps on other
 //! venues); then the adapters: `test`, `json`, `schema`, `http`, `grid`, `auth`, `scheduler`, `worker`,
-//! `exec`, `contract`, `jobs`, `covia`, `secret`, `ucan`, `asset`, `memory`, `agent`; then
+//! `exec`, `contract`, `jobs`, `covia`, `secret`, `ucan`, `asset`, `memory`, `agent`, `llm`; then
 //! `demo` (assets that every venue has) and [`limits`].
 //!
 //! Only `outbound` opens a socket, sleeping goes through [`catena_engine::RunControl`], and no adapter
@@ -37,6 +37,7 @@ mod grid;
 mod http;
 mod jobs;
 mod json;
+mod llm;
 mod memory;
 mod nested;
 mod options;
@@ -55,6 +56,7 @@ pub use outbound::{AllowedHost, AllowedVenue, ListEntryError};
 
 /// Every adapter of this crate.
 pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
+    let agents = agent::Agents::new(options.agent_deliveries_per_second);
     let outbound = Arc::new(outbound::Outbound::new(options));
     vec![
         Arc::new(test::Test),
@@ -64,6 +66,8 @@ pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
         Arc::new(grid::Grid::new(outbound.clone())),
         Arc::new(auth::Auth),
         Arc::new(scheduler::Scheduler),
+        Arc::new(llm::Llm::new(outbound.clone())),
+        Arc::new(llm::Langchain::new(outbound.clone())),
         Arc::new(worker::Worker::new(outbound)),
         Arc::new(exec::Exec::default()),
         Arc::new(contract::Contract::default()),
@@ -71,7 +75,7 @@ pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
         Arc::new(covia::Covia),
         Arc::new(secret::Secret),
         Arc::new(ucan::Ucan),
-        Arc::new(agent::Agents),
+        Arc::new(agents),
         Arc::new(asset::Asset),
         Arc::new(memory::Memory),
     ]
@@ -100,8 +104,8 @@ mod tests {
     #[test]
     fn every_operation_has_complete_metadata() {
         let everything = everything();
-        let venue = 11 + 7 + 5 + 7 + 4 + 1 + 6;
-        let users = 1 + 1 + 1 + 2 + 10 + 5 + 3 + 1 + 1 + 17;
+        let venue = 13 + 7 + 5 + 7 + 4 + 1 + 6 + 2 + 4;
+        let users = 1 + 1 + 1 + 2 + 10 + 5 + 3 + 1 + 1 + 29;
         assert_eq!(everything.len(), venue + users);
         for (adapter, registration) in everything {
             let reference = format!("{}:{}", adapter.name(), registration.name);
@@ -228,6 +232,7 @@ mod tests {
             ("grid", include_str!("grid.rs")),
             ("http", include_str!("http.rs")),
             ("json", include_str!("json.rs")),
+            ("llm", include_str!("llm.rs")),
             ("scheduler", include_str!("scheduler.rs")),
             ("schema", include_str!("schema.rs")),
             ("test", include_str!("test.rs")),

@@ -188,3 +188,88 @@ pub const MEMORY_ENTRIES_MAX: usize = 1_000;
 
 /// Bytes of one entry of a memory.
 pub const MEMORY_TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// How long one request to a model may take by default. Long answers take minutes.
+pub const MODEL_TIME: Duration = Duration::from_secs(120);
+
+/// How long one request to a model may take at most: as long as a turn of an agent.
+pub const MODEL_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Requests of one call of a model, if the service answers that it is busy.
+pub const MODEL_ATTEMPTS_MAX: u32 = 5;
+
+/// Delay before the second request to a model. It doubles with every request.
+pub const MODEL_BACKOFF: Duration = Duration::from_millis(500);
+
+/// Longest delay between two requests to a model, also if the service asks for more.
+pub const MODEL_BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// Largest reply of a model, as it is sent. The longest answers of today's models have about 1 MB, and
+/// several times as much as a stream of small parts.
+pub const MODEL_REPLY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Tool calls in one reply of a model.
+pub const MODEL_REPLY_CALLS_MAX: usize = 128;
+
+/// Messages of one call of a model.
+pub const MODEL_MESSAGES_MAX: usize = 10_000;
+
+/// Tools of one call of a model: services refuse more.
+pub const MODEL_TOOLS_MAX: usize = 128;
+
+/// Characters of the name of a tool: services refuse more.
+pub const TOOL_NAME_CHARS_MAX: usize = 64;
+
+/// Tool calls of one turn of an agent, unless its configuration says otherwise.
+pub const TURN_TOOL_CALLS: i64 = 32;
+
+/// Most tool calls of one turn that a configuration can allow. Each is a sub-job.
+pub const TURN_TOOL_CALLS_MAX: i64 = 1_000;
+
+/// Tokens of one turn of an agent, unless its configuration says otherwise.
+pub const TURN_TOKENS: i64 = 1_000_000;
+
+/// Most tokens of one turn that a configuration can allow.
+pub const TURN_TOKENS_MAX: i64 = 100_000_000;
+
+/// Bytes of a tool's result that a model receives.
+pub const TOOL_RESULT_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a conversation that a model receives, unless the configuration says otherwise: about 100,000
+/// tokens.
+pub const CONTEXT_BYTES: i64 = 400_000;
+
+/// Most bytes of a conversation that a configuration can send to a model.
+pub const CONTEXT_BYTES_MAX: i64 = 4_000_000;
+
+/// Bytes of one conversation that an agent keeps. Older parts are removed from its state; the timeline
+/// has them.
+pub const SESSION_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of all conversations that an agent keeps: most of its state.
+pub const SESSIONS_BYTES_MAX: usize = 6 * 1024 * 1024;
+
+/// Answers of a model that may not fit the schema of its output, before the turn fails.
+pub const STRUCTURED_TRIES_MAX: u32 = 3;
+
+/// Different lists of capabilities of callers who configured an agent. Every request of the agent is checked
+/// against all of them.
+pub const AGENT_RESTRICTIONS_MAX: usize = 16;
+
+/// Shortest time between two wakes of an agent by a timer, in ms. Each is a job.
+pub const AGENT_WAKE_MS_MIN: i64 = 1_000;
+
+/// Longest time between two wakes of an agent by a timer, in ms: a year. Longer ones are cron expressions.
+pub const AGENT_WAKE_MS_MAX: i64 = 366 * 24 * 3600 * 1000;
+
+/// Questions of one agent to people that are kept, and that can wait for an answer.
+pub const AGENT_QUESTIONS_MAX: usize = 100;
+
+/// Largest question of an agent, with its options, in bytes. People read it.
+pub const AGENT_QUESTION_BYTES_MAX: u64 = 64 * 1024;
+
+/// Messages of a session that `agent:session-read` returns: a page.
+pub const SESSION_MESSAGES_MAX: usize = 1_000;
+
+/// Messages per second that one agent accepts on a venue that others can reach.
+pub const AGENT_DELIVERIES_PER_SECOND: u64 = 50;

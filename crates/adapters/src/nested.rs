@@ -33,6 +33,7 @@ async fn make_call(
         job,
         caller: call.caller.clone(),
         // Each of these operations makes one call.
+        authority: None,
         key: format!("{}-1", call.operation.name()),
         operation: operation.to_owned(),
         input: input.clone(),

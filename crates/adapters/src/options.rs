@@ -16,6 +16,8 @@ pub struct Options {
     pub known_venues: Option<PathBuf>,
     /// The `User-Agent` header of outbound requests.
     pub user_agent: String,
+    /// How many messages per second one agent accepts. `None` if that is not limited.
+    pub agent_deliveries_per_second: Option<u64>,
 }
 
 impl Default for Options {
@@ -26,6 +28,7 @@ impl Default for Options {
             allow_venues: Vec::new(),
             known_venues: None,
             user_agent: concat!("catena/", env!("CARGO_PKG_VERSION")).to_owned(),
+            agent_deliveries_per_second: None,
         }
     }
 }

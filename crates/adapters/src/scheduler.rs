@@ -182,7 +182,7 @@ fn parse_schedule(input: &Value, now: i64) -> Result<NewSchedule, Failure> {
 }
 
 /// Unix time in ms, from a number in ms or an ISO 8601 text with an offset.
-fn parse_time(time: &Value) -> Result<i64, Failure> {
+pub(crate) fn parse_time(time: &Value) -> Result<i64, Failure> {
     if let Some(ms) = integer(time) {
         return Ok(ms);
     }

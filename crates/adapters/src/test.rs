@@ -163,6 +163,25 @@ const OPERATIONS: &[Definition] = &[
         input: None,
         output: None,
     },
+    Definition {
+        name: "llm",
+        title: "Language model",
+        description: "Stands in for a language model: takes the input of `llm:chat` and repeats the last message.",
+        mode: ExecutionMode::Inline,
+        marks: MARKS,
+        input: None,
+        output: None,
+    },
+    Definition {
+        name: "toolllm",
+        title: "Language model with tools",
+        description: "The same as `llm`, and a message `tool NAME ARGUMENTS` makes it call that tool and then \
+                      repeat the result.",
+        mode: ExecutionMode::Inline,
+        marks: MARKS,
+        input: None,
+        output: None,
+    },
 ];
 
 // Input.
@@ -289,6 +308,8 @@ impl Adapter for Test {
             "echo" => Ok(call.input.clone()),
             "error" => Err(error(&call.input)),
             "tally" => tally(&call.input),
+            "llm" => language_model(&call.input, false),
+            "toolllm" => language_model(&call.input, true),
             "random" => {
                 let mut bytes = vec![0; random_length(&call.input)?];
                 call.host.env().random(&mut bytes);
@@ -344,6 +365,34 @@ fn tally(input: &Value) -> Result<Value, Failure> {
         ("state", object([("n", count.into())])),
         ("result", object([("seen", array(seen))])),
     ]))
+}
+
+/// Answers as a language model would: repeats the last message, or calls the tool that it names.
+fn language_model(input: &Value, has_tools: bool) -> Result<Value, Failure> {
+    let fields = Fields::from_value(input)?;
+    let messages = match fields.get("messages") {
+        Some(_) => fields.items("messages")?,
+        None => Vec::new(),
+    };
+    let content = |message: &Value| message.as_map()?.field("content").and_then(text);
+    let last = messages.last().and_then(content);
+    let last = last.or(fields.optional_text("prompt")?).unwrap_or_default();
+    let mut members: Vec<(&str, Value)> =
+        vec![("role", "assistant".into()), ("model", "test".into())];
+    let mut call = last.strip_prefix("tool ").filter(|_| has_tools).into_iter();
+    match call.next().map(|call| call.split_once(' ').unwrap_or((call, "{}"))) {
+        Some((name, arguments)) => {
+            let id = format!("call-{}", messages.len());
+            let call =
+                object([("id", id.into()), ("name", name.into()), ("arguments", arguments.into())]);
+            members.extend([("content", "".into()), ("toolCalls", array(vec![call]))]);
+        }
+        None => members.push(("content", last.as_str().into())),
+    }
+    let tokens = |count: usize| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
+    let usage = [("inputTokens", tokens(messages.len())), ("outputTokens", tokens(1))];
+    members.push(("usage", object(usage)));
+    Ok(members.into_iter().collect::<catena_value::Map>().into())
 }
 
 async fn slow_tally(call: Call) -> Result<Value, Failure> {

@@ -29,3 +29,22 @@ fn agents_are_listed_messaged_run_suspended_and_removed() {
     assert!(!venue.catena(&["agents", "ls"]).stdout.contains("helper"));
     assert!(venue.catena(&["agents", "ls", "--all"]).stdout.contains("TERMINATED"));
 }
+
+#[test]
+fn questions_of_agents_are_listed_and_answered() {
+    let venue = venue();
+    let config = r#"{"agentId":"helper","config":{"operation":"test:tally"}}"#;
+    assert_eq!(venue.catena(&["run", "agent:create", "-i", config]).code, 0);
+    let question = r#"{"agentId":"helper","question":"Pay?"}"#;
+    assert_eq!(venue.catena(&["run", "agent:ask", "-i", question]).code, 0);
+    let listed = venue.catena(&["agents", "requests"]);
+    assert!(listed.stdout.contains("OPEN") && listed.stdout.contains("Pay?"), "{listed:?}");
+    let id = listed.stdout.split_whitespace().next().unwrap().to_owned();
+    assert_eq!(venue.catena(&["agents", "answer", &id, "yes"]).stdout.trim(), "ANSWERED");
+    assert_eq!(venue.catena(&["agents", "answer", &id, "no"]).code, 1);
+    assert_eq!(venue.catena(&["agents", "answer", "helper~0", "no"]).code, 3);
+    assert_eq!(venue.catena(&["agents", "requests"]).stdout.trim(), "");
+    assert!(venue.catena(&["agents", "requests", "--all"]).stdout.contains("ANSWERED"));
+    let woken = venue.catena(&["agents", "wake", "helper", "--at", "2099-01-31T09:00:00Z"]);
+    assert_eq!(woken.stdout.trim(), "SLEEPING", "{woken:?}");
+}

@@ -12,7 +12,7 @@ mod merge;
 mod message;
 mod record;
 
-pub use control::{Control, RunState};
+pub use control::{Control, RunState, WakePlan};
 pub use merge::merge;
 pub use message::{Message, TurnResult, without_credentials};
 pub use record::{Agent, AgentStatus};

@@ -44,6 +44,14 @@ async fn another_users_agent_does_not_exist() {
         ("agent:info", json!({})),
         ("agent:query", json!({})),
         ("agent:sessions", json!({})),
+        ("agent:attach", json!({})),
+        ("agent:wake", json!({})),
+        ("agent:ask", json!({"question": "?"})),
+        ("agent:context", json!({})),
+        ("agent:session-read", json!({})),
+        ("agent:compact-session", json!({"sessionId": "s", "summary": "t"})),
+        ("agent:reload-context", json!({"sessionId": "s"})),
+        ("agent:delete-session", json!({"sessionId": "s"})),
     ] {
         for id in ["helper", "absent"] {
             let mut input = more.clone();

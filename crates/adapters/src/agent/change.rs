@@ -4,10 +4,12 @@ use catena_engine::{Call, Failure, Roots};
 use catena_job::agent::{Agent, AgentStatus, Control};
 use catena_value::{Map, Value, Vector};
 
+use super::authority::restrict;
 use super::config::{described, layered_config, merged};
-use super::deliver::{Delivery, deliver, waits_in_inbox};
+use super::deliver::{Delivery, deliver, limit_rate, waits_in_inbox};
 use super::session;
 use super::stored::{Stored, agent_id, controls};
+use super::wake;
 use crate::fields::{Fields, invalid_input, object};
 use crate::limits::{AGENT_STATE_BYTES_MAX, AGENTS_PER_USER_MAX, WORKSPACE_VALUE_DEPTH_MAX};
 
@@ -20,8 +22,10 @@ pub(super) fn create(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     check_count(roots)?;
     let new = described(call)?;
     check_state(&new.state)?;
+    wake::check(&new.config.clone().into(), roots.now())?;
     let agent = Agent::new(roots.now(), new.config.into(), new.state, new.caps);
-    let control = Control::new(roots.now());
+    let mut control = Control::new(roots.now());
+    restrict(&mut control, &call.caller)?;
     let status = Stored { id: id.clone(), agent, control }.save(roots)?;
     Ok(created(&id, status, true))
 }
@@ -54,7 +58,11 @@ pub(super) fn check_state(state: &Value) -> Result<(), Failure> {
 }
 
 /// Delivers a message.
-pub(super) fn message(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn message(
+    call: &Call,
+    per_second: Option<u64>,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
@@ -86,6 +94,7 @@ pub(super) fn message(call: &Call, roots: &mut Roots) -> Result<Value, Failure> 
         content,
         session: session.clone(),
     };
+    limit_rate(&mut stored, per_second, roots.now())?;
     let stored = deliver(stored, delivery, roots)?;
     let waiting = stored.agent.inbox.len();
     stored.save(roots)?;
@@ -97,9 +106,12 @@ pub(super) fn update(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
+    restrict(&mut stored.control, &call.caller)?;
     if fields.get("config").is_some() {
         let own = stored.agent.config.as_map().cloned().unwrap_or_default();
         stored.agent.config = merged(&own, &layered_config(call)?).into();
+        wake::check(&stored.agent.config, roots.now())?;
+        wake::config_changed(&mut stored);
     }
     if let Some(changes) = fields.get_nullable("state") {
         if stored.agent.status == AgentStatus::Running {
@@ -137,9 +149,12 @@ pub(super) fn fork(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     }
     let config = source.agent.config.as_map().cloned().unwrap_or_default();
     let config = merged(&config, &layered_config(call)?);
+    wake::check(&config.clone().into(), roots.now())?;
     let mut agent = Agent::new(roots.now(), config.into(), source.agent.state, source.agent.caps);
     agent.timeline = if is_true("includeTimeline") { source.agent.timeline } else { Vector::new() };
-    let control = Control::new(roots.now());
+    let mut control = Control::new(roots.now());
+    control.authority = source.control.authority;
+    restrict(&mut control, &call.caller)?;
     let status = Stored { id: id.clone(), agent, control }.save(roots)?;
     Ok(object([
         ("agentId", id.into()),

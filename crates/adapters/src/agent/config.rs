@@ -99,6 +99,8 @@ pub(super) struct AgentLimits {
     pub(super) inbox_bytes: u64,
     pub(super) timeline: u64,
     pub(super) failures: u64,
+    /// `None` if the configuration does not say.
+    pub(super) deliveries_per_second: Option<u64>,
 }
 
 impl AgentLimits {
@@ -115,6 +117,7 @@ impl AgentLimits {
             inbox_bytes: lower("inboxBytes", INBOX_BYTES_MAX),
             timeline: lower("timeline", TIMELINE_ENTRIES_MAX),
             failures: number(config, "maxFailures").unwrap_or(CONSECUTIVE_FAILURES_MAX),
+            deliveries_per_second: number(limits, "deliveriesPerSecond"),
         }
     }
 }

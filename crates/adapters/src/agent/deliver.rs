@@ -48,7 +48,31 @@ pub(super) fn deliver(
     };
     stored.agent = stored.agent.deliver(&message, roots.cells()).map_err(agent_failure)?;
     stored.control.inbox_bytes = inbox_bytes;
+    super::wake::message_arrived(&mut stored);
     Ok(stored)
+}
+
+/// Counts a delivery. Fails if the agent has accepted as many messages in this second as it may: as the
+/// venue says, or fewer if its configuration says so.
+pub(super) fn limit_rate(
+    stored: &mut Stored,
+    per_second: Option<u64>,
+    now: i64,
+) -> Result<(), Failure> {
+    let own = AgentLimits::from_config(&stored.agent.config).deliveries_per_second;
+    let Some(limit) = per_second.into_iter().chain(own).min() else { return Ok(()) };
+    let second = now.div_euclid(1_000);
+    let counted = &mut stored.control.deliveries;
+    if counted.0 != second {
+        *counted = (second, 0);
+    }
+    if counted.1 >= limit {
+        let text = format!("agent `{}` accepts {limit} messages per second", stored.id);
+        let after = Some(std::time::Duration::from_secs(1));
+        return Err(Failure { after, ..Failure::transient("too_fast", text) });
+    }
+    counted.1 += 1;
+    Ok(())
 }
 
 /// Returns true if a message with this ID waits in the inbox.

@@ -7,6 +7,7 @@ use catena_value::Value;
 
 use super::config::AgentLimits;
 use super::stored::{Stored, agent_id};
+use super::wake;
 use crate::fields::{Fields, invalid_input, object};
 
 /// Suspends an agent. Its run is cancelled in the same commit.
@@ -48,6 +49,8 @@ pub(super) fn resume(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     }
     stored.agent.status = AgentStatus::Sleeping;
     stored.agent.error = None;
+    let auto_wake = fields.get("autoWake").map(|auto| *auto == true.into());
+    wake::resumed(&mut stored, auto_wake, roots.now());
     let status = stored.save(roots)?;
     Ok(object([("agentId", id.into()), ("status", status)]))
 }
@@ -58,6 +61,11 @@ pub(super) fn delete(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     let id = agent_id(&fields, "agentId")?;
     let removes = fields.get("remove") == Some(&true.into());
     let mut stored = Stored::get(roots, &id)?;
+    if fields.get("ifIdle") == Some(&true.into()) && !wake::is_idle(&stored, roots.now()) {
+        // Its schedule is set again.
+        let status = stored.save_unchanged(roots)?;
+        return Ok(object([("agentId", id.into()), ("status", status)]));
+    }
     let status: Value = AgentStatus::Terminated.word().into();
     let reason = format!("agent `{id}` was terminated");
     let open = stored.control.run.take().map(|run| run.job);

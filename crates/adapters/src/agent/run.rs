@@ -13,13 +13,15 @@ use catena_job::agent::{AgentStatus, RunState, TurnResult, is_agent_id};
 use catena_job::limits::WAITING_RUNS_MAX;
 use catena_value::{Map, NoCells, Value};
 
+use super::authority::RunCallers;
 use super::change::check_state;
 use super::config::{AgentLimits, terminates_on_failures};
-use super::deliver::{Delivery, deliver, inbox_bytes};
+use super::deliver::{Delivery, deliver, inbox_bytes, limit_rate};
 use super::session;
 use super::stored::{
     Stored, agent_failure, agent_id, agent_not_found, agent_terminated, load_failure,
 };
+use super::wake;
 use crate::failures::job_failure;
 use crate::fields::{Fields, invalid_input, object};
 use crate::nested;
@@ -50,6 +52,7 @@ pub(super) fn start(
     job: BoundJob<'_>,
     operation: &str,
     input: &Value,
+    per_second: Option<u64>,
     roots: &mut Roots,
 ) -> Result<BoundStart, Failure> {
     let id = job.name;
@@ -70,7 +73,7 @@ pub(super) fn start(
     }
     let was_waiting = !stored.control.waiting.is_empty();
     stored.control.waiting.retain(|waiting| *waiting != job.id);
-    match begin(stored, job, operation, input, roots) {
+    match begin(stored, job, operation, input, per_second, roots) {
         Ok(start) => Ok(start),
         Err(failure) => {
             // It ends, so the next one has its turn.
@@ -112,6 +115,7 @@ fn begin(
     job: BoundJob<'_>,
     operation: &str,
     input: &Value,
+    per_second: Option<u64>,
     roots: &mut Roots,
 ) -> Result<BoundStart, Failure> {
     let fields = Fields::from_value(input)?;
@@ -142,7 +146,14 @@ fn begin(
             content,
             session: Some(session.unwrap_or_else(|| job.id.to_hex())),
         };
+        limit_rate(&mut stored, per_second, roots.now())?;
         stored = deliver(stored, delivery, roots)?;
+    }
+    let is_woken = fields.get("wake") == Some(&true.into());
+    if operation == "trigger" && is_woken && stored.agent.inbox.is_empty() {
+        let content = object([("wake", true.into()), ("at", roots.now().into())]);
+        let (id, from) = (job.id.to_string(), job.owner.to_owned());
+        stored = deliver(stored, Delivery { id, from, content, session: None }, roots)?;
     }
     if stored.agent.inbox.is_empty() {
         // Nothing is written, unless the run had waited.
@@ -150,6 +161,7 @@ fn begin(
         let output = ran(job.name, AgentStatus::Sleeping, None, 0);
         return Ok(BoundStart::Complete(output));
     }
+    wake::begin_run(&mut stored, roots.now());
     stored.agent.status = AgentStatus::Running;
     stored.control.run = Some(RunState {
         job: job.id,
@@ -231,6 +243,9 @@ fn fail(mut stored: Stored, end: &BoundEnd<'_>) -> Stored {
     stored.agent = stored.agent.suspend(Some(error));
     if end.status != Status::Cancelled {
         stored.control.failures = stored.control.failures.saturating_add(1);
+        // What failed may contain what the agent was told, so it is in the record only.
+        let (agent, failures) = (&stored.id, stored.control.failures);
+        tracing::warn!(agent, failures, status = %end.status, "a turn of an agent failed");
     }
     let limits = AgentLimits::from_config(&stored.agent.config);
     let is_failing = stored.control.failures >= limits.failures;
@@ -287,9 +302,11 @@ pub(super) async fn turn(call: &Call) -> Result<Value, Failure> {
     let run = run.ok_or_else(|| Failure::transient("stopped", "the run was stopped"))?;
     let input = transition_input(&stored, &run, &roots)?;
     drop(roots);
+    let callers = RunCallers::new(&call.caller, &stored);
     let request = CallRequest {
         job,
-        caller: call.caller.clone(),
+        caller: callers.narrowed,
+        authority: Some(callers.configured),
         key: TRANSITION.to_owned(),
         operation: run.op.clone(),
         input,

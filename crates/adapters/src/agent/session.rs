@@ -30,11 +30,11 @@ pub(super) fn begin(mut stored: Stored, session: &str, roots: &Roots) -> Result<
     Ok(stored)
 }
 
-fn not_found(session: &str) -> Failure {
+pub(super) fn not_found(session: &str) -> Failure {
     Failure::new("session_not_found", format!("the agent has no session `{session}`"))
 }
 
-fn find(stored: &Stored, session: &str, roots: &Roots) -> Result<Option<Map>, Failure> {
+pub(super) fn find(stored: &Stored, session: &str, roots: &Roots) -> Result<Option<Map>, Failure> {
     let cells = roots.cells();
     let found = stored.control.sessions.get(&session.into(), cells).map_err(load_failure)?;
     let found = found.map(|found| found.loaded(cells)).transpose().map_err(load_failure)?;
@@ -50,6 +50,27 @@ fn put(stored: &mut Stored, id: &str, session: Map, roots: &Roots) -> Result<(),
     let changed = sessions.insert(id.into(), session.into(), roots.cells());
     stored.control.sessions = changed.map_err(load_failure)?;
     Ok(())
+}
+
+/// Returns the session that was used last. `None` if there is none.
+pub(super) fn latest(stored: &Stored, roots: &Roots) -> Result<Option<String>, Failure> {
+    let mut latest: Option<(i64, String)> = None;
+    for entry in stored.control.sessions.iter(roots.cells()) {
+        let (id, session) = entry.map_err(load_failure)?;
+        let session = session.loaded(roots.cells()).map_err(load_failure)?;
+        let updated = session.as_map().and_then(|map| map.field("updated")).and_then(Value::as_i64);
+        let id = id.to_text().map(std::borrow::Cow::into_owned).unwrap_or_default();
+        latest = latest.max(Some((updated.unwrap_or(0), id)));
+    }
+    Ok(latest.map(|(_, id)| id))
+}
+
+/// Removes a session from those that are known. Returns false if there is none with this ID.
+pub(super) fn forget(stored: &mut Stored, id: &str, roots: &Roots) -> Result<bool, Failure> {
+    let is_known = find(stored, id, roots)?.is_some();
+    let changed = stored.control.sessions.remove(&id.into(), roots.cells());
+    stored.control.sessions = changed.map_err(load_failure)?;
+    Ok(is_known)
 }
 
 /// Lists the sessions of an agent.

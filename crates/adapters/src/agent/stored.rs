@@ -82,6 +82,10 @@ impl Stored {
     /// Writes the agent. Returns its status.
     pub(super) fn save(mut self, roots: &mut Roots) -> Result<Value, Failure> {
         self.agent = self.agent.written_at(roots.now());
+        super::wake::plan(&mut self, roots)?;
+        if self.agent.status == AgentStatus::Terminated {
+            super::ask::close(&mut self, roots)?;
+        }
         self.control.status = self.agent.status;
         self.control.error.clone_from(&self.agent.error);
         let status = self.agent.status.word().into();
@@ -94,12 +98,28 @@ impl Stored {
         Ok(status)
     }
 
+    /// Writes when the agent is woken, and nothing else. Returns its status.
+    pub(super) fn save_unchanged(mut self, roots: &mut Roots) -> Result<Value, Failure> {
+        super::wake::plan(&mut self, roots)?;
+        let changed = controls(roots)?.insert(
+            self.id.as_str().into(),
+            self.control.to_value(),
+            roots.cells(),
+        );
+        let changed = changed.map_err(load_failure)?;
+        roots.set(&RootId::agent_controls(), Some(changed.into()))?;
+        Ok(self.agent.status.word().into())
+    }
+
     /// Removes the agent.
     pub(super) fn remove(self, roots: &mut Roots) -> Result<(), Failure> {
         let controls = controls(roots)?;
         let changed = controls.remove(&self.id.as_str().into(), roots.cells());
         let changed = changed.map_err(load_failure)?;
         roots.set(&RootId::agent_controls(), Some(changed.into()))?;
+        if self.control.wake.is_some() {
+            roots.schedule(&self.id, None);
+        }
         roots.set(&RootId::agent(&self.id), None)
     }
 

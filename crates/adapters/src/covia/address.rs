@@ -87,6 +87,14 @@ impl Address {
             }
             ("g", Some(agent)) => root(RootId::agent(agent), 2, false),
             ("j", Some(id)) => Ok(Address::Job(job_id(id)?, rest(2)?)),
+            // Requests of agents to people are kept with the agent.
+            ("h", Some(id)) if id.contains('~') => {
+                let agent = id.split('~').next().unwrap_or_default().to_owned();
+                let kept = [agent, "requests".to_owned()].into_iter();
+                let path = Path::from_segments(kept.chain(segments.iter().skip(1).cloned()));
+                let path = path.map_err(path_failure)?;
+                Ok(Address::Root { root: RootId::agent_controls(), path, is_writable: false })
+            }
             ("h", Some(id)) => Ok(Address::History(job_id(id)?, rest(2)?)),
             ("a", Some(id)) => Ok(Address::Asset(format!("a/{id}"), rest(2)?)),
             ("v", _) => Ok(Address::Venue(rest(1)?)),

@@ -63,6 +63,31 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Run an agent at a time, or now.
+    Wake {
+        #[command(flatten)]
+        agent: Agent,
+
+        /// The time, such as 2026-01-31T09:00:00Z.
+        #[arg(long, value_name = "TIME")]
+        at: Option<String>,
+    },
+    /// List the questions of agents that wait for an answer.
+    Requests {
+        /// Also list those that were answered or closed.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Answer a question of an agent.
+    Answer {
+        /// The ID of the request.
+        #[arg(value_name = "REQUEST")]
+        request: String,
+
+        /// The answer: JSON, a text, @FILE, or - for standard input.
+        #[arg(value_name = "ANSWER", allow_hyphen_values = true)]
+        answer: String,
+    },
     /// Terminate an agent.
     Rm {
         #[command(flatten)]
@@ -122,6 +147,19 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
                 let request = input(agent, [("force", (*force).into())]);
                 print(&operate(&client, "agent:resume", request).await?, "status", output)
             }
+            Command::Wake { agent, at } => {
+                let mut request = vec![("agentId", Value::from(agent.id.as_str()))];
+                request.extend(at.as_deref().map(|at| ("at", at.into())));
+                let request: Map = request.into_iter().collect();
+                print(&operate(&client, "agent:wake", request.into()).await?, "status", output)
+            }
+            Command::Requests { all } => requests(*all, &client, output).await,
+            Command::Answer { request, answer } => {
+                let answer = Input::from_argument(answer, "the answer")?.document_or_text()?;
+                let request = [("requestId", Value::from(request.as_str())), ("answer", answer)];
+                let request: Map = request.into_iter().collect();
+                print(&operate(&client, "agent:answer", request.into()).await?, "status", output)
+            }
             Command::Rm { agent, remove } => {
                 let request = input(agent, [("remove", (*remove).into())]);
                 print(&operate(&client, "agent:delete", request).await?, "status", output)
@@ -147,7 +185,7 @@ async fn operate(client: &HttpClient, operation: &str, input: Value) -> Result<V
     let id = id_of(&job);
     let reason = reason_of(&job).map(|reason| format!(": {reason}")).unwrap_or_default();
     let exit = match text_of(&job, "errorCode").as_str() {
-        "agent_not_found" => Exit::NotFound,
+        "agent_not_found" | "request_not_found" => Exit::NotFound,
         _ => Exit::from_outcome(outcome).unwrap_or(Exit::Timeout),
     };
     Err(Failure::new(exit, "job_failed", format!("job {id} is {status}{reason}")))
@@ -207,6 +245,27 @@ async fn ls(all: bool, client: &HttpClient, output: &mut Output) -> Result<(), F
         let row = [text_of(&agent, "agentId"), text_of(&agent, "status"), tasks.to_string()];
         let error = text_of(&agent, "error");
         rows.push(row.into_iter().chain([error]).collect::<Vec<String>>());
+    }
+    table(&rows).iter().for_each(|line| output.line(line));
+    Ok(())
+}
+
+async fn requests(all: bool, client: &HttpClient, output: &mut Output) -> Result<(), Failure> {
+    let request: Map = [("all", all)].into_iter().collect();
+    let list = operate(client, "agent:requests", request.into()).await?;
+    if output.is_json() {
+        output.value(&list);
+        return Ok(());
+    }
+    let requests = member(&list, "requests").and_then(Value::as_vector);
+    let mut rows = Vec::new();
+    for request in requests.into_iter().flat_map(|requests| requests.iter(&NoCells)).flatten() {
+        let question = member(&request, "question").cloned().unwrap_or_default();
+        let question = match question.to_text() {
+            Some(text) => text.into_owned(),
+            None => catena_value::json::to_string(&question).unwrap_or_default(),
+        };
+        rows.push(vec![text_of(&request, "id"), text_of(&request, "status"), question]);
     }
     table(&rows).iter().for_each(|line| output.line(line));
     Ok(())

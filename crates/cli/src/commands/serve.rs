@@ -97,7 +97,11 @@ fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
         Failure::new(Exit::Invalid, "config_invalid", text)
     })?;
     let known_venues = Some(config.data.join("known-venues"));
-    let mut adapters = catena_adapters::all(Options { known_venues, ..options });
+    let is_reachable = !config.listen.ip().is_loopback();
+    let agent_deliveries_per_second =
+        is_reachable.then_some(catena_adapters::limits::AGENT_DELIVERIES_PER_SECOND);
+    let mut adapters =
+        catena_adapters::all(Options { known_venues, agent_deliveries_per_second, ..options });
     adapters.extend(crate::test_operations::adapters());
     Ok(adapters)
 }

@@ -19,7 +19,7 @@ pub(super) async fn start_due(commands: Arc<Commands>) {
             }
         };
         tokio::select! {
-            () = commands.schedule_changed.notified() => {}
+            () = commands.jobs.schedule_changed.notified() => {}
             () = commands.runtime.env.sleep(wait) => {}
         }
     }

@@ -103,7 +103,7 @@ impl Commands {
         if let Err(failure) = check_bounds(&current, &invoke) {
             return Ok(Err(failure));
         }
-        let caller = &invoke.caller;
+        let caller = request.authority.as_ref().unwrap_or(&invoke.caller);
         let permission =
             self.operations.authorise(caller, operation, &invoke.operation, &invoke.input).await?;
         if let Err(denial) = permission {

@@ -73,7 +73,7 @@ impl Drop for StartGuard {
         let Some(starts) = owners.get_mut(&self.owner) else { return };
         starts.handles.remove(&self.handle);
         if std::mem::take(&mut starts.has_waiting) {
-            self.commands.schedule_changed.notify_one();
+            self.commands.jobs.schedule_changed.notify_one();
         }
         if starts.handles.is_empty() {
             owners.remove(&self.owner);
@@ -378,7 +378,7 @@ impl Commands {
             Decision::store(Entry { retry_at: Some(now), ..entry.clone() })
         };
         self.change_entry(&key, decide).await?;
-        self.schedule_changed.notify_one();
+        self.jobs.schedule_changed.notify_one();
         Ok(())
     }
 

@@ -23,8 +23,6 @@ pub use name::NamedOperation;
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
-
 use crate::commands::due_schedules::ScheduleStarts;
 use crate::execution::Execution;
 use crate::jobs::Jobs;
@@ -44,8 +42,6 @@ pub(crate) struct Commands {
     pub(crate) orchestration: Arc<Orchestration>,
     admission: Arc<Admission>,
     keys: Arc<IdempotencyKeys>,
-    /// Notified when something was scheduled.
-    pub(crate) schedule_changed: Notify,
     schedule_starts: ScheduleStarts,
 }
 
@@ -61,7 +57,6 @@ impl Commands {
             keys: Arc::clone(&operations.keys),
             operations,
             orchestration,
-            schedule_changed: Notify::new(),
             schedule_starts: ScheduleStarts::default(),
         })
     }

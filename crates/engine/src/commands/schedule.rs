@@ -79,7 +79,7 @@ impl Commands {
         let entry = entry.map_err(InvokeError::Invalid)?;
         let stored = self.jobs.store.commit(Effects(entry.create())).await;
         stored.map_err(StoreError::from)?;
-        self.schedule_changed.notify_one();
+        self.jobs.schedule_changed.notify_one();
         Ok(entry.scheduled)
     }
 
@@ -117,7 +117,7 @@ impl Commands {
             _ => Decision::store(entry.resumed(now, random)),
         };
         let changed = self.change_schedule(caller, handle, decide).await?;
-        self.schedule_changed.notify_one();
+        self.jobs.schedule_changed.notify_one();
         Ok(changed)
     }
 

@@ -251,12 +251,13 @@ impl Run {
         Some((end, reporter.last().await))
     }
 
-    /// Returns why a sub-job is refused: its caller lacks a capability, or its input, which was too large
+    /// Returns why a sub-job is refused: the caller of a step lacks a capability, or its input, which was too large
     /// to be checked when it was created, is invalid.
     async fn refusal(&self, execution: &Execution) -> Option<Failure> {
         let RunSpec { operation, caller, input, cause, .. } = &self.spec;
         let is_sub_job = self.job.field("parent").is_some();
-        if is_sub_job {
+        // A call was permitted when it was made.
+        if self.job.parent().is_some_and(|parent| parent.step().is_some()) {
             let reference = self.job.field("op").and_then(Value::as_str).unwrap_or_default();
             match execution.operations.authorise(caller, operation, reference, input).await {
                 Ok(Ok(())) => {}

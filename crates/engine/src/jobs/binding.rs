@@ -38,17 +38,19 @@ struct Released {
     effects: Vec<Effect>,
     keys: Vec<RootKey>,
     has_offers: bool,
+    has_schedules: bool,
 }
 
 impl Released {
     fn new(roots: Roots) -> Released {
         let has_offers = roots.has_offers();
+        let has_schedules = roots.has_schedules();
         let (effects, _) = roots.into_effects();
         let keys = effects.iter().filter_map(|effect| match effect {
             Effect::SetRoot { key, .. } => Some(key.clone()),
             _ => None,
         });
-        Released { keys: keys.collect(), effects, has_offers }
+        Released { keys: keys.collect(), effects, has_offers, has_schedules }
     }
 
     /// Returns true if a commit was refused because one of the roots has changed.
@@ -183,6 +185,9 @@ impl Jobs {
         self.has_garbage.store(true, std::sync::atomic::Ordering::Relaxed);
         if released.iter().any(|released| released.has_offers) {
             self.notify_offered();
+        }
+        if released.iter().any(|released| released.has_schedules) {
+            self.schedule_changed.notify_one();
         }
     }
 

@@ -91,6 +91,8 @@ pub(crate) struct Jobs {
     adapters: HashMap<&'static str, Arc<dyn Adapter>>,
     /// Notified when a job was queued that this venue's own adapters run.
     pub(crate) queued: Arc<Notify>,
+    /// Notified when something was scheduled.
+    pub(crate) schedule_changed: Notify,
     /// True if jobs were deleted since cells were last collected.
     pub(crate) has_garbage: AtomicBool,
     admission: Arc<Admission>,
@@ -125,6 +127,7 @@ impl Jobs {
             admins: Vec::new(),
             adapters: HashMap::new(),
             queued: Arc::default(),
+            schedule_changed: Notify::new(),
             watchers: Arc::default(),
             changes: ChangeSignal::default(),
             has_garbage: AtomicBool::new(false),

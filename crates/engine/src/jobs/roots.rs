@@ -278,6 +278,7 @@ impl RootChanges {
         let cancelled = self.cancel_with(&mut roots, own).await?;
         let now = roots.now();
         let has_offers = roots.has_offers();
+        let has_schedules = roots.has_schedules();
         let (mut effects, assets) = roots.into_effects();
         if !effects.is_empty() {
             // Cells of the previous values may be referred to by nothing now.
@@ -293,6 +294,9 @@ impl RootChanges {
         let committed = self.jobs.commit_with(drafts, effects).await?;
         if has_offers {
             self.jobs.notify_offered();
+        }
+        if has_schedules {
+            self.jobs.schedule_changed.notify_one();
         }
         let mut views = committed.into_iter().map(|Committed { view, .. }| view);
         let own = has_job.into_iter().map(|has_job| if has_job { views.next() } else { None });

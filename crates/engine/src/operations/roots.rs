@@ -17,6 +17,7 @@ use catena_value::{CellSource, LoadError, Value, ValueId};
 use crate::limits::INLINE_CELLS_MAX;
 use crate::operations::failure::Failure;
 use crate::operations::queue::{PRIORITY, QUEUE};
+use crate::requests::{Caller, Entry, NewSchedule, StoredEntry, own_key};
 
 /// A source of the cells that values of roots refer to.
 pub type Cells = Arc<dyn CellSource + Send + Sync>;
@@ -64,13 +65,29 @@ impl RootId {
         RootId { space: RootSpace::Agent, name: "/controls".to_owned() }
     }
 
+    /// Returns the schedule that belongs to something of the user with this name, such as an agent. It is
+    /// changed by [`Roots::schedule`].
+    pub fn schedule(name: &str) -> Self {
+        RootId { space: RootSpace::Schedule, name: name.to_owned() }
+    }
+
     /// Returns the key under which the store has this root of a user.
     pub(crate) fn key(&self, owner: &str) -> RootKey {
+        if self.space == RootSpace::Schedule {
+            return own_key(owner, &bound_handle(owner, &self.name));
+        }
         if self.space == RootSpace::Secret {
             return user_secrets_key(owner);
         }
         RootKey { space: self.space, owner: owner.to_owned(), name: self.name.clone() }
     }
+}
+
+/// Returns the handle of a schedule that belongs to something of a user. Handles of all users are in one
+/// list, so it depends on the user.
+fn bound_handle(owner: &str, name: &str) -> String {
+    let digest = Value::from(format!("{owner}\n{name}")).id();
+    digest.as_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The list of the users that have secrets.
@@ -94,6 +111,8 @@ pub struct Roots {
     offers: Vec<JobId>,
     /// Jobs that are cancelled, and why.
     cancels: Vec<(JobId, String)>,
+    /// Schedules that are replaced or removed, by name.
+    schedules: BTreeMap<String, Option<NewSchedule>>,
 }
 
 /// A root, and what became of it.
@@ -111,6 +130,7 @@ pub(crate) struct Savepoint {
     assets: usize,
     offers: usize,
     cancels: usize,
+    schedules: BTreeMap<String, Option<NewSchedule>>,
 }
 
 impl std::fmt::Debug for Roots {
@@ -136,6 +156,7 @@ impl Roots {
             assets: Vec::new(),
             offers: Vec::new(),
             cancels: Vec::new(),
+            schedules: BTreeMap::new(),
         }
     }
 
@@ -194,6 +215,17 @@ impl Roots {
         self.cancels.push((job, reason.into()));
     }
 
+    /// Replaces the schedule with this name, or removes it, in the same commit. It is invoked on the
+    /// authority of the user. The operation must have named it ([`RootId::schedule`]).
+    pub fn schedule(&mut self, name: &str, schedule: Option<NewSchedule>) {
+        self.schedules.insert(name.to_owned(), schedule);
+    }
+
+    /// Returns true if something is scheduled.
+    pub(crate) fn has_schedules(&self) -> bool {
+        !self.schedules.is_empty()
+    }
+
     /// Returns true if jobs are put on the queue.
     pub(crate) fn has_offers(&self) -> bool {
         !self.offers.is_empty()
@@ -209,6 +241,7 @@ impl Roots {
         !self.assets.is_empty()
             || !self.offers.is_empty()
             || !self.cancels.is_empty()
+            || !self.schedules.is_empty()
             || self.values.values().any(|state| state.is_changed)
     }
 
@@ -218,6 +251,7 @@ impl Roots {
             assets: self.assets.len(),
             offers: self.offers.len(),
             cancels: self.cancels.len(),
+            schedules: self.schedules.clone(),
         }
     }
 
@@ -227,11 +261,13 @@ impl Roots {
         self.assets.truncate(savepoint.assets);
         self.offers.truncate(savepoint.offers);
         self.cancels.truncate(savepoint.cancels);
+        self.schedules = savepoint.schedules;
     }
 
     /// Returns the effects of all changes, each on the condition that the root has not changed
     /// meanwhile, and the assets to store.
     pub(crate) fn into_effects(self) -> (Vec<Effect>, Vec<Value>) {
+        let scheduled = self.schedule_effects();
         let owner = self.owner;
         let changed = self.values.into_iter().filter(|(_, state)| state.is_changed);
         let set = changed.map(|(root, state)| Effect::SetRoot {
@@ -246,8 +282,32 @@ impl Roots {
             priority: PRIORITY,
             ready_at: self.now,
         };
-        let effects = set.chain(self.offers.into_iter().map(offer)).collect();
+        let effects = set.chain(self.offers.into_iter().map(offer)).chain(scheduled).collect();
         (effects, self.assets)
+    }
+
+    /// Returns the effects that replace or remove schedules.
+    fn schedule_effects(&self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for (name, schedule) in &self.schedules {
+            let state = self.values.get(&RootId::schedule(name));
+            let stored = state.and_then(|state| {
+                let value = state.value.as_ref()?;
+                StoredEntry::load(value, state.stored?, &*self.cells).ok()?
+            });
+            let handle = bound_handle(&self.owner, name);
+            let caller = Caller::known(&self.owner);
+            // A time that cannot be scheduled is left out: the adapter has checked it.
+            let entry = schedule
+                .clone()
+                .and_then(|schedule| Entry::new(handle, &caller, schedule, self.now, 0).ok());
+            match (stored, entry) {
+                (Some(stored), entry) => effects.extend(stored.replace(entry.as_ref())),
+                (None, Some(entry)) => effects.extend(entry.create()),
+                (None, None) => {}
+            }
+        }
+        effects
     }
 }
 

@@ -104,7 +104,7 @@ pub struct Restriction {
 
 impl Restriction {
     /// Returns the value that a first record carries: `{caps?: [[{with, can}]], chosenBy?: "model"}`.
-    pub(crate) fn to_value(&self) -> Value {
+    pub fn to_value(&self) -> Value {
         let entry = |capability: &Capability| {
             let entry = [("with", capability.with.as_str()), ("can", &capability.can)];
             Value::from(entry.into_iter().collect::<Map>())
@@ -121,7 +121,7 @@ impl Restriction {
     }
 
     /// Reads a restriction. One that cannot be read permits nothing.
-    pub(crate) fn from_value(value: &Value) -> Arc<Restriction> {
+    pub fn from_value(value: &Value) -> Arc<Restriction> {
         let nothing = || Restriction { caps: vec![Vec::new()], is_chosen_by_model: true };
         Arc::new(Restriction::parse(value).unwrap_or_else(nothing))
     }
@@ -192,6 +192,24 @@ impl Caller {
     /// are bound, and for the operation's own default host.
     pub fn for_model(&self) -> Self {
         self.restricted(|restriction| restriction.is_chosen_by_model = true)
+    }
+
+    /// The same caller with a further restriction.
+    pub fn with_restriction(&self, more: &Restriction) -> Self {
+        self.restricted(|restriction| {
+            restriction.is_chosen_by_model |= more.is_chosen_by_model;
+            for caps in &more.caps {
+                if !restriction.caps.contains(caps) {
+                    restriction.caps.push(caps.clone());
+                }
+            }
+        })
+    }
+
+    /// The same caller without capabilities, for what is not a choice of the caller but part of the
+    /// operation that runs on its authority.
+    pub fn without_caps(&self) -> Self {
+        self.restricted(|restriction| restriction.caps.clear())
     }
 
     fn restricted(&self, change: impl FnOnce(&mut Restriction)) -> Self {

@@ -176,6 +176,10 @@ pub struct CallRequest {
     pub job: JobId,
     /// The caller on whose authority the calling job runs.
     pub caller: Caller,
+    /// The caller whose permission is checked, if it is another one: an operation may have to be
+    /// permitted to whoever configured the calling job, and still run on the narrower authority of
+    /// `caller`.
+    pub authority: Option<Caller>,
     /// Identifies the call within the job: a repeated turn makes the same call under the same key.
     pub key: String,
     /// The operation, in any form of reference.

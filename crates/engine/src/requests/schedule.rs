@@ -18,6 +18,18 @@ pub enum When {
     },
 }
 
+impl When {
+    /// Returns the first time after `now`; both are Unix times in ms. Fails if it cannot be read.
+    pub fn next_time(&self, now: i64) -> Result<i64, String> {
+        match self {
+            When::At(time) => Ok(*time),
+            When::Cron { expression, time_zone } => {
+                next_time(expression, time_zone.as_deref(), now)
+            }
+        }
+    }
+}
+
 /// What happens when a schedule is due while the job of its previous run has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overlap {

@@ -158,6 +158,7 @@ impl Adapter for BoundAdapter {
             let request = CallRequest {
                 job: call.job.unwrap(),
                 caller: call.caller.clone(),
+                authority: None,
                 key: "work".to_owned(),
                 operation: "t:effect".to_owned(),
                 input: call.input.clone(),

@@ -395,6 +395,7 @@ async fn make_calls(call: Call) -> Turn {
         let request = CallRequest {
             job: call.job.unwrap(),
             caller: call.caller.clone(),
+            authority: None,
             key: format!("call-{at}"),
             operation: field("op").unwrap().as_str().unwrap().to_owned(),
             input: field("input").unwrap_or_default(),

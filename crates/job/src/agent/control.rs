@@ -23,6 +23,23 @@ pub struct RunState {
     pub state: Value,
 }
 
+/// When an agent is woken. Times are Unix times in ms.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WakePlan {
+    /// When its schedule is due. `None` if it has none.
+    pub due: Option<i64>,
+    /// True if the schedule is there to find out whether the agent is idle.
+    pub is_idle: bool,
+    /// The latest time that a schedule of this agent was due at.
+    pub last_due: i64,
+    /// When somebody wants it to be woken.
+    pub at: Option<i64>,
+    /// The next time of its timer.
+    pub timer: Option<i64>,
+    /// True if the messages that wait do not wake it.
+    pub is_quiet: bool,
+}
+
 /// What the framework keeps in addition to the record of an agent.
 #[derive(Debug, Clone)]
 pub struct Control {
@@ -42,6 +59,15 @@ pub struct Control {
     pub inbox_bytes: u64,
     /// The sessions: a map from IDs to `{created, updated, turns, title?}`.
     pub sessions: Map,
+    /// The restriction of those who configured the agent. Nil if they had none.
+    pub authority: Value,
+    /// When the agent is woken. `None` if it never was to be.
+    pub wake: Option<WakePlan>,
+    /// Its requests to people: a map by ID.
+    pub requests: Map,
+    /// A second, as Unix time, and the number of messages that were delivered in it. Only if that is
+    /// limited.
+    pub deliveries: (i64, u64),
 }
 
 impl Control {
@@ -56,6 +82,10 @@ impl Control {
             failures: 0,
             inbox_bytes: 0,
             sessions: Map::new(),
+            authority: Value::Nil,
+            wake: None,
+            requests: Map::new(),
+            deliveries: (0, 0),
         }
     }
 
@@ -85,6 +115,7 @@ impl Control {
             }
         }
         let sessions = member("sessions")?;
+        let requests = member("requests")?;
         Ok(Control {
             status: status.ok_or(AgentError::Malformed("status"))?,
             error: member("error")?.and_then(|error| Some(error.to_text()?.into_owned())),
@@ -94,6 +125,16 @@ impl Control {
             failures: number("failures")?.unsigned_abs(),
             inbox_bytes: number("inboxBytes")?.unsigned_abs(),
             sessions: sessions.as_ref().and_then(Value::as_map).cloned().unwrap_or_default(),
+            authority: match member("authority")? {
+                Some(authority) => authority.fully_loaded(cells)?,
+                None => Value::Nil,
+            },
+            wake: match member("wake")? {
+                Some(wake) => Some(WakePlan::read(&wake.fully_loaded(cells)?)),
+                None => None,
+            },
+            requests: requests.as_ref().and_then(Value::as_map).cloned().unwrap_or_default(),
+            deliveries: (number("second")?, number("delivered")?.unsigned_abs()),
         })
     }
 
@@ -114,15 +155,50 @@ impl Control {
         };
         number("failures", self.failures);
         number("inboxBytes", self.inbox_bytes);
+        number("second", self.deliveries.0.unsigned_abs());
+        number("delivered", self.deliveries.1);
         if !self.sessions.is_empty() {
             members.push(("sessions", self.sessions.clone().into()));
         }
+        if !self.authority.is_nil() {
+            members.push(("authority", self.authority.clone()));
+        }
+        if !self.requests.is_empty() {
+            members.push(("requests", self.requests.clone().into()));
+        }
+        members.extend(self.wake.as_ref().map(|wake| ("wake", wake.to_value())));
         members.into_iter().collect::<Map>().into()
     }
 
     /// Returns the number of requests that run or wait.
     pub fn tasks(&self) -> u64 {
         self.waiting.len() as u64 + u64::from(self.run.is_some())
+    }
+}
+
+impl WakePlan {
+    fn read(value: &Value) -> WakePlan {
+        let map = value.as_map();
+        let member = |name: &str| map.and_then(|map| map.field(name));
+        let time = |name: &str| member(name).and_then(Value::as_i64);
+        let is_set = |name: &str| member(name) == Some(&true.into());
+        WakePlan {
+            due: time("due"),
+            is_idle: is_set("idle"),
+            last_due: time("lastDue").unwrap_or(0),
+            at: time("at"),
+            timer: time("timer"),
+            is_quiet: is_set("quiet"),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        let mut members: Vec<(&str, Value)> = vec![("lastDue", self.last_due.into())];
+        let times = [("due", self.due), ("at", self.at), ("timer", self.timer)];
+        members.extend(times.into_iter().filter_map(|(name, time)| Some((name, time?.into()))));
+        let flags = [("idle", self.is_idle), ("quiet", self.is_quiet)];
+        members.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(n, f)| (n, f.into())));
+        members.into_iter().collect::<Map>().into()
     }
 }
 
@@ -186,6 +262,17 @@ mod tests {
         control.waiting = vec![JobId::from_bytes([8; 16]), JobId::from_bytes([9; 16])];
         control.failures = 3;
         control.inbox_bytes = 100;
+        control.deliveries = (1_700_000_000, 3);
+        control.requests = [("a~1", "?")].into_iter().collect();
+        control.wake = Some(WakePlan {
+            due: Some(4),
+            is_idle: true,
+            last_due: 4,
+            at: Some(5),
+            timer: None,
+            is_quiet: true,
+        });
+        control.authority = [("chosenBy", "model")].into_iter().collect::<Map>().into();
         check(&control);
         assert_eq!(control.tasks(), 3);
     }

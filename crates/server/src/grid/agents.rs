@@ -1,16 +1,16 @@
-//! Reading the caller's agents, without creating a job.
+//! The caller's agents and their requests to people. Reading them creates no job.
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use catena_engine::error::RunError;
 use catena_engine::requests::Invoke;
 use catena_value::{CellSource, Map, NoCells, Value, Vector};
 
 use crate::http::error::{ApiError, ApiResult, Code};
-use crate::http::json::write_value;
+use crate::http::json::{self, write_value};
 use crate::http::request::ApiRequest;
 use crate::http::response;
-use crate::http::route::{ROUTE, Route, query, reply};
+use crate::http::route::{JSON, ROUTE, RequestBody, Route, query, reply};
 
 pub(crate) const ROUTES: &[Route] = &[
     Route {
@@ -46,7 +46,74 @@ pub(crate) const ROUTES: &[Route] = &[
         handler: |request| Box::pin(read(request)),
         ..ROUTE
     },
+    Route {
+        path: "/api/v1/requests",
+        tag: "Agents",
+        summary: "List requests to people",
+        about: "The questions of the caller's agents that wait for an answer, oldest first.",
+        parameters: &[
+            query("agent", r#"{"type":"string"}"#, "Those of one agent."),
+            query("all", r#"{"type":"boolean"}"#, "Also those that were answered or closed."),
+        ],
+        replies: &[reply(
+            200,
+            "The requests.",
+            r#"{"type":"object","required":["requests"],"properties":{"requests":{"type":"array"}}}"#,
+        )],
+        errors: &[Code::BadRequest],
+        handler: |request| Box::pin(requests(request)),
+        ..ROUTE
+    },
+    Route {
+        method: Method::POST,
+        path: "/api/v1/requests/{id}",
+        path_parameter: "The ID of a request.",
+        tag: "Agents",
+        summary: "Answer a request",
+        about: "A request is answered once. The agent gets the answer as a message. The change is a job of \
+                `agent:answer`.",
+        body: Some(RequestBody {
+            about: "The answer: any value, or one of the options of the request.",
+            media: JSON,
+            schema: r#"{"type":"object","required":["answer"],"properties":{"answer":{}}}"#,
+            is_required: true,
+        }),
+        replies: &[reply(
+            200,
+            "It is answered.",
+            r#"{"type":"object","required":["requestId","status"],"properties":{
+                "requestId":{"type":"string"},"status":{"type":"string"}}}"#,
+        )],
+        errors: &[
+            Code::BadRequest,
+            Code::InvalidJson,
+            Code::BodyTooLarge,
+            Code::Forbidden,
+            Code::RequestNotFound,
+            Code::RequestAnswered,
+        ],
+        handler: |request| Box::pin(answer(request)),
+        ..ROUTE
+    },
 ];
+
+async fn requests(request: ApiRequest) -> ApiResult<Response> {
+    let mut input = vec![("all", Value::from(request.flag("all")?))];
+    input.extend(request.parameter("agent")?.map(|agent| ("agentId", agent.as_ref().into())));
+    let input: Map = input.into_iter().collect();
+    let (_, text) = run(&request, "agent:requests", input.into()).await?;
+    Ok(response::json(StatusCode::OK, text))
+}
+
+async fn answer(mut request: ApiRequest) -> ApiResult<Response> {
+    let body = json::parse(&request.read_body().await?)?;
+    let id = request.path_argument()?.into_owned();
+    let answer = body.as_map().and_then(|body| body.field("answer"));
+    let answer = answer.ok_or_else(|| ApiError::bad_request("`answer` is missing"))?.clone();
+    let input: Map = [("requestId", Value::from(id)), ("answer", answer)].into_iter().collect();
+    let (_, text) = run(&request, "agent:answer", input.into()).await?;
+    Ok(response::json(StatusCode::OK, text))
+}
 
 async fn list(request: ApiRequest) -> ApiResult<Response> {
     let all = request.flag("includeTerminated")?;
@@ -73,7 +140,7 @@ async fn read(request: ApiRequest) -> ApiResult<Response> {
     Ok(response::json(StatusCode::OK, text))
 }
 
-/// Runs a read-only operation. Returns its output, also as JSON.
+/// Runs an operation. Returns its output, also as JSON.
 async fn run(request: &ApiRequest, operation: &str, input: Value) -> ApiResult<(Value, String)> {
     let invoke = Invoke::new(request.caller.clone(), operation, input);
     let ran = request.state.engine.run(invoke).await.map_err(refused)?;
@@ -88,6 +155,15 @@ fn refused(error: RunError) -> ApiError {
     match error {
         RunError::Ended(ended) if ended.code.as_deref() == Some("agent_not_found") => {
             ApiError::new(Code::AgentNotFound, ended.error)
+        }
+        RunError::Ended(ended) if ended.code.as_deref() == Some("request_not_found") => {
+            ApiError::new(Code::RequestNotFound, ended.error)
+        }
+        RunError::Ended(ended) if ended.code.as_deref() == Some("request_answered") => {
+            ApiError::new(Code::RequestAnswered, ended.error)
+        }
+        RunError::Ended(ended) if ended.code.as_deref() == Some("forbidden") => {
+            ApiError::new(Code::Forbidden, ended.error)
         }
         RunError::Ended(ended)
             if ended.status == catena_job::Status::Rejected

@@ -38,6 +38,7 @@ impl Commands {
             job: call.job,
             // The job acts for the caller who invoked it, not for its worker.
             caller: self.jobs.caller_of(&current.job).await?,
+            authority: None,
             key: call.key,
             operation: call.operation,
             input: call.input,

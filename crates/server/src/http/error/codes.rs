@@ -95,6 +95,7 @@ codes! {
     EndpointNotFound "endpoint_not_found" 404 Never "There is no such route." "See /docs or /openapi.json for the available routes.";
     JobNotFound "job_not_found" 404 Never "There is no such job, or the caller may not see it." "Check the ID, and that the token belongs to the caller that created the job.";
     AgentNotFound "agent_not_found" 404 Never "There is no such agent, or it belongs to another caller." "List your agents with GET /api/v1/agents, and check that the token belongs to their owner.";
+    RequestNotFound "request_not_found" 404 Never "There is no such request to a person, or it belongs to another caller." "List the requests of your agents with GET /api/v1/requests.";
     QueueNotFound "queue_not_found" 404 Never "There is no such queue, or it belongs to another owner." "Claim from queues of the identity that the token belongs to; a short name refers to one of them.";
     BlobNotFound "blob_not_found" 404 AfterRead "The caller has uploaded no such content." "Upload the content first, with PUT and its digest.";
     ArtifactNotFound "artifact_not_found" 404 Never "The job has no such artifact." "Use an `artifact_id` of the job's result.";
@@ -106,6 +107,7 @@ codes! {
     NotAcceptable "not_acceptable" 406 Never "The route returns an event stream, which `Accept` excludes." "Send `Accept: text/event-stream`, or omit `Accept`.";
     BodyTooSlow "body_too_slow" 408 SameRequest "The request body arrived too slowly; nothing was changed." "Send the same request again over a faster connection.";
     JobConflict "job_conflict" 409 AfterRead "The job's status does not allow this action." "Read the job. Only a PAUSED job can be resumed; a job that is PAUSED or has ended cannot be paused.";
+    RequestAnswered "request_answered" 409 AfterRead "The request was answered already, or its agent has ended." "Read the request with GET /api/v1/requests?all=true.";
     JobEnded "job_ended" 409 AfterRead "The job has ended and accepts no messages." "Start a new job with POST /api/v1/invoke.";
     CredentialsStay "credentials_stay" 409 Never "The step that is waiting runs on another venue, and credentials are not sent to other venues." "Send the credentials to the job in `asking`, on the venue in `venue`.";
     SubJob "sub_job" 409 Never "The job is a step of another job." "Apply the action to the job in `root`; it includes its steps.";

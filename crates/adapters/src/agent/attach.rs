@@ -1,0 +1,143 @@
+//! An agent as a job that takes messages.
+//!
+//! Each message is delivered to the agent under its own ID, and the agent runs. Both are calls of the job, so
+//! that they happen once, and each turn of the agent is in the chain. The run is a job of its own: what
+//! happens to the job that is attached does not affect the agent.
+
+use catena_engine::limits::WAIT_MAX;
+use catena_engine::requests::{CallRequest, JobView};
+use catena_engine::{Call, Cause, Failure, RootId, Turn};
+use catena_job::JobId;
+use catena_job::agent::AgentStatus;
+use catena_job::state::Ask;
+use catena_value::Value;
+
+use super::stored::{Stored, agent_id};
+use crate::failures::job_failure;
+use crate::fields::{Fields, integer, object, text};
+use crate::nested;
+
+/// Executes one turn of the job.
+pub(super) async fn turn(call: &Call) -> Turn {
+    match step(call).await {
+        Ok(turn) => turn,
+        Err(failure) => Turn::Failed(failure),
+    }
+}
+
+async fn step(call: &Call) -> Result<Turn, Failure> {
+    let id = agent_id(&Fields::from_value(&call.input)?, "agentId")?;
+    let job = call.job.ok_or_else(|| Failure::new("needs_a_job", "this needs a recorded job"))?;
+    let stored = read(call, &id).await?;
+    if stored.agent.status == AgentStatus::Terminated {
+        return Ok(Turn::Complete(output(&id, AgentStatus::Terminated, Value::Nil, turns(call))));
+    }
+    if let Cause::Message(message) = &call.cause {
+        return answer(call, job, &id, message).await;
+    }
+    if stored.agent.status != AgentStatus::Suspended {
+        return Ok(wait_for_message(&id, call.last_output.clone()));
+    }
+    if call.cause != Cause::Resume {
+        return Ok(Turn::Pause);
+    }
+    // The time of the record is another one after every change, so each suspension is resumed once.
+    let key = format!("resume-{}", stored.agent.ts);
+    let input = object([("agentId", id.as_str().into())]);
+    let resumed = make(call, job, key, "agent:resume", input, false).await?;
+    nested::outcome(&resumed.job, resumed.cells())?;
+    // The turn that ended with the suspension has no output, so it is counted here.
+    let turns = turns(call).saturating_add(1);
+    Ok(wait_for_message(&id, Some(output(&id, AgentStatus::Sleeping, Value::Nil, turns))))
+}
+
+/// Returns the number of turns up to the last one that has an output.
+fn turns(call: &Call) -> i64 {
+    let turns =
+        call.last_output.as_ref().and_then(Value::as_map).and_then(|map| map.field("turns"));
+    turns.and_then(integer).unwrap_or(0)
+}
+
+/// Delivers a message and runs the agent.
+async fn answer(call: &Call, job: JobId, id: &str, message: &Value) -> Result<Turn, Failure> {
+    // A turn that is repeated after a crash has the same number, and so makes the same calls.
+    let turn = turns(call).saturating_add(1);
+    let member = |name: &str| message.as_map().and_then(|map| map.field(name));
+    let given = member("messageId").and_then(text);
+    let message_id = given.unwrap_or_else(|| format!("{}-{turn}", job.to_hex()));
+    let content = member("content").unwrap_or(message).clone();
+    let input =
+        object([("agentId", id.into()), ("message", content), ("messageId", message_id.into())]);
+    let delivered =
+        make(call, job, format!("message-{turn}"), "agent:message", input, false).await?;
+    nested::outcome(&delivered.job, delivered.cells())?;
+    if read(call, id).await?.agent.status == AgentStatus::Suspended {
+        return Ok(Turn::Pause);
+    }
+    let input = object([("agentId", id.into())]);
+    let mut run = make(call, job, format!("run-{turn}"), "agent:run", input, true).await?;
+    while !run.status().is_terminal() {
+        let waited = call.host.wait(&call.caller, run.job.id(), WAIT_MAX).await;
+        run = waited.map_err(job_failure)?;
+    }
+    let ended = nested::outcome(&run.job, run.cells());
+    let status = read(call, id).await?.agent.status;
+    match (ended, status) {
+        (Ok(ran), _) => {
+            let result = ran.as_map().and_then(|map| map.field("result")).cloned();
+            let output = output(id, status, result.unwrap_or_default(), turn);
+            if status == AgentStatus::Terminated {
+                return Ok(Turn::Complete(output));
+            }
+            Ok(wait_for_message(id, Some(output)))
+        }
+        (Err(_), AgentStatus::Terminated) => {
+            Ok(Turn::Complete(output(id, AgentStatus::Terminated, Value::Nil, turn)))
+        }
+        (Err(_), AgentStatus::Suspended) => Ok(Turn::Pause),
+        (Err(failure), _) => {
+            let error = object([("error", failure.error.into())]);
+            Ok(wait_for_message(id, Some(output(id, status, error, turn))))
+        }
+    }
+}
+
+fn output(id: &str, status: AgentStatus, result: Value, turns: i64) -> Value {
+    object([
+        ("agentId", id.into()),
+        ("status", status.word().into()),
+        ("result", result),
+        ("turns", turns.into()),
+    ])
+}
+
+fn wait_for_message(id: &str, output: Option<Value>) -> Turn {
+    let message = format!("Send a message to agent `{id}`.");
+    Turn::NeedsInput(Ask { message: Some(message), output })
+}
+
+async fn read(call: &Call, id: &str) -> Result<Stored, Failure> {
+    let ids = vec![RootId::agent_controls(), RootId::agent(id)];
+    let roots = call.host.read_roots(&call.caller, ids).await?;
+    Stored::get(&roots, id)
+}
+
+async fn make(
+    call: &Call,
+    job: JobId,
+    key: String,
+    operation: &str,
+    input: Value,
+    is_detached: bool,
+) -> Result<JobView, Failure> {
+    let request = CallRequest {
+        job,
+        caller: call.caller.clone(),
+        authority: None,
+        key,
+        operation: operation.to_owned(),
+        input,
+        is_detached,
+    };
+    call.host.call(request).await
+}
