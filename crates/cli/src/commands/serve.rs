@@ -97,7 +97,12 @@ fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
         Failure::new(Exit::Invalid, "config_invalid", text)
     })?;
     let known_venues = Some(config.data.join("known-venues"));
-    let mut adapters = catena_adapters::all(Options { known_venues, ..options });
+    let mut adapters = catena_adapters::all(Options {
+        known_venues,
+        plan: config.plan(),
+        default_environment: config.default_environment.value.clone(),
+        ..options
+    });
     adapters.extend(crate::test_operations::adapters());
     Ok(adapters)
 }
