@@ -80,6 +80,9 @@ pub const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a worker lets the venue wait for a job.
 pub const WORKER_CLAIM_WAIT: Duration = Duration::from_secs(20);
 
+/// How often progress is sent at most, besides the regular reports.
+pub const WORKER_PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
 /// How long a worker lets the venue wait for a signal: half of a lease, which the next report renews.
 pub const WORKER_BEAT: Duration = Duration::from_secs(4);
 

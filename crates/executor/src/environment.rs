@@ -9,9 +9,11 @@ use std::path::PathBuf;
 use catena_sandbox::{Config, Interpreter, Profile, Sandbox, Tier, child_code};
 use sha2::{Digest as _, Sha256};
 
+use crate::install::Installed;
+
 /// An environment that works.
 pub(crate) struct Environment {
-    /// The kind: `bare`.
+    /// The kind: `bare` or `sci`.
     pub(crate) profile: &'static str,
     /// `py-<profile>@<12 hex digits>`.
     pub(crate) version: String,
@@ -28,24 +30,77 @@ impl Environment {
         let interpreter = Interpreter::first_of(interpreters).map_err(|error| {
             format!("no Python interpreter can be used ({error}); install python3, 3.9 or later")
         })?;
-        let version = version_of("bare", &interpreter);
-        let profile =
-            Profile { name: "bare".to_owned(), interpreter, has_site: false, preload: Vec::new() };
+        let version = version_of("bare", &interpreter, "");
+        let profile = Profile {
+            name: "bare".to_owned(),
+            interpreter,
+            has_site: false,
+            packages: None,
+            preload: Vec::new(),
+        };
+        Environment::start("bare", version, profile, (pool, minimum))
+    }
+
+    /// Starts an environment with packages.
+    pub(crate) fn installed(
+        installed: &Installed,
+        pool: usize,
+        minimum: Tier,
+    ) -> Result<Environment, String> {
+        let name = installed.recipe.profile;
+        let interpreter = interpreter_of(installed)?;
+        let version = version_of(name, &interpreter, &installed.fingerprint());
+        let folder = installed.folder.canonicalize();
+        let folder = folder.map_err(|error| format!("{}: {error}", installed.folder.display()))?;
+        let profile = Profile {
+            name: name.to_owned(),
+            interpreter: interpreter.with_folder(&folder),
+            has_site: false,
+            packages: Some(folder),
+            preload: installed.recipe.preload.iter().map(|&module| module.to_owned()).collect(),
+        };
+        Environment::start(name, version, profile, (pool, minimum))
+    }
+
+    fn start(
+        name: &'static str,
+        version: String,
+        profile: Profile,
+        (pool, minimum): (usize, Tier),
+    ) -> Result<Environment, String> {
         let mut config = Config::new(profile);
         config.pool = pool;
         config.minimum = minimum;
         let sandbox = Sandbox::start(config).map_err(|error| {
             format!("the sandbox cannot be set up ({error}); `catena doctor` says what is missing")
         })?;
-        Ok(Environment { profile: "bare", version, sandbox })
+        Ok(Environment { profile: name, version, sandbox })
     }
 }
 
-fn version_of(profile: &str, interpreter: &Interpreter) -> String {
+fn interpreter_of(installed: &Installed) -> Result<Interpreter, String> {
+    Interpreter::resolve(&installed.python).map_err(|error| {
+        let name = installed.recipe.profile;
+        format!("{error}; install the environment again with `catena env install {name}`")
+    })
+}
+
+/// The version of an environment that was installed.
+pub fn version_of_installed(installed: &Installed) -> Result<String, String> {
+    let interpreter = interpreter_of(installed)?;
+    Ok(version_of(installed.recipe.profile, &interpreter, &installed.fingerprint()))
+}
+
+fn version_of(profile: &str, interpreter: &Interpreter, packages: &str) -> String {
     let mut hash = Sha256::new();
     let binary = std::fs::read(interpreter.executable()).unwrap_or_default();
-    let parts =
-        [profile.as_bytes(), interpreter.version().as_bytes(), &binary, child_code().as_bytes()];
+    let parts = [
+        profile.as_bytes(),
+        interpreter.version().as_bytes(),
+        &binary,
+        child_code().as_bytes(),
+        packages.as_bytes(),
+    ];
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);

@@ -13,8 +13,9 @@ use catena_value::{Map, Value, Vector};
 use tokio::sync::watch;
 
 use crate::environment::Environment;
+use crate::install::{Installed, RECIPES};
 use crate::job;
-use crate::limits::{ANNOUNCE_INTERVAL, ANNOUNCE_RETRY_DELAY};
+use crate::limits::{ANNOUNCE_INTERVAL, ANNOUNCE_RETRY_DELAY, PACKAGES_POOL_MAX};
 
 /// The queue of jobs that can run in any version of the default environment.
 const DEFAULT_QUEUE: &str = "exec.default";
@@ -28,6 +29,8 @@ pub struct Options {
     pub slots: usize,
     /// Where to look for a Python interpreter.
     pub interpreters: Vec<PathBuf>,
+    /// The folder of environments that were installed.
+    pub environments: Option<PathBuf>,
     /// The weakest isolation that is accepted.
     pub minimum: Tier,
     /// How long running jobs may take when the executor is to stop.
@@ -53,11 +56,17 @@ impl Executor {
     /// Starts the environments that work on this host. Blocks while interpreters start.
     pub fn start(client: HttpClient, options: Options) -> Executor {
         let pool = options.slots.max(2);
-        let found = Environment::bare(&options.interpreters, pool, options.minimum);
-        let (environments, unavailable) = match found {
+        let (bare, others) = std::thread::scope(|scope| {
+            let others = scope.spawn(|| installed_environments(&options));
+            let bare = Environment::bare(&options.interpreters, pool, options.minimum);
+            (bare, others.join().unwrap_or_default())
+        });
+        let (mut environments, unavailable) = match bare {
             Ok(environment) => (vec![environment], None),
             Err(reason) => (Vec::new(), Some(reason)),
         };
+        environments.extend(others);
+        let unavailable = unavailable.filter(|_| environments.is_empty());
         Executor { client, options, environments, unavailable }
     }
 
@@ -134,6 +143,31 @@ impl Executor {
         members.extend(self.unavailable.as_deref().map(|why| ("unavailable", why.into())));
         object(members)
     }
+}
+
+/// Starts the environments with packages that were installed. One that does not start is left out.
+fn installed_environments(options: &Options) -> Vec<Environment> {
+    let Some(folder) = &options.environments else { return Vec::new() };
+    let pool = options.slots.min(PACKAGES_POOL_MAX);
+    let mut started = Vec::new();
+    for recipe in RECIPES {
+        let environment = match Installed::find(recipe, folder) {
+            Ok(None) => continue,
+            Ok(Some(found)) => Environment::installed(&found, pool, options.minimum),
+            Err(reason) => Err(reason),
+        };
+        match environment {
+            Ok(environment) => started.push(environment),
+            Err(reason) => {
+                tracing::warn!(
+                    environment = recipe.profile,
+                    reason,
+                    "an environment does not start"
+                );
+            }
+        }
+    }
+    started
 }
 
 /// Runs each job as a cell.

@@ -9,12 +9,12 @@ use catena_api::client::worker::{ClaimedJob, End, WorkerSignal};
 use catena_api::worker::RunningJob;
 use catena_job::contract::cell::{CellPlan, Entrypoint};
 use catena_job::contract::{Category, ContractError};
-use catena_sandbox::{Cell, Control, Input, Limits, Outcome, RunError};
+use catena_sandbox::{Cell, Control, Input, Limits, Outcome, Progress, RunError};
 use catena_value::Value;
 
 use crate::environment::Environment;
-use crate::executor::Shared;
-use crate::limits::{UPLOAD_RETRY_DELAY, UPLOAD_TRIES_MAX};
+use crate::executor::{Shared, object};
+use crate::limits::{PROGRESS_INTERVAL, UPLOAD_RETRY_DELAY, UPLOAD_TRIES_MAX};
 use crate::outcome::{Execution, now_ms};
 
 /// Runs a job. What it returns after the job was stopped is discarded.
@@ -73,11 +73,21 @@ async fn run_watched(
     let work = move || shared.environments[at].sandbox.run(&cell, &held);
     let mut done = tokio::task::spawn_blocking(work);
     let mut signal = running.signal.clone();
+    let start = tokio::time::Instant::now() + PROGRESS_INTERVAL;
+    let mut ticks = tokio::time::interval_at(start, PROGRESS_INTERVAL);
+    let mut reported = None;
     loop {
         tokio::select! {
             outcome = &mut done => {
                 let lost = |_| RunError::Unavailable("the thread of the cell ended".to_owned());
                 return outcome.map_err(lost).and_then(|outcome| outcome);
+            }
+            _ = ticks.tick() => {
+                let progress = control.progress();
+                if let Some(now) = progress.filter(|_| progress != reported) {
+                    reported = progress;
+                    running.report_progress(progress_value(now));
+                }
             }
             changed = signal.changed() => {
                 let wanted = *signal.borrow_and_update();
@@ -94,6 +104,14 @@ async fn run_watched(
             }
         }
     }
+}
+
+/// Progress as jobs have it.
+fn progress_value(progress: Progress) -> Value {
+    let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+    let mut members = vec![("processedItems", number(progress.done))];
+    members.extend(progress.total.map(|total| ("totalItems", number(total))));
+    object(members)
 }
 
 fn cell_of(plan: &CellPlan, inputs: Vec<Input>) -> Cell {

@@ -1,5 +1,6 @@
 //! `catena executor`: runs jobs of a venue in a sandbox, and the executors that `catena serve` starts.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, Read as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 
 use crate::commands::doctor::parse_tier;
+use crate::commands::env;
 use crate::exit::Exit;
 use crate::limits::KEY_BYTES_MAX;
 use crate::output::{Failure, Output};
@@ -66,6 +68,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
 
+    /// The folder of environments [default: catena/environments in the user's data folder]
+    #[arg(long, env = "CATENA_ENVIRONMENTS", value_name = "DIR")]
+    environments: Option<PathBuf>,
+
     /// The weakest isolation that is accepted.
     #[arg(long, value_name = "TIER", default_value = "T2", value_parser = parse_tier)]
     minimum: Tier,
@@ -89,6 +95,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         name: executor_name()?,
         slots: slots(args.slots),
         interpreters: interpreters(args.python.as_ref()),
+        environments: env::folder(args.environments.as_ref()).ok(),
         minimum: args.minimum,
         grace: args.grace,
     };
@@ -180,6 +187,7 @@ struct ChildCommand {
     url: String,
     did: String,
     token: String,
+    environments: Option<PathBuf>,
 }
 
 impl Executors {
@@ -231,7 +239,8 @@ fn prepare(config: &Config, address: SocketAddr) -> Result<ChildCommand, String>
     } else {
         address.to_string()
     };
-    Ok(ChildCommand { program, url: format!("http://{host}"), did, token })
+    let environments = config.environments.value.clone();
+    Ok(ChildCommand { program, url: format!("http://{host}"), did, token, environments })
 }
 
 /// Starts an executor, and starts it again when it ends.
@@ -255,9 +264,13 @@ async fn keep_one_running(command: ChildCommand) {
 
 /// Starts an executor and gives it its token. Its standard input ends with this process.
 async fn start(command: &ChildCommand) -> std::io::Result<Child> {
+    let environments = command.environments.iter();
+    let environments =
+        environments.flat_map(|folder| [OsStr::new("--environments"), folder.as_os_str()]);
     let mut child = Command::new(&command.program)
         .args(["executor", "--token-file", "-", "--grace", CHILD_GRACE])
         .args(["--venue", &command.url, "--venue-did", &command.did])
+        .args(environments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .kill_on_drop(true)
