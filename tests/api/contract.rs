@@ -14,6 +14,8 @@ mod envelope;
 mod lifecycle;
 #[path = "contract/shares.rs"]
 mod shares;
+#[path = "contract/states.rs"]
+mod states;
 
 use catena_tests::site::{Client, Site};
 use serde_json::{Value as Json, json};

@@ -4,6 +4,8 @@
 //! the load of the run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
+#[path = "executors.rs"]
+mod executors;
 #[path = "workers.rs"]
 mod workers;
 

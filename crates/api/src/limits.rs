@@ -94,3 +94,6 @@ pub const WORKER_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// How long the transfer of a dataset or a file of a job may take.
 pub const BLOB_TIME: Duration = Duration::from_secs(120);
+
+/// Bytes of a file that are read at a time while it is sent.
+pub const CHUNK_BYTES_MAX: usize = 256 * 1024;

@@ -20,13 +20,19 @@ pub(crate) struct Environment {
     pub(crate) sandbox: Sandbox,
 }
 
+/// What the sandboxes of an executor have in common.
+pub(crate) struct Setup {
+    /// Workers that are kept ready.
+    pub(crate) pool: usize,
+    /// The weakest isolation that is accepted.
+    pub(crate) minimum: Tier,
+    /// The folder for copies of artifacts.
+    pub(crate) spool: Option<PathBuf>,
+}
+
 impl Environment {
     /// Starts the environment with the interpreter alone. Fails with the reason and what to do.
-    pub(crate) fn bare(
-        interpreters: &[PathBuf],
-        pool: usize,
-        minimum: Tier,
-    ) -> Result<Environment, String> {
+    pub(crate) fn bare(interpreters: &[PathBuf], setup: &Setup) -> Result<Environment, String> {
         let interpreter = Interpreter::first_of(interpreters).map_err(|error| {
             format!("no Python interpreter can be used ({error}); install python3, 3.9 or later")
         })?;
@@ -38,15 +44,11 @@ impl Environment {
             packages: None,
             preload: Vec::new(),
         };
-        Environment::start("bare", version, profile, (pool, minimum))
+        Environment::start("bare", version, profile, setup)
     }
 
     /// Starts an environment with packages.
-    pub(crate) fn installed(
-        installed: &Installed,
-        pool: usize,
-        minimum: Tier,
-    ) -> Result<Environment, String> {
+    pub(crate) fn installed(installed: &Installed, setup: &Setup) -> Result<Environment, String> {
         let name = installed.recipe.profile;
         let interpreter = interpreter_of(installed)?;
         let version = version_of(name, &interpreter, &installed.fingerprint());
@@ -59,18 +61,19 @@ impl Environment {
             packages: Some(folder),
             preload: installed.recipe.preload.iter().map(|&module| module.to_owned()).collect(),
         };
-        Environment::start(name, version, profile, (pool, minimum))
+        Environment::start(name, version, profile, setup)
     }
 
     fn start(
         name: &'static str,
         version: String,
         profile: Profile,
-        (pool, minimum): (usize, Tier),
+        setup: &Setup,
     ) -> Result<Environment, String> {
         let mut config = Config::new(profile);
-        config.pool = pool;
-        config.minimum = minimum;
+        config.pool = setup.pool;
+        config.minimum = setup.minimum;
+        config.spool.clone_from(&setup.spool);
         let sandbox = Sandbox::start(config).map_err(|error| {
             format!("the sandbox cannot be set up ({error}); `catena doctor` says what is missing")
         })?;

@@ -38,12 +38,14 @@ impl Live {
             slots: 2,
             interpreters: USUAL_PATHS.iter().map(Into::into).collect(),
             environments,
+            spool: std::env::temp_dir(),
             minimum: Tier::T2,
             grace: Duration::from_secs(5),
         };
         let executor =
             tokio::task::spawn_blocking(move || Executor::start(client, options)).await.unwrap();
         executor.versions().expect("the sandbox works on this host");
+        assert!(executor.problems().is_empty(), "{:?}", executor.problems());
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(async move {
             let shutdown = async move {

@@ -100,9 +100,9 @@ fn names(value: &Value, text: &str) -> bool {
 }
 
 pub(super) async fn artifact(mut request: ApiRequest) -> ApiResult<Response> {
-    held_job(&request).await?;
+    let job = held_job(&request).await?.job.id();
     let text = request.second_path_argument()?.into_owned();
     let digest = parse_digest(&text)?;
-    let size = receive(&mut request, digest, ARTIFACT_BYTES_MAX).await?;
+    let size = receive(&mut request, digest, ARTIFACT_BYTES_MAX, Some(job)).await?;
     Ok(stored(digest, size))
 }
