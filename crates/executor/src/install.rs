@@ -3,7 +3,7 @@
 //! An environment is a folder of the executor's own: `packages`, which the installer of the interpreter
 //! filled, and `environment.json`, which says with which interpreter and lists every package with its
 //! version and the hash of the archive that it came from. It is complete or absent: it is installed
-//! beside its place and moved there. A folder that is replaced is moved away first.
+//! next to its place and moved there. A folder that is replaced is moved first.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -312,7 +312,7 @@ impl Operations {
     ) -> Result<(), AssetError> {
         let expected = parse_digest(declared);
         if let Some(expected) = expected
-            && self.blobs.keep(expected).await.map_err(blob_error)?
+            && self.blobs.keep_blob(expected).await.map_err(blob_error)?
         {
             return Ok(());
         }

@@ -99,7 +99,7 @@ impl Blobs {
     }
 
     /// Makes a blob stay that is stored already, whoever held it before. Returns false if it is not stored.
-    pub async fn keep(&self, digest: Digest) -> Result<bool, BlobError> {
+    pub async fn keep_blob(&self, digest: Digest) -> Result<bool, BlobError> {
         let _storing = self.removing.read().await;
         if self.rows.blob(digest.as_bytes()).await?.is_none() {
             return Ok(false);
@@ -136,7 +136,7 @@ impl Blobs {
                 let digest = format!("sha256:{}", &name[first.len()..]);
                 if let Ok(digest) = digest.parse::<Digest>() {
                     self.remove_root(holders_key(digest, holder)).await?;
-                    if !self.is_held(digest).await? {
+                    if !find_holder(&*self.rows, digest).await? {
                         self.remove(digest).await?;
                         removed += 1;
                     }
@@ -145,10 +145,6 @@ impl Blobs {
                 self.remove_root(venue_root(HELD, name.clone())).await?;
             }
         }
-    }
-
-    async fn is_held(&self, digest: Digest) -> Result<bool, BlobError> {
-        is_held(&*self.rows, digest).await
     }
 
     async fn remove_root(&self, key: RootKey) -> Result<(), BlobError> {
@@ -182,7 +178,8 @@ fn hold(digest: Digest, holder: &str) -> Effect {
     Effect::SetRootIfAbsent { key: holders_key(digest, holder), value: true.into() }
 }
 
-async fn is_held(rows: &dyn Store, digest: Digest) -> Result<bool, BlobError> {
+/// Returns true if a blob has a holder.
+async fn find_holder(rows: &dyn Store, digest: Digest) -> Result<bool, BlobError> {
     let first = format!("{} ", digest.to_hex());
     let names = rows.roots(RootSpace::Venue, HOLDERS, Some(&first), 1).await?;
     Ok(names.first().is_some_and(|name| name.starts_with(&first)))
@@ -236,7 +233,7 @@ impl Upload {
             effects.push(Effect::SetRootIfAbsent { key, value: true.into() });
             // Who needs a blob that is stored and has no holder is not known.
             let is_stored = self.rows.blob(digest.as_bytes()).await?.is_some();
-            if is_stored && !is_held(&*self.rows, digest).await? {
+            if is_stored && !find_holder(&*self.rows, digest).await? {
                 effects.push(hold(digest, PERMANENT));
             }
         }

@@ -165,7 +165,7 @@ impl Commands {
         let is_executed = operation.queue().is_some_and(|spec| spec.owner == QueueOwner::Venue);
         match current.job.status() {
             Status::Pending
-                if is_executed && self.is_over_quota(current.text("caller")).await? =>
+                if is_executed && self.exceeds_quota(current.text("caller")).await? =>
             {
                 drop((slot, owner_slot, reservation));
                 let event = Event::Cancelled { error: QUOTA.to_owned() };

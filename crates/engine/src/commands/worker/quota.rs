@@ -22,7 +22,7 @@ const DAY_MS: i64 = 86_400_000;
 
 impl Commands {
     /// Returns true if the jobs of an owner have used the CPU time of this day.
-    pub(super) async fn is_over_quota(&self, owner: &str) -> Result<bool, StoreError> {
+    pub(super) async fn exceeds_quota(&self, owner: &str) -> Result<bool, StoreError> {
         let Some(quota) = self.runtime.limits.cpu_per_day else { return Ok(false) };
         let root = self.jobs.store.root(&key(owner)).await?;
         let used = root.map_or(0, |root| used_on(&root.value, self.today()));

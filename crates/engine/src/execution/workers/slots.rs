@@ -1,6 +1,6 @@
 //! The slots of executors: how many there are, and how many of them the jobs of each owner use.
 //!
-//! One owner holds at most half of all slots while others wait. Nothing is taken away from a job that runs:
+//! One owner holds at most half of all slots while others wait. A job that runs is never interrupted:
 //! a slot that becomes free goes to an owner below its share first, and beyond it only if nobody else has
 //! a job that the executor could run. Each process counts what it knows.
 
