@@ -5,6 +5,7 @@
 mod backlog;
 mod bare;
 mod blob_crash;
+mod cells;
 mod consoles;
 mod crash;
 mod http;
@@ -44,6 +45,7 @@ enum Command {
     StoreCrash(crash::Args),
     StoreMillion(million::Args),
     BlobCrash(blob_crash::Args),
+    Cells(cells::Args),
     Recovery(recovery::Args),
     Http(http::Args),
     HttpMillion(http_million::Args),
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::StoreCrash(args) => crash::run(&args),
         Command::StoreMillion(args) => million::run(&args),
         Command::BlobCrash(args) => blob_crash::run(&args),
+        Command::Cells(args) => cells::run(&args),
         Command::Recovery(args) => recovery::run(&args),
         Command::Http(args) => http::run(&args),
         Command::HttpMillion(args) => http_million::run(&args),

@@ -12,6 +12,10 @@ mod dedupe;
 mod envelope;
 #[path = "contract/lifecycle.rs"]
 mod lifecycle;
+#[path = "contract/shares.rs"]
+mod shares;
+#[path = "contract/states.rs"]
+mod states;
 
 use catena_tests::site::{Client, Site};
 use serde_json::{Value as Json, json};
@@ -32,7 +36,11 @@ impl Bench {
     }
 
     async fn with_lease(lease: &str) -> Bench {
-        let site = Site::with(|flags| flags.worker_lease = Some(lease.to_owned())).await;
+        Bench::with(|flags| flags.worker_lease = Some(lease.to_owned())).await
+    }
+
+    async fn with(change: impl FnOnce(&mut catena_server::config::Flags)) -> Bench {
+        let site = Site::with(change).await;
         let did = site.get("/.well-known/did.json").await.json()["id"].as_str().unwrap().to_owned();
         let executor = site.worker(&did, &["exec.*"]);
         let owner = site.caller(1).await;

@@ -6,6 +6,8 @@
 
 #[path = "agents.rs"]
 mod agents;
+#[path = "executors.rs"]
+mod executors;
 #[path = "workers.rs"]
 mod workers;
 

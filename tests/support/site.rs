@@ -62,6 +62,11 @@ impl Site {
         let config = Config::layered(&flags, &|_| None, None).unwrap();
         let hosts: Vec<String> = config.allow_hosts.iter().cloned().collect();
         let options = Options::parse(hosts.iter().map(String::as_str), []).unwrap();
+        let options = Options {
+            plan: config.plan(),
+            default_environment: config.default_environment.value.clone(),
+            ..options
+        };
         let mut adapters = catena_adapters::all(options);
         adapters.extend(more);
         let venue = Venue::start(config, adapters, catena_adapters::demo_assets()).await.unwrap();

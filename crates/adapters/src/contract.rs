@@ -11,6 +11,8 @@
 //! **Repetition:** a job whose executor is lost is offered again, three attempts in all. Cells have no
 //! effects outside of their folder, so that is safe.
 
+use std::sync::Arc;
+
 use catena_engine::operations::{
     Environments, Placement, Problem, QueueOwner, QueueSpec, Recovery,
 };
@@ -23,9 +25,24 @@ use catena_value::{Map, NoCells, Value};
 use crate::definition::{Definition, Mark, parse_constant, registrations};
 
 /// The adapter.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Contract {
-    plan: Plan,
+    policy: CodePolicy,
+}
+
+/// What the operator has decided about jobs that run code.
+#[derive(Debug, Clone)]
+pub(crate) struct CodePolicy {
+    /// The highest limits.
+    pub(crate) plan: Plan,
+    /// The kind of environment that is used if a job names none.
+    pub(crate) default_environment: Arc<str>,
+}
+
+impl Contract {
+    pub(crate) fn new(policy: CodePolicy) -> Contract {
+        Contract { policy }
+    }
 }
 
 // Operations.
@@ -51,9 +68,6 @@ const OPERATIONS: &[Definition] = &[Definition {
 
 /// The queue of jobs that can run in any version of the default environment.
 pub(crate) const DEFAULT_QUEUE: &str = "exec.default";
-
-/// The kind of environment that is used if a job names none.
-pub(crate) const DEFAULT_PROFILE: &str = "bare";
 
 // Input.
 
@@ -110,8 +124,8 @@ pub(crate) fn no_environment(environments: &Environments) -> String {
 // Output.
 
 /// The payload of a job for its executor.
-fn payload_of(job: &Job, input: &Value) -> Option<Value> {
-    let envelope = read(input, &Plan::UNLIMITED).ok()?;
+fn payload_of(job: &Job, input: &Value, plan: Plan) -> Option<Value> {
+    let envelope = read(input, &plan.accepting()).ok()?;
     let text = |name: &str| job.field(name).and_then(Value::as_str);
     let keyed = envelope.keyed(text(ENV_VERSION).unwrap_or_default());
     let caller = text("caller").unwrap_or_default();
@@ -147,10 +161,10 @@ impl Adapter for Contract {
         input: &Value,
         environments: &Environments,
     ) -> Result<Placement, String> {
-        let envelope = read(input, &self.plan)?;
+        let envelope = read(input, &self.policy.plan)?;
         let environment = match &envelope.env_version {
             Some(version) => environments.get(version),
-            None => environments.newest(DEFAULT_PROFILE),
+            None => environments.newest(&self.policy.default_environment),
         };
         let environment = environment.ok_or_else(|| no_environment(environments))?;
         let keyed = envelope.keyed(&environment.version);
@@ -166,7 +180,7 @@ impl Adapter for Contract {
     }
 
     fn worker_input(&self, _operation: &Operation, job: &Job, input: Value) -> Value {
-        payload_of(job, &input).unwrap_or(input)
+        payload_of(job, &input, self.policy.plan).unwrap_or(input)
     }
 
     fn run(&self, _call: Call) -> TurnFuture {

@@ -19,14 +19,20 @@ use catena_job::contract::{ENV_VERSION, Plan, Priority};
 use catena_value::{Map, NoCells, Value};
 
 use crate::contract::{
-    DEFAULT_PROFILE, executor_queue, executor_registrations, needs_a_job, no_environment, queue_of,
+    CodePolicy, executor_queue, executor_registrations, needs_a_job, no_environment, queue_of,
 };
 use crate::definition::{Definition, Mark};
 
 /// The adapter.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Exec {
-    plan: Plan,
+    policy: CodePolicy,
+}
+
+impl Exec {
+    pub(crate) fn new(policy: CodePolicy) -> Exec {
+        Exec { policy }
+    }
 }
 
 // Operations.
@@ -70,8 +76,14 @@ fn check(input: &Value, plan: &Plan) -> Result<Map, String> {
 // Output.
 
 /// The payload of a job for its executor.
-fn payload_of(job: &Job, input: &Value) -> Option<Value> {
+fn payload_of(job: &Job, input: &Value, plan: Plan) -> Option<Value> {
     let mut members = payload_of_code(input.as_map()?).ok()?;
+    let given = members.field("limits").and_then(Value::as_map).cloned().unwrap_or_default();
+    let limits = Limits::read(&given, &plan.accepting()).ok()?;
+    let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+    let limits: Map =
+        limits.members().map(|(name, limit)| (name, number(limit))).into_iter().collect();
+    members = members.insert("limits".into(), limits.into(), &NoCells).ok()?;
     let text = |name: &str| job.field(name).and_then(Value::as_str);
     if let Some(version) = text(ENV_VERSION) {
         let environment = members.field("environment")?.as_map()?;
@@ -113,8 +125,8 @@ impl Adapter for Exec {
         input: &Value,
         environments: &Environments,
     ) -> Result<Placement, String> {
-        check(input, &self.plan)?;
-        let environment = environments.newest(DEFAULT_PROFILE);
+        check(input, &self.policy.plan)?;
+        let environment = environments.newest(&self.policy.default_environment);
         let environment = environment.ok_or_else(|| no_environment(environments))?;
         Ok(Placement {
             queue: queue_of(&environment.version),
@@ -124,7 +136,7 @@ impl Adapter for Exec {
     }
 
     fn worker_input(&self, _operation: &Operation, job: &Job, input: Value) -> Value {
-        payload_of(job, &input).unwrap_or(input)
+        payload_of(job, &input, self.policy.plan).unwrap_or(input)
     }
 
     fn run(&self, _call: Call) -> TurnFuture {

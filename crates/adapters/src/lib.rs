@@ -57,6 +57,10 @@ pub use outbound::{AllowedHost, AllowedVenue, ListEntryError};
 /// Every adapter of this crate.
 pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
     let agents = agent::Agents::new(options.agent_deliveries_per_second);
+    let code = contract::CodePolicy {
+        plan: options.plan,
+        default_environment: options.default_environment.clone().into(),
+    };
     let outbound = Arc::new(outbound::Outbound::new(options));
     vec![
         Arc::new(test::Test),
@@ -69,8 +73,8 @@ pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
         Arc::new(llm::Llm::new(outbound.clone())),
         Arc::new(llm::Langchain::new(outbound.clone())),
         Arc::new(worker::Worker::new(outbound)),
-        Arc::new(exec::Exec::default()),
-        Arc::new(contract::Contract::default()),
+        Arc::new(exec::Exec::new(code.clone())),
+        Arc::new(contract::Contract::new(code)),
         Arc::new(jobs::Jobs),
         Arc::new(covia::Covia),
         Arc::new(secret::Secret),

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use catena_job::contract::Plan;
+
 use crate::outbound::{AllowedHost, AllowedVenue, ListEntryError, SHARED, venue_url};
 
 /// What an operator decides about adapters.
@@ -14,6 +16,10 @@ pub struct Options {
     /// The file that remembers the identities of other venues. Without one they are remembered until
     /// the process ends.
     pub known_venues: Option<PathBuf>,
+    /// The highest limits of jobs that run code.
+    pub plan: Plan,
+    /// The kind of environment in which code runs that names none.
+    pub default_environment: String,
     /// The `User-Agent` header of outbound requests.
     pub user_agent: String,
     /// How many messages per second one agent accepts. `None` if that is not limited.
@@ -27,6 +33,8 @@ impl Default for Options {
             allow_hosts: Vec::new(),
             allow_venues: Vec::new(),
             known_venues: None,
+            plan: Plan::default(),
+            default_environment: "bare".to_owned(),
             user_agent: concat!("catena/", env!("CARGO_PKG_VERSION")).to_owned(),
             agent_deliveries_per_second: None,
         }

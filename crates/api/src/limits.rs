@@ -80,6 +80,9 @@ pub const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a worker lets the venue wait for a job.
 pub const WORKER_CLAIM_WAIT: Duration = Duration::from_secs(20);
 
+/// How often progress is sent at most, besides the regular reports.
+pub const WORKER_PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
 /// How long a worker lets the venue wait for a signal: half of a lease, which the next report renews.
 pub const WORKER_BEAT: Duration = Duration::from_secs(4);
 
@@ -91,3 +94,6 @@ pub const WORKER_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// How long the transfer of a dataset or a file of a job may take.
 pub const BLOB_TIME: Duration = Duration::from_secs(120);
+
+/// Bytes of a file that are read at a time while it is sent.
+pub const CHUNK_BYTES_MAX: usize = 256 * 1024;

@@ -14,7 +14,10 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::client::worker::{Claim, ClaimedJob, End, JobEnd, Report, WorkerSignal};
 use crate::client::{ClientError, HttpClient, TransportError};
-use crate::limits::{WORKER_BEAT, WORKER_CLAIM_WAIT, WORKER_LOG_BYTES_MAX, WORKER_RETRY_DELAY};
+use crate::limits::{
+    WORKER_BEAT, WORKER_CLAIM_WAIT, WORKER_LOG_BYTES_MAX, WORKER_PROGRESS_INTERVAL,
+    WORKER_RETRY_DELAY,
+};
 
 /// Runs the jobs of a worker.
 pub trait Handler: Send + Sync + 'static {
@@ -105,6 +108,17 @@ fn with_jobs<R>(jobs: &Jobs, change: impl FnOnce(&mut HashMap<String, Running>) 
     change(&mut jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
+/// Tells the jobs what the venue wants of them.
+fn pass_on(jobs: &Jobs, signals: Vec<(String, WorkerSignal)>) {
+    with_jobs(jobs, |jobs| {
+        for (id, signal) in signals {
+            if let Some(job) = jobs.get(&id) {
+                job.signal.send_replace(signal);
+            }
+        }
+    });
+}
+
 impl Worker {
     /// Runs jobs until `shutdown` completes, then finishes or gives back those that run. Fails if the
     /// venue refuses the worker.
@@ -116,6 +130,7 @@ impl Worker {
         let jobs: Jobs = Arc::default();
         let slots = Arc::new(Semaphore::new(self.parallel));
         let beating = tokio::spawn(self.clone().beat(Arc::clone(&jobs)));
+        let reporting = tokio::spawn(self.clone().report_progress(Arc::clone(&jobs)));
         let (stop, stopping) = watch::channel(false);
         tokio::spawn(async move {
             shutdown.await;
@@ -128,6 +143,7 @@ impl Worker {
             self.give_back(&jobs).await;
         }
         beating.abort();
+        reporting.abort();
         claimed
     }
 
@@ -266,14 +282,29 @@ impl Worker {
                 jobs.iter().map(report).collect::<Vec<_>>()
             });
             match self.client.beat(&self.name, &reports, WORKER_BEAT).await {
-                Ok(signals) => with_jobs(&jobs, |jobs| {
-                    for (id, signal) in signals {
-                        if let Some(job) = jobs.get(&id) {
-                            job.signal.send_replace(signal);
-                        }
-                    }
-                }),
+                Ok(signals) => pass_on(&jobs, signals),
                 Err(_) => tokio::time::sleep(WORKER_RETRY_DELAY).await,
+            }
+        }
+    }
+
+    /// Sends progress that was reported while the venue waits with the answer to the last report.
+    async fn report_progress(self, jobs: Jobs) {
+        loop {
+            tokio::time::sleep(WORKER_PROGRESS_INTERVAL).await;
+            let reports = with_jobs(&jobs, |jobs| {
+                let report = |(id, job): (&String, &Running)| {
+                    let progress = job.progress.send_replace(None)?;
+                    let log = job.log.take();
+                    Some(Report { id: id.clone(), fence: job.fence, progress: Some(progress), log })
+                };
+                jobs.iter().filter_map(report).collect::<Vec<_>>()
+            });
+            if reports.is_empty() {
+                continue;
+            }
+            if let Ok(signals) = self.client.beat(&self.name, &reports, Duration::ZERO).await {
+                pass_on(&jobs, signals);
             }
         }
     }

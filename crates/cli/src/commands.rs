@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod env;
 pub(crate) mod executor;
 pub(crate) mod id;
 pub(crate) mod jobs;

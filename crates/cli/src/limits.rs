@@ -26,3 +26,6 @@ pub(crate) const WORK_ERROR_BYTES_MAX: usize = 4_096;
 
 /// Longest value of a secret that is read. The venue has a smaller bound.
 pub(crate) const SECRET_BYTES_MAX: u64 = 1 << 20;
+
+/// Bytes of a token that is read from the standard input.
+pub(crate) const TOKEN_BYTES_MAX: u64 = 8_192;

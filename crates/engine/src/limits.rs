@@ -37,6 +37,8 @@ pub struct Limits {
     pub attempts_max: u32,
     /// How long a worker holds its jobs without being heard of.
     pub worker_lease: Duration,
+    /// The CPU time that executors spend on the jobs of one owner per day. `None` if it is unlimited.
+    pub cpu_per_day: Option<Duration>,
     /// How long an idempotency key is remembered.
     pub idempotency: Duration,
     /// The age at which jobs that have ended are deleted. `None` if they are kept.
@@ -47,6 +49,9 @@ pub struct Limits {
     /// everyone's, so it may not.
     pub anonymous_owns: bool,
 }
+
+/// Executors that a process keeps in mind. Those beyond it work, but their slots are not counted.
+pub const EXECUTORS_MAX: usize = 1_024;
 
 /// Characters of base64 that are taken for an encoded secret at least. Shorter ones occur by chance.
 pub const REDACTED_BASE64_CHARS_MIN: usize = 5;
@@ -84,6 +89,7 @@ impl Default for Limits {
             rate: None,
             attempts_max: 3,
             worker_lease: Duration::from_secs(10),
+            cpu_per_day: None,
             idempotency: Duration::from_secs(24 * 3600),
             retention: None,
             content_bytes_max: 100 * 1024 * 1024,

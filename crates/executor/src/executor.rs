@@ -1,7 +1,8 @@
 //! The process of an executor: announcing, claiming, and draining.
 
+use std::fs::File;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ use catena_api::{ClientError, HttpClient, TransportError};
 use catena_job::contract::JobType;
 use catena_sandbox::Tier;
 use catena_value::{Map, Value, Vector};
+use rustix::fs::{Mode, OFlags};
 use tokio::sync::watch;
 
-use crate::environment::Environment;
+use crate::environment::{Environment, Setup};
+use crate::install::{Installed, RECIPES};
 use crate::job;
-use crate::limits::{ANNOUNCE_INTERVAL, ANNOUNCE_RETRY_DELAY};
+use crate::limits::{ANNOUNCE_INTERVAL, ANNOUNCE_RETRY_DELAY, PACKAGES_POOL_MAX};
 
 /// The queue of jobs that can run in any version of the default environment.
 const DEFAULT_QUEUE: &str = "exec.default";
@@ -28,6 +31,10 @@ pub struct Options {
     pub slots: usize,
     /// Where to look for a Python interpreter.
     pub interpreters: Vec<PathBuf>,
+    /// The folder of environments that were installed.
+    pub environments: Option<PathBuf>,
+    /// The folder for data and files of running jobs. Files in it have no names.
+    pub spool: PathBuf,
     /// The weakest isolation that is accepted.
     pub minimum: Tier,
     /// How long running jobs may take when the executor is to stop.
@@ -41,24 +48,64 @@ pub struct Executor {
     environments: Vec<Environment>,
     /// Why there is no environment.
     unavailable: Option<String>,
+    /// Environments that were installed and do not start, with the reasons.
+    problems: Vec<String>,
+    /// The folder of files that belong to one job, if it can be used.
+    spool: Option<PathBuf>,
 }
 
 /// What the jobs of an executor share.
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) environments: Vec<Environment>,
+    /// The folder of files that belong to one job; they are in memory without one.
+    spool: Option<PathBuf>,
+}
+
+impl Shared {
+    /// An empty file without a name, which is gone when it is closed.
+    pub(crate) fn spool_file(&self) -> std::io::Result<File> {
+        unnamed_file(self.spool.as_deref())
+    }
+}
+
+fn unnamed_file(folder: Option<&Path>) -> std::io::Result<File> {
+    let Some(folder) = folder else {
+        let memory = rustix::fs::memfd_create("spool", rustix::fs::MemfdFlags::CLOEXEC)?;
+        return Ok(File::from(memory));
+    };
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
 impl Executor {
     /// Starts the environments that work on this host. Blocks while interpreters start.
     pub fn start(client: HttpClient, options: Options) -> Executor {
         let pool = options.slots.max(2);
-        let found = Environment::bare(&options.interpreters, pool, options.minimum);
-        let (environments, unavailable) = match found {
+        let spool = Some(options.spool.clone());
+        let spool = spool.filter(|folder| match unnamed_file(Some(folder)) {
+            Ok(_) => true,
+            Err(error) => {
+                let folder = folder.display();
+                tracing::warn!(%folder, %error, "files of jobs are kept in memory");
+                false
+            }
+        });
+        let (bare, (others, problems)) = std::thread::scope(|scope| {
+            let others = scope.spawn(|| installed_environments(&options, spool.as_deref()));
+            let bare = Environment::bare(
+                &options.interpreters,
+                &Setup { pool, minimum: options.minimum, spool: spool.clone() },
+            );
+            (bare, others.join().unwrap_or_default())
+        });
+        let (mut environments, unavailable) = match bare {
             Ok(environment) => (vec![environment], None),
             Err(reason) => (Vec::new(), Some(reason)),
         };
-        Executor { client, options, environments, unavailable }
+        environments.extend(others);
+        let unavailable = unavailable.filter(|_| environments.is_empty());
+        Executor { client, options, environments, unavailable, problems, spool }
     }
 
     /// Returns the versions of the environments, or why there is none.
@@ -67,6 +114,11 @@ impl Executor {
             Some(reason) => Err(reason.clone()),
             None => Ok(self.environments.iter().map(|known| known.version.clone()).collect()),
         }
+    }
+
+    /// Returns which environments were installed and do not start, and why.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
     }
 
     /// Announces itself and runs jobs until `shutdown` completes, then finishes or gives back those
@@ -81,7 +133,7 @@ impl Executor {
             stop.send_replace(true);
         });
         let announcement = self.announcement();
-        let Executor { client, options, environments, .. } = self;
+        let Executor { client, options, environments, spool, .. } = self;
         if !announce(&client, &announcement, stopping.clone()).await? {
             return Ok(());
         }
@@ -107,7 +159,7 @@ impl Executor {
                 grace: options.grace,
                 about: Some(about),
             };
-            let shared = Arc::new(Shared { name: options.name, environments });
+            let shared = Arc::new(Shared { name: options.name, environments, spool });
             worker.run(Cells(shared), stopped).await
         };
         announcing.abort();
@@ -134,6 +186,34 @@ impl Executor {
         members.extend(self.unavailable.as_deref().map(|why| ("unavailable", why.into())));
         object(members)
     }
+}
+
+/// Starts the environments with packages that were installed. Those that do not
+/// start are left out; the reasons are returned, too.
+fn installed_environments(
+    options: &Options,
+    spool: Option<&Path>,
+) -> (Vec<Environment>, Vec<String>) {
+    let mut problems = Vec::new();
+    let Some(folder) = &options.environments else { return (Vec::new(), problems) };
+    let setup = Setup {
+        pool: options.slots.min(PACKAGES_POOL_MAX),
+        minimum: options.minimum,
+        spool: spool.map(Path::to_owned),
+    };
+    let mut started = Vec::new();
+    for recipe in RECIPES {
+        let environment = match Installed::find(recipe, folder) {
+            Ok(None) => continue,
+            Ok(Some(found)) => Environment::installed(&found, &setup),
+            Err(reason) => Err(reason),
+        };
+        match environment {
+            Ok(environment) => started.push(environment),
+            Err(reason) => problems.push(format!("{}: {reason}", recipe.profile)),
+        }
+    }
+    (started, problems)
 }
 
 /// Runs each job as a cell.

@@ -1,20 +1,20 @@
 //! One job: reading its payload, fetching its data, running its cell and uploading its files.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Seek as _, Write as _};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use catena_api::client::worker::{ClaimedJob, End, WorkerSignal};
 use catena_api::worker::RunningJob;
 use catena_job::contract::cell::{CellPlan, Entrypoint};
 use catena_job::contract::{Category, ContractError};
-use catena_sandbox::{Cell, Control, Input, Limits, Outcome, RunError};
+use catena_sandbox::limits::INPUTS_BYTES_MAX;
+use catena_sandbox::{Cell, Control, Input, Limits, Outcome, Progress, RunError};
 use catena_value::Value;
 
 use crate::environment::Environment;
-use crate::executor::Shared;
-use crate::limits::{UPLOAD_RETRY_DELAY, UPLOAD_TRIES_MAX};
+use crate::executor::{Shared, object};
+use crate::limits::{PROGRESS_INTERVAL, UPLOAD_RETRY_DELAY, UPLOAD_TRIES_MAX};
 use crate::outcome::{Execution, now_ms};
 
 /// Runs a job. What it returns after the job was stopped is discarded.
@@ -36,7 +36,7 @@ async fn run_cell(
     execution.limits = Some(plan.limits);
     let at = environment_of(shared, &running.job)?;
     execution.use_environment(&shared.environments[at]);
-    let inputs = fetch_inputs(running, &plan).await?;
+    let inputs = fetch_inputs(shared, running, &plan).await?;
     let cell = cell_of(&plan, inputs);
     let control = Control::new().map_err(|error| internal("SANDBOX_FAILED", error.to_string()))?;
     execution.started = now_ms();
@@ -73,11 +73,21 @@ async fn run_watched(
     let work = move || shared.environments[at].sandbox.run(&cell, &held);
     let mut done = tokio::task::spawn_blocking(work);
     let mut signal = running.signal.clone();
+    let start = tokio::time::Instant::now() + PROGRESS_INTERVAL;
+    let mut ticks = tokio::time::interval_at(start, PROGRESS_INTERVAL);
+    let mut reported = None;
     loop {
         tokio::select! {
             outcome = &mut done => {
                 let lost = |_| RunError::Unavailable("the thread of the cell ended".to_owned());
                 return outcome.map_err(lost).and_then(|outcome| outcome);
+            }
+            _ = ticks.tick() => {
+                let progress = control.progress();
+                if let Some(now) = progress.filter(|_| progress != reported) {
+                    reported = progress;
+                    running.report_progress(progress_value(now));
+                }
             }
             changed = signal.changed() => {
                 let wanted = *signal.borrow_and_update();
@@ -94,6 +104,14 @@ async fn run_watched(
             }
         }
     }
+}
+
+/// Progress as jobs have it.
+fn progress_value(progress: Progress) -> Value {
+    let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+    let mut members = vec![("processedItems", number(progress.done))];
+    members.extend(progress.total.map(|total| ("totalItems", number(total))));
+    object(members)
 }
 
 fn cell_of(plan: &CellPlan, inputs: Vec<Input>) -> Cell {
@@ -121,20 +139,26 @@ fn cell_of(plan: &CellPlan, inputs: Vec<Input>) -> Cell {
 }
 
 /// Fetches what the cell reads. A dataset that the owner does not have is an error of dependencies.
-async fn fetch_inputs(running: &RunningJob, plan: &CellPlan) -> Result<Vec<Input>, ContractError> {
+async fn fetch_inputs(
+    shared: &Shared,
+    running: &RunningJob,
+    plan: &CellPlan,
+) -> Result<Vec<Input>, ContractError> {
     let failed = |error: std::io::Error| internal("INPUT_FAILED", error.to_string());
     let mut inputs = Vec::new();
     for dataset in &plan.datasets {
-        let content = running.client.dataset(&running.job, &dataset.digest).await;
-        let content = content.map_err(|error| internal("VENUE_UNREACHABLE", error.to_string()))?;
-        let content = content.ok_or_else(|| {
+        let file = shared.spool_file().map_err(failed)?;
+        let target = (&file, INPUTS_BYTES_MAX);
+        let size = running.client.dataset(&running.job, &dataset.digest, target).await;
+        let size = size.map_err(|error| internal("VENUE_UNREACHABLE", error.to_string()))?;
+        size.ok_or_else(|| {
             let text = format!("dataset {} was not uploaded", dataset.digest);
             let error = ContractError::new(Category::DependencyError, "DATASET_MISSING", text);
             error.with("digest", dataset.digest.as_str())
         })?;
         let digits = dataset.digest.trim_start_matches("sha256:").to_owned();
         for name in std::iter::once(digits).chain(dataset.name.clone()) {
-            inputs.push(Input { name, file: in_memory(&content).map_err(failed)? });
+            inputs.push(Input { name, file: file.try_clone().map_err(failed)? });
         }
     }
     for object in &plan.objects {
@@ -158,18 +182,14 @@ fn in_memory(content: &[u8]) -> std::io::Result<File> {
 async fn upload(running: &RunningJob, outcome: &Outcome) -> Result<Vec<Value>, ContractError> {
     let mut described = Vec::new();
     for artifact in &outcome.artifacts {
-        let mut content = Vec::new();
-        let read = artifact.file.try_clone().and_then(|mut file| {
-            file.rewind()?;
-            file.read_to_end(&mut content)
-        });
-        read.map_err(|error| internal("UPLOAD_FAILED", error.to_string()))?;
         let digest = format!("sha256:{}", artifact.sha256);
-        let content = Bytes::from(content);
         let mut tries = 0;
         loop {
             tries += 1;
-            match running.client.store_artifact(&running.job, &digest, content.clone()).await {
+            let file = artifact.file.try_clone();
+            let file = file.map_err(|error| internal("UPLOAD_FAILED", error.to_string()))?;
+            let content = (file, artifact.size_bytes);
+            match running.client.store_artifact(&running.job, &digest, content).await {
                 Ok(()) => break,
                 Err(error) if tries >= UPLOAD_TRIES_MAX || !error.is_transient() => {
                     return Err(internal("UPLOAD_FAILED", error.to_string()));

@@ -5,15 +5,18 @@
 //! key nor its data, and everything that it starts ends with it.
 //!
 //! Modules, in reading order: [`executor`] (the process), `environment` (interpreters and their
-//! versions), `job` (one job), `outcome` (what a cell's end means), [`limits`].
+//! versions), [`install`] (environments with
+//! packages), `job` (one job), `outcome` (what a cell's end means), [`limits`].
 //!
 //! The executor never changes a job: it says how a turn ended, and the venue records that under the
 //! fence of the claim.
 
 mod environment;
 pub mod executor;
+pub mod install;
 mod job;
 pub mod limits;
 mod outcome;
 
+pub use environment::version_of_installed;
 pub use executor::{Executor, Options};

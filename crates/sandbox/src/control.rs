@@ -15,6 +15,15 @@ pub(crate) enum Wanted {
     Cancel,
 }
 
+/// How far a cell says it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What is done.
+    pub done: u64,
+    /// What there is to do, if the cell knows.
+    pub total: Option<u64>,
+}
+
 /// A handle on one run. Clones refer to the same run.
 #[derive(Debug, Clone)]
 pub struct Control(Arc<Shared>);
@@ -26,6 +35,8 @@ struct Shared {
     is_paused: Mutex<bool>,
     changed: Condvar,
     has_ended: AtomicBool,
+    /// What the cell last said about its progress.
+    progress: Mutex<Option<Progress>>,
     wake: OwnedFd,
 }
 
@@ -38,6 +49,7 @@ impl Control {
             is_paused: Mutex::new(false),
             changed: Condvar::new(),
             has_ended: AtomicBool::new(false),
+            progress: Mutex::new(None),
             wake,
         })))
     }
@@ -70,6 +82,15 @@ impl Control {
         let waited = self.0.changed.wait_timeout_while(guard, timeout, is_waiting);
         let (guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
         *guard == is_paused
+    }
+
+    /// What the cell last said about its progress. It is the cell's own claim.
+    pub fn progress(&self) -> Option<Progress> {
+        *self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_progress(&self, progress: Progress) {
+        *self.0.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
     }
 
     fn want(&self, wanted: Wanted) {

@@ -139,6 +139,14 @@ impl Interpreter {
         })
     }
 
+    /// The same with another folder of the host that cells may read.
+    #[must_use]
+    pub fn with_folder(mut self, folder: &Path) -> Self {
+        self.bound.push(folder.to_owned());
+        self.bound = outermost(self.bound);
+        self
+    }
+
     /// The program to execute.
     pub fn executable(&self) -> &Path {
         &self.executable

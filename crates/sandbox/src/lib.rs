@@ -43,7 +43,7 @@ mod zygote;
 
 pub use artifacts::{Artifact, RefusedFile};
 pub use cell::{Cell, Entrypoint, Input, Invalid};
-pub use control::Control;
+pub use control::{Control, Progress};
 pub use interpreter::{Interpreter, InterpreterError, USUAL_PATHS};
 pub use limits::Limits;
 pub use outcome::{

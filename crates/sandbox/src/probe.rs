@@ -94,6 +94,7 @@ fn run_a_cell(tier: Tier, interpreter: &Interpreter) -> Result<String, String> {
         name: "probe".to_owned(),
         interpreter: interpreter.clone(),
         has_site: false,
+        packages: None,
         preload: Vec::new(),
     };
     let config = Config { pool: 1, tier: Some(tier), minimum: tier, ..Config::new(profile) };

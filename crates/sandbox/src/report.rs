@@ -1,28 +1,32 @@
 //! Reads the report of a cell. Everything in it was written by untrusted code.
 //!
 //! A report is `CR1\n`, the length of a header and of a result as big-endian `u32`, the header as
-//! JSON, and the result as JSON. Only the first message is looked at; what does not parse exactly is
+//! JSON, and the result as JSON. Reports of progress may come before it, each `CP1\n` and two `u64`. Only the first message is looked at; what does not parse exactly is
 //! malformed, and nothing of it is used.
 
 use serde_json::Value;
 
+use crate::control::Progress;
 use crate::limits::{MESSAGE_BYTES_MAX, REPORT_HEADER_BYTES_MAX, TRACEBACK_BYTES_MAX};
 use crate::outcome::{Report, ReportState, ReportedError};
 
 const MAGIC: &[u8; 4] = b"CR1\n";
 const PREFIX: usize = 12;
+const PROGRESS_MAGIC: &[u8; 4] = b"CP1\n";
+const PROGRESS_BYTES: usize = 20;
 
 /// Collects the bytes of a report as they arrive.
 #[derive(Debug)]
 pub(crate) struct Reader {
     bytes: Vec<u8>,
     result_max: usize,
+    progress: Option<Progress>,
 }
 
 impl Reader {
     pub(crate) fn new(result_bytes_max: u64) -> Self {
         let result_max = usize::try_from(result_bytes_max).unwrap_or(usize::MAX);
-        Reader { bytes: Vec::new(), result_max }
+        Reader { bytes: Vec::new(), result_max, progress: None }
     }
 
     /// Whether nothing more is wanted.
@@ -37,13 +41,41 @@ impl Reader {
     /// Takes more bytes; drops what comes after the first message.
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+        self.take_progress_reports();
         if let Lengths::Known(header, result) = self.lengths() {
             self.bytes.truncate(PREFIX + header + result);
         }
     }
 
+    /// Takes the last report of progress that has arrived.
+    pub(crate) fn take_progress(&mut self) -> Option<Progress> {
+        self.progress.take()
+    }
+
+    /// Removes the reports of progress at the beginning, and keeps the last one.
+    fn take_progress_reports(&mut self) {
+        let mut at = 0;
+        while let Some(report) = self.bytes.get(at..at + PROGRESS_BYTES) {
+            let Some(numbers) = report.strip_prefix(PROGRESS_MAGIC) else { break };
+            let number = |at: usize| {
+                let bytes = numbers.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+                u64::from_be_bytes(bytes.unwrap_or_default())
+            };
+            let total = Some(number(8)).filter(|total| *total > 0);
+            self.progress = Some(Progress { done: number(0), total });
+            at += PROGRESS_BYTES;
+        }
+        self.bytes.drain(..at);
+    }
+
+    /// Whether what has arrived is the beginning of a report of progress.
+    fn is_progress_begun(&self) -> bool {
+        let seen = self.bytes.len().min(PROGRESS_MAGIC.len());
+        seen > 1 && self.bytes[..seen] == PROGRESS_MAGIC[..seen]
+    }
+
     pub(crate) fn finish(self) -> ReportState {
-        if self.bytes.is_empty() {
+        if self.bytes.is_empty() || self.is_progress_begun() {
             return ReportState::Missing;
         }
         match self.lengths() {
@@ -56,6 +88,9 @@ impl Reader {
     }
 
     fn lengths(&self) -> Lengths {
+        if self.is_progress_begun() {
+            return Lengths::Unknown;
+        }
         let seen = self.bytes.len().min(MAGIC.len());
         if self.bytes[..seen] != MAGIC[..seen] {
             return Lengths::Invalid;
@@ -190,6 +225,20 @@ mod tests {
         for bytes in all {
             assert_eq!(read(bytes), ReportState::Malformed, "{}", String::from_utf8_lossy(bytes));
         }
+    }
+
+    #[test]
+    fn progress_comes_before_the_report() {
+        let progress = |done: u64, total: u64| {
+            [PROGRESS_MAGIC.as_slice(), &done.to_be_bytes(), &total.to_be_bytes()].concat()
+        };
+        let bytes = [progress(1, 0), progress(2, 5), message(r#"{"error":null}"#, "7")].concat();
+        let mut reader = Reader::new(1000);
+        bytes.chunks(3).for_each(|chunk| reader.extend(chunk));
+        assert_eq!(reader.take_progress(), Some(Progress { done: 2, total: Some(5) }));
+        let result = Some("7".to_owned());
+        assert_eq!(reader.finish(), ReportState::Received(Report { error: None, result }));
+        assert_eq!(read(&progress(1, 2)[..10]), ReportState::Missing);
     }
 
     #[test]

@@ -104,9 +104,11 @@ fn job(cell: &Cell, processes: u64) -> Vec<u8> {
         "traceback_bytes": TRACEBACK_BYTES_MAX,
     });
     let source = Value::from(cell.source.as_str());
+    let has_figures =
+        cell.formats.as_ref().is_none_or(|formats| formats.iter().any(|one| one == "png"));
     // The parameters are put in as they are: reading them could change their numbers.
     format!(
-        r#"{{"source":{source},"entrypoint":{entrypoint},"limits":{limits},"parameters":{}}}"#,
+        r#"{{"source":{source},"entrypoint":{entrypoint},"limits":{limits},"figures":{has_figures},"parameters":{}}}"#,
         cell.parameters
     )
     .into_bytes()
@@ -243,7 +245,7 @@ impl Run<'_> {
                 self.stderr.read(&worker.stderr, 1 << 20);
             }
             if !cell.is_empty() {
-                self.read_report();
+                self.read_report(1 << 20);
             }
             if !listener.is_empty() {
                 self.answer_listener(listener);
@@ -258,7 +260,7 @@ impl Run<'_> {
         // Nothing writes any more: what is in the pipes is all there is.
         self.stdout.read(&self.worker.stdout, usize::MAX);
         self.stderr.read(&self.worker.stderr, usize::MAX);
-        self.read_report();
+        self.read_report(usize::MAX);
         if self.listener_open {
             self.drain_listener();
         }
@@ -350,18 +352,26 @@ impl Run<'_> {
         let _ = wire::send(&self.worker.control, b"K", &[]);
     }
 
-    fn read_report(&mut self) {
+    /// Reads what the cell says about itself, at most `most` bytes.
+    fn read_report(&mut self, most: usize) {
         let mut buffer = [0u8; 64 << 10];
-        while self.report_open && !self.report.is_complete() {
+        let mut read = 0;
+        while self.report_open && !self.report.is_complete() && read < most {
             match rustix::io::read(&self.worker.cell, &mut buffer) {
                 Ok(0) => self.report_open = false,
-                Ok(count) => self.report.extend(&buffer[..count]),
+                Ok(count) => {
+                    read += count;
+                    self.report.extend(&buffer[..count]);
+                }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return,
+                Err(rustix::io::Errno::AGAIN) => break,
                 Err(_) => self.report_open = false,
             }
         }
-        self.report_open = false;
+        if let Some(progress) = self.report.take_progress() {
+            self.context.control.set_progress(progress);
+        }
+        self.report_open &= !self.report.is_complete();
     }
 
     fn answer_listener(&mut self, events: PollFlags) {

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::net::SocketType;
@@ -42,6 +43,8 @@ pub struct Profile {
     pub interpreter: Interpreter,
     /// Whether site-packages can be imported.
     pub has_site: bool,
+    /// A folder of packages that can be imported, besides the standard library.
+    pub packages: Option<PathBuf>,
     /// Modules that are imported before workers are forked.
     pub preload: Vec<String>,
 }
@@ -245,6 +248,7 @@ fn config(profile: &Profile, identity: Identity) -> Value {
     let map = if has_two { "0 0 1\n1000 1000 1\n" } else { "1000 0 1\n" };
     let filter: String = seccomp::program().iter().map(|byte| format!("{byte:02x}")).collect();
     json!({
+        "paths": profile.packages.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         "preload": profile.preload,
         "two_ids": has_two,
         "cell_id": 1000,

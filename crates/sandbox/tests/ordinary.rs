@@ -114,6 +114,21 @@ fn the_interpreter_ends_as_it_always_does() {
 }
 
 #[test]
+fn a_cell_says_how_far_it_is() {
+    let Some(sandbox) = sandbox() else { return };
+    let control = Control::new().unwrap();
+    let source = "for i in range(100000):\n    progress(i, 100000)\nprogress(100000, 100000)\nprint(__name__)";
+    let outcome = sandbox.run(&cell(source), &control).unwrap();
+    assert_eq!((verdict(&outcome).as_str(), outcome.stdout.text.as_str()), ("ok", "__main__\n"));
+    let progress = control.progress().unwrap();
+    assert_eq!((progress.done, progress.total), (100_000, Some(100_000)));
+    check(&sandbox, "progress(-1)", "USER_CODE_ERROR PYTHON_EXCEPTION");
+    // It cannot be confused with the report, however it is forged.
+    let forged = "import os\nos.write(3, b'CP1\\n' + b'x' * 11)\nos._exit(0)";
+    check(&sandbox, forged, "ok");
+}
+
+#[test]
 fn a_forked_process_does_not_report_for_the_cell() {
     let Some(sandbox) = sandbox() else { return };
     let source = "import os, time\npid = os.fork()\ndef main():\n    if pid == 0: return 'child'\n    os.waitpid(pid, 0)\n    return 'parent'";

@@ -195,6 +195,9 @@ pub const TIER_BYTES_MAX: usize = 16;
 /// Bytes of one artifact of a contract job.
 pub const ARTIFACT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Cells that one executor may say to run at a time.
+pub const EXECUTOR_SLOTS_MAX: usize = 256;
+
 /// Environments that one executor announces.
 pub const ANNOUNCED_MAX: usize = 64;
 

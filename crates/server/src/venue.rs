@@ -309,6 +309,8 @@ fn server_state(
         store,
         authenticator,
         url_key: key.url_key(),
+        plan: config.plan(),
+        default_environment: config.default_environment.value.clone(),
         origins: OriginPolicy {
             is_guarded: config.is_anonymous_on(),
             bound: address,

@@ -103,3 +103,6 @@ pub const SECURED_FILES_MAX: usize = 10_000;
 
 /// Bytes of the address of a socket, without the zero byte at its end.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Holders of blobs that are read at a time.
+pub const HOLDERS_PAGE_MAX: usize = 500;

@@ -9,6 +9,9 @@ use crate::{Bench, changed, payload, text};
 /// SHA-256 of `hello`.
 const HELLO: &str = "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
 
+/// SHA-256 of 3 MiB of the letter x.
+const XS: &str = "sha256:3bea8a9a07c1e8dcaa4c1b816815c35a29b4fb585ba6ecc70ea44840a794cfb3";
+
 /// The status of a HEAD request, whose response has no body.
 async fn head(client: &Client, path: &str) -> u16 {
     let mut connection = Connection::open(client.address).await.unwrap();
@@ -125,4 +128,65 @@ async fn a_worker_exchanges_blobs_of_its_owner() {
     assert_eq!(bench.owner.get(&path).await.expect(200).text(), "hello");
     let stranger = bench.site.caller(2).await;
     assert_eq!(stranger.get(&path).await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_file_is_removed_with_the_last_job_that_has_it_unless_it_is_a_dataset() {
+    let bench = Bench::ready().await;
+    // A large file and a small one are stored in different places.
+    let large = "x".repeat(3 << 20);
+    let digests = [HELLO.to_owned(), XS.to_owned()];
+    let contents = ["hello".to_owned(), large];
+    let mut jobs = Vec::new();
+    for source in ["one", "two"] {
+        let (id, job) = bench.claimed(&payload(source)).await;
+        let mut artifacts = Vec::new();
+        for (digest, content) in digests.iter().zip(&contents) {
+            let fence = &job["fence"];
+            let path = format!("/contract/v1/executor/jobs/{id}/artifacts/{digest}?fence={fence}");
+            let request = bench.executor.request("PUT", &path).body(content.clone());
+            bench.executor.ask(request).await.expect(200);
+            artifacts.push(json!({"artifact_id": digest, "digest": digest, "format": "txt",
+                "content_type": "text/plain", "metadata": {"name": "x.txt"}}));
+        }
+        let end = json!({"output": {}, "execution": {"artifacts": artifacts}});
+        bench.end(&job, end).await.expect(200);
+        jobs.push(id);
+    }
+    let files = || {
+        let mut folders = vec![bench.site.data().join("blobs")];
+        let mut count = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                if entry.path().is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    count += usize::from(entry.metadata().unwrap().len() >= 3 << 20);
+                }
+            }
+        }
+        count
+    };
+    let url = |id: &str, digest: &str| {
+        let (owner, path) =
+            (bench.owner.clone(), format!("/contract/v1/jobs/{id}/artifacts/{digest}"));
+        async move {
+            let url = text(&owner.get(&path).await.expect(200).json(), "url");
+            url[url.find("/contract").unwrap()..].to_owned()
+        }
+    };
+    let first = url(&jobs[0], &digests[1]).await;
+    let second = url(&jobs[1], &digests[1]).await;
+    assert_eq!(bench.site.get(&first).await.status(), 200);
+    assert_eq!(files(), 1, "equal files are stored once");
+    bench.owner.put(&format!("/api/v1/jobs/{}/delete", jobs[0])).await.expect(200);
+    assert_eq!(bench.site.get(&first).await.status(), 403, "its URLs are revoked");
+    assert_eq!(bench.site.get(&second).await.expect(200).text().len(), 3 << 20);
+    // The small one is a dataset of its owner from now on.
+    let path = format!("/contract/v1/datasets/{HELLO}");
+    bench.owner.ask(bench.owner.request("PUT", &path).body("hello")).await.expect(200);
+    bench.owner.put(&format!("/api/v1/jobs/{}/delete", jobs[1])).await.expect(200);
+    assert_eq!(files(), 0, "nothing refers to it");
+    let path = format!("/worker/v1/blobs/{HELLO}");
+    assert_eq!(bench.owner.get(&path).await.expect(200).text(), "hello");
 }

@@ -1,8 +1,11 @@
 //! Sections 7.1, 8 and 9 with a real executor: cells run in the sandbox, and their ends have categories.
 
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use catena_api::{Credentials, HttpClient};
+use catena_executor::install::{Installed, RECIPES, install};
 use catena_executor::{Executor, Options};
 use catena_sandbox::{Tier, USUAL_PATHS};
 use serde_json::{Value as Json, json};
@@ -19,6 +22,10 @@ struct Live {
 
 impl Live {
     async fn start() -> Live {
+        Live::with_environments(None).await
+    }
+
+    async fn with_environments(environments: Option<PathBuf>) -> Live {
         let bench = Bench::start().await;
         let did =
             bench.site.get("/.well-known/did.json").await.json()["id"].as_str().unwrap().to_owned();
@@ -30,12 +37,15 @@ impl Live {
             name: "executor-test".to_owned(),
             slots: 2,
             interpreters: USUAL_PATHS.iter().map(Into::into).collect(),
+            environments,
+            spool: std::env::temp_dir(),
             minimum: Tier::T2,
             grace: Duration::from_secs(5),
         };
         let executor =
             tokio::task::spawn_blocking(move || Executor::start(client, options)).await.unwrap();
         executor.versions().expect("the sandbox works on this host");
+        assert!(executor.problems().is_empty(), "{:?}", executor.problems());
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(async move {
             let shutdown = async move {
@@ -131,6 +141,26 @@ async fn a_cell_runs_with_its_parameters_data_and_files() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_cell_reports_its_progress() {
+    let live = Live::start().await;
+    let owner = &live.bench.owner;
+    let body = payload("import time\nprogress(3, total=8)\ntime.sleep(600)");
+    let id = text(&owner.post("/contract/v1/jobs", &body).await.expect(202).json(), "job_id");
+    let started = tokio::time::Instant::now();
+    let progress = loop {
+        let progress = live.bench.read(&id).await["progress"].clone();
+        if progress.is_object() {
+            break progress;
+        }
+        assert!(started.elapsed() < catena_tests::TIMEOUT, "no progress was reported");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!((&progress["processedItems"], &progress["totalItems"]), (&json!(3), &json!(8)));
+    owner.post(&format!("/contract/v1/jobs/{id}/cancel"), &json!({})).await.expect(200);
+    live.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_failure_has_its_category() {
     let live = Live::start().await;
     let quick = json!({"timeout_ms": 500});
@@ -204,5 +234,67 @@ async fn code_is_an_operation_and_a_cancelled_cell_is_stopped() {
     for source in ["print(2)", "print(3)"] {
         assert_eq!(live.run(&payload(source)).await["status"], "SUCCEEDED");
     }
+    live.stop().await;
+}
+
+/// The folder with the environment `sci`, which is installed once and kept between runs. `None` if the
+/// packages cannot be installed.
+fn sci_environment() -> Option<PathBuf> {
+    let recipe = RECIPES.into_iter().find(|recipe| recipe.profile == "sci").unwrap();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("environments");
+    if matches!(Installed::find(recipe, &folder), Ok(Some(_))) {
+        return Some(folder);
+    }
+    let interpreters: Vec<PathBuf> = USUAL_PATHS.iter().map(Into::into).collect();
+    match install(recipe, &folder, &interpreters) {
+        Ok(installed) => {
+            assert!(installed.packages.iter().all(|package| package.sha256.len() == 64));
+            Some(folder)
+        }
+        Err(reason) => {
+            // Past the test harness, which would hide it.
+            let _ = writeln!(std::io::stderr(), "SKIPPED: the environment sci: {reason}");
+            None
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn packages_work_in_their_environment_and_figures_become_artifacts() {
+    let Some(folder) = tokio::task::spawn_blocking(sci_environment).await.unwrap() else { return };
+    let live = Live::with_environments(Some(folder)).await;
+    let unknown = changed("1", &[("/environment", json!({"env_version": "none"}))]);
+    let error = live.bench.owner.post("/contract/v1/jobs", &unknown).await.expect(400).json();
+    let available = error["error"]["details"]["available"].as_array().unwrap().clone();
+    let of_profile = |profile: &str| {
+        let mut versions = available.iter().filter_map(|version| version.as_str());
+        versions.find(|version| version.starts_with(profile)).unwrap().to_owned()
+    };
+    let (bare, sci) = (of_profile("py-bare@"), of_profile("py-sci@"));
+    assert_eq!(sci.len(), "py-sci@".len() + 12, "{sci}");
+    let source = "import numpy, pandas\nimport matplotlib.pyplot as plt\n\
+        plt.plot([1, 2, 3])\nplt.figure()\nplt.bar([1], [2])\n\
+        def main():\n    return {'sum': int(numpy.arange(5).sum()), \
+        'mean': pandas.Series([1, 3]).mean(), 'random': float(numpy.random.rand())}";
+    let in_environment = |version: &str, spec: Json| {
+        changed(
+            source,
+            &[("/environment", json!({"env_version": version})), ("/output_spec", spec)],
+        )
+    };
+    let first = live.run(&in_environment(&sci, json!({"formats": ["png"]}))).await;
+    assert_eq!(first["status"], "SUCCEEDED", "{first}");
+    let result = &first["outputs"]["result_json"];
+    assert_eq!((&result["sum"], &result["mean"]), (&json!(10), &json!(2.0)));
+    let artifacts = first["artifacts"].as_array().unwrap();
+    let names: Vec<&str> =
+        artifacts.iter().filter_map(|one| one["metadata"]["name"].as_str()).collect();
+    assert_eq!(names, ["figure-1.png", "figure-2.png"], "{first}");
+    assert!(artifacts.iter().all(|one| one["metadata"]["width"].as_i64() > Some(100)), "{first}");
+    let second = live.run(&in_environment(&sci, json!({"formats": ["json"]}))).await;
+    assert_eq!(second["artifacts"], json!([]), "figures are saved if the format was requested");
+    assert_ne!(second["outputs"]["result_json"]["random"], result["random"]);
+    let missing = live.run(&in_environment(&bare, json!({}))).await;
+    assert_eq!(missing["error"]["code"], "MODULE_NOT_FOUND", "{missing}");
     live.stop().await;
 }

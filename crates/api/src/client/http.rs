@@ -4,28 +4,39 @@
 //! step is bounded in time ([`crate::limits`]). Redirects are not followed: a venue is at its URL.
 //! Any address may be contacted, because the user of the client chose the venue.
 
+use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
 use hyper::header::{HOST, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use rustls::pki_types::ServerName;
+use rustls::DigitallySignedStruct;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::transport::{ApiRequest, ApiResponse, Transport};
 use super::{Client, ClientError, Credentials, InvalidRequest, OnRateLimit};
 use crate::VenueUrl;
 use crate::limits::{
-    ADDRESSES_MAX, ANSWER_BYTES_MAX, CONNECT_TIME, HEAD_BYTES_MAX, IDLE_CONNECTIONS_MAX,
+    ADDRESSES_MAX, ANSWER_BYTES_MAX, CHUNK_BYTES_MAX, CONNECT_TIME, HEAD_BYTES_MAX,
+    IDLE_CONNECTIONS_MAX,
 };
 
 /// A client with its own connections.
@@ -36,6 +47,13 @@ impl HttpClient {
     /// rate. Nothing is sent yet.
     pub fn connect(venue: VenueUrl, credentials: Credentials) -> Self {
         let client = Client::new(HttpTransport::new(venue), credentials);
+        Client { checks_audience: true, ..client }.with_rate_limit_policy(OnRateLimit::Retry)
+    }
+
+    /// A client of the venue at this URL whose certificate is the first one in a PEM file, whoever issued
+    /// it and for whatever name. The file is read for every connection.
+    pub fn connect_pinned(venue: VenueUrl, credentials: Credentials, certificate: PathBuf) -> Self {
+        let client = Client::new(HttpTransport::pinned(venue, certificate), credentials);
         Client { checks_audience: true, ..client }.with_rate_limit_policy(OnRateLimit::Retry)
     }
 }
@@ -135,10 +153,9 @@ impl Transport for HttpTransport {
     async fn send(&self, request: &ApiRequest) -> Result<ApiResponse, TransportError> {
         let exchange = async {
             let OpenResponse { response, sender } = self.open(request).await?;
-            let (head, body) = response.into_parts();
-            let body = self.read_body(body).await?;
+            let response = self.read_response(response).await?;
             self.return_connection(sender);
-            Ok(ApiResponse { status: head.status, headers: head.headers, body })
+            Ok(response)
         };
         self.within(request.time, exchange).await
     }
@@ -148,6 +165,39 @@ impl HttpTransport {
     /// A transport to this venue. Nothing is connected yet.
     pub fn new(venue: VenueUrl) -> Self {
         HttpTransport(Arc::new(Connections { venue, tls: connector(), idle: Mutex::default() }))
+    }
+
+    /// A transport to the venue with this certificate.
+    fn pinned(venue: VenueUrl, certificate: PathBuf) -> Self {
+        let tls = pinned_connector(certificate);
+        HttpTransport(Arc::new(Connections { venue, tls, idle: Mutex::default() }))
+    }
+
+    /// Sends a request with a body that is read piece by piece, on a connection of its own. Returns the
+    /// complete response.
+    pub(super) async fn send_content(
+        &self,
+        request: &ApiRequest,
+        content: Content,
+    ) -> Result<ApiResponse, TransportError> {
+        let exchange = async {
+            let message = self.message(request)?.map(|_| content);
+            let mut sender = self.connect::<Content>().await?;
+            let response = sender.send_request(message).await;
+            let response = response.map_err(|error| self.connection_error(&error))?;
+            self.read_response(response).await
+        };
+        self.within(request.time, exchange).await
+    }
+
+    /// Reads a response completely.
+    pub(super) async fn read_response(
+        &self,
+        response: Response<Incoming>,
+    ) -> Result<ApiResponse, TransportError> {
+        let (head, body) = response.into_parts();
+        let body = self.read_body(body).await?;
+        Ok(ApiResponse { status: head.status, headers: head.headers, body })
     }
 
     /// Sends a request and returns when the head of the response has arrived.
@@ -209,7 +259,7 @@ impl HttpTransport {
         }
     }
 
-    async fn connect(&self) -> Result<Sender, TransportError> {
+    async fn connect<B: RequestBody>(&self) -> Result<http1::SendRequest<B>, TransportError> {
         let stream = self.connect_tcp().await?;
         // Small requests must not wait for further data. A failure costs only time.
         let _ = stream.set_nodelay(true);
@@ -249,10 +299,10 @@ impl HttpTransport {
         }
     }
 
-    async fn handshake(
+    async fn handshake<B: RequestBody>(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    ) -> Result<Sender, TransportError> {
+    ) -> Result<http1::SendRequest<B>, TransportError> {
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(HEAD_BYTES_MAX)
             .handshake(TokioIo::new(stream))
@@ -290,6 +340,125 @@ impl HttpTransport {
             Some(kind) => kind.to_string(),
             None => error.to_string(),
         })
+    }
+}
+
+/// What connections can send.
+trait RequestBody: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static {}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static> RequestBody for B {}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body that somebody else produces piece by piece.
+#[derive(Debug)]
+pub(super) struct Content {
+    chunks: mpsc::Receiver<std::io::Result<Bytes>>,
+    left: u64,
+}
+
+impl Content {
+    /// A body of this size in bytes, which is read from the beginning of a file while it is sent.
+    pub(super) fn of_file(file: File, size: u64) -> Content {
+        let (sender, chunks) = mpsc::channel(2);
+        tokio::task::spawn_blocking(move || {
+            let mut at = 0;
+            while at < size {
+                let piece = usize::try_from(size - at).unwrap_or(usize::MAX).min(CHUNK_BYTES_MAX);
+                let mut chunk = vec![0; piece];
+                let read = file.read_exact_at(&mut chunk, at).map(|()| Bytes::from(chunk));
+                let has_failed = read.is_err();
+                // Nobody listens if the connection broke.
+                if sender.blocking_send(read).is_err() || has_failed {
+                    return;
+                }
+                at += piece as u64;
+            }
+        });
+        Content { chunks, left: size }
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
+        self.chunks.poll_recv(context).map(|chunk| {
+            let chunk = chunk?;
+            if let Ok(chunk) = &chunk {
+                self.left = self.left.saturating_sub(chunk.len() as u64);
+            }
+            Some(chunk.map(Frame::data))
+        })
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+/// A TLS connector that trusts one certificate: the first one in a file.
+fn pinned_connector(file: PathBuf) -> tokio_rustls::TlsConnector {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let algorithms = provider.signature_verification_algorithms;
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring has cipher suites for the default versions of TLS")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(PinnedCertificate { file, algorithms }))
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    tokio_rustls::TlsConnector::from(Arc::new(tls))
+}
+
+/// Accepts the first certificate in a file, and no other one.
+#[derive(Debug)]
+struct PinnedCertificate {
+    file: PathBuf,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for PinnedCertificate {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let pinned = CertificateDer::from_pem_file(&self.file);
+        let pinned = pinned.map_err(|error| rustls::Error::General(error.to_string()))?;
+        if pinned.as_ref() == end_entity.as_ref() {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(rustls::CertificateError::ApplicationVerificationFailure.into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.algorithms.supported_schemes()
     }
 }
 

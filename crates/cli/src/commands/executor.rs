@@ -1,5 +1,6 @@
 //! `catena executor`: runs jobs of a venue in a sandbox, and the executors that `catena serve` starts.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, Read as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,11 +16,12 @@ use catena_sandbox::{Tier, USUAL_PATHS};
 use catena_server::Config;
 use catena_server::config::LogFormat;
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 
 use crate::commands::doctor::parse_tier;
+use crate::commands::env;
 use crate::exit::Exit;
-use crate::limits::KEY_BYTES_MAX;
+use crate::limits::TOKEN_BYTES_MAX;
 use crate::output::{Failure, Output};
 use crate::venue::{DEFAULT, parse};
 use crate::watch::seconds;
@@ -38,6 +40,10 @@ const FINE_AFTER: Duration = Duration::from_secs(60);
 
 /// How long an executor started by `catena serve` may finish its jobs when the venue stops.
 const CHILD_GRACE: &str = "2";
+
+/// The environment variables that an executor started by `catena serve` inherits.
+const INHERITED: [&str; 6] =
+    ["PATH", "HOME", "XDG_DATA_HOME", "CATENA_ENVIRONMENTS", "TMPDIR", "LANG"];
 
 /// Run jobs of a venue in a sandbox.
 ///
@@ -66,6 +72,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
 
+    /// The folder of environments [default: catena/environments in the user's data folder]
+    #[arg(long, env = "CATENA_ENVIRONMENTS", value_name = "DIR")]
+    environments: Option<PathBuf>,
+
+    /// The folder for data and files of running jobs [default: the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    spool: Option<PathBuf>,
+
+    /// A file with the certificate of the venue, which is then the only one that is trusted.
+    #[arg(long, value_name = "FILE")]
+    venue_certificate: Option<PathBuf>,
+
     /// The weakest isolation that is accepted.
     #[arg(long, value_name = "TIER", default_value = "T2", value_parser = parse_tier)]
     minimum: Tier,
@@ -83,17 +101,26 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     }
     let started = catena_server::log::start(LogFormat::Text, "info");
     started.map_err(|error| Failure::new(Exit::Invalid, "config_invalid", error))?;
-    let client = HttpClient::connect(parse(&args.venue)?, Credentials::Token(token))
-        .with_expected_did(args.venue_did.clone());
+    let (venue, credentials) = (parse(&args.venue)?, Credentials::Token(token));
+    let client = match &args.venue_certificate {
+        None => HttpClient::connect(venue, credentials),
+        Some(file) => HttpClient::connect_pinned(venue, credentials, file.clone()),
+    };
+    let client = client.with_expected_did(args.venue_did.clone());
     let options = Options {
         name: executor_name()?,
         slots: slots(args.slots),
         interpreters: interpreters(args.python.as_ref()),
+        environments: env::folder(args.environments.as_ref()).ok(),
+        spool: args.spool.clone().unwrap_or_else(std::env::temp_dir),
         minimum: args.minimum,
         grace: args.grace,
     };
     let name = options.name.clone();
     let executor = Executor::start(client, options);
+    for problem in executor.problems() {
+        output.note(&format!("executor {name} does not have {problem}"));
+    }
     match executor.versions() {
         Ok(versions) => output.note(&format!("executor {name} has {}", versions.join(", "))),
         Err(reason) => output.note(&format!("executor {name} can run nothing: {reason}")),
@@ -136,7 +163,7 @@ fn read_token(file: &Path) -> Result<String, Failure> {
     };
     let text = if file == Path::new("-") {
         let mut line = String::new();
-        std::io::stdin().lock().take(KEY_BYTES_MAX).read_line(&mut line).map_err(unreadable)?;
+        std::io::stdin().lock().take(TOKEN_BYTES_MAX).read_line(&mut line).map_err(unreadable)?;
         line
     } else {
         std::fs::read_to_string(file).map_err(unreadable)?
@@ -180,6 +207,8 @@ struct ChildCommand {
     url: String,
     did: String,
     token: String,
+    environments: Option<PathBuf>,
+    certificate: Option<PathBuf>,
 }
 
 impl Executors {
@@ -208,9 +237,6 @@ impl Executors {
 }
 
 fn prepare(config: &Config, address: SocketAddr) -> Result<ChildCommand, String> {
-    if config.has_tls() {
-        return Err("the venue serves HTTPS; start `catena executor --venue URL` yourself".into());
-    }
     let data = config.data.as_path();
     let key = catena_server::key::load(data).map_err(|error| error.to_string())?;
     let key = key.ok_or("the venue has no key")?;
@@ -231,7 +257,14 @@ fn prepare(config: &Config, address: SocketAddr) -> Result<ChildCommand, String>
     } else {
         address.to_string()
     };
-    Ok(ChildCommand { program, url: format!("http://{host}"), did, token })
+    // The executor does not start in this folder.
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let environments = config.environments.value.clone().map(absolute);
+    // The name in the certificate need not be that of this machine.
+    let certificate = config.tls_cert.value.clone().filter(|_| config.has_tls()).map(absolute);
+    let scheme = if certificate.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{host}");
+    Ok(ChildCommand { program, url, did, token, environments, certificate })
 }
 
 /// Starts an executor, and starts it again when it ends.
@@ -240,7 +273,12 @@ async fn keep_one_running(command: ChildCommand) {
     loop {
         let started = tokio::time::Instant::now();
         let ended = match start(&command).await {
-            Ok(mut child) => child.wait().await.map(|status| status.to_string()),
+            Ok((mut child, input)) => {
+                // Waiting would close an input that the child still had, and with it end the executor.
+                let ended = child.wait().await;
+                drop(input);
+                ended.map(|status| status.to_string())
+            }
             Err(error) => Err(error),
         };
         let reason = ended.unwrap_or_else(|error| error.to_string());
@@ -253,20 +291,30 @@ async fn keep_one_running(command: ChildCommand) {
     }
 }
 
-/// Starts an executor and gives it its token. Its standard input ends with this process.
-async fn start(command: &ChildCommand) -> std::io::Result<Child> {
+/// Starts an executor and gives it its token. It ends when its standard input does, which is returned.
+async fn start(command: &ChildCommand) -> std::io::Result<(Child, Option<ChildStdin>)> {
+    let files =
+        [("--environments", &command.environments), ("--venue-certificate", &command.certificate)];
+    let files = files.into_iter().filter_map(|(flag, file)| Some((flag, file.as_ref()?)));
+    let files = files.flat_map(|(flag, file)| [OsStr::new(flag), file.as_os_str()]);
+    // Settings of the venue, such as its data folder and its key, are none of the executor's business.
+    let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     let mut child = Command::new(&command.program)
+        .env_clear()
+        .envs(inherited)
+        .current_dir("/")
         .args(["executor", "--token-file", "-", "--grace", CHILD_GRACE])
         .args(["--venue", &command.url, "--venue-did", &command.did])
+        .args(files)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .kill_on_drop(true)
         .spawn()?;
-    if let Some(mut input) = child.stdin.take() {
+    let mut input = child.stdin.take();
+    if let Some(input) = &mut input {
         input.write_all(command.token.as_bytes()).await?;
         input.write_all(b"\n").await?;
         input.flush().await?;
-        child.stdin = Some(input);
     }
-    Ok(child)
+    Ok((child, input))
 }

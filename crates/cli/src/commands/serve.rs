@@ -100,8 +100,13 @@ fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
     let is_reachable = !config.listen.ip().is_loopback();
     let agent_deliveries_per_second =
         is_reachable.then_some(catena_adapters::limits::AGENT_DELIVERIES_PER_SECOND);
-    let mut adapters =
-        catena_adapters::all(Options { known_venues, agent_deliveries_per_second, ..options });
+    let mut adapters = catena_adapters::all(Options {
+        known_venues,
+        agent_deliveries_per_second,
+        plan: config.plan(),
+        default_environment: config.default_environment.value.clone(),
+        ..options
+    });
     adapters.extend(crate::test_operations::adapters());
     Ok(adapters)
 }

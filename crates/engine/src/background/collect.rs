@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::error::StoreError;
 use crate::jobs::Jobs;
+use crate::operations::Operations;
 use crate::views::Views;
 
 /// How often to check whether something was deleted.
@@ -38,15 +40,33 @@ pub(super) async fn sample_queue(views: Arc<Views>) {
 }
 
 /// Collects garbage, repeatedly, if there is any.
-pub(super) async fn collect_garbage(jobs: Arc<Jobs>) {
+pub(super) async fn collect_garbage(jobs: Arc<Jobs>, operations: Arc<Operations>) {
     loop {
         jobs.runtime.env.sleep(POLL_INTERVAL).await;
         if !jobs.has_garbage.swap(false, Ordering::Relaxed) {
             continue;
         }
+        if let Err(error) = remove_files(&jobs, &operations).await {
+            tracing::warn!(%error, "cannot remove the files of deleted jobs");
+        }
         match jobs.store.collect().await {
             Ok(removed) => tracing::info!(removed, "removed unreferenced cells"),
             Err(error) => tracing::warn!(%error, "cannot remove unreferenced cells"),
         }
+    }
+}
+
+/// Removes the files of jobs that no longer exist, which a crash can leave.
+async fn remove_files(jobs: &Jobs, operations: &Operations) -> Result<(), StoreError> {
+    let mut after = None;
+    loop {
+        let page = operations.jobs_with_files(after).await?;
+        let Some(last) = page.last().copied() else { return Ok(()) };
+        for job in page {
+            if jobs.current(job).await?.is_none() {
+                operations.remove_files_of(job).await?;
+            }
+        }
+        after = Some(last);
     }
 }

@@ -66,7 +66,10 @@ impl Background {
         self.spawn_until_stopped(lease::keep_lease(Arc::clone(self)));
         self.spawn_until_stopped(lease::receive_hints(Arc::clone(self)));
         self.spawn_until_stopped(retain::delete_old_jobs(Arc::clone(&self.commands)));
-        self.spawn_until_stopped(collect::collect_garbage(Arc::clone(&self.jobs)));
+        self.spawn_until_stopped(collect::collect_garbage(
+            Arc::clone(&self.jobs),
+            Arc::clone(&self.operations),
+        ));
         self.spawn_until_stopped(collect::trim_changes(Arc::clone(&self.jobs)));
         self.spawn_until_stopped(collect::sample_queue(Arc::clone(&self.commands.views)));
         self.spawn_until_stopped(schedules::start_due(Arc::clone(&self.commands)));

@@ -112,7 +112,7 @@ impl Pusher {
             if room == 0 {
                 return Ok(Left::More);
             }
-            let picked = execution.pick_jobs(&queue, room).await?;
+            let picked = execution.pick_jobs(&queue, room, None).await?;
             if picked.is_empty() {
                 return Ok(Left::Nothing);
             }

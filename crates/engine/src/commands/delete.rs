@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use catena_job::JobId;
+use catena_job::contract::ENV_VERSION;
 use catena_job::state::Event;
 use catena_store::{CommitError, Effect, Effects, Hint};
 
@@ -90,6 +91,7 @@ impl Commands {
         let mut tombstone = Vec::new();
         let mut orchestrations = HashSet::new();
         let mut signatures = HashMap::new();
+        let mut executed = Vec::new();
         let mut next = 0;
         while let Some(job) = tree.get(next).copied() {
             next += 1;
@@ -99,6 +101,9 @@ impl Commands {
             }
             if !self.operations.has_no_steps(current.text("operation")) {
                 orchestrations.insert(job);
+            }
+            if current.job.field(ENV_VERSION).is_some() {
+                executed.push(job);
             }
             if let Some(effect) = self.jobs.remove_signature(&current.job).await? {
                 signatures.insert(job, effect);
@@ -131,6 +136,12 @@ impl Commands {
                     self.delete_each(batch, root, &tombstone).await?;
                 }
                 Err(CommitFailure::Busy(error) | CommitFailure::Fatal(error)) => return Err(error),
+            }
+        }
+        for job in executed {
+            // What is left is found by the collector.
+            if let Err(error) = self.operations.remove_files_of(job).await {
+                tracing::warn!(%job, %error, "cannot remove the files of a deleted job");
             }
         }
         if let Some(pending) = self.jobs.pending_control(root).await? {

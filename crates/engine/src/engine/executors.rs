@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use catena_job::JobId;
+use catena_store::Holder;
 use catena_store::blob::{Digest, Download};
 
 use super::{Components, Engine};
 use crate::error::{InvokeError, StoreError, WorkerError};
 use crate::operations::{BlobUpload, Environment, Environments};
-use crate::requests::{Caller, JobView, SubmitOnce, Submitted};
+use crate::requests::{AnnouncedExecutor, Caller, JobView, SubmitOnce, Submitted};
 
 impl Engine {
     /// Creates a job, or returns an earlier one with the same key that is good enough.
@@ -24,11 +25,21 @@ impl Engine {
     /// Notes which environments an executor has, or why it has none.
     pub async fn announce(
         &self,
+        executor: &AnnouncedExecutor,
         environments: Vec<Environment>,
         unavailable: Option<String>,
     ) -> Result<(), StoreError> {
-        let Components { operations, jobs, .. } = &*self.0;
+        let Components { operations, jobs, execution, runtime, .. } = &*self.0;
+        let holder = Holder::worker(&jobs.did, &executor.worker);
+        let versions = environments.iter().map(|known| known.version.clone()).collect();
+        execution.workers.announce(&holder, executor.slots, versions, runtime.now());
         operations.environments.announce(&*jobs.store, environments, unavailable).await
+    }
+
+    /// Returns true if an executor with this version of an environment is connected.
+    pub fn has_executor(&self, version: &str) -> bool {
+        let Components { execution, runtime, .. } = &*self.0;
+        execution.workers.has_executor(version, runtime.now())
     }
 
     /// Returns a job that a worker of the caller holds under a fence.

@@ -315,7 +315,7 @@ impl Operations {
     ) -> Result<(), AssetError> {
         let expected = parse_digest(declared);
         if let Some(expected) = expected
-            && self.blobs.open(expected).await.map_err(blob_error)?.is_some()
+            && self.blobs.keep_blob(expected).await.map_err(blob_error)?
         {
             return Ok(());
         }

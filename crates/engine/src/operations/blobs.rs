@@ -4,6 +4,7 @@
 //! not uploaded a blob gets the same answer as if it did not exist.
 
 use bytes::Bytes;
+use catena_job::JobId;
 use catena_store::blob::{BlobError, Digest, Download, Upload, WriteError};
 use catena_store::{Effect, Effects, RootKey, RootSpace};
 
@@ -48,9 +49,15 @@ impl BlobUpload {
         self.upload.write(data).await.map_err(upload_error)
     }
 
-    /// Ends the upload. The content is durable if it has the stated digest. Returns its size in bytes.
-    pub async fn finish(self, digest: Digest) -> Result<u64, BlobUploadError> {
-        let (_, size) = self.upload.finish(Some(digest)).await.map_err(upload_error)?;
+    /// Ends the upload. The content is durable if it has the stated digest. With `job`, it is removed with
+    /// the last job that it was uploaded for, unless somebody else has uploaded it. Returns its size in
+    /// bytes.
+    pub async fn finish(self, digest: Digest, job: Option<JobId>) -> Result<u64, BlobUploadError> {
+        let finished = match job {
+            None => self.upload.finish(Some(digest)).await,
+            Some(job) => self.upload.finish_for(Some(digest), &job.to_hex()).await,
+        };
+        let (_, size) = finished.map_err(upload_error)?;
         Ok(size)
     }
 }
@@ -65,6 +72,22 @@ impl Operations {
     /// Opens a blob, whoever has uploaded it. `None` if it is not stored.
     pub(crate) async fn open_blob(&self, digest: Digest) -> Result<Option<Download>, StoreError> {
         self.blobs.open(digest).await.map_err(store_error)
+    }
+
+    /// Removes the files of a job that no longer exists, unless something else needs them. Returns how
+    /// many were removed.
+    pub(crate) async fn remove_files_of(&self, job: JobId) -> Result<u64, StoreError> {
+        self.blobs.remove_holder(&job.to_hex()).await.map_err(store_error)
+    }
+
+    /// Returns a page of jobs that have files, after one of them.
+    pub(crate) async fn jobs_with_files(
+        &self,
+        after: Option<JobId>,
+    ) -> Result<Vec<JobId>, StoreError> {
+        let after = after.map(|job| job.to_hex());
+        let holders = self.blobs.holders(after.as_deref()).await.map_err(store_error)?;
+        Ok(holders.iter().filter_map(|holder| holder.parse().ok()).collect())
     }
 
     /// Records that a user has a blob.

@@ -104,23 +104,27 @@ impl Environments {
         announced: Vec<Environment>,
         unavailable: Option<String>,
     ) -> Result<(), StoreError> {
-        for environment in announced {
-            let version = environment.version.clone();
-            let is_known = self.get(&version).is_some();
+        for environment in &announced {
+            let version = &environment.version;
+            let is_known = self.get(version).is_some();
             if !is_known && self.versions().len() >= ENVIRONMENTS_MAX {
                 return Err(StoreError::Busy);
             }
             if !is_known {
-                let value = Some(to_value(&environment));
-                let effect = Effect::SetRoot { key: key(&version), expected: None, value };
+                let value = Some(to_value(environment));
+                let effect = Effect::SetRoot { key: key(version), expected: None, value };
                 match store.commit(Effects::one(effect)).await {
                     Ok(_) | Err(catena_store::CommitError::RootMoved { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
-            self.0.write().environments.insert(version, environment);
         }
-        self.0.write().unavailable = unavailable;
+        // All that one executor has become known together.
+        let mut known = self.0.write();
+        for environment in announced {
+            known.environments.insert(environment.version.clone(), environment);
+        }
+        known.unavailable = unavailable;
         Ok(())
     }
 }

@@ -27,6 +27,6 @@ pub(crate) use schedule_entry::{
     DUE, Entry, IDLE, StoredEntry, list_key, name_after, own_key, owner_list, time_of_name,
 };
 pub use worker::{
-    Beat, BeatJob, BeatReply, CallIdentity, Claim, Claimed, ClaimedJob, ClaimedStep, EndTurn,
-    Ended, ExecutorAbout, RetryRequest, WorkerCall, WorkerEnd, WorkerSignal,
+    AnnouncedExecutor, Beat, BeatJob, BeatReply, CallIdentity, Claim, Claimed, ClaimedJob,
+    ClaimedStep, EndTurn, Ended, ExecutorAbout, RetryRequest, WorkerCall, WorkerEnd, WorkerSignal,
 };

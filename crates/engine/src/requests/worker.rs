@@ -33,6 +33,15 @@ pub struct ExecutorAbout {
     pub tier: String,
 }
 
+/// An executor that announces itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnnouncedExecutor {
+    /// Its name as a worker.
+    pub worker: String,
+    /// The number of jobs that it runs at a time.
+    pub slots: usize,
+}
+
 /// The end of a turn that a worker ran.
 #[derive(Debug, Clone)]
 pub struct EndTurn {

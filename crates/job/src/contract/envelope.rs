@@ -137,7 +137,7 @@ impl Limits {
             let number = number.filter(|number| *number >= least).ok_or_else(|| {
                 ContractError::at(&field, format!("must be a whole number, at least {least}"))
             })?;
-            if number > ceiling {
+            if number > ceiling && plan.is_enforced {
                 let text = format!("`{field}` is {number}; the plan allows at most {ceiling}");
                 let ceiling = i64::try_from(ceiling).unwrap_or(i64::MAX);
                 let error = ContractError::invalid("LIMIT_ABOVE_PLAN", text);
@@ -154,6 +154,8 @@ impl Limits {
 pub struct Plan {
     /// The highest limits.
     pub ceilings: Limits,
+    /// Whether higher limits are refused. They are not when something is read again that was accepted.
+    pub is_enforced: bool,
 }
 
 impl Default for Plan {
@@ -165,12 +167,18 @@ impl Default for Plan {
             max_output_kb: 4_096,
             max_artifacts: 200,
         };
-        Plan { ceilings }
+        Plan { ceilings, is_enforced: true }
     }
 }
 
 impl Plan {
-    /// A plan without ceilings, to read again what was accepted before.
+    /// The same plan, to read again what was accepted before: missing limits take the same values.
+    #[must_use]
+    pub fn accepting(self) -> Plan {
+        Plan { is_enforced: false, ..self }
+    }
+
+    /// A plan without ceilings, to read limits that are complete.
     pub const UNLIMITED: Plan = Plan {
         ceilings: Limits {
             timeout_ms: i64::MAX as u64,
@@ -179,6 +187,7 @@ impl Plan {
             max_output_kb: i64::MAX as u64,
             max_artifacts: i64::MAX as u64,
         },
+        is_enforced: false,
     };
 }
 

@@ -103,7 +103,7 @@ def zygote():
     config = json.loads(data)
     numbers = config["syscalls"]
     config["seccomp"] = bytes.fromhex(config["seccomp"])
-    sys.path[:] = [path for path in sys.path if path]
+    sys.path[:] = [path for path in sys.path if path] + config["paths"]
     os.mkdir(JOB + "/tmp", 0o700)
     for module in config["preload"]:
         __import__(module)
@@ -467,6 +467,7 @@ def install_filter():
 
 NO_RESULT = object()
 DEPTH_MAX = 100
+FIGURES_MAX = 200
 
 
 class ReportedError(Exception):
@@ -486,12 +487,15 @@ def run(job):
     resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"], limits["processes"]))
     reseed()
     own_pid = os.getpid()
+    progress_state["pid"] = own_pid
     result = None
     error = None
     status = 0
     try:
         result = execute(job["source"], job["entrypoint"], job["parameters"])
         result = None if result is NO_RESULT else encode_result(result, limits["result_bytes"])
+        if job["figures"]:
+            save_figures()
     except SystemExit as exit_request:
         result, status = None, exit_status(exit_request)
         if status:
@@ -524,6 +528,7 @@ def execute(source, entrypoint, parameters):
     main = types.ModuleType("__main__")
     main.__builtins__ = builtins
     main.__file__ = CELL_NAME
+    main.progress = progress
     sys.modules["__main__"] = main
     sys.argv = [CELL_NAME]
     code = compile(source, CELL_NAME, "exec", dont_inherit=True)
@@ -536,6 +541,39 @@ def execute(source, entrypoint, parameters):
     if not callable(function):
         raise ReportedError("ENTRYPOINT_NOT_FOUND", "no function %r" % entrypoint["name"])
     return function(**parameters)
+
+
+PROGRESS_INTERVAL = 0.05
+progress_state = {"pid": 0, "next": 0.0, "lock": threading.Lock()}
+
+
+def progress(done, total=None):
+    """Says how far the cell is: `done` of `total`, if that is known. Whole numbers, not negative."""
+    done, total = int(done), 0 if total is None else int(total)
+    if not 0 <= done < 1 << 63 or not 0 <= total < 1 << 63:
+        raise ValueError("progress() takes whole numbers that are not negative")
+    if os.getpid() != progress_state["pid"]:
+        return
+    with progress_state["lock"]:
+        now = time.monotonic()
+        if now < progress_state["next"] and not (total and done >= total):
+            return
+        progress_state["next"] = now + PROGRESS_INTERVAL
+        try:
+            os.write(CELL_FD, b"CP1\n" + struct.pack("!QQ", done, total))
+        except OSError:
+            pass
+
+
+def save_figures():
+    """Saves the figures that are open, unless the cell has files of these names."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return
+    for number in pyplot.get_fignums()[:FIGURES_MAX]:
+        path = "%s/figure-%d.png" % (WORK, number)
+        if not os.path.lexists(path):
+            pyplot.figure(number).savefig(path, format="png")
 
 
 def encode_result(result, most):

@@ -19,7 +19,8 @@ pub(crate) fn interpreter() -> Interpreter {
 
 pub(crate) fn profile() -> Profile {
     let preload = Vec::new();
-    Profile { name: "bare".to_owned(), interpreter: interpreter(), has_site: false, preload }
+    let name = "bare".to_owned();
+    Profile { name, interpreter: interpreter(), has_site: false, packages: None, preload }
 }
 
 /// A sandbox, or `None` with the reason on stderr where the host does not allow the tier.

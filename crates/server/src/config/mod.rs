@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use catena_engine::Limits;
 use catena_engine::limits::Rate;
+use catena_job::contract::Plan;
 use catena_job::members;
 
 use crate::limits::{CONFIG_BYTES_MAX, RATE_BEYOND_LOOPBACK, STORED_BYTES_BEYOND_LOOPBACK};
@@ -286,6 +287,10 @@ settings! {
         "Whether to mount POST /bench/noop, which does nothing, as a baseline for benchmarks.";
     executors: u8, "executors", "1",
         "The number of executors that `catena serve` starts on this machine: processes that run code in a sandbox. With 0, code runs only on executors that join with `catena executor`.";
+    default_environment: String, "default_environment", "bare",
+        "The kind of environment in which code runs that names none: bare, sci, or another one that an executor announces.";
+    environments: Option<PathBuf>, "environments", "",
+        "The folder with the environments that `catena env install` installed, for the executors that `catena serve` starts. If empty, it is catena/environments in the user's data folder.";
     mcp_tools: List, "mcp.tools", "*",
         "The operations that are exposed as MCP tools: adapters (json), operations (json:merge), o for named ones, or * for all.";
     mcp_record: McpRecord, "mcp.record", "changes",
@@ -326,10 +331,22 @@ settings! {
         "The maximum number of attempts of a job that is interrupted when the venue stops.";
     worker_lease: Time, "limits.worker_lease", "10s",
         "How long a worker keeps its jobs without being heard of.";
+    cpu_per_day: Option<Time>, "limits.cpu_per_day", "",
+        "The CPU time that executors spend on the jobs of one owner per day (UTC). Queued jobs beyond it are cancelled with the reason quota. If empty, it is unlimited.";
     idempotency: Time, "limits.idempotency", "24h",
         "How long an idempotency key is remembered.";
     content_bytes: Bytes, "limits.content_bytes", "100MiB",
         "The maximum size of an asset's content.";
+    plan_timeout_ms: u64, "plan.timeout_ms", "300000",
+        "The highest limits.timeout_ms of a job that runs code.";
+    plan_cpu_ms: u64, "plan.cpu_ms", "300000",
+        "The highest limits.cpu_ms of a job that runs code.";
+    plan_memory_mb: u64, "plan.memory_mb", "4096",
+        "The highest limits.memory_mb of a job that runs code.";
+    plan_max_output_kb: u64, "plan.max_output_kb", "4096",
+        "The highest limits.max_output_kb of a job that runs code.";
+    plan_max_artifacts: u64, "plan.max_artifacts", "200",
+        "The highest limits.max_artifacts of a job that runs code.";
     retention: Option<Time>, "retention", "",
         "The age at which ended jobs are deleted. If empty, they are kept.";
 }
@@ -544,6 +561,7 @@ impl Config {
             rate: self.rate(),
             attempts_max: self.attempts.value,
             worker_lease: *self.worker_lease.value,
+            cpu_per_day: self.cpu_per_day.value.map(|time| *time),
             idempotency: *self.idempotency.value,
             retention: self.retention.value.map(|time| *time),
             content_bytes_max: *self.content_bytes.value as u64,
@@ -558,6 +576,18 @@ impl Config {
             QuotaSetting::Auto => Some(STORED_BYTES_BEYOND_LOOPBACK),
             QuotaSetting::Bytes(max) => Some(max),
         }
+    }
+
+    /// The highest limits of jobs that run code.
+    pub fn plan(&self) -> Plan {
+        let ceilings = catena_job::contract::Limits {
+            timeout_ms: self.plan_timeout_ms.value,
+            cpu_ms: self.plan_cpu_ms.value,
+            memory_mb: self.plan_memory_mb.value,
+            max_output_kb: self.plan_max_output_kb.value,
+            max_artifacts: self.plan_max_artifacts.value,
+        };
+        Plan { ceilings, is_enforced: true }
     }
 
     fn rate(&self) -> Option<Rate> {

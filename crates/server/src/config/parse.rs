@@ -173,6 +173,12 @@ impl Parse for u32 {
     }
 }
 
+impl Parse for u64 {
+    fn parse(text: &str) -> Result<Self, String> {
+        parse_positive(text)
+    }
+}
+
 fn parse_positive<T: std::str::FromStr + PartialOrd + Default>(text: &str) -> Result<T, String> {
     let number = text.parse().ok().filter(|number| *number > T::default());
     number.ok_or_else(|| "expected a whole number above 0".to_owned())

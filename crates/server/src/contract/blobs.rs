@@ -4,6 +4,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use catena_engine::operations::BlobUploadError;
+use catena_job::JobId;
 use catena_store::blob::{BlobError, Digest, Download};
 use catena_value::Value;
 
@@ -19,10 +20,16 @@ pub(super) fn parse_digest(text: &str) -> ApiResult<Digest> {
         .map_err(|error: catena_store::blob::DigestError| ApiError::bad_request(error.to_string()))
 }
 
-/// Stores the body of a request, which must have the digest. Returns its size in bytes.
-pub(super) async fn receive(request: &mut ApiRequest, digest: Digest, max: u64) -> ApiResult<u64> {
+/// Stores the body of a request, which must have the digest. With `job`, it is a file of that job. Returns
+/// its size in bytes.
+pub(super) async fn receive(
+    request: &mut ApiRequest,
+    digest: Digest,
+    max: u64,
+    job: Option<JobId>,
+) -> ApiResult<u64> {
     let mut body = request.take_body();
-    let received = receive_body(request, &mut body, digest, max).await;
+    let received = receive_body(request, &mut body, (digest, job), max).await;
     if received.is_err() {
         request.discard(body);
     }
@@ -32,7 +39,7 @@ pub(super) async fn receive(request: &mut ApiRequest, digest: Digest, max: u64) 
 async fn receive_body(
     request: &ApiRequest,
     body: &mut Body,
-    digest: Digest,
+    (digest, job): (Digest, Option<JobId>),
     max: u64,
 ) -> ApiResult<u64> {
     let mut upload = request.state.engine.begin_blob(max).await?;
@@ -40,7 +47,7 @@ async fn receive_body(
     while let Some(data) = rate.next_data(body).await? {
         upload.write(data).await.map_err(upload_error)?;
     }
-    upload.finish(digest).await.map_err(upload_error)
+    upload.finish(digest, job).await.map_err(upload_error)
 }
 
 fn upload_error(error: BlobUploadError) -> ApiError {
@@ -64,7 +71,7 @@ pub(super) async fn put(mut request: ApiRequest) -> ApiResult<Response> {
     let digest = parse_digest(&request.path_argument()?)?;
     request.state.engine.check_stored_bytes(&request.caller.did).await?;
     let max = request.state.engine.limits().content_bytes_max;
-    let size = receive(&mut request, digest, max).await?;
+    let size = receive(&mut request, digest, max, None).await?;
     request.state.engine.add_blob_owner(&request.caller.did, digest).await?;
     Ok(stored(digest, size))
 }

@@ -3,8 +3,8 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use catena_engine::operations::Environment;
-use catena_engine::requests::JobView;
+use catena_engine::operations::{Environment, is_name};
+use catena_engine::requests::{AnnouncedExecutor, JobView};
 use catena_value::{NoCells, Value};
 
 use crate::contract::blobs::{parse_digest, receive, send_owned, stored};
@@ -13,7 +13,7 @@ use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::json;
 use crate::http::request::ApiRequest;
 use crate::http::response;
-use crate::limits::{ANNOUNCED_MAX, ARTIFACT_BYTES_MAX};
+use crate::limits::{ANNOUNCED_MAX, ARTIFACT_BYTES_MAX, EXECUTOR_SLOTS_MAX};
 use crate::values::object;
 use crate::worker::routes::is_executor;
 
@@ -42,7 +42,15 @@ pub(super) async fn announce(mut request: ApiRequest) -> ApiResult<Response> {
     if let Some(reason) = &unavailable {
         tracing::warn!(reason, "an executor cannot run code");
     }
-    request.state.engine.announce(environments, unavailable).await?;
+    let worker = map.field("worker").and_then(Value::to_text).filter(|name| is_name(name));
+    let worker = worker.ok_or_else(|| ApiError::bad_request("`worker` must be a name"))?;
+    let slots = map.field("slots").and_then(Value::as_i64).unwrap_or(1);
+    let slots = usize::try_from(slots).ok().filter(|slots| *slots <= EXECUTOR_SLOTS_MAX);
+    let slots = slots.ok_or_else(|| {
+        ApiError::bad_request(format!("`slots` must be from 0 to {EXECUTOR_SLOTS_MAX}"))
+    })?;
+    let executor = AnnouncedExecutor { worker: worker.into_owned(), slots };
+    request.state.engine.announce(&executor, environments, unavailable).await?;
     Ok(response::value(StatusCode::OK, &object([("ok", true.into())])))
 }
 
@@ -92,9 +100,9 @@ fn names(value: &Value, text: &str) -> bool {
 }
 
 pub(super) async fn artifact(mut request: ApiRequest) -> ApiResult<Response> {
-    held_job(&request).await?;
+    let job = held_job(&request).await?.job.id();
     let text = request.second_path_argument()?.into_owned();
     let digest = parse_digest(&text)?;
-    let size = receive(&mut request, digest, ARTIFACT_BYTES_MAX).await?;
+    let size = receive(&mut request, digest, ARTIFACT_BYTES_MAX, Some(job)).await?;
     Ok(stored(digest, size))
 }

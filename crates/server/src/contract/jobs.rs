@@ -10,7 +10,7 @@ use catena_engine::{Caller, Engine};
 use catena_job::contract::envelope::{Keyed, input_of_body};
 use catena_job::contract::result::{JobResult, is_contract_job};
 use catena_job::contract::{
-    ContractError, ENV_VERSION, EXECUTION, EXECUTION_KEY, Envelope, Plan, envelope,
+    ContractError, ENV_VERSION, EXECUTION, EXECUTION_KEY, Envelope, envelope,
 };
 use catena_job::vocabulary::{ContractStatus, State};
 use catena_job::{JobId, Status};
@@ -22,13 +22,10 @@ use crate::http::json;
 use crate::http::request::ApiRequest;
 use crate::http::response;
 use crate::limits::{CONTRACT_PAGE_MAX, SUPERSEDED_MAX};
-use crate::values::{list, object};
+use crate::values::{list, object, with_member};
 
 /// The operation of contract jobs.
 const OPERATION: &str = "contract:object_execute";
-
-/// The kind of environment that is used if a payload names none.
-const DEFAULT_PROFILE: &str = "bare";
 
 /// How much longer than the limit of its cell a job may take: fetching data, uploading files, and an
 /// executor that has to be noticed to be lost.
@@ -50,9 +47,10 @@ pub(super) async fn create(mut request: ApiRequest) -> ApiResult<Response> {
             "the body must be an object",
         ))
     })?;
-    let envelope = Envelope::read(map, &Plan::default()).map_err(ApiError::invalid_payload)?;
+    let envelope = Envelope::read(map, &request.state.plan).map_err(ApiError::invalid_payload)?;
     let engine = request.state.engine.clone();
-    let environment = environment_for(&envelope, engine.environments())?;
+    let profile = &request.state.default_environment;
+    let environment = environment_for(&envelope, engine.environments(), profile)?;
     let keyed = envelope.keyed(&environment.version);
     let caller = request.caller.clone();
     let mut invoke = Invoke::new(caller.clone(), OPERATION, input_of_body(map).into());
@@ -75,6 +73,7 @@ pub(super) async fn create(mut request: ApiRequest) -> ApiResult<Response> {
     let status = if submitted.is_reused { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut members = created_members(&submitted.view, &envelope, &keyed);
     members.push(("deduplicated", submitted.is_reused.into()));
+    members.extend(waiting_hint(&engine, &submitted.view).map(|hint| ("hint", hint.into())));
     if envelope.supersede {
         members.push(("superseded", list(superseded.into_iter().map(Value::from))));
     }
@@ -85,8 +84,24 @@ pub(super) async fn create(mut request: ApiRequest) -> ApiResult<Response> {
     Ok(response)
 }
 
+/// What to do about a job that waits for an environment which no connected executor has.
+fn waiting_hint(engine: &Engine, view: &JobView) -> Option<String> {
+    let version = view.job.field(ENV_VERSION).and_then(Value::as_str)?;
+    if view.job.status() != Status::Pending || engine.has_executor(version) {
+        return None;
+    }
+    Some(format!(
+        "No executor with the environment {version} is connected. The job waits for one for up to 24 \
+         hours; start one with `catena executor`, or name another env_version."
+    ))
+}
+
 /// The environment in which a job runs. Fails if it is not known, or if none is.
-fn environment_for(envelope: &Envelope, known: &Environments) -> ApiResult<Environment> {
+fn environment_for(
+    envelope: &Envelope,
+    known: &Environments,
+    default_profile: &str,
+) -> ApiResult<Environment> {
     let versions = known.versions();
     if versions.is_empty() {
         let reason = known.unavailable();
@@ -102,10 +117,10 @@ fn environment_for(envelope: &Envelope, known: &Environments) -> ApiResult<Envir
     }
     let found = match &envelope.env_version {
         Some(version) => known.get(version),
-        None => known.newest(DEFAULT_PROFILE),
+        None => known.newest(default_profile),
     };
     found.ok_or_else(|| {
-        let asked = envelope.env_version.as_deref().unwrap_or(DEFAULT_PROFILE);
+        let asked = envelope.env_version.as_deref().unwrap_or(default_profile);
         let text = format!("the environment {asked:?} is not known to this venue");
         let available = list(versions.iter().map(|version| version.as_str().into()));
         let error = ContractError::invalid("UNKNOWN_ENV_VERSION", text);
@@ -227,7 +242,11 @@ pub(super) async fn read(request: ApiRequest) -> ApiResult<Response> {
         None => engine.job(&caller, id).await?,
         Some(ms) => engine.wait(&caller, id, Duration::from_millis(ms)).await?,
     };
-    respond(StatusCode::OK, &result_of(&view)?)
+    let mut result = result_of(&view)?;
+    if let (Some(hint), Some(map)) = (waiting_hint(&engine, &view), result.as_map()) {
+        result = with_member(map, "hint", hint.into()).into();
+    }
+    respond(StatusCode::OK, &result)
 }
 
 fn respond(status: StatusCode, value: &Value) -> ApiResult<Response> {
@@ -244,8 +263,8 @@ pub(super) async fn payload(request: ApiRequest) -> ApiResult<Response> {
     let text = |name: &str| job.field(name).and_then(Value::as_str).unwrap_or_default();
     let members: Map = match input.as_map().filter(|_| is_contract_job(job)) {
         Some(map) => {
-            let envelope =
-                Envelope::read(map, &Plan::UNLIMITED).map_err(ApiError::invalid_payload)?;
+            let envelope = Envelope::read(map, &request.state.plan.accepting())
+                .map_err(ApiError::invalid_payload)?;
             envelope.keyed(text(ENV_VERSION)).members
         }
         None => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use catena_auth::UrlKey;
 use catena_engine::Engine;
+use catena_job::contract::Plan;
 use catena_store::embedded::EmbeddedStore;
 use tokio::sync::Semaphore;
 
@@ -22,6 +23,10 @@ pub(crate) struct ServerState {
     pub(crate) authenticator: Authenticator,
     /// Signs the URLs of artifacts.
     pub(crate) url_key: UrlKey,
+    /// The highest limits of contract jobs.
+    pub(crate) plan: Plan,
+    /// The kind of environment that is used if a job names none.
+    pub(crate) default_environment: String,
     pub(crate) origins: OriginPolicy,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) request_ids: RequestIds,

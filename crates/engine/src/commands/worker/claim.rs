@@ -14,7 +14,8 @@ use futures_util::future::{join_all, select_all};
 use tokio::sync::futures::Notified;
 
 use crate::commands::Commands;
-use crate::error::{StoreError, WorkerError};
+use crate::commands::worker::quota::QUOTA;
+use crate::error::{ControlError, StoreError, WorkerError};
 use crate::execution::workers::claims::{Picked, groups};
 use crate::execution::workers::queues::Queue;
 use crate::execution::workers::sessions::WorkerSession;
@@ -22,7 +23,7 @@ use crate::jobs::{
     Current, append_error, deadline, is_answering, milliseconds, recorded_limit, unless_overtaken,
 };
 use crate::limits::{CLAIM_JOBS_MAX, CLAIM_QUEUES_MAX, CLAIMED_STEPS_BYTES_MAX, WORKER_WAIT_MAX};
-use crate::operations::{full_name, is_name};
+use crate::operations::{QueueOwner, full_name, is_name};
 use crate::requests::{Caller, Claim, Claimed, ClaimedJob, ClaimedStep, ExecutorAbout};
 
 impl Commands {
@@ -97,9 +98,18 @@ impl Commands {
         max: usize,
     ) -> Result<Vec<ClaimedJob>, WorkerError> {
         let mut claimed = Vec::new();
-        for queue in queues {
+        let executors = &self.execution.workers;
+        let share = about.and_then(|_| executors.share(self.runtime.now()));
+        // What nobody else can use is given without regard to shares.
+        let mut passes: Vec<(Option<usize>, Arc<Queue>)> = Vec::with_capacity(2 * queues.len());
+        if share.is_some() {
+            passes.extend(queues.iter().map(|queue| (share, Arc::clone(queue))));
+        }
+        passes.extend(queues.iter().map(|queue| (None, Arc::clone(queue))));
+        for (share, queue) in passes {
             while claimed.len() < max && !self.runtime.is_stopping() {
-                let picked = self.execution.pick_jobs(queue, max - claimed.len()).await?;
+                let left = max - claimed.len();
+                let picked = self.execution.pick_jobs(&queue, left, share).await?;
                 if picked.is_empty() {
                     break;
                 }
@@ -140,7 +150,7 @@ impl Commands {
         holder: &Holder,
         picked: Picked,
     ) -> Result<Option<ClaimedJob>, StoreError> {
-        let Picked { current, operation, queue, slot, reservation } = picked;
+        let Picked { current, operation, queue, slot, owner_slot, reservation } = picked;
         let id = current.job.id();
         let now = self.runtime.now();
         let mut draft = current.draft();
@@ -152,7 +162,17 @@ impl Commands {
             self.execution.pause_without_key(&current).await?;
             return Ok(None);
         }
+        let is_executed = operation.queue().is_some_and(|spec| spec.owner == QueueOwner::Venue);
         match current.job.status() {
+            Status::Pending
+                if is_executed && self.exceeds_quota(current.text("caller")).await? =>
+            {
+                drop((slot, owner_slot, reservation));
+                let event = Event::Cancelled { error: QUOTA.to_owned() };
+                let may = |current: &Current| Ok(current.job.status() == Status::Pending);
+                self.execution.end(id, &event, None, may).await.map_err(quota_error)?;
+                return Ok(None);
+            }
             Status::Pending => {
                 let limit = recorded_limit(&self.runtime.limits, &current.job, &operation);
                 let mut change = Change::new(Event::Started, now);
@@ -189,7 +209,7 @@ impl Commands {
             Some(spec) => groups(spec, &current)?.0,
             None => String::new(),
         };
-        let counted = (queue, group, Some(slot));
+        let counted = (queue, group, Some(slot), owner_slot);
         let guard = self.execution.register_worker_run(session, id, fence, counted);
         let Some(committed) = unless_overtaken(self.jobs.commit(draft).await)? else {
             return Ok(None);
@@ -244,6 +264,14 @@ impl Commands {
             });
         }
         Ok(steps)
+    }
+}
+
+/// A job that changed meanwhile is left alone.
+fn quota_error(error: ControlError) -> StoreError {
+    match error {
+        ControlError::Store(error) => error,
+        _ => StoreError::Busy,
     }
 }
 

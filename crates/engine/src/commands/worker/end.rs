@@ -93,7 +93,11 @@ impl Commands {
                     signature: signed.as_ref().map(|(end, signature)| (end, signature.as_str())),
                     execution: execution.as_ref(),
                 };
-                self.end_with(current, &operation, ended).await?
+                let is_ended = self.end_with(current, &operation, ended).await?;
+                if let Some(execution) = execution.as_ref().filter(|_| is_ended) {
+                    self.count_cpu(&owner, execution).await?;
+                }
+                is_ended
             }
         };
         session.remove(job, fence);

@@ -9,6 +9,7 @@ mod call;
 mod claim;
 mod end;
 mod push;
+mod quota;
 
 use std::sync::Arc;
 

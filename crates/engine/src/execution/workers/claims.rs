@@ -10,10 +10,13 @@ use parking_lot::Mutex;
 
 use super::queues::{Admission, Queue, Reservation, RunningSlot, Visit};
 use super::sessions::{WorkerSession, WorkerSink};
+use super::slots::OwnerSlot;
 use crate::error::{ResolveError, StoreError};
 use crate::execution::{Execution, RunGuard, RunHandle, offer};
 use crate::jobs::{Current, milliseconds, unless_overtaken};
-use crate::operations::{Operation, QUEUE_NAME, QueueSpec, is_pushed, queue_owner};
+use crate::operations::{
+    Operation, QUEUE_NAME, QueueOwner, QueueSpec, is_pushed, queue_owner, split_lane,
+};
 use crate::requests::Caller;
 
 /// How long a job stays on the queue whose operation this process does not have.
@@ -25,16 +28,20 @@ pub(crate) struct Picked {
     pub(crate) operation: Arc<Operation>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) slot: RunningSlot,
+    /// The slot of an executor.
+    pub(crate) owner_slot: Option<OwnerSlot>,
     /// Prevents other claims of the job until the commit.
     pub(crate) reservation: Reservation,
 }
 
 impl Execution {
-    /// Selects up to `max` jobs of a queue that may start now. Callers take turns.
+    /// Selects up to `max` jobs of a queue that may start now. Callers take turns. With `share`, none of
+    /// them gets more slots of executors than that.
     pub(crate) async fn pick_jobs(
         &self,
         queue: &Arc<Queue>,
         max: usize,
+        share: Option<usize>,
     ) -> Result<Vec<Picked>, StoreError> {
         let _selecting = queue.selecting.lock().await;
         let mut picked = Vec::new();
@@ -42,8 +49,16 @@ impl Execution {
         while picked.len() < max && visits > 0 {
             let now = self.runtime.now();
             let Some(visit) = queue.next_lane(now) else { break };
-            let share = (max / visit.callers).max(1).min(max - picked.len());
-            let found = self.pick_from_lane(queue, &visit, share, now, &mut picked).await?;
+            let left = share.map_or(usize::MAX, |share| {
+                let caller = split_lane(&visit.lane).map_or("", |(_, caller)| caller);
+                share.saturating_sub(self.workers.slots.used_by(caller))
+            });
+            let turn = (max / visit.callers).max(1).min(max - picked.len()).min(left);
+            let found = if turn == 0 {
+                0
+            } else {
+                self.pick_from_lane(queue, &visit, turn, now, &mut picked).await?
+            };
             // A lane that had something may have more; the others are visited first.
             visits = if found > 0 { queue.active(self.runtime.now()) } else { visits - 1 };
         }
@@ -79,7 +94,15 @@ impl Execution {
             match queue.admit(spec, (&running_group, &rate_group), now) {
                 Admission::Admitted(slot) => {
                     let queue = Arc::clone(queue);
-                    picked.push(Picked { current, operation, queue, slot, reservation });
+                    let owner_slot = self.owner_slot(spec, &current);
+                    picked.push(Picked {
+                        current,
+                        operation,
+                        queue,
+                        slot,
+                        owner_slot,
+                        reservation,
+                    });
                     found += 1;
                 }
                 Admission::Full => {
@@ -93,6 +116,12 @@ impl Execution {
             }
         }
         Ok(found)
+    }
+
+    /// Counts the slot that a job uses, if executors run it.
+    fn owner_slot(&self, spec: &QueueSpec, current: &Current) -> Option<OwnerSlot> {
+        let is_executed = spec.owner == QueueOwner::Venue;
+        is_executed.then(|| self.workers.slots.take(current.text("caller")))
     }
 
     /// Returns the operation of a queued job. `None` if this process does not have it: the job is
@@ -139,14 +168,15 @@ impl Execution {
         session: &WorkerSession,
         job: JobId,
         fence: u64,
-        counted: (Arc<Queue>, String, Option<RunningSlot>),
+        counted: (Arc<Queue>, String, Option<RunningSlot>, Option<OwnerSlot>),
     ) -> RunGuard {
-        let (queue, group, slot) = counted;
+        let (queue, group, slot, owner_slot) = counted;
         let sink = WorkerSink {
             signalled: Arc::clone(&session.signalled),
             queue,
             group,
             slot: Mutex::new(slot),
+            _owner_slot: owner_slot,
         };
         let guard = self.registry.register_with(job, fence, Some(Arc::new(sink)));
         // The clock of the job is its deadline in the store.
@@ -213,14 +243,17 @@ impl Execution {
         };
         let queue = self.workers.queues.get(queue);
         let operation = self.operations.operation_of(&current.job).await.ok();
-        let group = match operation.as_ref().and_then(|operation| operation.queue()) {
+        let spec = operation.as_ref().and_then(|operation| operation.queue());
+        let group = match spec {
             Some(spec) => groups(spec, current)?.0,
             None => String::new(),
         };
+        let owner_slot = spec.and_then(|spec| self.owner_slot(spec, current));
         let attempt = operation.and_then(|operation| operation.retry()?.timeout);
         let is_paused = current.job.status() == Status::Paused;
         let slot = (!is_paused).then(|| queue.count_running(&group));
-        let guard = self.register_worker_run(session, job, fence, (queue, group, slot));
+        let counted = (queue, group, slot, owner_slot);
+        let guard = self.register_worker_run(session, job, fence, counted);
         if is_paused {
             guard.handle.pause(&*self.runtime.env);
         }

@@ -9,3 +9,4 @@
 pub(crate) mod claims;
 pub(crate) mod queues;
 pub(crate) mod sessions;
+pub(crate) mod slots;

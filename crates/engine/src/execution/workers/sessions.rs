@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::queues::{Queue, Queues, RunningSlot};
+use super::slots::{ExecutorSlots, OwnerSlot};
 use crate::execution::registry::{RunGuard, RunHandle, SignalSink};
 use crate::jobs::milliseconds;
 use crate::operations::Signal;
@@ -25,6 +26,8 @@ pub(crate) struct Workers {
     sessions: Mutex<HashMap<HolderKey, Arc<WorkerSession>>>,
     /// When the last known lease of each worker ends, as Unix time in ms.
     pub(super) leases: Mutex<HashMap<HolderKey, i64>>,
+    /// The slots of executors.
+    pub(super) slots: Arc<ExecutorSlots>,
     /// Workers whose lease has begun since the last check of leases: it may be over by the next one.
     pub(super) begun: Mutex<Vec<HolderKey>>,
 }
@@ -62,6 +65,28 @@ impl Workers {
             })
         });
         Arc::clone(session)
+    }
+
+    /// Notes how many jobs an executor runs at a time, and in which versions of environments.
+    pub(crate) fn announce(
+        &self,
+        executor: &Holder,
+        slots: usize,
+        versions: Vec<String>,
+        now: i64,
+    ) {
+        self.slots.announce(executor, (slots, versions), &self.leases.lock(), now);
+    }
+
+    /// Returns how many slots of executors one owner may use while others wait. `None` if no executor is
+    /// known.
+    pub(crate) fn share(&self, now: i64) -> Option<usize> {
+        self.slots.share(&self.leases.lock(), now)
+    }
+
+    /// Returns true if an executor with this version of an environment is connected.
+    pub(crate) fn has_executor(&self, version: &str, now: i64) -> bool {
+        self.slots.has_version(version, &self.leases.lock(), now)
     }
 
     /// Notes the leases of workers, which another process may have renewed.
@@ -231,6 +256,8 @@ pub(super) struct WorkerSink {
     pub(super) queue: Arc<Queue>,
     pub(super) group: String,
     pub(super) slot: Mutex<Option<RunningSlot>>,
+    /// The slot of the executor, which a paused job keeps.
+    pub(super) _owner_slot: Option<OwnerSlot>,
 }
 
 impl SignalSink for WorkerSink {

@@ -1,0 +1,146 @@
+//! The slots of executors: how many there are, and how many of them the jobs of each owner use.
+//!
+//! One owner holds at most half of all slots while others wait. A job that runs is never interrupted:
+//! a slot that becomes free goes to an owner below its share first, and beyond it only if nobody else has
+//! a job that the executor could run. Each process counts what it knows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catena_store::{Holder, HolderKey};
+use parking_lot::Mutex;
+
+use crate::jobs::milliseconds;
+use crate::limits::EXECUTORS_MAX;
+
+/// How long an executor counts that has announced itself and was not heard of otherwise.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// The executors that this process has heard of, and what runs on them.
+#[derive(Default)]
+pub(crate) struct ExecutorSlots {
+    executors: Mutex<HashMap<HolderKey, Announced>>,
+    /// The number of running jobs by owner.
+    running: Mutex<HashMap<String, usize>>,
+}
+
+/// What an executor said about itself.
+struct Announced {
+    slots: usize,
+    versions: Vec<String>,
+    /// Unix time in ms.
+    at: i64,
+}
+
+impl ExecutorSlots {
+    /// Notes what an executor has. `leases` says when those of workers end.
+    pub(super) fn announce(
+        &self,
+        executor: &Holder,
+        (slots, versions): (usize, Vec<String>),
+        leases: &HashMap<HolderKey, i64>,
+        now: i64,
+    ) {
+        let mut executors = self.executors.lock();
+        executors.retain(|key, known| known.is_alive(leases.get(key), now));
+        if executors.len() < EXECUTORS_MAX || executors.contains_key(&executor.key()) {
+            executors.insert(executor.key(), Announced { slots, versions, at: now });
+        }
+    }
+
+    /// Returns how many slots one owner may use while others wait. `None` if no executor is known.
+    pub(super) fn share(&self, leases: &HashMap<HolderKey, i64>, now: i64) -> Option<usize> {
+        let executors = self.executors.lock();
+        let alive = executors.iter().filter(|(key, known)| known.is_alive(leases.get(*key), now));
+        let total: usize = alive.map(|(_, known)| known.slots).sum();
+        (total > 0).then(|| (total / 2).max(1))
+    }
+
+    /// Returns true if an executor with this version of an environment is connected.
+    pub(super) fn has_version(
+        &self,
+        version: &str,
+        leases: &HashMap<HolderKey, i64>,
+        now: i64,
+    ) -> bool {
+        let executors = self.executors.lock();
+        let mut alive =
+            executors.iter().filter(|(key, known)| known.is_alive(leases.get(*key), now));
+        alive.any(|(_, known)| known.versions.iter().any(|known| known == version))
+    }
+
+    /// Returns the number of slots that the jobs of an owner use.
+    pub(super) fn used_by(&self, owner: &str) -> usize {
+        self.running.lock().get(owner).copied().unwrap_or(0)
+    }
+
+    /// Counts a slot that a job of this owner uses.
+    pub(super) fn take(self: &Arc<Self>, owner: &str) -> OwnerSlot {
+        *self.running.lock().entry(owner.to_owned()).or_default() += 1;
+        OwnerSlot { slots: Arc::clone(self), owner: owner.to_owned() }
+    }
+}
+
+impl Announced {
+    fn is_alive(&self, lease_until: Option<&i64>, now: i64) -> bool {
+        match lease_until {
+            Some(until) => *until > now,
+            None => self.at + milliseconds(SILENCE) > now,
+        }
+    }
+}
+
+/// A slot of an executor that a job uses, also while it is paused. It is counted until this is dropped.
+pub(crate) struct OwnerSlot {
+    slots: Arc<ExecutorSlots>,
+    owner: String,
+}
+
+impl Drop for OwnerSlot {
+    fn drop(&mut self) {
+        let mut running = self.slots.running.lock();
+        if let Some(count) = running.get_mut(&self.owner) {
+            *count -= 1;
+            if *count == 0 {
+                running.remove(&self.owner);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_000_000;
+
+    #[test]
+    fn the_share_is_half_of_the_slots_of_executors_that_are_alive() {
+        let slots = ExecutorSlots::default();
+        let mut leases = HashMap::new();
+        assert_eq!(slots.share(&leases, NOW), None);
+        let holder = |name: &str| Holder::worker("did:key:venue", name);
+        slots.announce(&holder("a"), (1, vec!["v1".to_owned()]), &leases, NOW);
+        assert_eq!(slots.share(&leases, NOW), Some(1), "never none at all");
+        slots.announce(&holder("b"), (6, vec!["v2".to_owned()]), &leases, NOW);
+        assert_eq!(slots.share(&leases, NOW), Some(3));
+        assert!(slots.has_version("v2", &leases, NOW));
+        leases.insert(holder("b").key(), NOW - 1);
+        assert_eq!(slots.share(&leases, NOW), Some(1), "the lease of one has ended");
+        assert!(!slots.has_version("v2", &leases, NOW));
+        assert_eq!(slots.share(&leases, NOW + 60_000), None);
+    }
+
+    #[test]
+    fn a_slot_is_counted_until_it_is_dropped() {
+        let slots = Arc::new(ExecutorSlots::default());
+        let one = slots.take("a");
+        let two = slots.take("a");
+        assert_eq!((slots.used_by("a"), slots.used_by("b")), (2, 0));
+        drop(one);
+        assert_eq!(slots.used_by("a"), 1);
+        drop(two);
+        assert!(slots.running.lock().is_empty());
+    }
+}

@@ -1,0 +1,95 @@
+//! Section 3.2, "Allowed transitions": every one of them, and no other.
+//!
+//! - `PENDING → QUEUED`
+//! - `QUEUED → RUNNING`
+//! - `RUNNING → SUCCEEDED | FAILED | CANCELLED | TIMED_OUT`
+//! - `QUEUED → CANCELLED` (if cancelled before claim)
+//!
+//! "Workers must not move jobs backwards."
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value as Json, json};
+
+use crate::{Bench, payload, text};
+
+/// What can be done to a job.
+const ACTIONS: [&str; 9] =
+    ["claim", "succeed", "fail", "time out", "retry", "give back", "cancel", "pause", "resume"];
+
+impl Bench {
+    /// Does something to a job, as far as it is allowed. `held` is the job as it was claimed last.
+    async fn act(&self, action: &str, id: &str, held: &mut Option<Json>) {
+        let unclaimed = json!({"id": id, "fence": 0});
+        let job = held.clone().unwrap_or(unclaimed);
+        match action {
+            "claim" => {
+                let claimed = self.try_claim("e1", 0).await["jobs"][0].clone();
+                if claimed.is_object() {
+                    *held = Some(claimed);
+                }
+            }
+            "succeed" => drop(self.end(&job, json!({"output": {}})).await),
+            "fail" => drop(self.end(&job, json!({"error": "e", "code": "USER_CODE_ERROR"})).await),
+            "time out" => drop(self.end(&job, json!({"timedOut": "t"})).await),
+            "retry" => drop(self.end(&job, json!({"error": "e", "code": "INTERNAL_ERROR"})).await),
+            "give back" => drop(self.end(&job, json!({"awaiting": []})).await),
+            "cancel" => {
+                let path = format!("/contract/v1/jobs/{id}/cancel");
+                self.owner.post(&path, &json!({})).await.expect(200);
+            }
+            action => drop(self.owner.control(id, action).await),
+        }
+    }
+
+    /// A job in a status.
+    async fn job_in(&self, status: &str, source: &str) -> (String, Option<Json>) {
+        let id = text(&self.submit(&payload(source)).await, "job_id");
+        let mut held = None;
+        let actions: &[&str] = match status {
+            "QUEUED" => &[],
+            "RUNNING" => &["claim"],
+            "SUCCEEDED" => &["claim", "succeed"],
+            "FAILED" => &["claim", "fail"],
+            "TIMED_OUT" => &["claim", "time out"],
+            _ => &["cancel"],
+        };
+        for action in actions {
+            self.act(action, &id, &mut held).await;
+        }
+        assert_eq!(self.read(&id).await["status"], status);
+        (id, held)
+    }
+}
+
+#[tokio::test]
+async fn a_job_makes_every_allowed_transition_and_no_other() {
+    let bench = Bench::ready().await;
+    let mut seen = BTreeSet::new();
+    for from in ["QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "TIMED_OUT"] {
+        for action in ACTIONS {
+            let (id, mut held) = bench.job_in(from, &format!("{from} {action}")).await;
+            bench.act(action, &id, &mut held).await;
+            let to = text(&bench.read(&id).await, "status");
+            if to != from {
+                seen.insert(format!("{from} {to}"));
+            }
+            // Nothing may be left for the next job to find on the queue.
+            bench
+                .owner
+                .post(&format!("/contract/v1/jobs/{id}/cancel"), &json!({}))
+                .await
+                .expect(200);
+        }
+    }
+    // A job is created and queued in one commit, so that nobody sees it PENDING.
+    let allowed = [
+        "QUEUED CANCELLED",
+        "QUEUED RUNNING",
+        "RUNNING CANCELLED",
+        "RUNNING FAILED",
+        "RUNNING SUCCEEDED",
+        "RUNNING TIMED_OUT",
+    ];
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), allowed);
+}
