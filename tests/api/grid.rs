@@ -11,6 +11,8 @@ mod capabilities;
 mod events;
 #[path = "grid/files.rs"]
 mod files;
+#[path = "grid/histories.rs"]
+mod histories;
 #[path = "grid/http.rs"]
 mod http;
 #[path = "grid/identity.rs"]

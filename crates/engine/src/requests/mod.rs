@@ -17,8 +17,8 @@ pub(crate) use idempotency::{
     ClaimedKey, IdempotencyKeys, KeyLookup, commit_error, job_from_response, response_for_job,
 };
 pub use request::{
-    CallRequest, HistoryPage, IdempotencyKey, Invoke, Invoked, JobList, JobView, ListJobs,
-    MessageReceipt, Recording, RerunScope, RunOutput, SubmitOnce, Submitted,
+    CallRequest, HistoryPage, IdempotencyKey, ImportedHistory, Invoke, Invoked, JobList, JobView,
+    ListJobs, MessageReceipt, Recording, RerunScope, RunOutput, SubmitOnce, Submitted,
 };
 pub use schedule::{NewSchedule, Overlap, ScheduleState, Scheduled, When};
 pub(crate) use schedule_entry::{
