@@ -19,6 +19,8 @@ mod http;
 mod identity;
 #[path = "grid/invoke.rs"]
 mod invoke;
+#[path = "grid/isolation.rs"]
+mod isolation;
 #[path = "grid/jobs.rs"]
 mod jobs;
 #[path = "grid/members.rs"]
