@@ -24,7 +24,11 @@ const REFERENCE: &str =
 const INLINE: &str = "Sends the content with `Content-Disposition: inline`, so that browsers display it instead of saving it.";
 const BYTES: &str = "application/octet-stream";
 const CONTENT: &[Reply] = &[
-    Reply { status: 200, about: "The content.", body: Some(("*/*", r#"{"type":"string"}"#)) },
+    Reply {
+        status: 200,
+        about: "The content.",
+        body: Some((BYTES, r#"{"type":"string","format":"binary"}"#)),
+    },
     empty_reply(304, "The content still matches `If-None-Match`."),
 ];
 const READ_ERRORS: &[Code] = &[Code::InvalidReference, Code::Forbidden, Code::AssetNotFound];
