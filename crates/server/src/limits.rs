@@ -219,3 +219,6 @@ pub const HTTP2_HEADER_BYTES_MAX: u32 = 64 * 1024;
 
 /// Bytes that are buffered for one HTTP/2 request, in each direction.
 pub const HTTP2_BUFFER_BYTES_MAX: usize = 256 * 1024;
+
+/// MCP: content of a resource in one result. Larger content is read over HTTP.
+pub const MCP_RESOURCE_BYTES_MAX: u64 = 700_000;
