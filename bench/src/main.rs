@@ -24,6 +24,7 @@ mod waits;
 mod web;
 mod worker_crash;
 mod workers;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,7 @@ enum Command {
     PauseTree(pause_tree::Args),
     Trees(trees::Args),
     Waits(waits::Args),
+    Workspace(workspace::Args),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::PauseTree(args) => pause_tree::run(&args),
         Command::Trees(args) => trees::run(&args),
         Command::Waits(args) => waits::run(&args),
+        Command::Workspace(args) => workspace::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,12 +11,16 @@ mod capabilities;
 mod events;
 #[path = "grid/files.rs"]
 mod files;
+#[path = "grid/histories.rs"]
+mod histories;
 #[path = "grid/http.rs"]
 mod http;
 #[path = "grid/identity.rs"]
 mod identity;
 #[path = "grid/invoke.rs"]
 mod invoke;
+#[path = "grid/isolation.rs"]
+mod isolation;
 #[path = "grid/jobs.rs"]
 mod jobs;
 #[path = "grid/members.rs"]

@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pathlib
+import re
 import time
 import uuid
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+import covia.async_api
 from covia import (
+    Agent,
+    AgentManager,
+    Asset,
     AssetNotFoundError,
+    ChatSession,
     Grid,
     GridError,
+    Job,
     JobFailedError,
     JobNotFoundError,
     JobStatus,
     RateLimitError,
+    SecretManager,
+    UCANManager,
+    Venue,
+    WorkspaceManager,
+    did_for,
+    grant,
 )
 from covia.async_api import AsyncGrid
 from covia.auth import BearerAuth, Ed25519Auth
@@ -382,3 +396,230 @@ def test_a_request_to_an_agent_can_be_cancelled():
         until(job, JobStatus.STARTED)
         assert agents.cancel_task("slow", answer.id).cancelled is True
         assert agents.info("slow").status == "SUSPENDED"
+
+
+def test_every_method_of_the_secrets_manager_works():
+    key = Ed25519PrivateKey.generate()
+    with Grid.connect(URL, auth=Ed25519Auth(key)) as venue:
+        secrets = venue.secrets
+        assert secrets.list() == [] and venue.list_secrets() == []
+        stored = secrets.set("API_KEY", "first")
+        assert (stored.name, stored.stored) == ("API_KEY", True)
+        assert secrets.set("API_KEY", "second", overwrite=True).stored is True
+        secrets.set("OTHER", "x")
+        assert sorted(secrets.list()) == ["API_KEY", "OTHER"]
+        with pytest.raises(GridError) as denied:
+            secrets.extract("API_KEY")
+        assert denied.value.status_code == 403 and "Capability denied" in str(denied.value)
+        secrets.delete("API_KEY")
+        venue.delete_secret("OTHER")
+        assert secrets.list() == []
+
+
+def test_a_secret_is_extracted_under_an_express_delegation():
+    key = Ed25519PrivateKey.generate()
+    own = did_for(key)
+    with Grid.connect(URL, auth=Ed25519Auth(key)) as venue:
+        venue.secrets.set("K", "the value")
+        token = grant(key, own, f"{own}/s/K", "secret/extract", 300)
+        extracted = venue.secrets.extract("K", ucans=[token])
+        assert (extracted.name, extracted.value) == ("K", "the value")
+
+
+async def test_the_async_secrets_manager_works():
+    async with AsyncGrid.connect(URL, auth=Ed25519Auth(Ed25519PrivateKey.generate())) as venue:
+        assert (await venue.secrets.set("A", "x")).stored is True
+        assert await venue.secrets.list() == ["A"] and await venue.list_secrets() == ["A"]
+        with pytest.raises(GridError):
+            await venue.secrets.extract("A")
+        await venue.secrets.delete("A")
+        assert await venue.secrets.list() == []
+
+
+def test_every_method_of_the_ucan_manager_works():
+    owner, other = Ed25519PrivateKey.generate(), did_for(Ed25519PrivateKey.generate())
+    resource = f"{did_for(owner)}/w/shared"
+    with Grid.connect(URL, auth=Ed25519Auth(owner)) as venue:
+        expiry = int(time.time()) + 300
+        issued = venue.ucan.issue(other, [{"with": resource, "can": "crud/read"}], expiry)
+        verified = venue.ucan.verify(issued.token, with_=f"{resource}/a", can="crud/read", aud=other)
+        assert verified.valid and verified.authorises is True
+        assert (verified.aud, verified.exp) == (other, expiry)
+        wider = venue.ucan.verify(issued.token, with_=f"{did_for(owner)}/w/else", can="crud/read")
+        assert wider.authorises is False
+        assert venue.ucan.verify("not.a.token").valid is False
+        signed = grant(owner, other, resource, "crud/read", 300)
+        assert venue.ucan.verify(signed, aud=other).valid
+        with pytest.raises(GridError):
+            venue.ucan.issue(other, [{"with": f"{other}/w", "can": "crud/read"}], expiry)
+
+
+async def test_the_async_ucan_manager_works():
+    key = Ed25519PrivateKey.generate()
+    async with AsyncGrid.connect(URL, auth=Ed25519Auth(key)) as venue:
+        attenuations = [{"with": f"{did_for(key)}/w/a", "can": "crud/read"}]
+        issued = await venue.ucan.issue("did:key:zOther", attenuations, int(time.time()) + 60)
+        assert (await venue.ucan.verify(issued.token)).valid
+
+
+def test_assets_are_registered_pinned_and_run():
+    with connect_with_key() as venue:
+        asset = venue.register({"name": "notes", "content": {"contentType": "text/plain"}})
+        venue.put_asset_content(asset.id, b"hello")
+        assert venue.get_asset_content(asset.id) == b"hello"
+        assert asset.did_url is None or asset.id in asset.did_url
+        venue.workspace.copy("v/test/ops/echo", "w/definition")
+        pinned = venue.pin_asset("w/definition")
+        operation = venue.get_asset(pinned.hash)
+        assert operation.run({"x": 1}) == {"x": 1}
+        job = operation.invoke({"x": 2})
+        job.wait(timeout=TIMEOUT_S)
+        assert job.output == {"x": 2}
+        assert venue.list_assets(kind="data", limit=1).total >= 1
+        assert venue.get_operation("test:echo") is not None
+        assert len(venue.list_operations()) > 20
+
+
+async def test_the_async_venue_works():
+    async with AsyncGrid.connect(URL, auth=Ed25519Auth(Ed25519PrivateKey.generate())) as venue:
+        assert (await venue.wait_until_ready(timeout=5)).status == "OK"
+        assert (await venue.get_did()) == (await venue.status()).did == (await venue.did_document()).id
+        asset = await venue.register({"name": "async", "content": {}})
+        await venue.put_asset_content(asset.id, b"bytes")
+        assert await venue.get_asset_content(asset.id) == b"bytes" == await asset.get_content()
+        workspace = venue.workspace
+        await workspace.write("w/list", [{"k": "a"}, {"k": "b"}])
+        assert (await workspace.copy("w/list", "w/copy")).existed is False
+        assert "a" in (await workspace.inspect("w/copy")).result
+        assert set((await workspace.aggregate("w/copy", group_by="k")).groups) == {"a", "b"}
+        assert (await venue.pin_asset("v/test/ops/echo")).hash
+        assert (await venue.get_asset("v/test/ops/echo")).is_operation
+        assert (await venue.get_operation("test:echo")) is not None
+        assert await venue.list_operations() and await venue.get_adapter_operations("test")
+        assert await venue.run("v/test/ops/echo", 1) == 1
+        job = await venue.invoke("v/test/ops/never", {})
+        assert (await venue.get_job(job.id)).id == job.id
+        await venue.pause_job(job.id)
+        await venue.resume_job(job.id)
+        await venue.cancel_job(job.id)
+        await job.refresh()
+        assert job.status == JobStatus.CANCELLED
+        assert (await venue.list_assets(limit=1)).total > 0 and await venue.list_jobs()
+        await venue.delete_job(job.id)
+        assert (await venue.mcp_discovery()).server_url.endswith("/mcp")
+
+
+def test_the_venue_describes_itself(venue):
+    assert venue.wait_until_ready(timeout=5).status == "OK"
+    assert venue.did == venue.status().did == venue.did_document().id
+    assert venue.url.rstrip("/") == URL.rstrip("/")
+    assert venue.mcp_discovery().server_url == f"{URL}/mcp"
+    venue.set_private(True)
+    assert venue.run("v/test/ops/echo", 1) == 1
+    venue.set_private(False)
+
+
+TABLE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference" / "covia.md"
+
+
+def test_the_table_of_methods_has_every_public_method():
+    """``docs/reference/covia.md`` has one row per public method, and each row names tests that exist."""
+    classes = [Agent, Asset, ChatSession, AgentManager, Grid, Job, SecretManager, UCANManager, Venue, WorkspaceManager]
+    asynchronous = [getattr(covia.async_api, f"Async{one.__name__}") for one in classes]
+    found = set()
+    for one in [*classes, *asynchronous]:
+        found |= {f"{one.__name__}.{name}" for name in vars(one) if not name.startswith("_")}
+    rows = [line.split("|")[1:-1] for line in TABLE.read_text().splitlines() if line.startswith("| `")]
+    named = set()
+    for methods, works, tests in rows:
+        named |= set(re.findall(r"`([A-Za-z]+\.[a-z_]+)`", methods))
+        assert works.strip() in ("yes", "no"), methods
+        for test in re.findall(r"`(test_[a-z_]+)`", tests):
+            assert test in globals(), f"{methods}: there is no {test}"
+        assert works.strip() == "no" or "`test_" in tests or "integration" in tests or "examples" in tests, methods
+    assert named == found, f"missing {found - named}, unknown {named - found}"
+
+
+def test_jobs_are_controlled_by_their_ids(venue):
+    job = venue.invoke("v/test/ops/chat", {})
+    until(job, JobStatus.INPUT_REQUIRED)
+    assert venue.get_job(job.id).id == job.id and venue.list_jobs()
+    venue.send_job_message(job.id, {"content": "done"})
+    until(job, JobStatus.COMPLETE)
+    assert [event for event in venue.stream_job_events(job.id)]
+    other = venue.invoke("v/test/ops/never", {})
+    venue.pause_job(other.id)
+    assert until(other, JobStatus.PAUSED).is_paused
+    venue.resume_job(other.id)
+    venue.cancel_job(other.id)
+    until(other, JobStatus.CANCELLED)
+    venue.delete_job(other.id)
+    with pytest.raises(GridError):
+        venue.get_job(other.id)
+
+
+async def test_an_async_job_is_controlled():
+    async with AsyncGrid.connect(URL) as venue:
+        job = await venue.invoke("v/test/ops/chat", {})
+        end = time.monotonic() + TIMEOUT_S
+        while not job.needs_input:
+            assert time.monotonic() < end
+            await job.refresh()
+        assert not job.needs_auth and not job.is_finished and job.is_paused
+        await job.send_message({"content": "done"})
+        await job.wait(timeout=TIMEOUT_S)
+        assert job.is_complete and job.error is None and job.data.id == job.id
+        assert await job.result() == job.output
+        other = await venue.invoke("v/test/ops/never", {})
+        await other.pause()
+        await other.resume()
+        await other.cancel()
+        await other.refresh()
+        assert other.status == JobStatus.CANCELLED
+        message = await venue.invoke("v/test/ops/chat", {})
+        await venue.send_job_message(message.id, {"content": "done"})
+        await message.wait(timeout=TIMEOUT_S)
+        assert message.is_complete
+
+
+async def test_the_async_agents_manager_works():
+    async with AsyncGrid.connect(URL, auth=Ed25519Auth(Ed25519PrivateKey.generate())) as venue:
+        agents = venue.agents
+        config = {"operation": "v/test/ops/tally"}
+        assert (await agents.create("helper", config=config)).created is True
+        assert (await agents.message("helper", "hi")).delivered is True
+        assert (await agents.trigger("helper")).status == "SLEEPING"
+        assert (await agents.request("helper", {"q": 1})).status == "COMPLETE"
+        chat = await agents.chat("helper", "hi")
+        assert (await agents.rename_session("helper", chat.sessionId, "First")).title == "First"
+        assert (await agents.sessions("helper")).total >= 1
+        assert (await agents.info("helper")).agentId == "helper"
+        assert [agent.agentId for agent in (await agents.list()).agents] == ["helper"]
+        assert (await agents.fork("helper", "copy")).forkedFrom == "helper"
+        assert (await agents.update("copy", config={"extra": 1}))["status"] == "SLEEPING"
+        assert (await agents.suspend("copy")).status == "SUSPENDED"
+        assert (await agents.resume("copy", auto_wake=False)).status == "SLEEPING"
+        assert (await agents.delete("copy")).status == "TERMINATED"
+
+
+def test_handles_of_agents_and_sessions_work():
+    with connect_with_key() as venue:
+        venue.agents.create("helper", config={"operation": "v/test/ops/tally"})
+        agent = venue.agent("helper")
+        assert agent.message("hi").delivered is True
+        assert agent.trigger().status == "SLEEPING"
+        assert agent.request({"q": 1}).status == "COMPLETE"
+        chat = agent.chat("hi")
+        session = agent.chat_session()
+        session.send("hello")
+        assert session.session_id and session.session_id != chat.sessionId
+        assert session.rename("Named").title == "Named"
+        assert agent.sessions().total >= 2
+        assert agent.info().agentId == "helper"
+        assert agent.fork("copy").info().agentId == "copy"
+        assert agent.update(config={"extra": 1})["status"] == "SLEEPING"
+        assert agent.suspend().status == "SUSPENDED"
+        assert agent.resume(auto_wake=False).status == "SLEEPING"
+        with pytest.raises(GridError):
+            agent.cancel_task("0x" + "0" * 32)
+        assert agent.delete().status == "TERMINATED"

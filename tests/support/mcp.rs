@@ -57,7 +57,8 @@ impl McpClient {
             meta["io.modelcontextprotocol/protocolVersion"] = json!(self.revision);
             meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
             request = request.header("mcp-method", method);
-            let name = params["name"].as_str().or(params["taskId"].as_str());
+            let name =
+                params["name"].as_str().or(params["taskId"].as_str()).or(params["uri"].as_str());
             if let Some(name) = name {
                 request = request.header("mcp-name", name);
             }

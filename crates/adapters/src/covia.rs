@@ -19,7 +19,8 @@ use catena_engine::{
 use catena_value::path::Path;
 use catena_value::{CellSource, Extent, Map, NoCells, Value, json};
 
-use crate::covia::address::{Address, NAMESPACES, did_of};
+use crate::covia::address::{Address, NAMESPACES, Namespace, did_of};
+use crate::covia::entries::{account, count_entries};
 use crate::definition::{Definition, Mark, check_reference, registrations};
 use crate::failures::job_failure;
 use crate::fields::{Fields, array, invalid_input, items, object, text};
@@ -31,6 +32,7 @@ use crate::limits::{
 use crate::nested;
 
 pub(crate) mod address;
+pub(crate) mod entries;
 pub(crate) mod query;
 mod render;
 
@@ -255,11 +257,26 @@ fn paths(operation: &str, fields: &Fields<'_>) -> Result<(Vec<String>, Vec<Strin
     })
 }
 
-/// Returns the user whose data a call uses: the one whose DID its paths name, else the caller. Fails if
-/// the paths belong to several users, whose data cannot change in one commit.
+/// Returns the user from whose data a copy is made, if that is not the user whose data changes.
+fn copied_from(call: &Call) -> Result<Option<String>, Failure> {
+    if call.operation.name() != "copy" {
+        return Ok(None);
+    }
+    let fields = Fields::from_value(&call.input)?;
+    let from = fields.text("from")?;
+    let from = did_of(&from).unwrap_or(&call.caller.did).to_owned();
+    Ok(Some(from).filter(|from| owner(call).is_ok_and(|owner| owner != *from)))
+}
+
+/// Returns the user whose data a call uses: the one whose DID its paths name, else the caller. That of a
+/// copy is the user whose data changes. Fails if the paths belong to several users, whose data cannot be
+/// read at one point in time.
 fn owner(call: &Call) -> Result<String, Failure> {
     let fields = Fields::from_value(&call.input)?;
-    let (read, changed) = paths(call.operation.name(), &fields)?;
+    let (mut read, changed) = paths(call.operation.name(), &fields)?;
+    if call.operation.name() == "copy" {
+        read.clear();
+    }
     let mut owner: Option<&str> = None;
     for path in read.iter().chain(&changed) {
         let did = did_of(path).unwrap_or(&call.caller.did);
@@ -276,7 +293,10 @@ fn owner(call: &Call) -> Result<String, Failure> {
 fn read_addresses(call: &Call) -> Result<Vec<(String, Address)>, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let texts = paths(call.operation.name(), &fields)?.0;
-    let owner = owner(call)?;
+    let owner = match copied_from(call)? {
+        Some(other) => other,
+        None => owner(call)?,
+    };
     let parse = |text: String| {
         let address = Address::parse(&text, &owner)?;
         Ok((text, address))
@@ -402,6 +422,18 @@ fn locate(
             None if *is_writable && path.segments().is_empty() => Ok(Some(Map::new().into())),
             None => Ok(None),
         },
+        Address::Namespace(namespace) => Err(namespace.refusal()),
+        Address::Agents => {
+            let Some(Value::Map(agents)) = roots.get(&RootId::agent_controls())? else {
+                return Ok(Some(Map::new().into()));
+            };
+            let mut ids = Vec::new();
+            for id in agents.keys_from(0, cells) {
+                let id = id.map_err(|error| query::load_failure(&error))?;
+                ids.push((id.clone(), object([("agentId", id)])));
+            }
+            Ok(Some(ids.into_iter().collect::<Map>().into()))
+        }
         Address::Secrets(path) => {
             let names = names_only(roots.get(&RootId::secrets())?, cells)?;
             query::find(&names, path, &NoCells)
@@ -423,11 +455,79 @@ pub(crate) fn located(call: &Call, roots: &Roots) -> Result<Vec<(String, Option<
     let mut found = Vec::new();
     for (at, (text, address)) in read_addresses(call)?.into_iter().enumerate() {
         // An absent value is an empty array, any other an array of one.
+        let is_foreign = copied_from(call)?.is_some();
         let value = prepared.get(at).and_then(Value::as_vector).and_then(|value| value.as_leaf());
         let value = value.and_then(|value| value.first()).cloned();
-        found.push((text, locate(&address, value, roots)?));
+        let value = if is_foreign { value } else { locate(&address, value, roots)? };
+        found.push((text, value));
     }
     Ok(found)
+}
+
+/// Obtains a page of the keys of a namespace, and their number.
+async fn obtain_keys(call: &Call, namespace: Namespace) -> Result<Option<Value>, Failure> {
+    if !matches!(call.operation.name(), "list" | "count") {
+        return Err(namespace.refusal());
+    }
+    if owner(call)? != *call.caller.did {
+        let text = format!("only your own `{}` can be listed", namespace.name());
+        return Err(Failure::new("invalid_path", text));
+    }
+    let (offset, limit) = page(&Fields::from_value(&call.input)?, 1_000)?;
+    let jobs = async |offset: u64, limit: usize| {
+        let (jobs, total) = call.host.own_jobs(&call.caller, offset, limit).await?;
+        Ok::<_, Failure>((jobs.into_iter().map(|id| Value::from(id.to_string())).collect(), total))
+    };
+    let (keys, count): (Vec<Value>, u64) = match namespace {
+        Namespace::Jobs => jobs(offset, limit).await?,
+        Namespace::Assets => {
+            let (assets, total) = call.host.own_assets(&call.caller, offset, limit).await?;
+            (assets.into_iter().map(|id| id.to_string().into()).collect(), total)
+        }
+        Namespace::Histories => {
+            // The venues of imported histories come first.
+            let roots = call.host.read_roots(&call.caller, vec![RootId::histories()]).await?;
+            let index = roots.get(&RootId::histories())?;
+            let venues = match index.and_then(Value::as_map) {
+                Some(index) => index.get(&"venues".into(), roots.cells()),
+                None => Ok(None),
+            };
+            let venues = venues.map_err(|error| query::load_failure(&error))?;
+            let venues = venues.and_then(|venues| venues.as_map().cloned()).unwrap_or_default();
+            let mut keys = Vec::new();
+            for key in venues.keys_from(offset, roots.cells()).take(limit) {
+                keys.push(key.map_err(|error| query::load_failure(&error))?);
+            }
+            let rest = limit.saturating_sub(keys.len());
+            let (own, total) = jobs(offset.saturating_sub(venues.len()), rest).await?;
+            keys.extend(own);
+            (keys, total.saturating_add(venues.len()))
+        }
+    };
+    let members = [("keys", array(keys)), ("count", number(count)), ("offset", number(offset))];
+    Ok(Some(object(members)))
+}
+
+/// Obtains what is copied from the data of another user, completely, because its cells belong to that user.
+async fn obtain_copy(
+    call: &Call,
+    other: &str,
+    address: &Address,
+) -> Result<Option<Value>, Failure> {
+    let Address::Root { root, path, .. } = address else {
+        let text = "of another user's data, the workspace, operations, agents and imported histories can be copied";
+        return Err(Failure::new("invalid_path", text));
+    };
+    let roots = call.host.read_roots_of(other, vec![root.clone()]).await?;
+    let Some(value) = roots.get(root)? else { return Ok(None) };
+    let Some(found) = query::find(value, path, roots.cells())? else { return Ok(None) };
+    let read = query::read(Some(&found), WORKSPACE_VALUE_BYTES_MAX, roots.cells())?;
+    let read = read.as_map().cloned().unwrap_or_default();
+    if read.field("truncated").is_some() {
+        let text = "the value is larger than a value that can be written";
+        return Err(Failure::new("value_too_large", text));
+    }
+    Ok(Some(read.field("value").cloned().unwrap_or_default()))
 }
 
 /// Obtains the value that an address names, if it is not in a root.
@@ -459,21 +559,27 @@ async fn obtain(call: &Call, address: &Address) -> Result<Option<Value>, Failure
             Ok(text.and_then(|text| json::read(text.as_bytes()).ok()))
         }
         Address::Venue(_) => venue_data(call).map(Some),
-        Address::Top | Address::Root { .. } | Address::Secrets(_) => Ok(None),
+        Address::Namespace(namespace) => obtain_keys(call, *namespace).await,
+        Address::Top | Address::Root { .. } | Address::Agents | Address::Secrets(_) => Ok(None),
     }
 }
 
 /// Stores a value at a path. Returns the members of the result.
-fn store(
+pub(crate) fn store(
     roots: &mut Roots,
     (root, path): (RootId, Path),
     value: &Value,
 ) -> Result<Vec<(&'static str, Value)>, Failure> {
     let current = roots.get(&root)?.cloned().unwrap_or_else(|| Map::new().into());
     let cells = roots.cells();
-    let existed = query::find(&current, &path, cells)?.is_some();
+    let replaced = query::find(&current, &path, cells)?;
+    let existed = replaced.is_some();
     let has_parent = check_parent(&current, &path, existed, cells)?;
     let changed = path.set(&current, value, cells).map_err(path_failure)?;
+    let created = created_entries(&current, &path, existed, has_parent, cells)?;
+    let added = count_entries(value, cells)?.saturating_add(created);
+    let removed = replaced.map_or(Ok(0), |replaced| count_entries(&replaced, cells))?;
+    account(roots, &root, &current, (added, removed))?;
     roots.set(&root, Some(changed))?;
     Ok(written(existed, has_parent))
 }
@@ -499,6 +605,32 @@ fn check_parent(
     Ok(!parent.is_nil())
 }
 
+/// Returns the number of entries that a write creates along its path.
+fn created_entries(
+    root: &Value,
+    path: &Path,
+    existed: bool,
+    has_parent: bool,
+    cells: &dyn CellSource,
+) -> Result<u64, Failure> {
+    if existed {
+        return Ok(0);
+    }
+    let segments = path.segments();
+    let mut created = 1;
+    let mut parents = segments.len().saturating_sub(1);
+    while !has_parent && parents > 0 {
+        let parent = segments.iter().take(parents).cloned();
+        let parent = Path::from_segments(parent).map_err(path_failure)?;
+        if query::find(root, &parent, cells)?.is_some() {
+            break;
+        }
+        created += 1;
+        parents -= 1;
+    }
+    Ok(created)
+}
+
 fn append(
     roots: &mut Roots,
     (root, path): (RootId, Path),
@@ -513,8 +645,11 @@ fn append(
         let text = format!("an array has at most {CONTAINER_ENTRIES_MAX} entries");
         return Err(Failure::new("too_many_entries", text));
     }
+    let created = created_entries(&current, &path, found.is_some(), has_parent, cells)?;
     let existed = found.is_some_and(|found| !found.is_nil());
     let changed = path.append(&current, value, cells).map_err(path_failure)?;
+    let added = count_entries(value, cells)?.saturating_add(created).saturating_add(1);
+    account(roots, &root, &current, (added, 0))?;
     roots.set(&root, Some(changed))?;
     let mut members = written(existed, has_parent);
     members.push(("index", number(index)));
@@ -525,10 +660,12 @@ fn append(
 fn delete(roots: &mut Roots, (root, path): (RootId, Path)) -> Result<Value, Failure> {
     let deleted = |deleted: bool| Ok(object([("deleted", deleted.into())]));
     let Some(current) = roots.get(&root)?.cloned() else { return deleted(false) };
-    if query::find(&current, &path, roots.cells())?.is_none() {
-        return deleted(false);
-    }
+    let Some(found) = query::find(&current, &path, roots.cells())? else { return deleted(false) };
     let changed = path.remove(&current, roots.cells()).map_err(path_failure)?;
+    let removed = count_entries(&found, roots.cells())?;
+    // An element of an array stays, as null.
+    let is_gone = query::find(&changed, &path, roots.cells())?.is_none();
+    account(roots, &root, &current, (0, removed.saturating_add(u64::from(is_gone))))?;
     roots.set(&root, Some(changed))?;
     deleted(true)
 }
@@ -550,7 +687,8 @@ fn change(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
                 let text = format!("there is nothing at `{}`", fields.text("from")?);
                 return Err(Failure::new("not_found", text));
             };
-            if matches!(Address::parse(&from, &owner(call)?)?, Address::Secrets(_)) {
+            let is_own = copied_from(call)?.is_none();
+            if is_own && matches!(Address::parse(&from, &owner(call)?)?, Address::Secrets(_)) {
                 return Err(Failure::new("not_found", "a secret cannot be copied"));
             }
             Ok(store(roots, to, &value)?.into_iter().collect::<Map>().into())
@@ -559,9 +697,31 @@ fn change(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     }
 }
 
+/// Returns the list or the number of the entries of a namespace that is not a root. `None` if another path
+/// is read.
+fn listed(call: &Call) -> Result<Option<Value>, Failure> {
+    let addresses = read_addresses(call)?;
+    let Some((_, Address::Namespace(_))) = addresses.first() else { return Ok(None) };
+    let keys = call.prepared.as_ref().and_then(Value::as_vector).and_then(|all| all.as_leaf());
+    let keys = keys.and_then(|all| all.first()).and_then(Value::as_vector);
+    let keys = keys.and_then(|keys| keys.as_leaf()).and_then(|keys| keys.first());
+    let Some(keys) = keys.and_then(Value::as_map) else { return Ok(None) };
+    let member = |name: &str| keys.field(name).cloned().unwrap_or_default();
+    let mut members =
+        vec![("exists", true.into()), ("type", "Map".into()), ("count", member("count"))];
+    if call.operation.name() == "list" {
+        members.push(("keys", member("keys")));
+        members.push(("offset", member("offset")));
+    }
+    Ok(Some(members.into_iter().collect::<Map>().into()))
+}
+
 /// Executes an operation that only reads.
 fn query(call: &Call, roots: &Roots) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
+    if let Some(listed) = listed(call)? {
+        return Ok(listed);
+    }
     let located = located(call, roots)?;
     let cells = roots.cells();
     let found = located.first().and_then(|(_, found)| found.as_ref());
@@ -639,8 +799,12 @@ impl Adapter for Covia {
     }
 
     fn roots(&self, call: &Call) -> Result<Vec<RootId>, Failure> {
-        let mut roots: Vec<RootId> =
-            read_addresses(call)?.into_iter().filter_map(|(_, address)| address.root()).collect();
+        let mut roots: Vec<RootId> = match copied_from(call)? {
+            Some(_) => Vec::new(),
+            None => {
+                read_addresses(call)?.into_iter().filter_map(|(_, found)| found.root()).collect()
+            }
+        };
         let fields = Fields::from_value(&call.input)?;
         let target = match call.operation.name() {
             "write" | "delete" | "append" => Some("path"),
@@ -649,6 +813,7 @@ impl Adapter for Covia {
         };
         if let Some(name) = target {
             roots.push(address(call, &fields, name)?.writable(&fields.text(name)?)?.0);
+            roots.push(RootId::entry_counts());
         }
         Ok(roots)
     }
@@ -656,13 +821,19 @@ impl Adapter for Covia {
     fn prepare(&self, call: &Call) -> Option<HostReply<Value, Failure>> {
         let addresses = read_addresses(call).ok()?;
         let is_stored = |address: &Address| address.root().is_some() || *address == Address::Top;
-        if addresses.iter().all(|(_, address)| is_stored(address)) {
+        let other = copied_from(call).ok().flatten();
+        if other.is_none() && addresses.iter().all(|(_, address)| is_stored(address)) {
             return None;
         }
         let call = call.clone();
         Some(Box::pin(async move {
             let mut values = Vec::new();
             for (_, address) in &addresses {
+                if let Some(other) = &other {
+                    let copied = obtain_copy(&call, other, address).await?;
+                    values.push(array(copied.into_iter().collect()));
+                    continue;
+                }
                 values.push(array(obtain(&call, address).await?.into_iter().collect()));
             }
             Ok(array(values))

@@ -156,6 +156,9 @@ pub const AGGREGATE_GROUPS_MAX: usize = 10_000;
 /// Records of a history that `covia:read` returns: one page of it.
 pub const HISTORY_RECORDS_MAX: usize = 1_000;
 
+/// Entries of all objects and arrays in a user's workspace and operations together.
+pub const ENTRIES_PER_USER_MAX: u64 = 10_000_000;
+
 /// Bytes of the name of a secret.
 pub const SECRET_NAME_BYTES_MAX: usize = 128;
 

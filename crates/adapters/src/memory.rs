@@ -17,8 +17,8 @@ use catena_engine::{
 use catena_value::path::Path;
 use catena_value::{Map, Value, Vector};
 
-use crate::covia::address::{Address, path_failure};
-use crate::covia::query;
+use crate::covia::address::Address;
+use crate::covia::{self, query};
 use crate::definition::{Definition, check_reference, registrations};
 use crate::fields::{Fields, invalid_input, object, text};
 use crate::limits::{MEMORY_ENTRIES_MAX, MEMORY_TEXT_BYTES_MAX};
@@ -153,8 +153,7 @@ fn run(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     let n = change(&command, &fields, &mut entries, roots.now())?;
     let number = |count: usize| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
     let output = object([("n", number(n)), ("count", number(entries.len()))]);
-    let changed = path.set(&current, &Vector::from_items(entries).into(), roots.cells());
-    roots.set(&root, Some(changed.map_err(path_failure)?))?;
+    covia::store(roots, (root, path), &Vector::from_items(entries).into())?;
     Ok(output)
 }
 
@@ -188,7 +187,8 @@ impl Adapter for Memory {
 
     fn roots(&self, call: &Call) -> Result<Vec<RootId>, Failure> {
         let path = list_path(&Fields::from_value(&call.input)?)?;
-        Ok(vec![Address::parse(&path, &call.caller.did)?.writable(&path)?.0])
+        let root = Address::parse(&path, &call.caller.did)?.writable(&path)?.0;
+        Ok(vec![root, RootId::entry_counts()])
     }
 
     fn run_on_roots(&self, call: &Call, roots: &mut Roots) -> Result<Value, Failure> {

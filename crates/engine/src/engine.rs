@@ -17,8 +17,8 @@ use catena_value::{Value, ValueId};
 use crate::background::{Background, RecoverySummary};
 use crate::commands::{Commands, NamedOperation};
 use crate::error::{
-    AssetError, ChangeError, ControlError, InvokeError, JobError, RerunError, ResolveError,
-    RunError, SendError, StartError, StoreError, WorkerError,
+    AssetError, ChangeError, ControlError, ImportError, InvokeError, JobError, RerunError,
+    ResolveError, RunError, SendError, StartError, StoreError, WorkerError,
 };
 use crate::execution::Execution;
 use crate::jobs::{JOB_SECRETS_PURPOSE, Jobs, Tombstone, seal_key};
@@ -31,8 +31,8 @@ use crate::operations::{NameEntry, Sharing};
 use crate::orchestration::{Drivers, Orchestration, Orchestrator};
 use crate::requests::{
     Admission, Beat, BeatReply, Caller, Claim, Claimed, Did, EndTurn, Ended, HistoryPage,
-    IdempotencyKey, IdempotencyKeys, Invoke, Invoked, JobFilter, JobList, JobView, ListJobs,
-    MessageReceipt, NewSchedule, RerunScope, RunOutput, Scheduled, WorkerCall,
+    IdempotencyKey, IdempotencyKeys, ImportedHistory, Invoke, Invoked, JobFilter, JobList, JobView,
+    ListJobs, MessageReceipt, NewSchedule, RerunScope, RunOutput, Scheduled, WorkerCall,
 };
 use crate::runtime::{Aborts, Counters, Env, Reservation, Runtime};
 use crate::views::{CanvasQuery, Events, Follow, Health, HourStats, JobSummary, Reader, Views};
@@ -379,6 +379,25 @@ impl Engine {
         change: impl FnMut(&mut Roots) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, ChangeError> {
         self.0.commands.change_roots(caller, roots, change).await
+    }
+
+    /// Imports the history in a document and those of its sub-jobs, for reading.
+    pub async fn import_history(
+        &self,
+        caller: &Caller,
+        document: Value,
+    ) -> Result<Vec<ImportedHistory>, ImportError> {
+        self.0.commands.import_history(caller, document).await
+    }
+
+    /// Removes an imported history. Returns false if there is none.
+    pub async fn remove_history(
+        &self,
+        caller: &Caller,
+        venue: &str,
+        job: JobId,
+    ) -> Result<bool, ImportError> {
+        self.0.commands.remove_history(caller, venue, job).await
     }
 
     /// Returns roots of a caller as they are stored, to be read.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use catena_job::members::UnknownMember;
+use catena_job::verify::Fault;
 use catena_job::{JobId, RecordId, Status};
 use catena_store::{CommitError, ReadError};
 
@@ -114,6 +115,39 @@ pub enum ChangeError {
         /// The reason.
         error: String,
     },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a history was not imported. Nothing was stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// The caller may own nothing.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The history does not verify.
+    #[error("the history is not valid: {0}")]
+    Invalid(Fault),
+    /// The history contradicts what is known of the same job.
+    #[error(
+        "the history of job {job} of {venue} diverges at record {record}: known is {known}, the document has {found}"
+    )]
+    Fork {
+        /// The DID of the job's venue.
+        venue: String,
+        /// The job.
+        job: JobId,
+        /// The index of the first record that differs.
+        record: u64,
+        /// The known record at this index.
+        known: String,
+        /// The record of the document at this index.
+        found: String,
+    },
+    /// The caller has as many imported histories as it may have.
+    #[error("{0}")]
+    Full(String),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

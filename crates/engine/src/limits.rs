@@ -477,6 +477,21 @@ pub const CALL_KEY_BYTES_MAX: usize = 256;
 /// Names of operations per user: the entry of each is loaded when they are listed.
 pub const NAMES_MAX: u64 = 10_000;
 
+/// Histories in one imported document: those of a job and its sub-jobs. Each is a root of the commit.
+pub const IMPORT_HISTORIES_MAX: usize = 1_000;
+
+/// Histories that a user has imported. They are listed by venue and job.
+pub const IMPORTED_HISTORIES_MAX: u64 = 100_000;
+
+/// Bytes of all histories that a user has imported: as many as a caller may store.
+pub const IMPORTED_BYTES_MAX: u64 = 10 * 1024 * 1024 * 1024;
+
+/// Bytes of one imported history. It is in memory while another copy is united with it.
+pub const IMPORTED_HISTORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes of the DID of a venue in an imported history. It is part of the name of a root.
+pub const IMPORTED_DID_BYTES_MAX: usize = 512;
+
 /// Versions of a named operation.
 pub const NAME_VERSIONS_MAX: usize = 1_000;
 

@@ -90,6 +90,14 @@ impl History {
         })
     }
 
+    /// The histories of sub-jobs that the document carries.
+    pub fn children(&self) -> impl Iterator<Item = Result<History, HistoryError>> {
+        let children = self.children.clone().unwrap_or_default();
+        let values: Vec<Value> =
+            children.iter(&NoCells).filter_map(|entry| Some(entry.ok()?.1)).collect();
+        values.into_iter().map(|child| History::from_value(&child))
+    }
+
     /// The history of a sub-job. `None` if the document does not carry it.
     pub fn child(&self, job: JobId) -> Option<Result<History, HistoryError>> {
         let children = self.children.as_ref()?;
@@ -99,7 +107,8 @@ impl History {
 }
 
 impl Entry {
-    fn from_value(value: &Value) -> Result<Self, HistoryError> {
+    /// Reads an entry from its JSON.
+    pub fn from_value(value: &Value) -> Result<Self, HistoryError> {
         let entry = HistoryError::Entry;
         let map = value.as_map().ok_or(entry("expected an object with `id` and `record`"))?;
         let id = map.field("id").ok_or(entry("`id` is missing"))?;
@@ -107,5 +116,13 @@ impl Entry {
         let record = map.field("record").ok_or(entry("`record` is missing"))?;
         let record = record.as_map().ok_or(entry("`record` must be an object"))?.clone();
         Ok(Entry { id, record, signature: map.field("signature").cloned() })
+    }
+
+    /// The entry as JSON.
+    pub fn to_value(&self) -> Value {
+        let record = Value::from(self.record.clone());
+        let mut members = vec![("id", self.id.as_str().into()), ("record", record)];
+        members.extend(self.signature.clone().map(|signature| ("signature", signature)));
+        members.into_iter().collect::<Map>().into()
     }
 }

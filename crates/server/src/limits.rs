@@ -209,3 +209,23 @@ pub const CONTRACT_PAGE_MAX: usize = 200;
 
 /// Jobs that one contract job can supersede.
 pub const SUPERSEDED_MAX: usize = 100;
+
+/// Bytes from which a JSON response is compressed: shorter ones fit in a packet.
+pub const COMPRESSED_BYTES_MIN: u64 = 1_000;
+
+/// Bytes up to which a response is compressed on a thread that other requests share: less than a
+/// millisecond of work.
+pub const COMPRESSED_INLINE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Requests that one HTTP/2 connection may have in progress. Each holds what a connection of HTTP/1.1
+/// holds.
+pub const HTTP2_STREAMS_MAX: u32 = 64;
+
+/// Bytes of the headers of one HTTP/2 request: as many as an HTTP/1.1 connection buffers.
+pub const HTTP2_HEADER_BYTES_MAX: u32 = 64 * 1024;
+
+/// Bytes that are buffered for one HTTP/2 request, in each direction.
+pub const HTTP2_BUFFER_BYTES_MAX: usize = 256 * 1024;
+
+/// MCP: content of a resource in one result. Larger content is read over HTTP.
+pub const MCP_RESOURCE_BYTES_MAX: u64 = 700_000;

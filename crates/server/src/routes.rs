@@ -1,8 +1,8 @@
 //! The table of all routes, from which the router, the OpenAPI document and the `/docs` page are made.
 
 use crate::grid::{
-    agents, assets, bench, documents, events, health, identity, invoke, jobs, operations, secrets,
-    stats, values,
+    agents, assets, bench, documents, events, health, histories, identity, invoke, jobs,
+    operations, secrets, stats, values,
 };
 use crate::http::route::Route;
 use crate::{canvas, console, contract, mcp, worker};
@@ -20,6 +20,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> + Clone {
         operations::ROUTES,
         assets::ROUTES,
         values::ROUTES,
+        histories::ROUTES,
         secrets::ROUTES,
         agents::ROUTES,
         identity::ROUTES,

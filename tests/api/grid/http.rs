@@ -181,3 +181,68 @@ async fn every_attempt_names_its_job_and_has_the_same_key() {
     let plain = &service.received("/b")[0].headers;
     assert!(!plain.keys().any(|name| name.starts_with("catena-") || name == "idempotency-key"));
 }
+
+#[tokio::test]
+async fn json_is_compressed_for_clients_that_accept_it() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    let items: Vec<_> = (0..200).map(|n| json!({ "number": n, "text": "the same text" })).collect();
+    let input = json!({ "path": "w/list", "value": items });
+    alice
+        .post("/api/v1/run", &json!({ "operation": "covia:write", "input": input }))
+        .await
+        .expect(200);
+    let path = "/api/v1/values/read?path=w/list";
+    let get =
+        |path: &str, accept: &str| alice.request("GET", path).header("accept-encoding", accept);
+    let plain = alice.ask(get(path, "identity")).await.expect(200);
+    assert_eq!(plain.header("content-encoding"), None);
+    let tag = plain.header("etag").unwrap().to_owned();
+    let packed = alice.ask(get(path, "br, gzip;q=0.8")).await.expect(200);
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    assert!(packed.header("vary").unwrap().contains("accept-encoding"));
+    assert_eq!(packed.header("etag").unwrap(), format!("W/{tag}"), "other bytes have a weak tag");
+    assert!(
+        packed.body.len() * 4 < plain.body.len(),
+        "{} of {}",
+        packed.body.len(),
+        plain.body.len()
+    );
+    assert_eq!(packed.body[..2], [0x1f, 0x8b]);
+    let known = get(path, "gzip").header("if-none-match", &format!("W/{tag}"));
+    assert_eq!(alice.ask(known).await.status(), 304);
+    // Small responses, documents that are named by their tag, secrets, and responses to requests with
+    // a body are sent as they are.
+    for path in ["/api/v1/values/count?path=w/list", "/api/v1/operations", "/api/v1/secrets"] {
+        let reply = alice.ask(get(path, "gzip")).await.expect(200);
+        assert_eq!(reply.header("content-encoding"), None, "{path}");
+    }
+    let body = json!({ "operation": "covia:read", "input": { "path": "w/list" } }).to_string();
+    let run = alice.request("POST", "/api/v1/run").header("accept-encoding", "gzip");
+    let run =
+        alice.ask(run.header("content-type", "application/json").body(body)).await.expect(200);
+    assert_eq!(run.header("content-encoding"), None);
+}
+
+#[tokio::test]
+async fn a_range_of_an_assets_content_is_read() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    let bytes: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
+    let asset = alice.post("/api/v1/assets", &json!({ "name": "bytes", "content": {} })).await;
+    let path = format!("/api/v1/assets/{}/content", asset.json().as_str().unwrap());
+    alice.ask(alice.request("PUT", &path).body(bytes.clone())).await.expect(200);
+    let whole = alice.get(&path).await.expect(200);
+    assert_eq!((whole.header("accept-ranges"), whole.body.len()), (Some("bytes"), 100_000));
+    let tag = whole.header("etag").unwrap().to_owned();
+    let range = |range: &str| alice.request("GET", &path).header("range", range);
+    let part = alice.ask(range("bytes=70000-70009")).await.expect(206);
+    assert_eq!(part.header("content-range"), Some("bytes 70000-70009/100000"));
+    assert_eq!(part.body, bytes[70_000..70_010]);
+    let end = alice.ask(range("bytes=-5").header("if-range", &tag)).await.expect(206);
+    assert_eq!(end.body, bytes[99_995..]);
+    let other = alice.ask(range("bytes=0-4").header("if-range", "\"other\"")).await.expect(200);
+    assert_eq!(other.body.len(), 100_000, "the client has other bytes");
+    let beyond = alice.ask(range("bytes=100000-")).await;
+    assert_eq!((beyond.status(), beyond.header("content-range")), (416, Some("bytes */100000")));
+}

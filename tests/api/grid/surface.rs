@@ -7,7 +7,7 @@ use catena_tests::site::Site;
 use serde_json::{Value as Json, json};
 
 /// Routes that clients rely on.
-const ROUTES: [&str; 38] = [
+const ROUTES: [&str; 43] = [
     "GET /api/v1/status",
     "POST /api/v1/invoke",
     "POST /api/v1/run",
@@ -22,6 +22,11 @@ const ROUTES: [&str; 38] = [
     "GET /api/v1/jobs/{id}/sse",
     "GET /api/v1/jobs/{id}/history",
     "GET /api/v1/jobs/{id}/log",
+    "GET /api/v1/jobs/{id}/records/{record}",
+    "POST /api/v1/histories",
+    "GET /api/v1/histories",
+    "GET /api/v1/histories/{venue}/{job}",
+    "DELETE /api/v1/histories/{venue}/{job}",
     "GET /api/v1/assets",
     "POST /api/v1/assets",
     "GET /api/v1/assets/{ref}",
@@ -299,4 +304,31 @@ async fn filters_of_assets_are_all_applied() {
         let page = page.json();
         assert_eq!((&page["total"], &page["items"][0]["name"]), (&json!(1), &json!(kind)));
     }
+}
+
+#[tokio::test]
+async fn the_openapi_document_has_patterns_examples_and_links() {
+    let site = Site::start().await;
+    let text = site.get("/openapi.json").await.expect(200);
+    assert!(!text.text().contains("\"*/*\""), "every media type is named");
+    let document = text.json();
+    let paths = &document["paths"];
+    let pattern = &paths["/api/v1/jobs/{id}"]["get"]["parameters"][0]["schema"]["pattern"];
+    assert!(pattern.as_str().unwrap().contains("{32}"));
+    let invoke = &paths["/api/v1/invoke"]["post"];
+    let example = &invoke["requestBody"]["content"]["application/json"]["example"];
+    let job = site.post("/api/v1/invoke", example).await;
+    let job = job.expect(200).json();
+    let links = invoke["responses"]["200"]["links"].as_object().unwrap();
+    let mut operations = std::collections::BTreeSet::new();
+    for methods in paths.as_object().unwrap().values() {
+        operations.extend(
+            methods.as_object().unwrap().values().map(|one| one["operationId"].as_str().unwrap()),
+        );
+    }
+    for link in links.values() {
+        assert!(operations.contains(link["operationId"].as_str().unwrap()), "{link}");
+        assert_eq!(link["parameters"]["id"], "$response.body#/id");
+    }
+    assert_eq!(job["status"], "COMPLETE", "the example runs");
 }

@@ -46,6 +46,12 @@ async fn the_stateless_revision_is_discovered_without_a_handshake() {
         let (status, code, _) = client.refusal(gone, json!({})).await;
         assert_eq!((status, code), (404, -32601), "{gone}");
     }
+    // There is no handshake either.
+    let handshake = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}});
+    let request = site.request("POST", "/mcp").json(&handshake);
+    let request = request.header("mcp-protocol-version", STATELESS);
+    let reply = site.ask(request.header("accept", "application/json, text/event-stream")).await;
+    assert_eq!(reply.expect(404).json()["error"]["code"], -32601);
 }
 
 #[tokio::test]
@@ -100,7 +106,7 @@ async fn what_is_no_message_is_refused_with_the_numbers_of_json_rpc() {
         assert_eq!(reply["error"]["code"], code, "{body}: {reply}");
         assert!(reply["error"]["data"]["hint"].is_string(), "{reply}");
     }
-    let unknown = post(r#"{"jsonrpc":"2.0","id":"a","method":"resources/list"}"#).await;
+    let unknown = post(r#"{"jsonrpc":"2.0","id":"a","method":"prompts/list"}"#).await;
     let unknown = unknown.expect(200).json();
     assert_eq!((&unknown["error"]["code"], &unknown["id"]), (&json!(-32601), &json!("a")));
 }
@@ -236,4 +242,52 @@ async fn the_endpoint_is_found_under_the_name_that_clients_use() {
     let found = site.get("/.well-known/mcp").await.expect(200).json();
     assert_eq!(found["server_url"], format!("{public}/mcp"));
     assert_eq!(found["endpoint"]["url"], format!("{public}/mcp"));
+}
+
+#[tokio::test]
+async fn assets_of_the_caller_are_resources() {
+    let site = Site::start().await;
+    let register = async |metadata: Json, content: Option<&[u8]>| {
+        let id = site.post("/api/v1/assets", &metadata).await.json().as_str().unwrap().to_owned();
+        if let Some(content) = content {
+            let path = format!("/api/v1/assets/{id}/content");
+            site.ask(site.request("PUT", &path).body(content)).await.expect(200);
+        }
+        id
+    };
+    let text = json!({ "name": "notes", "description": "Some notes", "content": { "contentType": "text/plain" } });
+    register(text, Some(b"hello")).await;
+    let bytes = json!({ "name": "bytes", "content": { "contentType": "image/png" } });
+    register(bytes, Some(&[0xff, 0, 1])).await;
+    register(json!({ "name": "plain" }), None).await;
+    for revision in ["2025-06-18", "2025-11-25", STATELESS] {
+        let client = McpClient::new(&site, revision);
+        let listed = client.result("resources/list", json!({})).await;
+        let resources = listed["resources"].as_array().unwrap();
+        assert_eq!(resources.len(), 3, "{listed}");
+        assert_eq!(listed["cacheScope"].is_string(), revision == STATELESS);
+        let uri = |name: &str| {
+            let found = resources.iter().find(|resource| resource["name"] == name).unwrap();
+            found["uri"].as_str().unwrap().to_owned()
+        };
+        let read = async |uri: String| {
+            let result = client.result("resources/read", json!({ "uri": uri })).await;
+            assert_eq!(result["contents"][0]["uri"], uri);
+            result["contents"][0].clone()
+        };
+        let notes = read(uri("notes")).await;
+        assert_eq!((&notes["text"], &notes["mimeType"]), (&json!("hello"), &json!("text/plain")));
+        assert_eq!(read(uri("bytes")).await["blob"], "/wAB");
+        let plain = read(uri("plain")).await;
+        assert_eq!(plain["mimeType"], "application/json");
+        assert!(plain["text"].as_str().unwrap().contains("plain"));
+        let templates = client.result("resources/templates/list", json!({})).await;
+        assert!(
+            templates["resourceTemplates"][0]["uriTemplate"].as_str().unwrap().ends_with("/a/{id}")
+        );
+        for uri in [uri("plain").replace("/a/", "/b/"), "file:///etc/passwd".to_owned()] {
+            let (_, code, _) = client.refusal("resources/read", json!({ "uri": uri })).await;
+            assert_eq!(code, -32002);
+        }
+    }
 }

@@ -23,6 +23,10 @@ pub(crate) enum Address {
         /// True if callers may change it.
         is_writable: bool,
     },
+    /// A namespace whose entries can only be listed.
+    Namespace(Namespace),
+    /// The agents, of which the IDs can be read.
+    Agents,
     /// A secret, or all of them: their names can be read.
     Secrets(Path),
     /// A part of a job.
@@ -33,6 +37,36 @@ pub(crate) enum Address {
     Asset(String, Path),
     /// A part of what the venue publishes about itself.
     Venue(Path),
+}
+
+/// A namespace whose entries are not in one root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Namespace {
+    /// Jobs, `j`.
+    Jobs,
+    /// Histories, `h`: those of the jobs, and those that were imported, by venue.
+    Histories,
+    /// Assets, `a`.
+    Assets,
+}
+
+impl Namespace {
+    /// Returns the name with which its paths begin.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Namespace::Jobs => "j",
+            Namespace::Histories => "h",
+            Namespace::Assets => "a",
+        }
+    }
+
+    /// Returns why it cannot be read.
+    pub(crate) fn refusal(self) -> Failure {
+        let name = self.name();
+        invalid(format!(
+            "`{name}` cannot be read as a whole; list it, or name an entry, such as `{name}/ID`"
+        ))
+    }
 }
 
 fn invalid(error: impl Into<String>) -> Failure {
@@ -95,12 +129,30 @@ impl Address {
                 let path = path.map_err(path_failure)?;
                 Ok(Address::Root { root: RootId::agent_controls(), path, is_writable: false })
             }
+            ("h", Some(venue)) if venue.starts_with("did:") => match segments.get(2) {
+                None => {
+                    let path = ["venues".to_owned(), venue.to_owned()];
+                    let path = Path::from_segments(path).map_err(path_failure)?;
+                    Ok(Address::Root { root: RootId::histories(), path, is_writable: false })
+                }
+                Some(id) => {
+                    let records = std::iter::once("records".to_owned());
+                    let path = Path::from_segments(records.chain(segments.iter().skip(3).cloned()));
+                    let root = RootId::history(venue, job_id(id)?);
+                    Ok(Address::Root {
+                        root,
+                        path: path.map_err(path_failure)?,
+                        is_writable: false,
+                    })
+                }
+            },
             ("h", Some(id)) => Ok(Address::History(job_id(id)?, rest(2)?)),
             ("a", Some(id)) => Ok(Address::Asset(format!("a/{id}"), rest(2)?)),
             ("v", _) => Ok(Address::Venue(rest(1)?)),
-            ("g" | "j" | "h" | "a", None) => Err(invalid(format!(
-                "`{namespace}` cannot be read as a whole; name an entry, such as `{namespace}/ID`"
-            ))),
+            ("g", None) => Ok(Address::Agents),
+            ("j", None) => Ok(Address::Namespace(Namespace::Jobs)),
+            ("h", None) => Ok(Address::Namespace(Namespace::Histories)),
+            ("a", None) => Ok(Address::Namespace(Namespace::Assets)),
             (hex, _) if is_asset_id(hex) => Ok(Address::Asset(hex.to_owned(), rest(1)?)),
             (other, _) => Err(invalid(format!(
                 "there is no namespace `{other}`; a path begins with one of {}",
@@ -132,6 +184,7 @@ impl Address {
         match self {
             Address::Root { root, .. } => Some(root.clone()),
             Address::Secrets(_) => Some(RootId::secrets()),
+            Address::Agents => Some(RootId::agent_controls()),
             _ => None,
         }
     }
@@ -179,7 +232,7 @@ mod tests {
         let code = |text: &str| Address::parse(text, ME).unwrap_err().code;
         assert_eq!(code("did:key:you/w/a"), "invalid_path");
         assert_eq!(Address::parse("did:key:you/w/a", "did:key:you").unwrap(), workspace("a"));
-        for text in ["x/a", "w//a", "w/a/", "j", "j/none", &format!("w/{}", "a".repeat(2_048))] {
+        for text in ["x/a", "w//a", "w/a/", "j/none", &format!("w/{}", "a".repeat(2_048))] {
             assert_eq!(code(text), "invalid_path", "{text}");
         }
         assert_eq!(code(&"a/".repeat(200)), "invalid_path");
@@ -194,9 +247,21 @@ mod tests {
         assert_eq!(code("w/a"), None);
         assert_eq!(code("o/a"), None);
         let id = "0x0123456789abcdef0123456789abcdef";
-        for text in
-            ["w", "o", "/", "s/K", "g/bob", "v/info", &format!("j/{id}"), &format!("h/{id}")]
-        {
+        let imported = format!("h/did:key:venue/{id}");
+        for text in [
+            "w",
+            "o",
+            "/",
+            "s/K",
+            "g",
+            "j",
+            "h",
+            "a",
+            "g/bob",
+            "v/info",
+            &format!("j/{id}"),
+            &imported,
+        ] {
             assert_eq!(code(text).as_deref(), Some("not_writable"), "{text}");
         }
     }

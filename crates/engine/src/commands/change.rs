@@ -56,6 +56,7 @@ struct Closure<T, F> {
     roots: Vec<RootId>,
     change: F,
     result: Arc<Mutex<Option<Result<T, Failure>>>>,
+    needs_compute_thread: bool,
 }
 
 impl<T: Send, F: FnMut(&mut Roots) -> Result<T, Failure> + Send> RootWork for Closure<T, F> {
@@ -64,7 +65,7 @@ impl<T: Send, F: FnMut(&mut Roots) -> Result<T, Failure> + Send> RootWork for Cl
     }
 
     fn needs_compute_thread(&self) -> bool {
-        false
+        self.needs_compute_thread
     }
 
     fn apply(&mut self, roots: &mut Roots) -> Result<Option<Draft>, RootFailure> {
@@ -144,11 +145,36 @@ impl Commands {
         roots: Vec<RootId>,
         change: impl FnMut(&mut Roots) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, ChangeError> {
+        let result = Arc::default();
+        let work = Closure { roots, change, result, needs_compute_thread: false };
+        self.commit_closure(caller, work).await
+    }
+
+    /// The same for a change that takes long to compute: a compute thread does it.
+    pub(super) async fn change_roots_computed<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        roots: Vec<RootId>,
+        change: impl FnMut(&mut Roots) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, ChangeError> {
+        let result = Arc::default();
+        let work = Closure { roots, change, result, needs_compute_thread: true };
+        self.commit_closure(caller, work).await
+    }
+
+    async fn commit_closure<T, F>(
+        &self,
+        caller: &Caller,
+        work: Closure<T, F>,
+    ) -> Result<T, ChangeError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Roots) -> Result<T, Failure> + Send + 'static,
+    {
         if self.runtime.is_stopping() {
             return Err(StoreError::Stopped("the venue is stopping".to_owned()).into());
         }
-        let result = Arc::default();
-        let work = Closure { roots, change, result: Arc::clone(&result) };
+        let result = Arc::clone(&work.result);
         match self.execution.roots.change(caller.did.text(), Box::new(work)).await {
             Ok(_) => {}
             Err(RootFailure::Commit(error)) => return Err(StoreError::from(*error).into()),

@@ -8,6 +8,7 @@ mod cancel;
 mod change;
 mod delete;
 mod due_schedules;
+mod import;
 mod invoke;
 mod name;
 pub mod offline;

@@ -4,15 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::JobId;
+use catena_store::ListOrder;
+use catena_value::ValueId;
 
 use super::Components;
 use crate::error::{AssetError, ControlError, InvokeError, JobError, RerunError, StoreError};
-use crate::operations::{Failure, Host, HostReply, Keyring, Operation, RootId, Roots};
+use crate::operations::{Failure, Host, HostReply, Keyring, ListAssets, Operation, RootId, Roots};
 use crate::requests::{
     CallRequest, Caller, HistoryPage, IdempotencyKey, Invoke, Invoked, JobFilter, JobView,
-    NewSchedule, RerunScope, Scheduled,
+    ListJobs, NewSchedule, RerunScope, Scheduled,
 };
 use crate::runtime::Env;
+
+fn store_failure(error: StoreError) -> Failure {
+    Failure::transient("store", error.to_string())
+}
 
 impl Host for Components {
     fn env(&self) -> &Arc<dyn Env> {
@@ -50,6 +56,42 @@ impl Host for Components {
                 Err(_) => Ok(None),
             }
         })
+    }
+
+    fn own_assets(
+        &self,
+        caller: &Caller,
+        offset: u64,
+        limit: usize,
+    ) -> HostReply<(Vec<ValueId>, u64), Failure> {
+        let operations = Arc::clone(&self.operations);
+        let caller = caller.clone();
+        Box::pin(async move {
+            let query = ListAssets { kind: None, own: true, offset, limit };
+            let listed = operations.assets(&caller, query).await.map_err(store_failure)?;
+            Ok((listed.0.into_iter().map(|asset| asset.id).collect(), listed.1))
+        })
+    }
+
+    fn own_jobs(
+        &self,
+        caller: &Caller,
+        offset: u64,
+        limit: usize,
+    ) -> HostReply<(Vec<JobId>, u64), Failure> {
+        let views = Arc::clone(&self.views);
+        let caller = caller.clone();
+        Box::pin(async move {
+            let query = ListJobs::all(ListOrder::Oldest, offset, limit);
+            let list = views.list(&caller, &query).await.map_err(store_failure)?;
+            Ok((list.jobs.into_iter().map(|job| job.id).collect(), list.total))
+        })
+    }
+
+    fn read_roots_of(&self, owner: &str, roots: Vec<RootId>) -> HostReply<Roots, Failure> {
+        let operations = Arc::clone(&self.operations);
+        let owner = owner.to_owned();
+        Box::pin(async move { operations.read_roots(&owner, roots).await })
     }
 
     fn read_roots(&self, caller: &Caller, roots: Vec<RootId>) -> HostReply<Roots, Failure> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::JobId;
+use catena_value::ValueId;
 
 use crate::error::{ControlError, InvokeError, JobError, RerunError, StoreError};
 use crate::operations::failure::Failure;
@@ -42,6 +43,26 @@ pub trait Host: Send + Sync + 'static {
     /// Returns the metadata of the asset that a reference names, as it was registered. `None` if there
     /// is none.
     fn asset(&self, caller: &Caller, reference: &str) -> HostReply<Option<Arc<str>>, Failure>;
+
+    /// Returns IDs of assets that the caller registered, and how many there are.
+    fn own_assets(
+        &self,
+        caller: &Caller,
+        offset: u64,
+        limit: usize,
+    ) -> HostReply<(Vec<ValueId>, u64), Failure>;
+
+    /// Returns IDs of the caller's jobs, oldest first, and how many there are.
+    fn own_jobs(
+        &self,
+        caller: &Caller,
+        offset: u64,
+        limit: usize,
+    ) -> HostReply<(Vec<JobId>, u64), Failure>;
+
+    /// Returns roots of a user as they are stored. The caller of this function has checked that they may
+    /// be read.
+    fn read_roots_of(&self, owner: &str, roots: Vec<RootId>) -> HostReply<Roots, Failure>;
 
     /// Returns roots of the caller as they are stored. Changes of the result have no effect.
     fn read_roots(&self, caller: &Caller, roots: Vec<RootId>) -> HostReply<Roots, Failure>;

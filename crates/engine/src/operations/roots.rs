@@ -55,6 +55,22 @@ impl RootId {
         RootId { space: RootSpace::Workspace, name: "revoked".to_owned() }
     }
 
+    /// Returns what the venue keeps about the histories that the user has imported: `{venues, count,
+    /// bytes}`, where `venues` has a summary per venue and job.
+    pub fn histories() -> Self {
+        RootId { space: RootSpace::Workspace, name: "histories".to_owned() }
+    }
+
+    /// Returns a history that the user has imported: `{venue, job, bytes, records}`.
+    pub fn history(venue: &str, job: JobId) -> Self {
+        RootId { space: RootSpace::Workspace, name: format!("history/{venue}/{job}") }
+    }
+
+    /// Returns the numbers of entries that the user's namespaces have: a map.
+    pub fn entry_counts() -> Self {
+        RootId { space: RootSpace::Workspace, name: "entries".to_owned() }
+    }
+
     /// Returns the record of an agent, `g/<id>`.
     pub fn agent(id: &str) -> Self {
         RootId { space: RootSpace::Agent, name: id.to_owned() }

@@ -19,8 +19,8 @@ pub(crate) use idempotency::{
 };
 pub(crate) use quota::check_stored_bytes;
 pub use request::{
-    CallRequest, HistoryPage, IdempotencyKey, Invoke, Invoked, JobList, JobView, ListJobs,
-    MessageReceipt, Recording, RerunScope, RunOutput, SubmitOnce, Submitted,
+    CallRequest, HistoryPage, IdempotencyKey, ImportedHistory, Invoke, Invoked, JobList, JobView,
+    ListJobs, MessageReceipt, Recording, RerunScope, RunOutput, SubmitOnce, Submitted,
 };
 pub use schedule::{NewSchedule, Overlap, ScheduleState, Scheduled, When};
 pub(crate) use schedule_entry::{

@@ -203,6 +203,25 @@ pub struct HistoryPage {
     pub signature: Option<Value>,
 }
 
+/// A history that was imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedHistory {
+    /// The DID of the job's venue.
+    pub venue: String,
+    /// The job.
+    pub job: JobId,
+    /// The number of records that are known now.
+    pub records: u64,
+    /// How many of them are new.
+    pub added: u64,
+    /// The ID of the last record.
+    pub head: String,
+    /// The status after the last record.
+    pub status: Status,
+    /// True if it is a job of this venue, so that nothing was stored.
+    pub is_local: bool,
+}
+
 /// Which jobs to list.
 #[derive(Debug, Clone)]
 pub struct ListJobs {

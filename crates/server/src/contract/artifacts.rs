@@ -1,6 +1,6 @@
 //! Artifacts of jobs, and the signed URLs by which they are read.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use catena_auth::UrlRefused;
 use catena_engine::requests::JobView;
@@ -8,10 +8,11 @@ use catena_engine::{Caller, Role};
 use catena_job::contract::{EXECUTION, format_time};
 use catena_value::{Map, NoCells, Value};
 
-use crate::contract::blobs::{parse_digest, stream};
+use crate::contract::blobs::parse_digest;
 use crate::contract::jobs::loaded;
+use crate::http::content::{ContentHeaders, content};
 use crate::http::error::{ApiError, ApiResult, Code};
-use crate::http::request::{ApiRequest, parse_whole_number};
+use crate::http::request::ApiRequest;
 use crate::http::response;
 use crate::limits::URL_SECONDS_MAX;
 use crate::values::with_member;
@@ -86,70 +87,12 @@ pub(super) async fn download(request: ApiRequest) -> ApiResult<Response> {
     }
     let blob = engine.open_blob(parse_digest(&digest)?).await?;
     let blob = blob.ok_or_else(|| ApiError::new(Code::StoreDamaged, "stored data is damaged"))?;
-    let len = blob.len();
-    let range = request.header(&header::RANGE).and_then(|range| parse_range(range, len));
-    let (status, from, to) = match range {
-        None => (StatusCode::OK, 0, len),
-        Some(Some((from, to))) => (StatusCode::PARTIAL_CONTENT, from, to),
-        Some(None) => {
-            let mut response = response::empty(StatusCode::RANGE_NOT_SATISFIABLE);
-            response::set_header(&mut response, header::CONTENT_RANGE, format!("bytes */{len}"));
-            return Ok(response);
-        }
-    };
     let content_type = text(&artifact, "content_type");
-    let is_inline = INLINE.contains(&&*content_type);
-    let content_type = HeaderValue::try_from(content_type)
-        .unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    let mut response = response::with_type(status, content_type, stream(blob, from, to - from));
-    if status == StatusCode::PARTIAL_CONTENT {
-        let range = format!("bytes {from}-{}/{len}", to - 1);
-        response::set_header(&mut response, header::CONTENT_RANGE, range);
-    }
-    // Cells write artifacts: no browser may treat one as a page of the venue.
-    for (name, value) in [
-        (header::CONTENT_LENGTH, (to - from).to_string()),
-        (header::ACCEPT_RANGES, "bytes".to_owned()),
-        (header::ETAG, format!("\"{digest}\"")),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
-        (header::CONTENT_SECURITY_POLICY, "sandbox".to_owned()),
-        (header::CONTENT_DISPOSITION, (if is_inline { "inline" } else { "attachment" }).to_owned()),
-    ] {
-        response::set_header(&mut response, name, value);
-    }
-    Ok(response)
-}
-
-/// The bytes that a `Range` header asks for, as start and end (exclusive). `None` if the header is not
-/// understood and is ignored; `Some(None)` if it cannot be satisfied.
-#[expect(clippy::option_option, reason = "ignored and unsatisfiable ranges are different answers")]
-fn parse_range(header: &str, len: u64) -> Option<Option<(u64, u64)>> {
-    let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
-    let range = match (first, last) {
-        ("", last) => {
-            let count = parse_whole_number(last)?;
-            (len.saturating_sub(count), len)
-        }
-        (first, "") => (parse_whole_number(first)?, len),
-        (first, last) => (parse_whole_number(first)?, parse_whole_number(last)?.saturating_add(1)),
+    let headers = ContentHeaders {
+        is_inline: INLINE.contains(&&*content_type),
+        content_type: HeaderValue::try_from(content_type)
+            .unwrap_or(HeaderValue::from_static("application/octet-stream")),
+        etag: format!("\"{digest}\""),
     };
-    let (from, to) = (range.0, range.1.min(len));
-    Some((from < to).then_some((from, to)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_single_and_within_the_content() {
-        assert_eq!(parse_range("bytes=0-3", 10), Some(Some((0, 4))));
-        assert_eq!(parse_range("bytes=8-", 10), Some(Some((8, 10))));
-        assert_eq!(parse_range("bytes=-3", 10), Some(Some((7, 10))));
-        assert_eq!(parse_range("bytes=5-99", 10), Some(Some((5, 10))));
-        assert_eq!(parse_range("bytes=10-", 10), Some(None));
-        assert_eq!(parse_range("bytes=-0", 10), Some(None));
-        assert_eq!(parse_range("bytes=1-2,4-5", 10), None);
-        assert_eq!(parse_range("items=1-2", 10), None);
-    }
+    Ok(content(&request, blob, headers))
 }

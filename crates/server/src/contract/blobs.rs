@@ -1,13 +1,14 @@
 //! Data by digest: a caller reads what it has uploaded, and cannot tell what others have.
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use catena_engine::operations::BlobUploadError;
 use catena_job::JobId;
-use catena_store::blob::{BlobError, Digest, Download};
+use catena_store::blob::Digest;
 use catena_value::Value;
 
+use crate::http::content::stream;
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::rate::BodyRate;
 use crate::http::request::ApiRequest;
@@ -110,31 +111,4 @@ pub(super) async fn send_owned(
     let mut response = response::with_type(StatusCode::OK, content_type, body);
     response::set_header(&mut response, header::CONTENT_LENGTH, len.to_string());
     Ok(response)
-}
-
-/// Streams `len` bytes of a blob from a position on. If it is damaged, the stream ends with an error.
-pub(super) fn stream(download: Download, from: u64, len: u64) -> Body {
-    let state = (download, from, len);
-    let chunks = futures_util::stream::try_unfold(state, |(mut download, skip, left)| async move {
-        let mut skip = skip;
-        if left == 0 {
-            return Ok(None);
-        }
-        loop {
-            let chunk: Option<Bytes> = download.next_chunk().await.inspect_err(|error| {
-                tracing::error!(%error, "a blob could not be read");
-            })?;
-            let Some(mut chunk) = chunk else { return Ok(None) };
-            let skipped = usize::try_from(skip).unwrap_or(usize::MAX).min(chunk.len());
-            chunk = chunk.slice(skipped..);
-            skip -= skipped as u64;
-            if chunk.is_empty() {
-                continue;
-            }
-            chunk.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-            let left = left - chunk.len() as u64;
-            return Ok::<_, BlobError>(Some((chunk, (download, skip, left))));
-        }
-    });
-    Body::from_stream(chunks)
 }

@@ -6,7 +6,7 @@ use catena_value::{Value, json};
 
 use crate::http::VERSION;
 use crate::http::error::Code;
-use crate::http::route::{ParameterLocation, Reply, Route};
+use crate::http::route::{JOB, ParameterLocation, Reply, Route};
 use crate::values::{list, object};
 
 /// The schemas that routes refer to by name.
@@ -185,6 +185,75 @@ pub(crate) fn path_of(route: &Route) -> String {
     route.path.replace("{*", "{")
 }
 
+/// The form of a path parameter, by its name.
+fn path_schema(name: &str) -> Value {
+    schema(match name {
+        "id" | "job" | "job_id" => {
+            r#"{"type":"string","pattern":"^(0[xX])?([0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$","examples":["0x01a1e87ccb53728499e416f4ec00ec01"]}"#
+        }
+        "record" => {
+            r#"{"type":"string","pattern":"^(0x)?[0-9a-fA-F]{64}$","examples":["0x9f2d3c1e5b7a8f60412d3c1e5b7a8f60412d3c1e5b7a8f60412d3c1e5b7a8f60"]}"#
+        }
+        "venue" => {
+            r#"{"type":"string","examples":["did:key:z6MkjJMzKqGzjTZ9eN77VHD9gctXUUtJBdbdee4Q4xxctwp4"]}"#
+        }
+        "ref" => r#"{"type":"string","examples":["v/test/ops/echo"]}"#,
+        "name" => r#"{"type":"string","examples":["API_KEY"]}"#,
+        _ => r#"{"type":"string"}"#,
+    })
+}
+
+/// Examples of request bodies, by method and path.
+const EXAMPLES: &[(&str, &str, &str)] = &[
+    (
+        "POST",
+        "/api/v1/invoke",
+        r#"{"operation":"v/test/ops/echo","input":{"text":"hello"},"wait":true}"#,
+    ),
+    (
+        "POST",
+        "/api/v1/run",
+        r#"{"operation":"covia:write","input":{"path":"w/notes/first","value":"hello"}}"#,
+    ),
+    ("POST", "/api/v1/jobs/{id}", r#"{"content":"yes"}"#),
+    ("POST", "/api/v1/assets", r#"{"name":"Measurements","content":{"contentType":"text/csv"}}"#),
+    ("PUT", "/api/v1/secrets/{name}", r#"{"value":"the value","hosts":["api.example.com"]}"#),
+    (
+        "POST",
+        "/canvas/v1/jobs",
+        r#"{"type":"v/test/ops/progress","data":{"totalItems":3,"itemMs":10}}"#,
+    ),
+    ("POST", "/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
+];
+
+fn example(route: &Route) -> Option<Value> {
+    let is_of_route =
+        |(method, path, _): &&(&str, &str, &str)| route.method == *method && route.path == *path;
+    EXAMPLES.iter().find(is_of_route).map(|(_, _, text)| schema(text))
+}
+
+/// What a client can do with a job that a response has, by name: the ID of an operation of this document.
+const JOB_LINKS: [(&str, &str, &str); 4] = [
+    ("job", "getJobsId", "Read the job."),
+    ("history", "getJobsIdHistory", "Read the records of the job."),
+    ("events", "getJobsIdSse", "Follow the job."),
+    ("cancel", "putJobsIdCancel", "Cancel the job."),
+];
+
+/// The links of a response whose body is a job of the grid API.
+fn job_links() -> Value {
+    let link = |(name, operation, about): (&'static str, &str, &str)| {
+        let parameters = object([("id", Value::from("$response.body#/id"))]);
+        let link = object([
+            ("operationId", Value::from(operation)),
+            ("parameters", parameters),
+            ("description", about.into()),
+        ]);
+        (name, link)
+    };
+    object(JOB_LINKS.map(link))
+}
+
 fn components() -> Value {
     let mut schemas: Vec<(&str, Value)> =
         SCHEMAS.iter().map(|(name, text)| (*name, schema(text))).collect();
@@ -235,10 +304,12 @@ fn operation(route: &Route) -> Value {
         members.push(("description", route.about.into()));
     }
     if let Some(body) = &route.body {
+        let mut media = vec![("schema", schema(body.schema))];
+        media.extend(example(route).map(|example| ("example", example)));
         let body = [
             ("description", Value::from(body.about)),
             ("required", body.is_required.into()),
-            ("content", content(body.media, schema(body.schema))),
+            ("content", object([(body.media, object(media))])),
         ];
         members.push(("requestBody", object(body)));
     }
@@ -269,7 +340,14 @@ fn parameters(route: &Route) -> Vec<Value> {
             ("in", "path".into()),
             ("required", true.into()),
             ("description", about.into()),
-            ("schema", schema(r#"{"type":"string"}"#)),
+            (
+                "schema",
+                if route.path.contains("/jobs/") || name != "id" {
+                    path_schema(name)
+                } else {
+                    path_schema("")
+                },
+            ),
         ]));
     }
     parameters.extend(route.parameters.iter().map(|parameter| {
@@ -315,6 +393,9 @@ fn response<'a>(reply: &Reply, of_status: impl Iterator<Item = &'a Reply>) -> Va
     if !bodies.is_empty() {
         members.push(("content", object(bodies)));
     }
+    if reply.body.is_some_and(|(_, text)| text == JOB) {
+        members.push(("links", job_links()));
+    }
     object(members)
 }
 
@@ -345,6 +426,23 @@ mod tests {
     fn every_shared_schema_can_be_parsed() {
         for (name, text) in SCHEMAS {
             assert!(json::read(text.as_bytes()).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn examples_belong_to_routes_and_links_lead_to_them() {
+        for (method, path, text) in EXAMPLES {
+            let found =
+                crate::routes::all().find(|route| route.method == *method && route.path == *path);
+            assert!(found.is_some_and(|route| route.body.is_some()), "{method} {path}");
+            assert!(json::read(text.as_bytes()).is_ok(), "{text}");
+        }
+        let ids: Vec<String> = crate::routes::all().map(operation_id).collect();
+        for (_, id, _) in JOB_LINKS {
+            assert!(ids.iter().any(|known| known == id), "{id}");
+        }
+        for name in ["id", "record", "venue", "ref", "name", "other"] {
+            assert!(path_schema(name).as_map().is_some(), "{name}");
         }
     }
 }

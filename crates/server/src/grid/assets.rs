@@ -1,12 +1,13 @@
 //! Assets: metadata by its ID, content by its digest.
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::limits::METADATA_BYTES_MAX;
-use catena_engine::operations::{AssetKind, Content, ListAssets, ListedAsset, members};
+use catena_engine::operations::{AssetKind, ListAssets, ListedAsset, members};
 use catena_value::Value;
 
+use crate::http::content::ContentHeaders;
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::json;
 use crate::http::rate::BodyRate;
@@ -23,7 +24,11 @@ const REFERENCE: &str =
 const INLINE: &str = "Sends the content with `Content-Disposition: inline`, so that browsers display it instead of saving it.";
 const BYTES: &str = "application/octet-stream";
 const CONTENT: &[Reply] = &[
-    Reply { status: 200, about: "The content.", body: Some(("*/*", r#"{"type":"string"}"#)) },
+    Reply {
+        status: 200,
+        about: "The content.",
+        body: Some((BYTES, r#"{"type":"string","format":"binary"}"#)),
+    },
     empty_reply(304, "The content still matches `If-None-Match`."),
 ];
 const READ_ERRORS: &[Code] = &[Code::InvalidReference, Code::Forbidden, Code::AssetNotFound];
@@ -255,31 +260,8 @@ async fn read_content(request: ApiRequest) -> ApiResult<Response> {
     }
     let declared = content.content_type.as_deref().and_then(|text| text.parse().ok());
     let content_type = declared.unwrap_or(HeaderValue::from_static(BYTES));
-    let len = content.len;
-    let mut response = response::with_type(StatusCode::OK, content_type, stream(content));
-    response::set_header(&mut response, header::ETAG, etag);
-    response::set_header(&mut response, header::CONTENT_LENGTH, len.to_string());
-    // Content is uploaded by callers: no browser may treat it as a page of the venue.
-    let guards = [
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::CONTENT_SECURITY_POLICY, "sandbox"),
-        (header::CONTENT_DISPOSITION, if is_inline { "inline" } else { "attachment" }),
-    ];
-    for (name, value) in guards {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    Ok(response)
-}
-
-/// Streams the content. If it is damaged, the stream ends with an error before its last chunk.
-fn stream(content: Content) -> Body {
-    let chunks = futures_util::stream::try_unfold(content.download, |mut download| async move {
-        let chunk: Option<Bytes> = download.next_chunk().await.inspect_err(|error| {
-            tracing::error!(%error, "the content of an asset could not be read");
-        })?;
-        Ok::<_, catena_store::blob::BlobError>(chunk.map(|chunk| (chunk, download)))
-    });
-    Body::from_stream(chunks)
+    let headers = ContentHeaders { content_type, etag, is_inline };
+    Ok(crate::http::content::content(&request, content.download, headers))
 }
 
 async fn upload_content(mut request: ApiRequest) -> ApiResult<Response> {

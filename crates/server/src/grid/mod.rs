@@ -10,6 +10,7 @@ pub(crate) mod documents;
 pub(crate) mod events;
 mod follow;
 pub(crate) mod health;
+pub(crate) mod histories;
 pub(crate) mod identity;
 pub(crate) mod invoke;
 mod job_json;

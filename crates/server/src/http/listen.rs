@@ -9,16 +9,20 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, Version, header};
 use axum::response::Response;
+use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::Service as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -32,10 +36,11 @@ use tokio_rustls::TlsAcceptor;
 use crate::http::error::{ApiError, Code};
 use crate::http::rate::MinRateIo;
 use crate::http::stream_end;
-use crate::http::tls::TlsIdentity;
+use crate::http::tls::{HTTP2, TlsIdentity};
 use crate::limits::{
     CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, CONNECTIONS_RESERVED, DESCRIPTORS_RESERVED_MIN,
-    HEAD_TIME_MAX, TLS_HANDSHAKE_TIME_MAX,
+    HEAD_TIME_MAX, HTTP2_BUFFER_BYTES_MAX, HTTP2_HEADER_BYTES_MAX, HTTP2_STREAMS_MAX,
+    TLS_HANDSHAKE_TIME_MAX,
 };
 
 /// The pause after a connection could not be accepted, which means that descriptors or memory are
@@ -167,11 +172,17 @@ impl Connections {
                     tokio::spawn(async move {
                         match acceptor {
                             None => serve_one(http, stream, router, usage, phase).await,
-                            Some(acceptor) => {
-                                if let Some(stream) = start_tls(&acceptor, stream).await {
+                            Some(acceptor) => match start_tls(&acceptor, stream).await {
+                                Some(stream)
+                                    if stream.get_ref().1.alpn_protocol() == Some(HTTP2) =>
+                                {
+                                    serve_http2(stream, router, usage, phase).await;
+                                }
+                                Some(stream) => {
                                     serve_one(http, stream, router, usage, phase).await;
                                 }
-                            }
+                                None => {}
+                            },
                         }
                         drop((permit, counted));
                     });
@@ -282,17 +293,145 @@ async fn serve_one(
     }
 }
 
+/// Runs the futures of an HTTP/2 connection.
+#[derive(Clone, Copy)]
+struct Spawn;
+
+impl<F: Future<Output: Send> + Send + 'static> hyper::rt::Executor<F> for Spawn {
+    fn execute(&self, future: F) {
+        tokio::spawn(future);
+    }
+}
+
+/// Serves a connection on which requests share the stream. It ends if there was no request for as long as an
+/// HTTP/1.1 connection may be idle.
+async fn serve_http2(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    router: Router,
+    usage: Use,
+    mut phase: watch::Receiver<Phase>,
+) {
+    let mut http = http2::Builder::new(Spawn);
+    http.timer(TokioTimer::new())
+        .keep_alive_interval(HEAD_TIME_MAX / 3)
+        .keep_alive_timeout(HEAD_TIME_MAX / 3)
+        .max_concurrent_streams(HTTP2_STREAMS_MAX)
+        .max_header_list_size(HTTP2_HEADER_BYTES_MAX)
+        .max_send_buf_size(HTTP2_BUFFER_BYTES_MAX);
+    let is_streaming = Arc::new(AtomicBool::new(false));
+    let stream = MinRateIo::new(stream, Arc::clone(&is_streaming));
+    let requests = Arc::new(Http2Requests::default());
+    let counted = Arc::clone(&requests);
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        // The policies for hosts read the header of HTTP/1.1.
+        let host = request.uri().authority().and_then(|host| host.as_str().parse().ok());
+        if let Some(host) = host.filter(|_| !request.headers().contains_key(header::HOST)) {
+            request.headers_mut().insert(header::HOST, host);
+        }
+        let (router, counted) = (router.clone(), Arc::clone(&counted));
+        let is_streaming = Arc::clone(&is_streaming);
+        counted.total.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let is_stream = Arc::new(AtomicBool::new(false));
+            let result = serve_request(router, request, usage, Arc::clone(&is_stream)).await;
+            // One event stream makes the whole connection slow by nature.
+            is_streaming.fetch_or(is_stream.load(Ordering::Relaxed), Ordering::Relaxed);
+            result.map(|response| response.map(|body| Body::new(CountedBody::new(body, counted))))
+        }
+    });
+    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
+    let mut idle = tokio::time::interval(HEAD_TIME_MAX);
+    idle.tick().await;
+    let mut known = usize::MAX;
+    loop {
+        let next = if *phase.borrow() == Phase::Open { Phase::Draining } else { Phase::Closed };
+        let is_idle = tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::trace!(%error, "a connection ended early");
+                }
+                return;
+            }
+            () = reached(&mut phase, next) => false,
+            _ = idle.tick() => true,
+        };
+        if is_idle {
+            let total = requests.total.load(Ordering::Relaxed);
+            let is_open = requests.open.load(Ordering::Relaxed) > 0;
+            if !is_open && total == known {
+                connection.as_mut().graceful_shutdown();
+            }
+            known = total;
+        } else if next == Phase::Closed {
+            return;
+        } else {
+            connection.as_mut().graceful_shutdown();
+        }
+    }
+}
+
+/// The requests of an HTTP/2 connection.
+#[derive(Default)]
+struct Http2Requests {
+    /// How many there were.
+    total: AtomicUsize,
+    /// How many responses are being sent.
+    open: AtomicUsize,
+}
+
+/// A body of a response that counts as open until it is dropped.
+struct CountedBody {
+    body: Body,
+    requests: Arc<Http2Requests>,
+}
+
+impl CountedBody {
+    fn new(body: Body, requests: Arc<Http2Requests>) -> Self {
+        requests.open.fetch_add(1, Ordering::Relaxed);
+        CountedBody { body, requests }
+    }
+}
+
+impl Drop for CountedBody {
+    fn drop(&mut self) {
+        self.requests.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl HttpBody for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 async fn serve_request(
     router: Router,
     request: Request<Incoming>,
     usage: Use,
     is_streaming: Arc<AtomicBool>,
 ) -> Result<Response, Infallible> {
+    let is_http1 = request.version() < Version::HTTP_2;
     if usage == Use::Control && !is_control(&request) {
         let error = "all connections are in use; this one serves probes and control only";
         let error = ApiError::new(Code::VenueBusy, error).retry_after(ACCEPT_RETRY);
         let mut response = error.into_response();
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if is_http1 {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         return Ok(response);
     }
     let response = TowerToHyperService::new(router).call(request).await?;
@@ -424,5 +563,38 @@ mod tests {
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).await.unwrap();
         assert!(rest.is_empty());
+    }
+
+    #[tokio::test]
+    async fn requests_share_an_http2_connection() {
+        let (client, server) = tokio::io::duplex(64 * 1024);
+        let router = Router::new()
+            .route(
+                "/host",
+                get(|headers: axum::http::HeaderMap| async move {
+                    headers.get(header::HOST).map(|host| host.to_str().unwrap().to_owned()).unwrap()
+                }),
+            )
+            .route("/never", get(std::future::pending::<String>));
+        let (phase, receiver) = watch::channel(Phase::Open);
+        let serving = tokio::spawn(serve_http2(server, router, Use::Everything, receiver));
+        let builder = hyper::client::conn::http2::Builder::new(Spawn);
+        let (mut sender, connection) = builder.handshake(TokioIo::new(client)).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let request = |path: &str| {
+            let uri = format!("https://venue.example{path}");
+            axum::http::Request::builder().uri(uri).body(String::new()).unwrap()
+        };
+        let never = tokio::spawn(sender.send_request(request("/never")));
+        for _ in 0..3 {
+            let response = sender.send_request(request("/host")).await.unwrap();
+            assert_eq!(response.version(), Version::HTTP_2);
+            let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+            assert_eq!(body.to_bytes(), "venue.example", "the authority is the host");
+        }
+        phase.send(Phase::Closed).unwrap();
+        serving.await.unwrap();
+        assert!(never.await.unwrap().is_err(), "the venue has stopped");
+        drop(connection.await);
     }
 }

@@ -9,6 +9,8 @@
 //! rules), `json` (bodies), `memory` (what responses take), `rate` (slow clients), `response`, `response_cache`, `sse` (event streams), `stream_end`
 //! (when they must end), `tls`, `error`.
 
+pub(crate) mod compress;
+pub(crate) mod content;
 pub(crate) mod error;
 pub(crate) mod json;
 pub(crate) mod listen;

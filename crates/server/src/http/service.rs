@@ -19,6 +19,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::http::compress;
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::origin::{CorsHeaders, OriginPolicy};
 use crate::http::request::ApiRequest;
@@ -89,6 +90,7 @@ impl Service {
         let (head, body) = request.into_parts();
         let path = head.uri.path().to_owned();
         let trace = self.begin(&head.method, head.uri.path(), &head.headers);
+        let is_compressible = compress::is_wanted(route, &head.headers);
         let admitted = match self.admit(route, &head.headers) {
             Ok(admitted) if needs_delegation(route, &admitted.0) => {
                 // Boxed, because this is rare and would make the future of every request larger.
@@ -121,7 +123,11 @@ impl Service {
                 let handling = memory::counting(&response_memory, (route.handler)(request));
                 let handling = AssertUnwindSafe(handling).catch_unwind();
                 let is_public = matches!(route.access, Access::Probe | Access::Public);
-                let response = flatten_panic(handling.await);
+                let mut response = flatten_panic(handling.await);
+                if is_compressible && let Ok(plain) = response {
+                    // Boxed, because it would make the future of every request larger.
+                    response = Ok(Box::pin(compress::compress(plain)).await);
+                }
                 match response {
                     Ok(response) if !is_public && stream_end::is_stream(&response) => {
                         Ok(stream_end::end_with(response, Arc::clone(&self.state), subject))

@@ -1,6 +1,7 @@
 //! TLS of the server: a certificate and its key from two files, read again on request.
 //!
-//! This is for operators without a proxy. It uses rustls on ring, TLS 1.2 and 1.3, and HTTP/1.1.
+//! This is for operators without a proxy. It uses rustls on ring, TLS 1.2 and 1.3, and offers HTTP/2
+//! beside HTTP/1.1.
 //! Files that cannot be used prevent the start; when they are read again later, the certificate in
 //! use stays.
 
@@ -17,6 +18,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::Config;
 use crate::limits::TLS_FILE_BYTES_MAX;
+
+/// The name of HTTP/2 in the negotiation of the protocol.
+pub(crate) const HTTP2: &[u8] = b"h2";
 
 /// Why a certificate or its key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +98,7 @@ fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
         .with_no_client_auth()
         .with_single_cert(chain, private)
         .map_err(|error| invalid(certificate, error.to_string()))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

@@ -123,6 +123,7 @@ fn check_headers(headers: &HeaderMap, request: &RpcRequest) -> Result<(), RpcErr
     }
     let (member, is_required) = match request.method.as_str() {
         "tools/call" => ("name", true),
+        "resources/read" => ("uri", true),
         "tasks/get" | "tasks/update" | "tasks/cancel" => ("taskId", false),
         _ => return Ok(()),
     };

@@ -114,6 +114,7 @@ enum Kind {
     UnknownMethod,
     InvalidParams,
     Internal,
+    NoResource,
     HeaderMismatch,
     MissingCapability,
     UnsupportedVersion,
@@ -127,6 +128,7 @@ impl Kind {
             Kind::UnknownMethod => -32601,
             Kind::InvalidParams => -32602,
             Kind::Internal => -32603,
+            Kind::NoResource => -32002,
             Kind::HeaderMismatch => -32020,
             Kind::MissingCapability => -32021,
             Kind::UnsupportedVersion => -32022,
@@ -157,6 +159,12 @@ impl RpcError {
 
     pub(super) fn invalid_params(message: impl Into<String>) -> Self {
         RpcError::with_cause(Kind::InvalidParams, ApiError::bad_request(message))
+    }
+
+    /// There is no resource with this URI, or the caller may not see it.
+    pub(super) fn no_resource(uri: &str) -> Self {
+        let error = RpcError::new(Kind::NoResource, format!("Resource not found: {uri}"));
+        RpcError { data: Some(object([("uri", uri.into())])), ..error }
     }
 
     pub(super) fn unknown_method(method: &str) -> Self {
@@ -212,7 +220,7 @@ impl RpcError {
             | Kind::MissingCapability
             | Kind::UnsupportedVersion => StatusCode::BAD_REQUEST,
             _ if !is_stateless => StatusCode::OK,
-            Kind::InvalidParams => StatusCode::BAD_REQUEST,
+            Kind::InvalidParams | Kind::NoResource => StatusCode::BAD_REQUEST,
             Kind::UnknownMethod => StatusCode::NOT_FOUND,
             Kind::Internal => self.cause.as_ref().map_or(StatusCode::OK, |cause| cause.status()),
         }

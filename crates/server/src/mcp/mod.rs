@@ -23,6 +23,7 @@ mod json_rpc;
 mod list_tools;
 mod notifications;
 mod params;
+mod resources;
 mod revision;
 pub(crate) mod routes;
 mod rpc_result;

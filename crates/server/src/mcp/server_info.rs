@@ -57,7 +57,8 @@ pub(super) fn cache_hints(state: &ServerState) -> [(&'static str, Value); 2] {
 
 fn capabilities(revision: Revision) -> Value {
     let empty = || object::<&str>([]);
-    let mut members = vec![("tools", object([("listChanged", false.into())]))];
+    let mut members =
+        vec![("tools", object([("listChanged", false.into())])), ("resources", empty())];
     if revision.is_stateless() {
         members.push(("extensions", object([(TASKS_EXTENSION, empty())])));
     } else if revision.requests_tasks() {

@@ -82,9 +82,11 @@ codes! {
     JobRejected "job_rejected" 400 Never "The job was rejected before it started." "Correct the input as `error` says. The rejected job in `job` keeps the record.";
     AssetInvalid "asset_invalid" 400 Never "The asset's metadata is invalid." "Correct every problem in `problems`.";
     ContentMismatch "content_mismatch" 400 Never "The content does not have the SHA-256 that the metadata declares." "Upload the bytes that belong to the asset, or register metadata with their SHA-256.";
+    HistoryInvalid "history_invalid" 400 Never "The history does not verify." "`fault` names the first record that is invalid, and why. Get the history from its venue again.";
     TokenMissing "token_missing" 401 Never "Authentication is required." "Send `Authorization: Bearer <token>`. `catena token create` creates a token.";
     TokenInvalid "token_invalid" 401 Never "The token is invalid or expired." "Create a new token for this venue. Omit the header only to be anonymous.";
     Forbidden "forbidden" 403 Never "The caller is not allowed to do this." "Use an identity that is allowed to, or a delegation from one in `ucans`.";
+    QuotaFull "quota_full" 403 AfterRead "The caller stores as much as it may." "Remove what is no longer needed, then send the request again.";
     UrlInvalid "url_invalid" 403 Never "The signature of the URL is not valid." "Ask for a new URL with GET /contract/v1/jobs/{job_id}/artifacts/{artifact_id}.";
     UrlExpired "url_expired" 403 Never "The signed URL has expired." "Ask for a new URL with GET /contract/v1/jobs/{job_id}/artifacts/{artifact_id}.";
     IdentityBlocked "identity_blocked" 403 Never "The operator has blocked this identity." "Ask the operator of the venue.";
@@ -102,6 +104,8 @@ codes! {
     AssetNotFound "asset_not_found" 404 Never "There is no such asset." "List the assets with GET /api/v1/assets.";
     ContentNotFound "content_not_found" 404 AfterRead "The asset is registered, but its content was not uploaded." "Upload the content first, with PUT /api/v1/assets/{ref}/content.";
     SecretNotFound "secret_not_found" 404 Never "The caller has no secret with this name." "List the names with GET /api/v1/secrets.";
+    HistoryNotFound "history_not_found" 404 Never "The caller has imported no such history." "List the imported histories with GET /api/v1/histories.";
+    RecordNotFound "record_not_found" 404 AfterRead "The job has no record with this ID." "List the records of the job with GET /api/v1/jobs/{id}/history.";
     AdapterNotFound "adapter_not_found" 404 Never "There is no such adapter." "GET /api/v1/operations lists the operations of all adapters.";
     MethodNotAllowed "method_not_allowed" 405 Never "The route does not support this method." "Use one of the methods in the `Allow` header.";
     NotAcceptable "not_acceptable" 406 Never "The route returns an event stream, which `Accept` excludes." "Send `Accept: text/event-stream`, or omit `Accept`.";
@@ -115,6 +119,7 @@ codes! {
     StepGone "step_gone" 409 Never "The output of a step that would be reused is no longer stored." "Run everything again with `\"all\": true`, or start from the step in `step`.";
     Fenced "fenced" 409 Never "The worker no longer holds the job under this fence." "Stop working on the job and discard its result: it has ended, or another worker has it.";
     JobPaused "job_paused" 409 Later "The job is paused, and a worker may do nothing for it." "Wait until a beat reports `go` for the job, then send the same request again.";
+    HistoryFork "history_fork" 409 Never "The history contradicts the known records of the same job." "Compare both copies: `record` is the first index at which they differ. One of them was not written by the job's venue.";
     HistoryFull "history_full" 409 Never "The job's history is full." "Cancel the job and start a new one.";
     KeyInFlight "idempotency_key_in_flight" 409 SameRequest "Another request with this idempotency key is in progress." "Wait a moment and send the same request again.";
     Contended "contended" 409 SameRequest "Too many concurrent changes to the same job; nothing was changed." "Send the same request again.";
