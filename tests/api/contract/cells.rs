@@ -1,4 +1,13 @@
 //! Sections 7.1, 8 and 9 with a real executor: cells run in the sandbox, and their ends have categories.
+//!
+//! Section 9.2, "Error categories (required)":
+//!
+//! - `USER_CODE_ERROR`: "exceptions, invalid inputs, assertion failures"
+//! - `VALIDATION_ERROR`: "payload schema mismatch, unsupported object type" (see `envelope`)
+//! - `RESOURCE_LIMIT`: "memory/time/output exceeded"
+//! - `SANDBOX_VIOLATION`: "forbidden syscall/fs/network attempt"
+//! - `DEPENDENCY_ERROR`: "missing dataset or invalid digest reference"
+//! - `INTERNAL_ERROR`: "worker crash, unhandled error, infra issues" (see `lifecycle`)
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -177,6 +186,14 @@ async fn every_failure_has_its_category() {
             "RESOURCE_LIMIT",
             "MEMORY_LIMIT",
         ),
+        (
+            "print('x' * (1 << 20))",
+            json!({"max_output_kb": 1}),
+            "FAILED",
+            "RESOURCE_LIMIT",
+            "OUTPUT_LIMIT",
+        ),
+        ("open('/etc/passwd')", json!({}), "FAILED", "SANDBOX_VIOLATION", "FORBIDDEN_ACCESS"),
         (
             "import socket\nsocket.socket()",
             json!({}),

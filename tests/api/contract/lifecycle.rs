@@ -1,4 +1,13 @@
 //! Sections 3, 8, 9 and 10: statuses, results, failures, retries and cancellation.
+//!
+//! Section 9.3, "Retry policy by category":
+//!
+//! - `USER_CODE_ERROR`, `VALIDATION_ERROR`, `SANDBOX_VIOLATION`: "no automatic retry"
+//! - `RESOURCE_LIMIT`: "no automatic retry (unless limits changed)"; other limits are another key
+//! - `DEPENDENCY_ERROR`: "retry only if dependency becomes available"; the same request is then a new job
+//! - `INTERNAL_ERROR`: "eligible for retry (bounded attempts)"
+//!
+//! Section 10.2: "If not, platform treats it as cancelled and discards late results".
 
 use serde_json::{Value as Json, json};
 
