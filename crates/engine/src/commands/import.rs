@@ -343,7 +343,7 @@ fn unite(roots: &Roots, part: &Part) -> Result<Result<United, ImportError>, Fail
         Err(fault) => return Ok(Err(ImportError::Invalid(fault))),
     };
     let values: Vec<Value> = entries.iter().map(Entry::to_value).collect();
-    let bytes: u64 = values.iter().map(|value| encoded_bytes(value)).sum();
+    let bytes: u64 = values.iter().map(encoded_bytes).sum();
     if bytes > IMPORTED_HISTORY_BYTES_MAX {
         let text = format!("an imported history has at most {IMPORTED_HISTORY_BYTES_MAX} bytes");
         return Ok(Err(ImportError::Full(text)));
