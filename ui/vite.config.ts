@@ -33,5 +33,6 @@ export default defineConfig({
       ]),
     ),
   },
-  test: { include: ["tests/**/*.test.ts"], environment: "node" },
+  // Some tests compute for seconds, and more if the machine is busy.
+  test: { include: ["tests/**/*.test.ts"], environment: "node", testTimeout: 120_000 },
 });
