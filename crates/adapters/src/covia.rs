@@ -90,7 +90,7 @@ fn owner(call: &Call) -> Result<String, Failure> {
     for path in read.iter().chain(&changed) {
         let did = did_of(path).unwrap_or(&call.caller.did);
         if owner.is_some_and(|owner| owner != did) {
-            let text = "the paths belong to different users; read the value and write it instead";
+            let text = "the paths belong to different users; read them one by one";
             return Err(Failure::new("invalid_path", text));
         }
         owner = Some(did);
