@@ -37,9 +37,9 @@ fn altered(document: &Json) -> Json {
 async fn a_history_of_another_venue_is_imported_and_read() {
     let (here, there) = (Site::start().await, Site::start().await);
     let (alice, bob) = (here.caller(1).await, here.caller(2).await);
-    let away = there.caller(1).await;
-    let job = id_of(&away.invoke("v/test/ops/echo", json!({ "text": "hello" })).await);
-    let document = history_of(&away, &job).await;
+    let remote = there.caller(1).await;
+    let job = id_of(&remote.invoke("v/test/ops/echo", json!({ "text": "hello" })).await);
+    let document = history_of(&remote, &job).await;
     let venue = document["records"][0]["record"]["venue"].as_str().unwrap().to_owned();
 
     let part = alice.post("/api/v1/histories", &first(&document, 2)).await.expect(200).json();
@@ -95,9 +95,9 @@ async fn a_history_of_another_venue_is_imported_and_read() {
 #[tokio::test]
 async fn a_fork_and_a_tampered_history_are_refused() {
     let (here, there) = (Site::start().await, Site::start().await);
-    let (alice, away) = (here.caller(1).await, there.caller(1).await);
-    let job = id_of(&away.invoke("v/test/ops/echo", json!(1)).await);
-    let document = history_of(&away, &job).await;
+    let (alice, remote) = (here.caller(1).await, there.caller(1).await);
+    let job = id_of(&remote.invoke("v/test/ops/echo", json!(1)).await);
+    let document = history_of(&remote, &job).await;
     let mut tampered = document.clone();
     tampered["records"][2]["record"]["output"] = json!(2);
     let refused = alice.post("/api/v1/histories", &tampered).await;

@@ -1,22 +1,25 @@
-//! Histories of jobs that callers have imported: copies of chains, to be read and verified.
+//! Histories of jobs that callers have imported: copies of chains, to be read and verified; and records by
+//! their IDs.
 
 use std::fmt::Write as _;
 
-use axum::http::{Method, StatusCode};
+use axum::http::{Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::RootId;
 use catena_engine::error::ImportError;
 use catena_engine::limits::PAGE_MAX;
 use catena_engine::requests::ImportedHistory;
-use catena_job::JobId;
+use catena_job::{JobId, Record};
 use catena_value::{Map, Value};
 
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::json::{self, write_value};
 use crate::http::request::ApiRequest;
 use crate::http::response;
-use crate::http::route::{JSON, LIMIT, OFFSET, ROUTE, RequestBody, Route, query, reply};
-use crate::limits::HISTORY_PAGE_BYTES_MAX;
+use crate::http::route::{
+    IF_NONE_MATCH, JSON, LIMIT, OFFSET, ROUTE, RequestBody, Route, empty_reply, query, reply,
+};
+use crate::limits::{HISTORY_BATCH_MAX, HISTORY_PAGE_BYTES_MAX};
 use crate::values::{list, object};
 
 const VENUE: &str = "The DID of the job's venue.";
@@ -108,6 +111,23 @@ pub(crate) const ROUTES: &[Route] = &[
         replies: &[reply(200, "It is removed.", r#"{"type":"object"}"#)],
         errors: &[Code::InvalidJobId, Code::HistoryNotFound],
         handler: |request| Box::pin(remove(request)),
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/jobs/{id}/records/{record}",
+        path_parameter: "The job's ID: 32 hex digits, with or without `0x`, or a UUID.",
+        second_parameter: "The Value ID of a record.",
+        tag: "Jobs",
+        summary: "Read a record by its ID",
+        about: "Returns exactly the JSON whose Value ID is in the path, which is also the entity tag. A record \
+                never changes.",
+        parameters: &[IF_NONE_MATCH],
+        replies: &[
+            reply(200, "The record.", r#"{"type":"object"}"#),
+            empty_reply(304, "The record still matches `If-None-Match`."),
+        ],
+        errors: &[Code::InvalidJobId, Code::JobNotFound, Code::JobDeleted, Code::RecordNotFound],
+        handler: |request| Box::pin(record(request)),
         ..ROUTE
     },
 ];
@@ -258,4 +278,39 @@ async fn remove(request: ApiRequest) -> ApiResult<Response> {
     let removed =
         object([("venue", Value::from(venue)), ("job", job.into()), ("removed", true.into())]);
     Ok(response::value(StatusCode::OK, &removed))
+}
+
+/// A record of a job. It is searched from the first record on, in batches.
+async fn record(request: ApiRequest) -> ApiResult<Response> {
+    let id = request.job_id()?;
+    let wanted = request.second_path_argument()?.trim_start_matches("0x").to_ascii_lowercase();
+    let ApiRequest { state, caller, .. } = &request;
+    let mut from = 0;
+    loop {
+        // The semaphore is never closed.
+        let turn = state.long_reads.acquire().await.ok();
+        let page = state.engine.history(caller, id, from, HISTORY_BATCH_MAX).await?;
+        let is_wanted =
+            |record: &&Record| record.id().to_string().trim_start_matches("0x") == wanted;
+        if let Some(found) = page.records.iter().find(is_wanted) {
+            let etag = format!("\"{}\"", found.id());
+            if request.matches_etag(&etag) {
+                let mut response = response::empty(StatusCode::NOT_MODIFIED);
+                response::set_header(&mut response, header::ETAG, etag);
+                return Ok(response);
+            }
+            let mut text = String::new();
+            write_value(&found.to_value(), &page.cells, &mut text)?;
+            let mut response = response::json(StatusCode::OK, text);
+            response::set_header(&mut response, header::ETAG, etag);
+            return Ok(response);
+        }
+        from += page.records.len() as u64;
+        if page.records.is_empty() || from >= page.total {
+            let text = format!("job {id} has no record 0x{wanted}");
+            return Err(ApiError::new(Code::RecordNotFound, text));
+        }
+        drop(turn);
+        tokio::task::yield_now().await;
+    }
 }

@@ -11,7 +11,7 @@ use catena_engine::requests::{
     HistoryPage, JobFilter, JobList, JobView, ListJobs, MessageReceipt, RerunScope,
 };
 use catena_engine::views::Reader;
-use catena_job::{JobId, Record};
+use catena_job::JobId;
 use catena_store::{ListOrder, ListedJob};
 use catena_value::{NoCells, Value};
 
@@ -269,23 +269,6 @@ pub(crate) const ROUTES: &[Route] = &[
         )],
         errors: READ_ERRORS,
         handler: |request| Box::pin(history(request)),
-        ..ROUTE
-    },
-    Route {
-        path: "/api/v1/jobs/{id}/records/{record}",
-        path_parameter: ID,
-        second_parameter: "The Value ID of a record.",
-        tag: "Jobs",
-        summary: "Read a record by its ID",
-        about: "Returns exactly the JSON whose Value ID is in the path, which is also the entity tag. A record \
-                never changes.",
-        parameters: &[IF_NONE_MATCH],
-        replies: &[
-            reply(200, "The record.", r#"{"type":"object"}"#),
-            empty_reply(304, "The record still matches `If-None-Match`."),
-        ],
-        errors: &[Code::InvalidJobId, Code::JobNotFound, Code::JobDeleted, Code::RecordNotFound],
-        handler: |request| Box::pin(record(request)),
         ..ROUTE
     },
     Route {
@@ -660,41 +643,6 @@ async fn history(request: ApiRequest) -> ApiResult<Response> {
     }
     text.push('}');
     Ok(response::json(StatusCode::OK, text))
-}
-
-/// A record of a job. It is searched from the first record on, in batches.
-async fn record(request: ApiRequest) -> ApiResult<Response> {
-    let id = request.job_id()?;
-    let wanted = request.second_path_argument()?.trim_start_matches("0x").to_ascii_lowercase();
-    let ApiRequest { state, caller, .. } = &request;
-    let mut from = 0;
-    loop {
-        // The semaphore is never closed.
-        let turn = state.long_reads.acquire().await.ok();
-        let page = state.engine.history(caller, id, from, HISTORY_BATCH_MAX).await?;
-        let is_wanted =
-            |record: &&Record| record.id().to_string().trim_start_matches("0x") == wanted;
-        if let Some(found) = page.records.iter().find(is_wanted) {
-            let etag = format!("\"{}\"", found.id());
-            if request.matches_etag(&etag) {
-                let mut response = response::empty(StatusCode::NOT_MODIFIED);
-                response::set_header(&mut response, header::ETAG, etag);
-                return Ok(response);
-            }
-            let mut text = String::new();
-            write_value(&found.to_value(), &page.cells, &mut text)?;
-            let mut response = response::json(StatusCode::OK, text);
-            response::set_header(&mut response, header::ETAG, etag);
-            return Ok(response);
-        }
-        from += page.records.len() as u64;
-        if page.records.is_empty() || from >= page.total {
-            let text = format!("job {id} has no record 0x{wanted}");
-            return Err(ApiError::new(Code::RecordNotFound, text));
-        }
-        drop(turn);
-        tokio::task::yield_now().await;
-    }
 }
 
 async fn log(request: ApiRequest) -> ApiResult<Response> {

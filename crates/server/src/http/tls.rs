@@ -1,7 +1,7 @@
 //! TLS of the server: a certificate and its key from two files, read again on request.
 //!
 //! This is for operators without a proxy. It uses rustls on ring, TLS 1.2 and 1.3, and offers HTTP/2
-//! beside HTTP/1.1.
+//! next to HTTP/1.1.
 //! Files that cannot be used prevent the start; when they are read again later, the certificate in
 //! use stays.
 
