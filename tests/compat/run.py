@@ -29,7 +29,7 @@ SDIST_SHA256 = "f4bfcbca78804d7e42767c821f11ed8675ca57b677aa05fbc26f2c001606705a
 
 DESELECTED: dict[str, str] = {}
 INTEGRATION_TESTS = 11
-OUR_TESTS = 36
+OUR_TESTS = 37
 
 EXAMPLES = {
     "hello_venue.py": "DID: did:key:",

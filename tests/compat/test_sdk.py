@@ -623,3 +623,19 @@ def test_handles_of_agents_and_sessions_work():
         with pytest.raises(GridError):
             agent.cancel_task("0x" + "0" * 32)
         assert agent.delete().status == "TERMINATED"
+
+
+def test_handles_of_conversations_work():
+    with connect_with_key() as venue:
+        config = {"operation": "v/ops/llm/agent", "llmOperation": "v/test/ops/llm", "systemPrompt": "Repeat."}
+        venue.agents.create("speaker", config=config)
+        agent = venue.agent("speaker")
+        session = agent.chat_session()
+        session.send("one")
+        assert agent.read_session(session.session_id).turnCount == 1
+        assert "Repeat." in agent.context()
+        assert session.read().turnCount == 1
+        assert session.reload_context().reloaded is True
+        assert session.compact("they spoke").compacted is True
+        assert session.delete().deleted is True
+        assert agent.sessions().total == 0
