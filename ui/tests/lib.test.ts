@@ -7,6 +7,8 @@ import type { Draft, Problems } from "../src/lib/draft";
 import { callsOf } from "../src/lib/calls";
 import { changes } from "../src/lib/diff";
 import { jsonText } from "../src/lib/json_text";
+import { executionOf } from "../src/api/executions";
+import { placesOf } from "../src/lib/places";
 import { columns, criticalPath, layout, planOf } from "../src/lib/plan";
 import { lineOf } from "../src/lib/pointers";
 import { rates, sample } from "../src/lib/rates";
@@ -424,5 +426,35 @@ describe("questions of agents", () => {
     ]);
     expect(shownRequests([a, b], used).map(({ id }) => id)).toEqual(["c", "b", "a"]);
     expect(shownRequests([a], new Map()).map(({ id }) => id)).toEqual(["a"]);
+  });
+});
+
+describe("executors", () => {
+  it("are those that executions name, the one that was used last first", () => {
+    const ran = (executor: string, tier: string, env: string, finished: string) =>
+      executionOf(
+        readText(
+          `{"executor":"${executor}","tier":"${tier}","environment":{"env_version":"${env}"},"finished_at":"${finished}"}`,
+        ),
+        undefined,
+      );
+    const waiting = executionOf(readText(`{"status":"PENDING","hint":"No executor is connected."}`), undefined);
+    expect(waiting.hint).toBe("No executor is connected.");
+    const places = placesOf([
+      ran("one", "T2", "py-bare@1", "2026-01-31T09:00:00.000Z"),
+      ran("two", "T1", "py-bare@1", "2026-01-31T10:00:00.000Z"),
+      ran("one", "T2", "py-data@1", "soon"),
+      waiting,
+    ]);
+    expect(places).toEqual([
+      { executor: "two", tiers: ["T1"], environments: ["py-bare@1"], executions: 1, last: Date.UTC(2026, 0, 31, 10) },
+      {
+        executor: "one",
+        tiers: ["T2"],
+        environments: ["py-bare@1", "py-data@1"],
+        executions: 2,
+        last: Date.UTC(2026, 0, 31, 9),
+      },
+    ]);
   });
 });

@@ -12,11 +12,11 @@ pub(super) const FILES: &[File] = &[
         gzip: include_bytes!("dist/files/icon-CsbjEDeU.svg.gz"),
     },
     File {
-        path: "files/index-ChOjvZ75.js",
+        path: "files/index-CLwFuJz-.js",
         media_type: "text/javascript; charset=utf-8",
-        etag: "\"89903c74fac65c9c\"",
-        bytes: include_bytes!("dist/files/index-ChOjvZ75.js"),
-        gzip: include_bytes!("dist/files/index-ChOjvZ75.js.gz"),
+        etag: "\"92b1f62418f24b22\"",
+        bytes: include_bytes!("dist/files/index-CLwFuJz-.js"),
+        gzip: include_bytes!("dist/files/index-CLwFuJz-.js.gz"),
     },
     File {
         path: "files/index-Ct30NlMQ.css",
@@ -35,7 +35,7 @@ pub(super) const FILES: &[File] = &[
     File {
         path: "index.html",
         media_type: "text/html; charset=utf-8",
-        etag: "\"909d9b7925d7239e\"",
+        etag: "\"c3facc1f2b233c67\"",
         bytes: include_bytes!("dist/index.html"),
         gzip: include_bytes!("dist/index.html.gz"),
     },
