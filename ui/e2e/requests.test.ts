@@ -59,6 +59,7 @@ it("a question of a model is counted in the header, and answered with one of its
 it("a question without options is answered in one's own words", async () => {
   const id = await ask("asker", { text: "Which <img src=x onerror=window.pwned=1>\u202e colour?" });
   await page.goto("/ui/requests");
+  await count().waitFor();
   const card = page.locator(`[data-request="${id}"]`);
   await card.getByRole("heading").getByText("U+202E", { exact: true }).waitFor();
   expect(await card.getByRole("button", { name: "Answer" }).isDisabled()).toBe(true);

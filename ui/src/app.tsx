@@ -164,15 +164,15 @@ function RequestCount() {
   const current = useStore(generation);
   const open = useStore(openRequests);
   const isShown = useStore(location).path === paths.requests;
-  const count = (): void => {
-    // The page of the requests counts them itself.
-    if (hasRequests && !isShown) countRequests().catch(() => undefined);
-  };
+  // Whoever may not read them has none.
+  const count = (): Promise<void> => countRequests().catch(() => openRequests.set(undefined));
   useEffect(() => {
-    openRequests.set(undefined);
-    count();
+    if (hasRequests) void count();
   }, [hasRequests, used, current]);
-  useInterval(count, COUNT_MS);
+  useInterval(() => {
+    // The page of the requests counts them itself.
+    if (hasRequests && !isShown) void count();
+  }, COUNT_MS);
   const words = open === 1 ? "1 question waits" : `${open?.toLocaleString("en")} questions wait`;
   return (
     <span role="status" class="request-count">

@@ -389,7 +389,7 @@ describe("an agent in words", () => {
       "2 model calls",
       "1 tool call",
     ]);
-    expect(used(`{"usage":{"inputTokens":1,"outputTokens":0,"cost":0.25}}`)).toEqual([
+    expect(used(`{"toolCalls":0,"usage":{"inputTokens":1,"outputTokens":0,"cost":0.25}}`)).toEqual([
       "1 token (1 in, 0 out)",
       "cost 0.25",
     ]);

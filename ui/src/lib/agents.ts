@@ -92,7 +92,7 @@ export function usageOf(result: Value | undefined): string[] {
   const models = number("modelCalls");
   if (models !== undefined) words.push(counted(models, "model call"));
   const tools = map?.get("toolCalls");
-  if (typeof tools === "bigint") words.push(counted(tools, "tool call"));
+  if (typeof tools === "bigint" && tools > 0n) words.push(counted(tools, "tool call"));
   const cost = costText(usage?.get("cost") ?? map?.get("cost"));
   if (cost !== undefined) words.push(`cost ${cost}`);
   const stopped = asText(map?.get("stopped"));
