@@ -70,14 +70,14 @@ it("a question without options is answered in one's own words", async () => {
   expect(value).toBe('green "or" blue');
 });
 
-it("one that was answered elsewhere says so, and nothing that was typed is lost", async () => {
+it("one that somebody else answered says so, and nothing that was typed is lost", async () => {
   const typed = await ask("typist", "What is the title?");
   const chosen = await ask("chooser", "Go on?", ["yes", "no"]);
   await page.goto("/ui/requests");
   const card = page.locator(`[data-request="${typed}"]`);
   await card.getByLabel("Answer").fill("A long title");
   await answer(typed, "Short");
-  await card.getByText("This was answered elsewhere: Short").waitFor();
+  await card.getByText("Somebody else has answered this: Short").waitFor();
   await card.getByText("What you typed was not sent: A long title").waitFor();
   await card.getByRole("button", { name: "Discard it" }).click();
   await card.waitFor({ state: "detached" });
@@ -90,7 +90,7 @@ it("one that was answered elsewhere says so, and nothing that was typed is lost"
   const refused = page.waitForResponse((response) => response.status() === 409);
   await other.getByRole("button", { name: "yes" }).click();
   await refused;
-  await other.getByText("This was answered elsewhere: no").waitFor();
+  await other.getByText("Somebody else has answered this: no").waitFor();
 });
 
 it("one whose agent has ended is closed", async () => {

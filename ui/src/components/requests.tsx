@@ -245,7 +245,7 @@ function Over({
         <p class="callout-text">
           {now?.status === "ANSWERED" && now.answer !== undefined ? (
             <>
-              {known ? "Answered: " : "This was answered elsewhere: "}
+              {known ? "Answered: " : "Somebody else has answered this: "}
               <AnswerText answer={now.answer} />
             </>
           ) : now?.status === "CLOSED" ? (
@@ -253,7 +253,7 @@ function Over({
           ) : found.isLoading ? (
             GONE
           ) : (
-            "This no longer waits for an answer: it was answered elsewhere, or removed."
+            "This no longer waits for an answer: somebody else has answered it, or it was removed."
           )}
         </p>
         {text !== "" && (

@@ -12,18 +12,18 @@ pub(super) const FILES: &[File] = &[
         gzip: include_bytes!("dist/files/icon-CsbjEDeU.svg.gz"),
     },
     File {
+        path: "files/index-C8QTw2lW.js",
+        media_type: "text/javascript; charset=utf-8",
+        etag: "\"f06b5515256b4ca1\"",
+        bytes: include_bytes!("dist/files/index-C8QTw2lW.js"),
+        gzip: include_bytes!("dist/files/index-C8QTw2lW.js.gz"),
+    },
+    File {
         path: "files/index-Ct30NlMQ.css",
         media_type: "text/css; charset=utf-8",
         etag: "\"b69bcf27fb878787\"",
         bytes: include_bytes!("dist/files/index-Ct30NlMQ.css"),
         gzip: include_bytes!("dist/files/index-Ct30NlMQ.css.gz"),
-    },
-    File {
-        path: "files/index-DgMuZwDr.js",
-        media_type: "text/javascript; charset=utf-8",
-        etag: "\"4e084eb9cccde09a\"",
-        bytes: include_bytes!("dist/files/index-DgMuZwDr.js"),
-        gzip: include_bytes!("dist/files/index-DgMuZwDr.js.gz"),
     },
     File {
         path: "files/worker-BUD9KqRE.js",
@@ -35,7 +35,7 @@ pub(super) const FILES: &[File] = &[
     File {
         path: "index.html",
         media_type: "text/html; charset=utf-8",
-        etag: "\"7762e73cdf99579d\"",
+        etag: "\"d330506ace7f0131\"",
         bytes: include_bytes!("dist/index.html"),
         gzip: include_bytes!("dist/index.html.gz"),
     },
