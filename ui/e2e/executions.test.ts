@@ -75,6 +75,30 @@ describe("an execution", () => {
     await page.waitForURL(/\/execution$/);
   });
 
+  it("says why it waits, and which executors ran others", async () => {
+    const answer = proxy.answer;
+    const hint = "No executor with the environment py-bare@1 is connected.";
+    proxy.answer = (url) => {
+      const isJob = url.pathname === `/api/v1/jobs/${job}` || url.pathname === "/api/v1/invoke";
+      if (url.pathname === `/contract/v1/jobs/${job}`) return JSON.stringify({ status: "QUEUED", hint });
+      if (url.pathname === "/contract/v1/jobs/0x01") return answer?.(new URL(`/contract/v1/jobs/${job}`, url));
+      if (url.pathname === "/api/v1/jobs" && url.searchParams.get("op") === "exec:python") {
+        const listed = { id: "0x01", status: "FAILED", op: "exec:python", created: 1, updated: 2 };
+        return JSON.stringify({ items: [listed], total: 1, offset: 0, limit: 20 });
+      }
+      const made = answer?.(url);
+      if (!isJob || typeof made !== "string") return made;
+      return JSON.stringify({ ...(JSON.parse(made) as object), status: "PENDING", error: undefined });
+    };
+    await page.goto("/ui/executions");
+    await page.getByRole("heading", { name: "executor-1" }).waitFor();
+    await page.locator(".fact", { hasText: "Isolation" }).getByText("T2").waitFor();
+    await page.locator(".fact", { hasText: "Environments" }).getByText("py-bare@0123456789ab").waitFor();
+    await page.getByRole("button", { name: "Run" }).click();
+    await page.getByRole("region", { name: "Why it waits" }).getByText(hint).waitFor();
+    proxy.answer = answer;
+  });
+
   it("has no section at a venue without executions", async () => {
     const answer = proxy.answer;
     proxy.answer = undefined;

@@ -92,6 +92,25 @@ describe("hostile strings", () => {
     for (const path of ["/ui/operations", "/ui/assets", "/ui/schedules"]) await visit(path);
   });
 
+  it("stay text in messages, configurations, questions and answers of agents", async () => {
+    const run = (operation: string, input: object): Promise<unknown> =>
+      venue.call("POST", "/api/v1/run", { operation, input: { agentId: "hostile", ...input } });
+    const short = HOSTILE.map((text) => text.slice(0, 200));
+    await run("agent:create", { config: { operation: "test:tally", note: everything } });
+    await run("agent:chat", { message: everything });
+    await run("agent:message", { message: short.join("\n") });
+    await run("agent:ask", { question: everything });
+    await run("agent:ask", { question: short.join("\n"), options: short });
+    const { requestId } = (await run("agent:ask", { question: { text: short.join(" ") } })) as { requestId: string };
+    await venue.call("POST", `/api/v1/requests/${requestId}`, { answer: short.join(" ") });
+    await visit("/ui/agents");
+    await visit("/ui/agents/hostile");
+    await visit("/ui/requests");
+    await page.getByRole("checkbox", { name: /answered or closed/ }).check();
+    await page.locator(`[data-request="${requestId}"]`).getByText("Answered:").waitFor();
+    expect(await page.getByRole("group", { name: "Answers" }).getByRole("button").count()).toBe(short.length);
+  });
+
   it("stay text in addresses", async () => {
     for (const text of HOSTILE.slice(0, 12)) {
       await visit(`/ui/jobs/${encodeURIComponent(text)}`);

@@ -1,5 +1,5 @@
-// Answers of a venue that has more than the binary under test may have, or that would need an executor or
-// a model: the console is shown what the documented API says.
+// Answers of a venue that has more than the binary under test may have, or that would need an executor: the
+// console is shown what the documented API says.
 
 import { valueId } from "@verify/encode";
 import { readText } from "@verify/json";
@@ -133,81 +133,4 @@ export async function withExecution(
     }
   };
   return { id: ID, answer };
-}
-
-const CREATE = {
-  type: "object",
-  required: ["agentId"],
-  properties: {
-    agentId: { type: "string", minLength: 1 },
-    config: { type: ["object", "null"], description: "For the framework: operation, wake, limits" },
-    state: { description: "What the transition receives first" },
-  },
-};
-
-const TIMELINE = [
-  {
-    start: 1_769_850_000_000,
-    end: 1_769_850_000_900,
-    op: "v/ops/llm/turn",
-    state: { seen: 0, mood: "calm" },
-    messages: [{ id: "m1", ts: 1_769_850_000_000, from: "did:key:z6MkAda", content: "<img src=x onerror=window.pwned=1>" }],
-    result: { response: "Hello Ada" },
-  },
-  {
-    start: 1_769_850_060_000,
-    end: 1_769_850_061_500,
-    op: "v/ops/llm/turn",
-    state: { seen: 1, mood: "calm" },
-    messages: [{ id: "m2", ts: 1_769_850_060_000, from: "did:key:z6MkAda", content: "How are you?", sessionId: "s-1" }],
-    result: { response: "Fine" },
-  },
-];
-
-/** A venue with an agent that has had two turns, and has a message in its inbox. */
-export async function withAgent(venue: Venue): Promise<(url: URL) => string | undefined> {
-  const openapi = await withPaths(venue, "/api/v1/agents", "/api/v1/agents/{id}");
-  const listed = { agentId: "helper", status: "SUSPENDED", tasks: 1, error: "the model did not answer" };
-  const vector = (values: unknown[]): string =>
-    JSON.stringify({ exists: true, type: "Vector", count: values.length, offset: 0, values });
-  const value = (value: unknown): string => JSON.stringify({ exists: true, type: "Map", value });
-  const paths: Record<string, () => string> = {
-    "slice g/helper/timeline": () => vector(TIMELINE),
-    "slice g/helper/inbox": () =>
-      vector([{ id: "m3", ts: 1_769_850_070_000, from: "did:key:z6MkAda", content: { text: "later" } }]),
-    "read g/helper/state": () => value({ seen: 2, mood: "cheerful" }),
-    "read g/helper/caps": () => value({ grant: [{ with: "w/notes", can: "crud/*" }] }),
-  };
-  return ({ pathname, searchParams }) => {
-    switch (pathname) {
-      case "/openapi.json":
-        return openapi;
-      case "/api/v1/agents":
-        return JSON.stringify({ agents: [listed] });
-      case "/api/v1/agents/helper":
-        return JSON.stringify({
-          ...listed,
-          config: { operation: "v/ops/llm/turn" },
-          timelineLength: TIMELINE.length,
-          inboxLength: 1,
-          failures: 3,
-          created: 1_769_850_000_000,
-          ts: 1_769_850_070_000,
-        });
-      case "/api/v1/operations/v/ops/agent/create":
-        return JSON.stringify({ name: "v/ops/agent/create", adapter: "agent:create", input: CREATE });
-      case "/api/v1/run":
-        return JSON.stringify({ sessions: [{ sessionId: "s-1", title: "First talk", turnCount: 1 }], total: 1 });
-      case "/api/v1/invoke":
-        return JSON.stringify({
-          ...job,
-          status: "COMPLETE",
-          op: "agent:chat",
-          error: undefined,
-          output: { agentId: "helper", sessionId: "s-2", response: "I am <b>fine</b>" },
-        });
-      default:
-        return paths[`${pathname.replace("/api/v1/values/", "")} ${searchParams.get("path")}`]?.();
-    }
-  };
 }

@@ -1,6 +1,6 @@
 // Every page of the console with something on it, for checks and screenshots.
 
-import { withAgent, withExecution } from "./made_up";
+import { withExecution } from "./made_up";
 import { Proxy } from "./proxy";
 import type { Venue } from "./venue";
 
@@ -48,6 +48,32 @@ const WORKSPACE: readonly (readonly [string, unknown])[] = [
   ["w/greeting", "Good morning"],
 ];
 
+/** An agent that has had turns, failed, and waits for an answer. */
+async function createAgent(venue: Venue): Promise<void> {
+  const run = (operation: string, input: object): Promise<unknown> =>
+    venue.call("POST", "/api/v1/run", { operation, input });
+  const config = {
+    operation: "llm:agent",
+    llmOperation: "test:toolllm",
+    systemPrompt: "You keep the notes in w/notes.",
+    tools: ["agent:ask"],
+    wake: { everyMs: 3_600_000 },
+  };
+  const caps = [
+    { with: "w/notes", can: "crud/*" },
+    { with: "v/ops", can: "invoke" },
+  ];
+  await run("agent:create", { agentId: "clerk", config, caps });
+  for (const message of ["Good morning", 'tool covia_write {"path": "w/notes/today", "value": "the report is due"}']) {
+    await run("agent:chat", { agentId: "clerk", message });
+  }
+  await run("agent:ask", { agentId: "clerk", question: "Which title shall the report have?" });
+  await run("agent:ask", { agentId: "clerk", question: "Send the report to the whole team?", options: ["yes", "no"] });
+  await run("agent:create", { agentId: "counter", config: { operation: "test:tally" } });
+  await run("agent:message", { agentId: "counter", message: { fail: true } });
+  await venue.invoke("agent:trigger", { agentId: "counter" }, { wait: true });
+}
+
 /** Fills a venue with jobs of every kind and returns the pages that show them. */
 export async function populate(venue: Venue): Promise<PageEntry[]> {
   const operation = (await venue.call("POST", "/api/v1/assets", ORCHESTRATION)) as string;
@@ -81,6 +107,7 @@ export async function populate(venue: Venue): Promise<PageEntry[]> {
   for (const [path, value] of WORKSPACE) {
     await venue.call("POST", "/api/v1/run", { operation: "covia:write", input: { path, value } });
   }
+  await createAgent(venue);
   return [
     { name: "home", path: "/", ready: "The venue accepts work." },
     { name: "jobs", path: "/ui/jobs", ready: /\d+ jobs/ },
@@ -96,8 +123,12 @@ export async function populate(venue: Venue): Promise<PageEntry[]> {
     { name: "assets", path: "/ui/assets", ready: /1 to \d+ of/ },
     { name: "asset", path: `/ui/assets/${operation}`, ready: "Definition" },
     { name: "schedules", path: "/ui/schedules", ready: "New schedule" },
-    { name: "workspace", path: "/ui/workspace", ready: /^4 entries/ },
+    { name: "workspace", path: "/ui/workspace", ready: /^5 entries/ },
     { name: "workspace-value", path: "/ui/workspace?path=w/customers/1042", ready: "Value ID" },
+    { name: "agents", path: "/ui/agents", ready: "counter" },
+    { name: "agent", path: "/ui/agents/clerk", ready: "May read and change w/notes and what is below it." },
+    { name: "agent-failed", path: "/ui/agents/counter", ready: "The job of the turn that failed" },
+    { name: "requests", path: "/ui/requests", ready: "Which title shall the report have?" },
     { name: "settings", path: "/ui/settings", ready: "Anonymous access" },
   ];
 }
@@ -109,12 +140,11 @@ export interface Site {
   readonly stop: () => Promise<void>;
 }
 
-/** Every page: those of the venue, and those that need an executor or a model, with made-up answers. */
+/** Every page: those of the venue, and those that need an executor, with made-up answers. */
 export async function allSites(venue: Venue): Promise<Site[]> {
   const execution = await withExecution(venue);
-  const [executions, agents] = [await Proxy.start(venue.url), await Proxy.start(venue.url)];
+  const executions = await Proxy.start(venue.url);
   executions.answer = execution.answer;
-  agents.answer = await withAgent(venue);
   return [
     { url: venue.url, pages: await populate(venue), stop: () => Promise.resolve() },
     {
@@ -123,14 +153,6 @@ export async function allSites(venue: Venue): Promise<Site[]> {
       pages: [
         { name: "executions", path: "/ui/executions", ready: "Latest executions" },
         { name: "job-execution", path: `/ui/jobs/${execution.id}/execution`, ready: "3 more were dropped." },
-      ],
-    },
-    {
-      url: agents.url,
-      stop: () => agents.stop(),
-      pages: [
-        { name: "agents", path: "/ui/agents", ready: "helper" },
-        { name: "agent", path: "/ui/agents/helper", ready: "May crud/… with w/notes." },
       ],
     },
   ];

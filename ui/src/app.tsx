@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { generation } from "./api/connection";
+import { countRequests, openRequests } from "./api/requests";
 import { token } from "./api/session";
 import { capabilities, readCapabilities, readStatus, venueStatus } from "./api/venue";
 import type { Capabilities } from "./api/venue";
@@ -14,6 +15,7 @@ import { Dialog } from "./components/dialog";
 import { SignInDialog } from "./components/sign_in";
 import { Empty } from "./components/states";
 import { Text } from "./components/text";
+import { useInterval } from "./lib/load";
 import { location, navigate, parseRoute, paths } from "./lib/router";
 import type { Route } from "./lib/router";
 import { onShortcut, startShortcuts } from "./lib/shortcuts";
@@ -28,6 +30,7 @@ import { JobsPage } from "./pages/jobs";
 import { OperationPage } from "./pages/operation";
 import { OperationsPage } from "./pages/operations";
 import { RegisterPage } from "./pages/register";
+import { RequestsPage } from "./pages/requests";
 import { SchedulesPage } from "./pages/schedules";
 import { SettingsPage } from "./pages/settings";
 import { WorkspacePage } from "./pages/workspace/page";
@@ -50,7 +53,7 @@ const section = (
 ): Section => ({ title, href, icon, pages, isMain });
 
 /** The sections that this venue has something to show in. */
-function sections({ hasWorkspace, hasExecutions, hasAgents }: Capabilities): Section[] {
+function sections({ hasWorkspace, hasExecutions, hasAgents, hasRequests }: Capabilities): Section[] {
   return [
     section("Home", paths.home, "home", ["home"], true),
     section("Jobs", paths.jobs, "jobs", ["jobs", "job"], true),
@@ -58,6 +61,7 @@ function sections({ hasWorkspace, hasExecutions, hasAgents }: Capabilities): Sec
     section("Assets", paths.assets, "assets", ["assets", "asset"]),
     section("Schedules", paths.schedules, "schedules", ["schedules"]),
     ...(hasAgents ? [section("Agents", paths.agents, "agents", ["agents", "agent"])] : []),
+    ...(hasRequests ? [section("Requests", paths.requests, "message", ["requests"])] : []),
     ...(hasExecutions ? [section("Executions", paths.executions, "executions", ["executions"])] : []),
     ...(hasWorkspace ? [section("Workspace", paths.workspace(), "workspace", ["workspace"])] : []),
     section("Settings", paths.settings, "settings", ["settings"]),
@@ -105,6 +109,7 @@ export function App() {
           </span>
         )}
         <span class="spacer" />
+        <RequestCount />
         <button type="button" class="button small palette-button" onClick={() => setOverlay("palette")}>
           <Icon name="search" /> <span class="wide-text">Go to…</span>
           <kbd class="wide-only" aria-hidden="true">
@@ -149,6 +154,39 @@ export function App() {
   );
 }
 
+/** How often the questions that wait are counted while the page can be seen. */
+const COUNT_MS = 5000;
+
+/** How many questions of agents wait for an answer. Nothing is there if none does. */
+function RequestCount() {
+  const { hasRequests } = useStore(capabilities);
+  const used = useStore(token);
+  const current = useStore(generation);
+  const open = useStore(openRequests);
+  const isShown = useStore(location).path === paths.requests;
+  // Whoever may not read them has none.
+  const count = (): Promise<void> => countRequests().catch(() => openRequests.set(undefined));
+  useEffect(() => {
+    if (hasRequests) void count();
+  }, [hasRequests, used, current]);
+  useInterval(() => {
+    // The page of the requests counts them itself.
+    if (hasRequests && !isShown) void count();
+  }, COUNT_MS);
+  const words = open === 1 ? "1 question waits" : `${open?.toLocaleString("en")} questions wait`;
+  return (
+    <span role="status" class="request-count">
+      {hasRequests && open !== undefined && open > 0 && (
+        <a class="button small" href={paths.requests} title={`${words} for an answer`}>
+          <Icon name="message" />
+          <span aria-hidden="true">{open.toLocaleString("en")}</span>
+          <span class="sr-only">{words} for an answer</span>
+        </a>
+      )}
+    </span>
+  );
+}
+
 function SectionLink({ section, route }: { section: Section; route: Route }) {
   const { title, href, icon, pages, isMain } = section;
   return (
@@ -187,6 +225,8 @@ function Page({ route }: { route: Route }) {
       return <AgentsPage />;
     case "agent":
       return <AgentPage id={route.id} />;
+    case "requests":
+      return <RequestsPage />;
     case "executions":
       return <ExecutionsPage />;
     case "workspace":
@@ -219,6 +259,7 @@ const TITLES: Readonly<Record<Route["page"], string>> = {
   schedules: "Schedules",
   agents: "Agents",
   agent: "Agent",
+  requests: "Requests",
   executions: "Executions",
   workspace: "Workspace",
   settings: "Settings",

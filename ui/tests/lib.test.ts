@@ -1,14 +1,18 @@
 // The pure parts behind the pages.
 
 import { describe, expect, it } from "vitest";
+import { failuresSentence, grantsOf, jobIn, usageOf, wakeSentence } from "../src/lib/agents";
 import { draftOf, emptyDraft, readDraft } from "../src/lib/draft";
 import type { Draft, Problems } from "../src/lib/draft";
 import { callsOf } from "../src/lib/calls";
 import { changes } from "../src/lib/diff";
 import { jsonText } from "../src/lib/json_text";
+import { executionOf } from "../src/api/executions";
+import { placesOf } from "../src/lib/places";
 import { columns, criticalPath, layout, planOf } from "../src/lib/plan";
 import { lineOf } from "../src/lib/pointers";
 import { rates, sample } from "../src/lib/rates";
+import { questionText, requestOf, shownRequests } from "../src/lib/requests";
 import { parseRoute, paths } from "../src/lib/router";
 import { fieldOf } from "../src/lib/schema";
 import { asCli, asCurl, quote } from "../src/lib/shell";
@@ -341,5 +345,116 @@ describe("the state of an agent", () => {
     ]);
     expect(stateChanges("x", "x")).toEqual([]);
     expect(stateChanges("x", readText("{}")).map(({ path }) => path)).toEqual([""]);
+  });
+});
+
+describe("an agent in words", () => {
+  it("may do what its capabilities cover", () => {
+    const text = `{"grant":[{"with":"w/notes/","can":"crud/read"},{"with":"*","can":"invoke"},{"with":"","can":"*"},
+      {"with":"/w/a/*","can":"crud/*"},{"with":"s/key","can":"secret/use"},{"with":"w","can":"x/y"},{"with":"w"}]}`;
+    expect(grantsOf(readText(text))).toEqual([
+      "May read w/notes and what is below it.",
+      "May run everything of its owner.",
+      "May do everything that its owner may.",
+      "May read and change w/a and what is below it.",
+      "May use secrets at s/key and below.",
+      "May use x/y at w and below.",
+    ]);
+    expect(grantsOf(readText(`[]`))).toEqual([]);
+  });
+
+  it("runs when its configuration says so", () => {
+    const said = (config: string): string => wakeSentence(readText(config));
+    expect(said("{}")).toBe("when somebody runs it");
+    expect(said(`{"wake":null}`)).toBe("when somebody runs it");
+    expect(said(`{"wake":"message"}`)).toBe("when a message arrives");
+    expect(said(`{"wake":{"everyMs":60000}}`)).toBe("every 1 min");
+    expect(said(`{"wake":{"cron":"0 9 * * MON","timeZone":"Europe/Berlin"}}`)).toBe("at 0 9 * * MON (Europe/Berlin)");
+    expect(said(`{"wake":{"later":1}}`)).toBe(`{"later":1}`);
+  });
+
+  it("fails so often, and then stays suspended or ends", () => {
+    expect(failuresSentence(0, readText("{}"))).toBe("none; after 10, it stays suspended");
+    const config = readText(`{"maxFailures":3,"onFailures":"terminate"}`);
+    expect(failuresSentence(2, config)).toBe("2 of 3; then it is terminated");
+    const job = `0x${"0123456789abcdef".repeat(2)}`;
+    expect(jobIn(`the transition failed: no (job ${job} is FAILED)`)).toBe(job);
+    expect(jobIn("no job")).toBeUndefined();
+  });
+
+  it("used so many tokens in a turn", () => {
+    const used = (result: string): string[] => usageOf(readText(result));
+    expect(used(`{"toolCalls":1,"usage":{"inputTokens":1200,"outputTokens":2,"totalTokens":1202,"modelCalls":2}}`)).toEqual([
+      "1,202 tokens (1,200 in, 2 out)",
+      "2 model calls",
+      "1 tool call",
+    ]);
+    expect(used(`{"toolCalls":0,"usage":{"inputTokens":1,"outputTokens":0,"cost":0.25}}`)).toEqual([
+      "1 token (1 in, 0 out)",
+      "cost 0.25",
+    ]);
+    expect(used(`{"cost":{"amount":"0.10","currency":"EUR"},"stopped":"tokenBudget"}`)).toEqual([
+      "cost 0.10 EUR",
+      "stopped: tokenBudget",
+    ]);
+    expect(used(`{"seen":["hello"]}`)).toEqual([]);
+    expect(used(`"text"`)).toEqual([]);
+  });
+});
+
+describe("questions of agents", () => {
+  const request = (id: string, created: number) =>
+    requestOf(readText(`{"id":"${id}","agentId":"a","status":"OPEN","created":${created},"question":"${id}?"}`));
+
+  it("are read with their options, which may be any values", () => {
+    const text = `{"id":"a~1","agentId":"a","status":"ANSWERED","created":5,"question":{"text":"Go on?"},
+      "options":["yes",2,null],"answer":2,"sessionId":"s"}`;
+    const read = requestOf(readText(text));
+    expect(read).toMatchObject({ id: "a~1", agent: "a", status: "ANSWERED", created: 5, session: "s" });
+    expect(read.options).toEqual(["yes", 2n, null]);
+    expect(read.answer).toBe(2n);
+    expect(questionText(read.question)).toBe("Go on?");
+    expect(questionText(readText(`{"text":"Go on?","sum":3}`))).toBeUndefined();
+    expect(request("b", 1).options).toBeUndefined();
+  });
+
+  it("stay on the page while they are in use, in order", () => {
+    const [a, b, c] = [request("a", 3), request("b", 2), request("c", 1)];
+    const used = new Map([
+      ["b", b],
+      ["c", c],
+    ]);
+    expect(shownRequests([a, b], used).map(({ id }) => id)).toEqual(["c", "b", "a"]);
+    expect(shownRequests([a], new Map()).map(({ id }) => id)).toEqual(["a"]);
+  });
+});
+
+describe("executors", () => {
+  it("are those that executions name, the one that was used last first", () => {
+    const ran = (executor: string, tier: string, env: string, finished: string) =>
+      executionOf(
+        readText(
+          `{"executor":"${executor}","tier":"${tier}","environment":{"env_version":"${env}"},"finished_at":"${finished}"}`,
+        ),
+        undefined,
+      );
+    const waiting = executionOf(readText(`{"status":"PENDING","hint":"No executor is connected."}`), undefined);
+    expect(waiting.hint).toBe("No executor is connected.");
+    const places = placesOf([
+      ran("one", "T2", "py-bare@1", "2026-01-31T09:00:00.000Z"),
+      ran("two", "T1", "py-bare@1", "2026-01-31T10:00:00.000Z"),
+      ran("one", "T2", "py-data@1", "soon"),
+      waiting,
+    ]);
+    expect(places).toEqual([
+      { executor: "two", tiers: ["T1"], environments: ["py-bare@1"], executions: 1, last: Date.UTC(2026, 0, 31, 10) },
+      {
+        executor: "one",
+        tiers: ["T2"],
+        environments: ["py-bare@1", "py-data@1"],
+        executions: 2,
+        last: Date.UTC(2026, 0, 31, 9),
+      },
+    ]);
   });
 });

@@ -2,6 +2,7 @@
 
 import { asList, asMap, asText } from "@verify/value";
 import type { Value } from "@verify/value";
+import { grantsOf } from "../lib/agents";
 import { newKey, readJson } from "./client";
 import { invoke, run } from "./jobs";
 import type { Job } from "./jobs";
@@ -138,17 +139,6 @@ export async function readGrants(id: string, signal?: AbortSignal): Promise<stri
   return value === undefined || value === null ? undefined : grantsOf(value);
 }
 
-export function grantsOf(caps: Value): string[] {
-  const grants = asList(asMap(caps)?.get("grant")) ?? asList(caps) ?? [];
-  return grants.map((grant) => {
-    const map = asMap(grant);
-    const what = asText(map?.get("can")) ?? "*";
-    const where = asText(map?.get("with")) ?? "";
-    const verb = what === "*" ? "do everything" : what.replace(/\/\*$/, "/…");
-    return where === "" || where === "*" ? `May ${verb}.` : `May ${verb} with ${where}.`;
-  });
-}
-
 export interface AgentSession {
   readonly id: string;
   readonly title: string | undefined;
@@ -165,6 +155,46 @@ export async function listSessions(id: string, signal?: AbortSignal): Promise<Ag
       turns: numberOf(session?.get("turnCount")) ?? 0,
     };
   });
+}
+
+/** One entry of the conversation of a session. */
+export interface Said {
+  /** `user`, `assistant`, `tool` or `system`. */
+  readonly role: string;
+  readonly at: number | undefined;
+  readonly content: Value;
+  /** Names of the tools that a model asked for. */
+  readonly tools: readonly string[];
+}
+
+export interface Conversation {
+  readonly said: readonly Said[];
+  /** Whether there was more before. */
+  readonly isTruncated: boolean;
+}
+
+/** The latest turns of a session. Agents without a model keep no conversation; it is then empty. */
+export async function readConversation(
+  id: string,
+  session: string,
+  turns: number,
+  signal?: AbortSignal,
+): Promise<Conversation> {
+  const input = JSON.stringify({ agentId: id, sessionId: session, maxTurns: turns });
+  const map = asMap(await run("agent:session-read", input, signal));
+  return {
+    isTruncated: map?.get("truncated") === true,
+    said: (asList(map?.get("messages")) ?? []).map((value) => {
+      const message = asMap(value);
+      const tools = asList(message?.get("toolCalls")) ?? [];
+      return {
+        role: asText(message?.get("role")) ?? "",
+        at: numberOf(message?.get("ts")),
+        content: message?.get("content") ?? null,
+        tools: tools.map((tool) => asText(asMap(tool)?.get("name")) ?? ""),
+      };
+    }),
+  };
 }
 
 export type AgentAction = "trigger" | "suspend" | "resume" | "delete";

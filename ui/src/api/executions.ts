@@ -53,6 +53,10 @@ export interface Execution {
   readonly executor: string | undefined;
   readonly tier: string | undefined;
   readonly environment: string | undefined;
+  readonly network: string | undefined;
+  /** What to do about code that waits for an environment. */
+  readonly hint: string | undefined;
+  readonly finished: number | undefined;
   readonly attempt: number;
   readonly durationMs: number | undefined;
   readonly key: string | undefined;
@@ -77,6 +81,12 @@ export async function readExecution(job: Job, signal?: AbortSignal): Promise<Exe
 const numberOf = (value: Value | undefined): number | undefined =>
   typeof value === "bigint" || typeof value === "number" ? Number(value) : undefined;
 
+/** A time in RFC 3339 as Unix time in ms. */
+function timeOf(text: string | undefined): number | undefined {
+  const time = Date.parse(text ?? "");
+  return Number.isNaN(time) ? undefined : time;
+}
+
 /** Reads a result envelope. The output of an operation that runs code alone is that of its job. */
 export function executionOf(envelope: Value, output: Value | undefined): Execution {
   const map: ValueMap = asMap(envelope) ?? new Map();
@@ -88,6 +98,9 @@ export function executionOf(envelope: Value, output: Value | undefined): Executi
     executor: text("executor"),
     tier: text("tier"),
     environment: asText(asMap(map.get("environment"))?.get("env_version")),
+    network: asText(asMap(map.get("environment"))?.get("network_access")),
+    hint: text("hint"),
+    finished: timeOf(text("finished_at")),
     attempt: numberOf(map.get("attempt")) ?? 1,
     durationMs: numberOf(map.get("duration_ms")),
     key: text("execution_key"),
@@ -204,4 +217,23 @@ export async function listExecutions(limit: number, signal?: AbortSignal): Promi
   );
   const all = pages.flatMap(({ items }) => items);
   return all.sort((a, b) => b.created - a.created).slice(0, limit);
+}
+
+/** Executions that have ended, which never change again. */
+const ended = new Map<string, Execution>();
+const ENDED_MAX = 64;
+
+/** The executions of these jobs. Those that have ended are read once. */
+export async function readEnded(ids: readonly string[], signal?: AbortSignal): Promise<Execution[]> {
+  return Promise.all(
+    ids.map(async (id) => {
+      const known = ended.get(id);
+      if (known) return known;
+      const read = executionOf(await readJson(at(id), { signal }), undefined);
+      const [oldest] = ended.keys();
+      if (ended.size >= ENDED_MAX && oldest !== undefined) ended.delete(oldest);
+      ended.set(id, read);
+      return read;
+    }),
+  );
 }

@@ -87,6 +87,8 @@ export interface Capabilities {
   readonly hasExecutions: boolean;
   /** `GET /api/v1/agents`. */
   readonly hasAgents: boolean;
+  /** `GET /api/v1/requests` and `POST /api/v1/requests/{id}`. */
+  readonly hasRequests: boolean;
   /** Query parameters of the list of jobs. */
   readonly listParameters: ReadonlySet<string>;
 }
@@ -99,6 +101,7 @@ const BASIC: Capabilities = {
   hasSecrets: false,
   hasExecutions: false,
   hasAgents: false,
+  hasRequests: false,
   listParameters: new Set(["status", "op", "tag", "order", "owner"]),
 };
 
@@ -122,6 +125,7 @@ export async function readCapabilities(): Promise<void> {
     hasSecrets: paths?.has("/api/v1/secrets") ?? false,
     hasExecutions: paths?.has("/contract/v1/jobs/{job_id}") ?? false,
     hasAgents: paths?.has("/api/v1/agents") ?? false,
+    hasRequests: ["/api/v1/requests", "/api/v1/requests/{id}"].every((path) => paths?.has(path)),
     listParameters: new Set(parameters.filter((name) => name !== undefined)),
   });
 }

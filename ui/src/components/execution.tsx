@@ -33,6 +33,7 @@ export function ExecutionView({
   const { error, stdout, stderr, result, artifacts, logs, logsDropped } = execution;
   return (
     <>
+      {execution.hint !== undefined && <WaitingHint hint={execution.hint} />}
       {error && <ErrorView error={error} />}
       {cell.length > 0 && (
         <section class="card" aria-label="Code">
@@ -79,6 +80,20 @@ export function ExecutionView({
         <JsonView value={execution.all} label="the result envelope" />
       </details>
     </>
+  );
+}
+
+/** Why code that has not started waits, and what to do about it. */
+export function WaitingHint({ hint }: { hint: string }) {
+  return (
+    <section class="callout waiting" aria-label="Why it waits">
+      <Icon name="clock" />
+      <div>
+        <p class="callout-text">
+          <Text text={hint} />
+        </p>
+      </div>
+    </section>
   );
 }
 
@@ -251,11 +266,12 @@ function ArtifactView({ job, artifact }: { job: string; artifact: Artifact }) {
 }
 
 function Facts({ execution }: { execution: Execution }) {
-  const { executor, tier, environment, attempt, durationMs, key } = execution;
+  const { executor, tier, environment, network, attempt, durationMs, key } = execution;
   const facts: readonly (readonly [string, string | undefined])[] = [
     ["Executor", executor],
     ["Isolation", tier],
     ["Environment", environment],
+    ["Network", network],
     ["Took", durationMs === undefined ? undefined : duration(durationMs)],
     ["Attempt", String(attempt)],
   ];

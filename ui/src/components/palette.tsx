@@ -19,7 +19,7 @@ interface Command {
 
 const go = (to: string) => () => navigate(to);
 
-const commands = ({ hasWorkspace, hasExecutions, hasAgents }: Capabilities): Command[] => [
+const commands = ({ hasWorkspace, hasExecutions, hasAgents, hasRequests }: Capabilities): Command[] => [
   { group: "Go to", title: "Home", run: go(paths.home) },
   { group: "Go to", title: "Jobs", run: go(paths.jobs) },
   { group: "Go to", title: "Running jobs", run: go(paths.jobsWhere({ status: "STARTED" })) },
@@ -35,6 +35,7 @@ const commands = ({ hasWorkspace, hasExecutions, hasAgents }: Capabilities): Com
   { group: "Go to", title: "Schedules", run: go(paths.schedules) },
   ...(hasWorkspace ? [{ group: "Go to", title: "Workspace", run: go(paths.workspace()) }] : []),
   ...(hasAgents ? [{ group: "Go to", title: "Agents", run: go(paths.agents) }] : []),
+  ...(hasRequests ? [{ group: "Go to", title: "Requests", run: go(paths.requests) }] : []),
   ...(hasExecutions ? [{ group: "Go to", title: "Executions", run: go(paths.executions) }] : []),
   { group: "Go to", title: "Settings", run: go(paths.settings) },
   { group: "Theme", title: "Use the light theme", run: () => chooseTheme("light") },

@@ -16,6 +16,7 @@ export type Route =
   | { readonly page: "executions" }
   | { readonly page: "agents" }
   | { readonly page: "agent"; readonly id: string }
+  | { readonly page: "requests" }
   | { readonly page: "settings" }
   | { readonly page: "unknown"; readonly path: string };
 
@@ -51,6 +52,7 @@ export function parseRoute(path: string): Route {
     case "schedules":
     case "workspace":
     case "executions":
+    case "requests":
     case "settings":
       return argument === "" ? { page: section } : { page: "unknown", path };
     default:
@@ -78,6 +80,7 @@ export const paths = {
   schedules: "/ui/schedules",
   executions: "/ui/executions",
   agents: "/ui/agents",
+  requests: "/ui/requests",
   agent: (id: string): string => `/ui/agents/${encodeURIComponent(id)}`,
   /** Without a path, the overview. In the query, because a name such as `..` has a meaning in a path. */
   workspace: (path = ""): string =>

@@ -1,12 +1,13 @@
 // Executions: a playground, the latest executions, and the executors that run them.
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { messageOf, newKey } from "../api/client";
-import { listExecutions } from "../api/executions";
+import { listExecutions, readEnded, readExecution } from "../api/executions";
 import { invoke } from "../api/jobs";
-import type { Job } from "../api/jobs";
+import type { Job, ListedJob } from "../api/jobs";
 import { capabilities, readStats } from "../api/venue";
 import { operationName, shorten } from "../components/copy";
+import { WaitingHint } from "../components/execution";
 import { TextArea } from "../components/form";
 import { Icon } from "../components/icons";
 import { Result } from "../components/states";
@@ -15,6 +16,9 @@ import { Text } from "../components/text";
 import { Time } from "../components/time";
 import { jsonText } from "../lib/json_text";
 import { useInterval, useLoad } from "../lib/load";
+import type { Loaded } from "../lib/load";
+import { placesOf } from "../lib/places";
+import type { Place } from "../lib/places";
 import { paths } from "../lib/router";
 import { useStore } from "../lib/store";
 import { isTerminal } from "@verify/status";
@@ -22,6 +26,7 @@ import { asList, asMap, asText } from "@verify/value";
 import type { Value } from "@verify/value";
 import { ExecutionTab } from "./job/execution";
 import { useJob } from "./job/follow";
+import { ProgressBar } from "./job/progress";
 
 const EXAMPLE = `squares = [n * n for n in range(10)]
 print("the sum is", sum(squares))
@@ -40,6 +45,8 @@ const LISTED = 20;
 const REFRESH_MS = 5000;
 
 export function ExecutionsPage() {
+  const latest = useLoad((signal) => listExecutions(LISTED, signal), []);
+  useInterval(latest.reload, REFRESH_MS);
   return (
     <>
       <header class="page-head">
@@ -47,8 +54,8 @@ export function ExecutionsPage() {
       </header>
       <Playground />
       <div class="columns">
-        <Latest />
-        <Executors />
+        <Latest latest={latest} />
+        <Executors latest={latest.value ?? []} />
       </div>
     </>
   );
@@ -122,15 +129,24 @@ function Ran({ id }: { id: string }) {
       {isTerminal(job.status) ? (
         <ExecutionTab job={job} />
       ) : (
-        <p class="muted">The code waits for an executor, or runs.</p>
+        <Unfinished job={job} />
       )}
     </section>
   );
 }
 
-function Latest() {
-  const latest = useLoad((signal) => listExecutions(LISTED, signal), []);
-  useInterval(latest.reload, REFRESH_MS);
+/** Code that has not ended: what it waits for, or how far it is. */
+function Unfinished({ job }: { job: Job }) {
+  const execution = useLoad((signal) => readExecution(job, signal), [job.id, job.head]);
+  // The environment may appear without a change of the job.
+  useInterval(execution.reload, REFRESH_MS);
+  const hint = execution.value?.hint;
+  if (hint !== undefined) return <WaitingHint hint={hint} />;
+  if (job.progress) return <ProgressBar progress={job.progress} />;
+  return <p class="muted">{job.status === "STARTED" ? "The code runs." : "The code waits for an executor."}</p>;
+}
+
+function Latest({ latest }: { latest: Loaded<ListedJob[]> }) {
   return (
     <section class="card">
       <h2>Latest executions</h2>
@@ -161,8 +177,11 @@ function Latest() {
   );
 }
 
-/** What the venue says about its executors: name, tier, slots, and when they were last heard of. */
-function Executors() {
+/**
+ * What the venue says about its executors: name, tier, slots, and when they were last heard of. If it says
+ * nothing, those that the latest executions name.
+ */
+function Executors({ latest }: { latest: readonly ListedJob[] }) {
   const { hasStats } = useStore(capabilities);
   const stats = useLoad((signal) => (hasStats ? readStats(signal) : Promise.resolve(null)), [hasStats]);
   useInterval(stats.reload, REFRESH_MS);
@@ -171,7 +190,7 @@ function Executors() {
     <section class="card">
       <h2>Executors</h2>
       {executors.length === 0 ? (
-        <p class="muted">The venue names no executors.</p>
+        <Places latest={latest} />
       ) : (
         <ul class="cards">
           {executors.map((executor, index) => (
@@ -193,6 +212,59 @@ function Executors() {
         </ul>
       )}
     </section>
+  );
+}
+
+/** Executions whose executors are looked at. */
+const LOOKED_AT = 10;
+
+function Places({ latest }: { latest: readonly ListedJob[] }) {
+  const ids = latest
+    .filter(({ status }) => isTerminal(status))
+    .slice(0, LOOKED_AT)
+    .map(({ id }) => id);
+  const loaded = useLoad((signal) => readEnded(ids, signal), [ids]);
+  const known = useRef<readonly Place[]>([]);
+  if (loaded.value) known.current = placesOf(loaded.value);
+  const places = known.current;
+  if (places.length === 0) return <p class="muted">The venue names no executors.</p>;
+  return (
+    <>
+      <p class="muted">Those of the latest executions. The venue does not say which are connected.</p>
+      <ul class="cards">
+        {places.map(({ executor, tiers, environments, executions, last }) => (
+          <li key={executor}>
+            <h3>
+              <Text text={executor} most={80} />
+            </h3>
+            <dl class="facts narrow">
+              <Fact name="Isolation" text={tiers.join(", ")} />
+              <Fact name="Environments" text={environments.join(", ")} />
+              <Fact name="Executions" text={String(executions)} />
+              {last !== undefined && (
+                <div class="fact">
+                  <dt>Last one ended</dt>
+                  <dd>
+                    <Time at={last} />
+                  </dd>
+                </div>
+              )}
+            </dl>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Fact({ name, text }: { name: string; text: string }) {
+  return (
+    <div class="fact">
+      <dt>{name}</dt>
+      <dd>
+        <Text text={text === "" ? "–" : text} most={300} />
+      </dd>
+    </div>
   );
 }
 

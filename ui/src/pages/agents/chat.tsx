@@ -1,19 +1,22 @@
 // Talking to an agent, by session.
 
 import { useState } from "preact/hooks";
-import { actOnAgent, listSessions } from "../../api/agents";
-import type { Agent } from "../../api/agents";
+import { actOnAgent, listSessions, readConversation } from "../../api/agents";
+import type { Agent, Conversation, Said } from "../../api/agents";
 import { messageOf } from "../../api/client";
 import { TextArea } from "../../components/form";
 import { Icon } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
 import { Text } from "../../components/text";
+import { Time } from "../../components/time";
 import { useLoad } from "../../lib/load";
 import { paths } from "../../lib/router";
 import { visible } from "../../lib/visible";
 import { asMap, asText } from "@verify/value";
 import type { Value } from "@verify/value";
 
+/** Turns of an earlier session that are shown. */
+const TURNS_SHOWN = 20;
 /** How long the page waits for a response before it shows the job instead. */
 const WAIT_MS = 60_000;
 
@@ -23,13 +26,27 @@ interface Exchange {
   readonly response: Value | undefined;
 }
 
+const NOTHING: Conversation = { said: [], isTruncated: false };
+
 export function Chat({ agent, onSent }: { agent: Agent; onSent: () => void }) {
   const [text, setText] = useState("");
   const [session, setSession] = useState("");
+  /** The session that was chosen, of which what was said before is shown. */
+  const [chosen, setChosen] = useState("");
   const [exchanges, setExchanges] = useState<readonly Exchange[]>([]);
   const [isBusy, setIsBusy] = useState(false);
   const [problem, setProblem] = useState<string | undefined>(undefined);
   const sessions = useLoad((signal) => listSessions(agent.id, signal).catch(() => []), [agent.id, agent.turns]);
+  const earlier = useLoad(
+    (signal) =>
+      chosen === "" ? Promise.resolve(NOTHING) : readConversation(agent.id, chosen, TURNS_SHOWN, signal),
+    [agent.id, chosen],
+  );
+  const choose = (id: string): void => {
+    setSession(id);
+    setChosen(id);
+    setExchanges([]);
+  };
   const send = async (event: Event): Promise<void> => {
     event.preventDefault();
     setIsBusy(true);
@@ -51,7 +68,25 @@ export function Chat({ agent, onSent }: { agent: Agent; onSent: () => void }) {
   return (
     <section class="card" aria-label="Chat">
       <h2>Chat</h2>
+      {chosen !== "" && earlier.error !== undefined && (
+        <p class="field-problem" role="alert">
+          What was said before could not be read: <Text text={messageOf(earlier.error)} />
+        </p>
+      )}
+      {earlier.value?.isTruncated && (
+        <p class="muted">
+          Only the latest {TURNS_SHOWN} turns are shown.{" "}
+          <a href={paths.workspace(`g/${agent.id}/sessions/${chosen}`)}>The complete session</a>
+        </p>
+      )}
       <div role="log" aria-label="Conversation">
+        {earlier.value !== undefined && earlier.value.said.length > 0 && (
+          <ol class="turns">
+            {earlier.value.said.map((said, index) => (
+              <Earlier key={index} said={said} />
+            ))}
+          </ol>
+        )}
         <ol class="turns">
           {exchanges.map(({ said, job, response }, index) => (
             <li key={index} class="turn">
@@ -80,7 +115,7 @@ export function Chat({ agent, onSent }: { agent: Agent; onSent: () => void }) {
           <select
             id="agent-session"
             value={session}
-            onChange={(event) => setSession(event.currentTarget.value)}
+            onChange={(event) => choose(event.currentTarget.value)}
           >
             <option value="">a new one</option>
             {session !== "" && !sessions.value?.some(({ id }) => id === session) && (
@@ -108,3 +143,35 @@ export function Chat({ agent, onSent }: { agent: Agent; onSent: () => void }) {
     </section>
   );
 }
+
+/** An entry of what was said before. */
+function Earlier({ said }: { said: Said }) {
+  const { role, at, content, tools } = said;
+  return (
+    <li class="turn">
+      <p class="row wrap muted">
+        <span>{ROLES[role] ?? <Text text={role} most={40} />}</span>
+        {at !== undefined && <Time at={at} />}
+        {tools.map((tool, index) => (
+          <span class="tag" key={index}>
+            calls <Text text={tool} most={80} />
+          </span>
+        ))}
+      </p>
+      {typeof content !== "string" ? (
+        <JsonView value={content} label="the message" />
+      ) : content === "" ? null : (
+        <p class={role === "user" ? "bubble received" : "bubble"}>
+          <Text text={content} />
+        </p>
+      )}
+    </li>
+  );
+}
+
+const ROLES: Readonly<Record<string, string>> = {
+  user: "you or another caller",
+  assistant: "the agent",
+  tool: "result of a tool",
+  system: "instructions",
+};

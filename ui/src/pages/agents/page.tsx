@@ -1,20 +1,24 @@
 // One agent: what it is, what it is told, and what became of its state.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { actOnAgent, readAgent, readGrants, readInbox } from "../../api/agents";
 import type { Agent, AgentAction } from "../../api/agents";
 import { messageOf } from "../../api/client";
+import { capabilities } from "../../api/venue";
 import { Id } from "../../components/copy";
 import { Confirm } from "../../components/dialog";
 import { Icon } from "../../components/icons";
 import type { IconName } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
+import { RequestList, useRequests } from "../../components/requests";
 import { Loading, Problem, Result } from "../../components/states";
 import { StatusChip } from "../../components/status";
 import { Text } from "../../components/text";
 import { Time } from "../../components/time";
+import { failuresSentence, jobIn, wakeSentence } from "../../lib/agents";
 import { useInterval, useLoad } from "../../lib/load";
 import { paths } from "../../lib/router";
+import { useStore } from "../../lib/store";
 import { Chat } from "./chat";
 import { Message } from "./message";
 import { Turns } from "./turns";
@@ -43,6 +47,8 @@ export function AgentPage({ id }: { id: string }) {
 
 function LoadedAgent({ agent, reload }: { agent: Agent; reload: () => void }) {
   const isTerminated = agent.status === "TERMINATED";
+  const { hasRequests } = useStore(capabilities);
+  const cause = agent.error === undefined ? undefined : jobIn(agent.error);
   return (
     <>
       <header class="page-head">
@@ -67,16 +73,22 @@ function LoadedAgent({ agent, reload }: { agent: Agent; reload: () => void }) {
             <p class="callout-text">
               <Text text={agent.error} />
             </p>
+            {cause !== undefined && (
+              <p>
+                <a href={paths.job(cause)}>The job of the turn that failed</a>
+              </p>
+            )}
           </div>
         </section>
       )}
+      {hasRequests && <Requests id={agent.id} />}
       {!isTerminated && <Chat agent={agent} onSent={reload} />}
       <Turns agent={agent} />
       <Inbox agent={agent} />
       <section class="card">
         <h2>Facts</h2>
         <Facts agent={agent} />
-        <Grants id={agent.id} />
+        <Grants id={agent.id} changed={agent.changed} />
         <details>
           <summary>Configuration</summary>
           <JsonView value={agent.config ?? null} label="the configuration" />
@@ -167,12 +179,18 @@ function Facts({ agent }: { agent: Agent }) {
         </div>
       )}
       <div class="fact">
+        <dt>When it runs</dt>
+        <dd>
+          <Text text={wakeSentence(agent.config)} most={200} />
+        </dd>
+      </div>
+      <div class="fact">
         <dt>Turns</dt>
         <dd>{agent.turns.toLocaleString("en")}</dd>
       </div>
       <div class="fact">
         <dt>Failures in a row</dt>
-        <dd>{agent.failures.toLocaleString("en")}</dd>
+        <dd>{failuresSentence(agent.failures, agent.config)}</dd>
       </div>
       <div class="fact">
         <dt>Runs in progress or waiting</dt>
@@ -190,8 +208,10 @@ function Facts({ agent }: { agent: Agent }) {
   );
 }
 
-function Grants({ id }: { id: string }) {
+function Grants({ id, changed }: { id: string; changed: number | undefined }) {
   const grants = useLoad(async (signal) => ({ list: await readGrants(id, signal) }), [id]);
+  // A change of the agent may be one of its capabilities; meanwhile the known ones stay.
+  useEffect(grants.reload, [changed]);
   return (
     <Result loaded={grants} what="the capabilities">
       {({ list }) =>
@@ -210,6 +230,14 @@ function Grants({ id }: { id: string }) {
         )
       }
     </Result>
+  );
+}
+
+/** The questions of the agent that wait for an answer. Nothing is there if none does. */
+function Requests({ id }: { id: string }) {
+  const requests = useRequests(id, false);
+  return (
+    <RequestList listed={requests.value ?? []} hasAgent={false} reload={requests.reload} empty={null} />
   );
 }
 

@@ -7,6 +7,7 @@ import { JsonView } from "../../components/json_view";
 import { Result } from "../../components/states";
 import { Text } from "../../components/text";
 import { Duration, Time } from "../../components/time";
+import { usageOf } from "../../lib/agents";
 import { jsonText } from "../../lib/json_text";
 import { useLoad } from "../../lib/load";
 import { paths } from "../../lib/router";
@@ -65,6 +66,11 @@ function Turn({ agent, turn }: { agent: string; turn: AgentTurn }) {
         <span class="muted">
           <Text text={turn.op} most={80} />
         </span>
+        {usageOf(turn.result).map((words) => (
+          <span class="tag" key={words}>
+            <Text text={words} most={120} />
+          </span>
+        ))}
       </p>
       {turn.messages.length > 0 && (
         <ol class="turns">
