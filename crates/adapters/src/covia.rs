@@ -45,6 +45,10 @@ pub(crate) use query::{find, read};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Covia;
 
+// Operations.
+//
+// Their names, schemas and marks are in [`operations`].
+
 /// The level of the Covia API that the venue provides, as `GET /status` reports it.
 const API_LEVEL: &str = "0.9.11";
 

@@ -4,31 +4,75 @@
 //! removes is counted, not the namespace: an entry is counted when it is written and once more when it is
 //! removed. Only a namespace that was written before there were numbers is counted as a whole, once.
 
+use std::collections::HashMap;
+
 use catena_engine::{Failure, RootId, Roots};
-use catena_value::{CellSource, Map, Value};
+use catena_value::{CellSource, Map, Value, ValueId};
 
 use crate::covia::query::{entries, len, load_failure};
 use crate::limits::ENTRIES_PER_USER_MAX;
 
+/// A container whose entries are being counted.
+struct Counting {
+    id: ValueId,
+    /// Its own entries.
+    len: u64,
+    /// Its own entries and those of what is counted below it.
+    total: u64,
+    /// Containers below it that are not counted yet.
+    open: Vec<Value>,
+}
+
 /// Returns the number of entries of a value and of everything below it, or a number above the most that a
-/// user may have.
+/// user may have. Equal containers are counted once: a value that contains itself many times over takes
+/// as long as its distinct parts.
 pub(crate) fn count_entries(value: &Value, cells: &dyn CellSource) -> Result<u64, Failure> {
-    let mut count = 0u64;
-    let mut open = vec![value.clone()];
-    while let Some(value) = open.pop() {
-        let Some(len) = len(&value) else { continue };
-        count = count.saturating_add(len);
-        if count > ENTRIES_PER_USER_MAX {
-            break;
+    if !is_container(value) {
+        return Ok(0);
+    }
+    let mut known: HashMap<ValueId, u64> = HashMap::new();
+    let mut path = vec![begin_counting(value, cells)?];
+    let mut visited = 0u64;
+    while let Some(mut current) = path.pop() {
+        if let Some(below) = current.open.pop() {
+            let id = below.id();
+            match known.get(&id) {
+                Some(total) => {
+                    current.total = current.total.saturating_add(*total);
+                    path.push(current);
+                }
+                None => {
+                    path.push(current);
+                    path.push(begin_counting(&below, cells)?);
+                }
+            }
+            continue;
         }
-        for entry in entries(&value, 0, cells) {
+        visited = visited.saturating_add(current.len);
+        known.insert(current.id, current.total);
+        match path.last_mut() {
+            Some(parent) => parent.total = parent.total.saturating_add(current.total),
+            None => return Ok(current.total),
+        }
+        if visited > ENTRIES_PER_USER_MAX {
+            return Ok(visited);
+        }
+    }
+    Ok(0)
+}
+
+fn begin_counting(value: &Value, cells: &dyn CellSource) -> Result<Counting, Failure> {
+    let len = len(value).unwrap_or(0);
+    let mut open = Vec::new();
+    if len <= ENTRIES_PER_USER_MAX {
+        for entry in entries(value, 0, cells) {
             let entry = entry.map_err(|error| load_failure(&error))?;
             if is_container(&entry.value) {
                 open.push(entry.value);
             }
         }
     }
-    Ok(count)
+    Ok(Counting { id: value.id(), len, total: len, open })
 }
 
 fn is_container(value: &Value) -> bool {
@@ -78,5 +122,19 @@ mod tests {
         assert_eq!(count("5"), 0);
         assert_eq!(count("{}"), 0);
         assert_eq!(count(r#"{"a":1,"b":[1,2,{"c":[]}]}"#), 6);
+        assert_eq!(count(r#"[[1,2],[1,2],{"a":[1,2]}]"#), 10);
+    }
+
+    #[test]
+    fn a_value_that_contains_itself_is_counted_by_its_distinct_parts() {
+        let mut whole = value("[1]");
+        for _ in 0..20 {
+            whole = catena_value::Vector::from_items(vec![whole.clone(), whole]).into();
+        }
+        assert_eq!(count_entries(&whole, &NoCells).unwrap(), (1 << 20) + (1 << 21) - 2);
+        for _ in 0..200 {
+            whole = catena_value::Vector::from_items(vec![whole.clone(), whole]).into();
+        }
+        assert!(count_entries(&whole, &NoCells).unwrap() > ENTRIES_PER_USER_MAX);
     }
 }

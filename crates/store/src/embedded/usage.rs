@@ -133,8 +133,7 @@ fn blob_digest(space: u8, name: &[u8]) -> Option<[u8; 32]> {
 impl EmbeddedStore {
     /// Returns the bytes that are stored for an owner; 0 while they are not counted.
     pub(super) fn read_stored_bytes(&self, owner: &str) -> Result<u64, ReadError> {
-        let row = self.driver.reads().get(META, &name(keys::owner_scope(owner)));
-        match row.map_err(unavailable_error)? {
+        match self.driver.get(META, &name(keys::owner_scope(owner)))? {
             Some(row) => number(&row).map_err(damaged_error("bytes of an owner")),
             None => Ok(0),
         }
@@ -142,7 +141,7 @@ impl EmbeddedStore {
 
     /// Switches counting on or off. When it is switched on, everything that is stored is measured once.
     pub(super) async fn switch_counting(&self, is_on: bool) -> Result<(), CommitError> {
-        let was_on = self.driver.submit(|tx| Ok(tx.get(META, COUNTED)?.is_some())).await?;
+        let was_on = self.driver.get(META, COUNTED).map_err(damaged_counts)?.is_some();
         if !is_on && was_on {
             return self.driver.submit(forget_counts).await;
         }
@@ -173,7 +172,7 @@ impl EmbeddedStore {
                 .unwrap_or_else(|error| Err(ReadError::Unavailable { reason: error.to_string() })),
             Err(_) => measure(),
         };
-        measured.map_err(|error| CommitError::Damaged { reason: error.to_string() })
+        measured.map_err(damaged_counts)
     }
 
     /// Adds differences to the counts.
@@ -196,6 +195,10 @@ impl EmbeddedStore {
         };
         self.driver.submit(work).await
     }
+}
+
+fn damaged_counts(error: ReadError) -> CommitError {
+    CommitError::Damaged { reason: error.to_string() }
 }
 
 /// Removes all counts: they are not kept up to date any more.
