@@ -268,7 +268,7 @@ async fn health_is_told_to_monitors() {
 async fn the_methods_of_a_path_are_its_own() {
     let site = Site::start().await;
     for (path, methods) in [
-        ("/api/v1/assets/0", "GET,HEAD"),
+        ("/api/v1/assets/0", "DELETE,GET,HEAD"),
         ("/api/v1/assets/0/content", "GET,HEAD,PUT"),
         ("/api/v1/invoke", "POST"),
     ] {

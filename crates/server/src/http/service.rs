@@ -169,7 +169,12 @@ impl Service {
 
     /// The methods that a path supports, in the form of the `Allow` header.
     fn allowed_methods(&self, path: &str) -> String {
-        let routes = self.routes.iter().filter(|route| route.is_at(path));
+        let routes = self.routes.iter().copied().filter(|route| route.is_at(path));
+        let routes: Vec<&Route> = routes.collect();
+        // A parameter that may contain slashes also takes what a more specific path ends with.
+        let is_specific = |route: &&Route| !route.path.ends_with('}') || !route.path.contains("{*");
+        let has_specific = routes.iter().any(is_specific);
+        let routes = routes.iter().filter(|route| !has_specific || is_specific(route));
         let mut methods: BTreeSet<&str> = routes.map(|route| route.method.as_str()).collect();
         if methods.contains("GET") {
             methods.insert("HEAD");
