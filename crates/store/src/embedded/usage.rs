@@ -142,10 +142,10 @@ impl EmbeddedStore {
     /// Switches counting on or off. When it is switched on, everything that is stored is measured once.
     pub(super) async fn switch_counting(&self, is_on: bool) -> Result<(), CommitError> {
         let was_on = self.driver.get(META, COUNTED).map_err(damaged_counts)?.is_some();
+        self.usage.0.store(is_on, Ordering::Relaxed);
         if !is_on && was_on {
             return self.driver.submit(forget_counts).await;
         }
-        self.usage.0.store(is_on, Ordering::Relaxed);
         if is_on && !was_on {
             // Commits that were submitted before are in the view: the first commit after the switch waits
             // behind them.
