@@ -18,8 +18,8 @@ use crate::classify::classify;
 use crate::clock;
 use crate::control::{Control, Wanted};
 use crate::limits::{
-    JOB_FOLDER_BYTES, KILL_MAX, OUTPUT_KILL_FACTOR, TICK, TRACEBACK_BYTES_MAX, VIOLATIONS_KILL,
-    VIOLATIONS_RECORDED_MAX,
+    JOB_FOLDER_BYTES, KILL_MAX, OUTPUT_KILL_FACTOR, STOP_AGAIN, TICK, TRACEBACK_BYTES_MAX,
+    VIOLATIONS_KILL, VIOLATIONS_RECORDED_MAX,
 };
 use crate::outcome::{
     Exit, Facts, MemorySource, Outcome, Output, ReportState, Stop, Usage, Violation,
@@ -313,12 +313,31 @@ impl Run<'_> {
                     clock::pause(Duration::from_micros(500));
                 }
             }
-            None => {
-                let _ = wire::send(&self.worker.control, b"P", &[]);
-            }
+            None => self.stop_processes(),
         }
         self.paused_at = Some(now);
         self.context.control.set_paused(true);
+    }
+
+    /// Stops every process of the cell by SIGSTOP, and waits until all of them have stopped.
+    ///
+    /// One signal is not enough: a process that was sending SIGCONT to another one when the signal
+    /// came has finished doing so before it stops.
+    fn stop_processes(&self) {
+        for wait in STOP_AGAIN {
+            let _ = wire::send(&self.worker.control, b"P", &[]);
+            let until = clock::now() + wait;
+            while clock::now() < until {
+                if self.are_stopped() {
+                    return;
+                }
+                clock::pause(Duration::from_micros(500));
+            }
+        }
+    }
+
+    fn are_stopped(&self) -> bool {
+        self.worker.init.as_ref().is_none_or(|init| processes::are_stopped(init.pid))
     }
 
     fn resume(&mut self, since: Instant) {
@@ -467,8 +486,19 @@ impl Run<'_> {
         if now >= self.next_tick {
             self.next_tick = now + TICK;
             self.look();
+            self.keep_stopped();
         }
         false
+    }
+
+    /// Stops processes of a paused cell that were continued by a timer or the like. What they did
+    /// meanwhile counts against the limit of CPU time.
+    fn keep_stopped(&self) {
+        let is_frozen = self.worker.group.as_ref().is_some_and(|group| group.can_freeze());
+        if self.paused_at.is_some() && self.killed_at.is_none() && !is_frozen && !self.are_stopped()
+        {
+            let _ = wire::send(&self.worker.control, b"P", &[]);
+        }
     }
 
     /// Compares what the cell uses with what it may use.
