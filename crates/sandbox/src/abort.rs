@@ -2,7 +2,8 @@
 //!
 //! SIGABRT, SIGSEGV and SIGBUS are how a process ends because of what it does itself: a failed
 //! allocation, an overflow of the stack, an invalid address. SIGKILL and a power failure leave no mark.
-//! The mark says which signal it was and what the threads were working on.
+//! The mark says which signal it was and what the threads were working on. What the threads are working on
+//! can also be kept in a file all the time ([`share_words`]), which a SIGKILL leaves as it is.
 
 use std::fs::File;
 use std::io;
@@ -20,6 +21,7 @@ const ITEM_BYTES: usize = 16;
 struct Marker {
     file: File,
     work: &'static [AtomicU64],
+    entry_words: usize,
 }
 
 static MARKER: OnceLock<Marker> = OnceLock::new();
@@ -43,13 +45,28 @@ impl AbortMark {
     }
 }
 
-/// Makes this process write a mark to a file when it aborts. Each pair of words is an ID that a thread is
-/// working on, or zero. At most once per process.
-pub fn mark_aborts(file: File, work: &'static [AtomicU64]) -> io::Result<()> {
-    if MARKER.set(Marker { file, work }).is_err() {
+/// File systems that write a page where it was before. On others, a page that cannot be written because the
+/// disk is full would end the process.
+const IN_PLACE: [i128; 3] = [0xEF53, 0x5846_5342, 0x0102_1994];
+
+/// Makes this process write a mark to a file when it aborts. The first two words of each entry of the table
+/// are an ID that a thread is working on, or zero. At most once per process.
+pub fn mark_aborts(file: File, work: &'static [AtomicU64], entry_words: usize) -> io::Result<()> {
+    if MARKER.set(Marker { file, work, entry_words }).is_err() {
         return Err(io::Error::from(io::ErrorKind::AlreadyExists));
     }
     sys::observe_fatal_signals(leave_mark)
+}
+
+/// Returns the words at the beginning of a file, shared with it: the kernel writes them to the file whatever
+/// becomes of the process. An error if the file system may refuse to write a page later.
+pub fn share_words(file: &File, words: usize) -> io::Result<&'static [AtomicU64]> {
+    // The type of this number differs between platforms.
+    let kind = i128::from(rustix::fs::fstatfs(file)?.f_type);
+    if !IN_PLACE.contains(&kind) {
+        return Err(io::Error::from(io::ErrorKind::Unsupported));
+    }
+    sys::map_words(file, words)
 }
 
 /// Writes the mark. Runs in a signal handler: it neither allocates nor takes a lock, and writes in small
@@ -62,9 +79,9 @@ fn leave_mark(signal: i32) {
         return;
     }
     write(&marker.file, HEADER, u64::from(signal.unsigned_abs()).to_be_bytes());
-    for pair in marker.work.chunks_exact(2) {
-        let first = pair[0].load(Ordering::Relaxed);
-        let second = pair[1].load(Ordering::Relaxed);
+    for entry in marker.work.chunks_exact(marker.entry_words) {
+        let first = entry[0].load(Ordering::Relaxed);
+        let second = entry[1].load(Ordering::Relaxed);
         if first != 0 || second != 0 {
             write(&marker.file, first.to_be_bytes(), second.to_be_bytes());
         }
@@ -93,5 +110,18 @@ mod tests {
         assert_eq!(AbortMark::parse(&bytes), Some(mark));
         assert_eq!(AbortMark::parse(b""), None);
         assert_eq!(AbortMark::parse(b"aborted"), None);
+    }
+
+    #[test]
+    fn shared_words_are_in_the_file() {
+        let path = std::env::temp_dir().join(format!("catena-words-{}", std::process::id()));
+        std::fs::write(&path, [0; 32]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        if let Ok(words) = share_words(&file, 4) {
+            words[1].store(u64::from_ne_bytes([7; 8]), Ordering::Relaxed);
+            assert_eq!(std::fs::read(&path).unwrap()[8..16], [7; 8]);
+        }
+        assert!(share_words(&file, 5).is_err(), "the file is too short");
+        std::fs::remove_file(&path).unwrap();
     }
 }

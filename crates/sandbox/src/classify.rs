@@ -10,6 +10,16 @@ use crate::outcome::{
 /// Paths below these belong to the cell.
 const OWN_FOLDERS: [&str; 3] = ["/job", "/tmp", "/dev/shm"];
 
+/// What an error of a program of this binary means. A code that is not here counts as `PROGRAM_FAILED`.
+pub const PROGRAM_CODES: [(&str, Category); 6] = [
+    ("LATEX_ERROR", Category::UserCodeError),
+    ("IMAGE_INVALID", Category::UserCodeError),
+    ("PROGRAM_FAILED", Category::UserCodeError),
+    ("RENDER_LIMIT", Category::ResourceLimit),
+    ("RESULT_TOO_LARGE", Category::ResourceLimit),
+    ("FORBIDDEN_ACCESS", Category::SandboxViolation),
+];
+
 /// The verdict over a cell that has ended.
 pub(crate) fn classify(facts: &Facts, report: &ReportState) -> Verdict {
     if facts.stopped == Some(Stop::Cancelled) {
@@ -28,6 +38,7 @@ pub(crate) fn classify(facts: &Facts, report: &ReportState) -> Verdict {
             message,
             line: error.and_then(|error| error.line),
             column: error.and_then(|error| error.column),
+            block: error.and_then(|error| error.block.clone()),
             traceback: error.and_then(|error| error.traceback.clone()),
         }),
     }
@@ -96,9 +107,15 @@ fn by_error(facts: &Facts, error: &ReportedError) -> Found {
     use Category::{ResourceLimit, SandboxViolation, UserCodeError};
     let text = match (error.type_name.as_str(), error.message.as_str()) {
         (name, "") => name.to_owned(),
-        (_, message) if error.kind == "runner" => message.to_owned(),
+        (_, message) if error.kind == "runner" || error.kind == "program" => message.to_owned(),
         (name, message) => format!("{name}: {message}"),
     };
+    if error.kind == "program" {
+        let known = |(code, _): &(&str, Category)| error.code.as_deref() == Some(*code);
+        let found = PROGRAM_CODES.into_iter().find(known);
+        let (code, category) = found.unwrap_or(("PROGRAM_FAILED", UserCodeError));
+        return (category, code, text);
+    }
     if error.is_memory {
         return (ResourceLimit, "MEMORY_LIMIT", text);
     }

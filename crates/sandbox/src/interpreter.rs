@@ -1,4 +1,5 @@
-//! The Python interpreter that runs cells: where it really is, and which files it needs.
+//! The program that runs cells, a Python interpreter or this binary: where it really is, and which files it
+//! needs.
 //!
 //! A path may lead to a shim that starts another program. The interpreter itself is asked, once and
 //! outside of the sandbox, where it lies and which libraries it has loaded; from the answer follows
@@ -34,9 +35,19 @@ print(json.dumps({
 }))
 "#;
 
+/// What runs the cells of a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A Python interpreter.
+    Python,
+    /// This binary, whose child side is [`crate::native`].
+    Native,
+}
+
 /// An interpreter, as it described itself.
 #[derive(Debug, Clone)]
 pub struct Interpreter {
+    kind: Kind,
     executable: PathBuf,
     version: String,
     bound: Vec<PathBuf>,
@@ -126,17 +137,34 @@ impl Interpreter {
         let mut bound: Vec<PathBuf> = vec![real];
         bound.extend(list("prefixes")?.into_iter().filter(|prefix| !is_shared(prefix)));
         bound.extend(list("paths")?);
-        let libraries = list("libraries")?;
-        let real_parent =
-            |library: &PathBuf| library.canonicalize().ok()?.parent().map(Path::to_owned);
-        bound.extend(libraries.iter().filter_map(real_parent));
-        let others = ["/lib64", "/usr/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo"];
-        bound.extend(others.map(PathBuf::from).into_iter().filter(|path| path.exists()));
+        bound.extend(library_folders(&list("libraries")?));
+        bound.extend(existing(&["/usr/share/zoneinfo"]));
         Some(Interpreter {
+            kind: Kind::Python,
             executable,
             version: format!("{major}.{minor}.{patch}"),
             bound: outermost(bound),
         })
+    }
+
+    /// This binary, which runs cells when it is executed with [`crate::native::ARGUMENT`].
+    pub fn this_binary() -> io::Result<Self> {
+        let executable = std::env::current_exe()?.canonicalize()?;
+        let maps = std::fs::read_to_string("/proc/self/maps")?;
+        let path = |line: &str| line.split_whitespace().nth(5).map(PathBuf::from);
+        let is_library = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"))
+        };
+        let libraries: Vec<PathBuf> = maps.lines().filter_map(path).filter(is_library).collect();
+        let mut bound = library_folders(&libraries);
+        bound.push(executable.clone());
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Ok(Interpreter { kind: Kind::Native, executable, version, bound: outermost(bound) })
+    }
+
+    /// Whether cells are programs of this binary.
+    pub(crate) fn is_native(&self) -> bool {
+        self.kind == Kind::Native
     }
 
     /// The same with another folder of the host that cells may read.
@@ -216,6 +244,18 @@ impl Interpreter {
         root.extend(links);
         root
     }
+}
+
+/// The folders of libraries, and where the loader looks for them.
+fn library_folders(libraries: &[PathBuf]) -> Vec<PathBuf> {
+    let real_parent = |library: &PathBuf| library.canonicalize().ok()?.parent().map(Path::to_owned);
+    let mut folders: Vec<PathBuf> = libraries.iter().filter_map(real_parent).collect();
+    folders.extend(existing(&["/lib64", "/usr/lib64", "/etc/ld.so.cache"]));
+    folders
+}
+
+fn existing(paths: &[&str]) -> Vec<PathBuf> {
+    paths.iter().map(PathBuf::from).filter(|path| path.exists()).collect()
 }
 
 /// Devices that cells have.

@@ -129,6 +129,7 @@ pub(crate) fn launch(launch: &Launch) -> Result<Launched, LaunchError> {
         fds: &fds,
         ask: ask_write.as_raw_fd(),
         go: go_read.as_raw_fd(),
+        parents_end: go_write.as_raw_fd(),
     };
     // SAFETY: the child calls only `Child::run`, which makes system calls on prepared memory and
     // never returns.
@@ -291,6 +292,9 @@ struct Child<'a> {
     fds: &'a [RawFd],
     ask: RawFd,
     go: RawFd,
+    /// The other end of `go`, which the child must close: while it is open, a parent that has died is
+    /// waited for without end.
+    parents_end: RawFd,
 }
 
 impl Child<'_> {
@@ -346,8 +350,10 @@ impl Child<'_> {
 
     fn ask_for_maps(&self) -> Result<(), (u8, i32)> {
         let mut byte = 0u8;
-        // SAFETY: writes five bytes of a local array and reads one byte into a local variable.
+        // SAFETY: closes a descriptor that the child alone has here, writes five bytes of a local array and
+        // reads one byte into a local variable.
         let read = unsafe {
+            libc::close(self.parents_end);
             libc::write(self.ask, [b'M', 0, 0, 0, 0].as_ptr().cast(), 5);
             libc::read(self.go, (&raw mut byte).cast(), 1)
         };
@@ -469,7 +475,7 @@ fn make_file(path: &CStr, mode: u32) -> Result<(), i32> {
     check(unsafe { libc::chmod(path.as_ptr(), mode) })
 }
 
-fn mount(
+pub(crate) fn mount(
     source: &CStr,
     target: &CStr,
     kind: Option<&CStr>,
@@ -508,7 +514,7 @@ fn set_read_only(path: &CStr, flags: u32) -> Result<(), i32> {
 
 /// Becomes this user and group for good. The wrappers of the C library would signal threads that
 /// this process does not have.
-fn become_user(user: u32, group: u32) -> Result<(), i32> {
+pub(crate) fn become_user(user: u32, group: u32) -> Result<(), i32> {
     // SAFETY: takes numbers and an empty list.
     check(unsafe { libc::syscall(libc::SYS_setgroups, 0usize, std::ptr::null::<libc::gid_t>()) }
         as c_int)?;

@@ -1,4 +1,4 @@
-//! Runs untrusted Python cells behind kernel isolation.
+//! Runs untrusted Python cells, and programs of this binary on untrusted input, behind kernel isolation.
 //!
 //! The crate takes a [`Cell`] (source, entrypoint, parameters, input files, limits) and returns an
 //! [`Outcome`]: facts of the kernel, output, the cell's own report, usage and files. It knows
@@ -6,7 +6,7 @@
 //! defend against.
 //!
 //! In reading order: [`cell`] and [`limits`] (what is asked for), [`sandbox`] (the pool), `zygote`
-//! and `launch` (how processes start), `child/zygote.py` (what they do), `seccomp` (what they may
+//! and `launch` (how processes start), `child/zygote.py` and [`native`] (what they do), `seccomp` (what they may
 //! call), `worker` and `run` (how one cell is watched), `classify` and `report` (how its end is
 //! judged), `artifacts` (what it left), `cgroup` and `processes` (what it used), and [`mod@probe`] (what
 //! this host allows).
@@ -19,6 +19,7 @@
 //! runs.
 
 pub mod abort;
+pub mod allocator;
 mod artifacts;
 pub mod cell;
 mod cgroup;
@@ -28,6 +29,7 @@ mod control;
 mod interpreter;
 mod launch;
 pub mod limits;
+pub mod native;
 mod outcome;
 pub mod probe;
 mod processes;
@@ -43,9 +45,11 @@ mod zygote;
 
 pub use artifacts::{Artifact, RefusedFile};
 pub use cell::{Cell, Entrypoint, Input, Invalid};
+pub use classify::PROGRAM_CODES;
 pub use control::{Control, Progress};
 pub use interpreter::{Interpreter, InterpreterError, USUAL_PATHS};
 pub use limits::Limits;
+pub use native::{Program, ProgramError};
 pub use outcome::{
     Category, Exit, Facts, Failure, MemorySource, Outcome, Output, Report, ReportState,
     ReportedError, Stop, Usage, Verdict, Violation,

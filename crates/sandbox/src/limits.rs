@@ -104,11 +104,25 @@ pub(crate) const ZYGOTE_START_MAX: Duration = Duration::from_secs(60);
 /// How long a worker may take to confine itself.
 pub(crate) const WORKER_START_MAX: Duration = Duration::from_secs(20);
 
+/// How long a pause without cgroups waits after each SIGSTOP until every process has stopped. A process
+/// that is not scheduled for that long is stopped by a later tick.
+pub(crate) const STOP_AGAIN: [Duration; 5] = [
+    Duration::from_millis(2),
+    Duration::from_millis(8),
+    Duration::from_millis(20),
+    Duration::from_millis(50),
+    Duration::from_millis(120),
+];
+
 /// How long the init process may take to kill a cell before it is killed itself.
 pub(crate) const KILL_MAX: Duration = Duration::from_secs(5);
 
 /// Workers of one zygote. They share its address layout, so it is replaced from time to time.
 pub(crate) const ZYGOTE_WORKERS_MAX: u64 = 10_000;
+
+/// Workers of one sandbox that confine themselves at the same time: entering cgroups is mostly waiting, and
+/// more would compete with cells for the processors.
+pub(crate) const PREPARING_MAX: usize = 3;
 
 /// Processes that are counted and signalled without a cgroup. A cell may not have more.
 pub(crate) const PROCESSES_MAX: usize = 4096;
@@ -124,3 +138,16 @@ pub(crate) const INPUT_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Bytes of a text artifact that are checked. Of longer text only the beginning is.
 pub(crate) const TEXT_CHECKED_MAX: u64 = 64 << 20;
+
+/// Bytes of a block of memory that is taken from the kernel and returned to it. Smaller blocks are shared between
+/// requests.
+pub(crate) const MAPPED_BLOCK_BYTES_MIN: i32 = 256 * 1024;
+
+/// Free bytes that each arena of the allocator keeps at its end until it is asked for them.
+pub(crate) const ARENA_KEPT_BYTES_MAX: i32 = 16 << 20;
+
+/// Bytes by which an arena of the allocator grows.
+pub(crate) const ARENA_STEP_BYTES: i32 = 1 << 20;
+
+/// The stack of a native program. The kernel keeps at least 128 MiB of addresses free for it.
+pub(crate) const NATIVE_STACK_BYTES: u64 = 64 << 20;

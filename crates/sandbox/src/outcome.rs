@@ -56,6 +56,8 @@ pub struct Failure {
     pub line: Option<u32>,
     /// The column in that line, from 1, if Python reports it.
     pub column: Option<u32>,
+    /// The part of the input, if a program of this binary names it.
+    pub block: Option<String>,
     /// The traceback, at most 16 KiB.
     pub traceback: Option<String>,
 }
@@ -145,6 +147,7 @@ pub struct Violation {
 
 /// Whether the cell reported anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each cell, and most are reports")]
 pub enum ReportState {
     /// The first message on the channel was a report.
     Received(Report),
@@ -166,7 +169,8 @@ pub struct Report {
 /// An exception as the cell described it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReportedError {
-    /// `exception`, `exit`, or `runner` for what the runner itself refused.
+    /// `exception`, `exit`, `runner` for what the runner itself refused, or `program` for an error of a
+    /// program of this binary.
     pub kind: String,
     /// The class of the exception.
     pub type_name: String,
@@ -180,6 +184,8 @@ pub struct ReportedError {
     pub line: Option<u32>,
     /// The column, from 1.
     pub column: Option<u32>,
+    /// The part of the input, for a program of this binary.
+    pub block: Option<String>,
     /// `errno` of an `OSError`.
     pub errno: Option<i32>,
     /// The file name of an `OSError`.

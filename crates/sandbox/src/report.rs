@@ -160,6 +160,7 @@ fn parse_error(error: &Value) -> Option<ReportedError> {
         traceback: text("traceback", TRACEBACK_BYTES_MAX)?,
         line: number("line")?,
         column: number("column")?.filter(|column| *column > 0),
+        block: text("block", 200)?,
         errno: number("errno")?.and_then(|number| i32::try_from(number).ok()),
         path: text("path", MESSAGE_BYTES_MAX)?,
         is_memory: flag("memory")?,

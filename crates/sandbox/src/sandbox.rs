@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::cell::{Cell, Invalid};
 use crate::cgroup::{Cgroups, Layout};
 use crate::control::Control;
 use crate::launch::Identity;
-use crate::limits::{WORKER_START_MAX, ZYGOTE_START_MAX, ZYGOTE_WORKERS_MAX};
+use crate::limits::{PREPARING_MAX, WORKER_START_MAX, ZYGOTE_START_MAX, ZYGOTE_WORKERS_MAX};
 use crate::outcome::Outcome;
 use crate::run;
 use crate::tier::Tier;
-use crate::worker::{Remains, Worker};
+use crate::worker::{Remains, Spawned, Worker};
 use crate::zygote::{Profile, StartError, Zygote};
 
 /// Host user IDs that the sandbox takes for itself when it has privileges: no system hands them out.
@@ -93,6 +93,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     ready: VecDeque<Worker>,
+    /// Workers that confine themselves.
+    preparing: usize,
     /// Callers that wait for a worker, beyond those that the pool keeps ready.
     waiting: usize,
     is_closing: bool,
@@ -171,7 +173,7 @@ impl Sandbox {
         let mut zygote = Zygote::start(&config.profile, identity)?;
         // The first worker shows whether everything works.
         let (cleaner, remains) = mpsc::channel::<Remains>();
-        let mut first = zygote.spawn(&cgroups)?;
+        let mut first = zygote.spawn(&cgroups)?.prepare()?;
         first.cleaner = Some(cleaner.clone());
         let mut state = State::default();
         state.ready.push_back(first);
@@ -184,17 +186,25 @@ impl Sandbox {
             cgroups,
         });
         let cleaning = move || remains.into_iter().for_each(Remains::remove);
+        let (spawned, unprepared) = mpsc::channel::<Spawned>();
+        let unprepared = Arc::new(Mutex::new(unprepared));
         let filling = {
+            let shared = Arc::clone(&shared);
+            move || fill(&shared, zygote, &spawned)
+        };
+        let preparing = || -> Box<dyn FnOnce() + Send> {
             let (shared, cleaner) = (Arc::clone(&shared), cleaner.clone());
-            move || fill(&shared, zygote, &cleaner)
+            let unprepared = Arc::clone(&unprepared);
+            Box::new(move || prepare(&shared, &unprepared, &cleaner))
         };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(body)
         };
-        let threads = vec![
-            spawn("sandbox-pool", Box::new(filling))?,
-            spawn("sandbox-cleaner", Box::new(cleaning))?,
-        ];
+        let mut threads = vec![spawn("sandbox-pool", Box::new(filling))?];
+        for _ in 0..PREPARING_MAX {
+            threads.push(spawn("sandbox-ready", preparing())?);
+        }
+        threads.push(spawn("sandbox-cleaner", Box::new(cleaning))?);
         Ok(Sandbox { shared, threads, tier, spool, cleaner: Some(cleaner) })
     }
 
@@ -292,7 +302,9 @@ impl Shared {
     /// Waits until a worker is wanted. False when the sandbox closes.
     fn wait_for_demand(&self) -> bool {
         let is_satisfied = |state: &mut State| {
-            !state.is_closing && state.ready.len() >= self.config.pool + state.waiting
+            let coming = state.ready.len() + state.preparing;
+            let is_enough = coming >= self.config.pool + state.waiting;
+            !state.is_closing && (is_enough || state.preparing >= PREPARING_MAX)
         };
         let waited = self.changed.wait_while(self.lock(), is_satisfied);
         !waited.unwrap_or_else(PoisonError::into_inner).is_closing
@@ -307,10 +319,20 @@ impl Shared {
     }
 }
 
-/// Keeps the pool full until the sandbox closes.
-fn fill(shared: &Shared, zygote: Zygote, cleaner: &Sender<Remains>) {
+/// Starts workers for the pool until the sandbox closes.
+fn fill(shared: &Shared, zygote: Zygote, spawned: &Sender<Spawned>) {
     let mut zygote = Some(zygote);
+    let mut failures = 0;
     while shared.wait_for_demand() {
+        let has_failed = {
+            let state = shared.lock();
+            std::mem::replace(&mut failures, state.failures) != state.failures
+        };
+        if has_failed {
+            // A worker that was not ready may be the fault of its zygote.
+            zygote = None;
+            crate::clock::pause(Duration::from_millis(50));
+        }
         let is_old = |zygote: &Zygote| zygote.spawned >= ZYGOTE_WORKERS_MAX || !zygote.is_alive();
         if zygote.as_ref().is_none_or(is_old) {
             zygote = None;
@@ -325,23 +347,39 @@ fn fill(shared: &Shared, zygote: Zygote, cleaner: &Sender<Remains>) {
         }
         let Some(living) = &mut zygote else { continue };
         match living.spawn(&shared.cgroups) {
-            Ok(mut worker) => {
-                worker.cleaner = Some(cleaner.clone());
-                let mut state = shared.lock();
-                if state.is_closing {
-                    drop(state);
+            Ok(worker) => {
+                shared.lock().preparing += 1;
+                if spawned.send(worker).is_err() {
                     return;
                 }
+            }
+            Err(error) => shared.note_failure(&error),
+        }
+    }
+}
+
+/// Waits for workers to be ready and puts them into the pool, until the sandbox closes. Several threads do
+/// so, because a worker that enters its cgroups waits for the kernel most of the time.
+fn prepare(shared: &Shared, spawned: &Mutex<Receiver<Spawned>>, cleaner: &Sender<Remains>) {
+    loop {
+        let next = spawned.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(spawned) = next else { return };
+        let prepared = spawned.prepare();
+        let mut state = shared.lock();
+        state.preparing -= 1;
+        match prepared {
+            Ok(_) if state.is_closing => {}
+            Ok(mut worker) => {
+                worker.cleaner = Some(cleaner.clone());
                 state.ready.push_back(worker);
-                drop(state);
-                shared.changed.notify_all();
             }
             Err(error) => {
-                shared.note_failure(&error);
-                zygote = None;
-                crate::clock::pause(Duration::from_millis(50));
+                state.failure = Some(error.to_string());
+                state.failures += 1;
             }
         }
+        drop(state);
+        shared.changed.notify_all();
     }
 }
 

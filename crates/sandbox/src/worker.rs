@@ -55,17 +55,35 @@ impl Remains {
     }
 }
 
-impl Worker {
+/// A worker that confines itself. Its process is killed if this is dropped.
+#[derive(Debug)]
+pub(crate) struct Spawned {
+    pub(crate) process: Partial,
+    pub(crate) control: OwnedFd,
+    pub(crate) cell: OwnedFd,
+    pub(crate) stdout: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+}
+
+/// The processes of a worker that is not ready.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    pub(crate) init: Option<Launched>,
+    pub(crate) group: Option<Group>,
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if let Some(init) = &self.init {
+            zygote::end(init);
+        }
+    }
+}
+
+impl Spawned {
     /// Waits until the worker has confined itself.
-    pub(crate) fn prepare(
-        init: Launched,
-        control: OwnedFd,
-        cell: OwnedFd,
-        stdout: OwnedFd,
-        stderr: OwnedFd,
-        group: Group,
-    ) -> Result<Self, StartError> {
-        let mut partial = Partial { init: Some(init), group: Some(group) };
+    pub(crate) fn prepare(self) -> Result<Worker, StartError> {
+        let Spawned { mut process, control, cell, stdout, stderr } = self;
         let folder = expect(&control, b"J")?;
         let folder = folder.fds.into_iter().next();
         let ready = wait_ready(&control, &cell)?;
@@ -74,13 +92,13 @@ impl Worker {
         else {
             return Err(StartError::Worker("it did not send its descriptors".to_owned()));
         };
-        if let Some(group) = &partial.group {
+        if let Some(group) = &process.group {
             group.attach(cell_pid)?;
         }
         for stream in [&stdout, &stderr, &cell] {
             rustix::io::ioctl_fionbio(stream, true)?;
         }
-        let (init, group) = (partial.init.take(), partial.group.take());
+        let (init, group) = (process.init.take(), process.group.take());
         let cleaner = None;
         Ok(Worker {
             init,
@@ -95,7 +113,9 @@ impl Worker {
             cleaner,
         })
     }
+}
 
+impl Worker {
     /// Limits the job folder to this size. A cgroup does so by itself, because files are memory.
     pub(crate) fn limit_folder(&self, bytes: u64) -> io::Result<()> {
         self.order(format!("T{bytes}").as_bytes(), &[])
@@ -166,20 +186,6 @@ impl Drop for Worker {
                 }
             }
             None => remains.remove(),
-        }
-    }
-}
-
-/// A worker that is not ready: its process is killed if it never will be.
-struct Partial {
-    init: Option<Launched>,
-    group: Option<Group>,
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if let Some(init) = &self.init {
-            zygote::end(init);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Starts the zygote, a Python interpreter in a root of its own, and has it fork workers.
+//! Starts the zygote, an interpreter or this binary in a root of its own, and has it fork workers.
 
 use std::ffi::CString;
 use std::io::{self, Read as _, Seek as _};
@@ -19,8 +19,8 @@ use crate::limits::{
     ZYGOTE_START_MAX,
 };
 use crate::wire;
-use crate::worker::Worker;
-use crate::{seccomp, sys};
+use crate::worker::{Partial, Spawned};
+use crate::{native, seccomp, sys};
 
 /// The Python side, which is part of this binary.
 const SOURCE: &str = include_str!("child/zygote.py");
@@ -124,8 +124,8 @@ impl Zygote {
         }
     }
 
-    /// Forks a worker and waits until it is confined and ready for a cell.
-    pub(crate) fn spawn(&mut self, cgroups: &Cgroups) -> Result<Worker, StartError> {
+    /// Forks a worker, which then confines itself.
+    pub(crate) fn spawn(&mut self, cgroups: &Cgroups) -> Result<Spawned, StartError> {
         let (control, child_control) = sys::socket_pair(SocketType::SEQPACKET)?;
         let (cell, child_cell) = sys::socket_pair(SocketType::STREAM)?;
         // The kernel then says who sent a message.
@@ -157,7 +157,8 @@ impl Zygote {
             return Err(StartError::Worker(reason.to_owned()));
         };
         let init = Launched { pid, pidfd };
-        Worker::prepare(init, control, cell, stdout, stderr, group)
+        let process = Partial { init: Some(init), group: Some(group) };
+        Ok(Spawned { process, control, cell, stdout, stderr })
     }
 
     /// Whether it still runs.
@@ -200,7 +201,12 @@ pub(crate) fn reap_within(process: &Launched, timeout: Duration) -> bool {
 }
 
 fn command(profile: &Profile) -> io::Result<Vec<CString>> {
+    let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let mut command = vec![profile.interpreter.executable().as_os_str().as_bytes().to_vec()];
+    if profile.interpreter.is_native() {
+        command.push(native::ARGUMENT.into());
+        return command.into_iter().map(|part| CString::new(part).map_err(invalid)).collect();
+    }
     // `-I` would ignore the hash seed; the environment is ours alone, so it is not needed.
     for flag in ["-s", "-B", "-X", "utf8"] {
         command.push(flag.into());
@@ -210,7 +216,6 @@ fn command(profile: &Profile) -> io::Result<Vec<CString>> {
     }
     command.push("-c".into());
     command.push(BOOTSTRAP.into());
-    let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
     command.into_iter().map(|part| CString::new(part).map_err(invalid)).collect()
 }
 

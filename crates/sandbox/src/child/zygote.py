@@ -114,6 +114,10 @@ def zygote():
     os.close(folder)
     if threads != 1:
         raise RuntimeError("preloading started %d threads; a zygote must have one" % threads)
+    default = (signal.SIG_DFL, signal.SIG_IGN, None)
+    config["handled"] = [
+        number for number in signal.valid_signals() if signal.getsignal(number) not in default
+    ]
     tid_address = ctypes.c_void_p()
     libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(tid_address), 0, 0, 0)
     warm()
@@ -222,12 +226,9 @@ def init(control_fd, cell_fd, stdout_fd, stderr_fd, go_read):
             os._exit(status)
     for fd in (cell_fd, stdout_fd, stderr_fd):
         os.close(fd)
-    for number in range(1, 65):
-        if number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD):
-            try:
-                signal.signal(number, signal.SIG_IGN)
-            except (OSError, ValueError):
-                pass
+    # The kernel drops every other signal that the cell sends to the init process of its namespace.
+    for number in config["handled"]:
+        signal.signal(number, signal.SIG_IGN)
     return supervise(control, pid)
 
 
