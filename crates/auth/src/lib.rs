@@ -7,7 +7,8 @@
 //! Modules, in reading order: [`base`] (base58 and base64), [`did`] (did:key), [`key`] (key
 //! pairs), [`jwt`] (compact EdDSA tokens), [`identity`] (which identity a token proves),
 //! [`capability`] (abilities on resources), [`delegation`] (who may act for whom), [`seal`] (encryption
-//! of secrets at rest), [`signed_url`], [`limits`].
+//! of secrets at rest), [`signed_url`], [`signed_end`] (what workers sign), [`webhook`] (requests that a
+//! venue signs), [`limits`].
 
 pub mod base;
 pub mod capability;
@@ -18,7 +19,9 @@ pub mod jwt;
 pub mod key;
 pub mod limits;
 pub mod seal;
+pub mod signed_end;
 pub mod signed_url;
+pub mod webhook;
 
 pub use delegation::{Delegation, DelegationError};
 pub use did::{DidError, did_key, public_key};

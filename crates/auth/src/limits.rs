@@ -36,3 +36,10 @@ pub const PROOF_TOKENS_MAX: usize = 64;
 
 /// Longest DID that a token may name, in bytes. A did:key has 56, a scoped account less than 300.
 pub const DID_BYTES_MAX: usize = 512;
+
+/// Largest age of a signed request, and largest difference of the clocks, in seconds: what Standard
+/// Webhooks recommend.
+pub const WEBHOOK_SECONDS_MAX: u64 = 300;
+
+/// Signatures of one request that are tried. A venue sends one; more are for keys that change.
+pub const WEBHOOK_SIGNATURES_MAX: usize = 8;

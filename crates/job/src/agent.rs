@@ -10,11 +10,13 @@
 mod control;
 mod merge;
 mod message;
+mod policy;
 mod record;
 
 pub use control::{Control, RunState, WakePlan};
 pub use merge::merge;
 pub use message::{Message, TurnResult, without_credentials};
+pub use policy::AgentPolicy;
 pub use record::{Agent, AgentStatus};
 
 use catena_value::LoadError;

@@ -5,7 +5,7 @@
 //! failures, the cell that a payload describes, and the result envelope of a job.
 //!
 //! Modules, in reading order: [`error`] (categories and the error envelope), [`envelope`] (the payload),
-//! [`key`] (`input_hash` and `execution_key`), [`cell`] (what an executor runs), [`result`] (the result
+//! [`key`] (`input_hash` and `execution_key`), [`cell`] (what an executor runs), [`render`] (what it renders), [`result`] (the result
 //! envelope), and `read` (helpers).
 
 pub mod cell;
@@ -13,6 +13,7 @@ pub mod envelope;
 pub mod error;
 pub mod key;
 mod read;
+pub mod render;
 pub mod result;
 
 pub use crate::record::EXECUTION;

@@ -63,12 +63,33 @@ pub const WAITING_RUNS_MAX: usize = 1_000;
 /// Maximum number of sessions of one agent.
 pub const AGENT_SESSIONS_MAX: u64 = 10_000;
 
+/// Agents of one user, including terminated ones that were not removed.
+pub const AGENTS_PER_USER_MAX: u64 = 10_000;
+
+/// Messages per second that one agent accepts on a venue that others can reach.
+pub const AGENT_DELIVERIES_PER_SECOND: u64 = 50;
+
 /// Number of consecutive failed turns after which an agent stays suspended, unless its configuration
 /// says otherwise.
 pub const CONSECUTIVE_FAILURES_MAX: u64 = 10;
 
 /// Entries of a list in the payload of a contract job: targets, dependencies, snapshots, formats, blocks.
 pub const CONTRACT_ENTRIES_MAX: usize = 1_000;
+
+/// Bytes of a source that is rendered: what the renderer accepts.
+pub const CONTRACT_SOURCE_BYTES_MAX: usize = 256 * 1024;
+
+/// Blocks of a document that is exported.
+pub const DOCUMENT_BLOCKS_MAX: usize = 10_000;
+
+/// Authors of a document.
+pub const DOCUMENT_AUTHORS_MAX: usize = 100;
+
+/// Pixels of the shortest side of a thumbnail.
+pub const THUMBNAIL_SIDE_MIN: i64 = 16;
+
+/// Pixels of the longest side of a thumbnail.
+pub const THUMBNAIL_SIDE_MAX: i64 = 2_048;
 
 /// Bytes of the name under which a dataset appears in the folder of a cell: what file systems allow.
 pub const CONTRACT_NAME_BYTES_MAX: usize = 200;

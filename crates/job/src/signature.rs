@@ -4,9 +4,9 @@
 //! kept next to the terminal record, as `{fence, value}`, and never inside it: the record is what the
 //! venue says, the signature what the worker says. The key is that of the did:key in the record's `by`.
 
-use catena_auth::base::{from_base64url, to_base64url};
+use catena_auth::base::from_base64url;
 use catena_auth::key::is_signed_by;
-use catena_auth::{KeyPair, public_key};
+use catena_auth::{KeyPair, public_key, signed_end};
 use catena_value::{Map, Value, ValueId};
 
 use crate::ids::JobId;
@@ -27,18 +27,16 @@ pub struct SignedEnd {
 impl SignedEnd {
     /// Returns the ID that is signed.
     pub fn id(&self) -> ValueId {
-        let result = match &self.result {
-            Ok(output) => ("output", output.clone()),
-            Err(error) => ("error", error.as_str().into()),
-        };
-        let members =
-            [("job", Value::from(self.job.to_string())), ("fence", fence(self.fence)), result];
-        Value::from(members.into_iter().collect::<Map>()).id()
+        signed_end::id(&self.job.to_string(), fence(self.fence), self.result())
     }
 
     /// Returns the signature with a key, as text.
     pub fn sign(&self, key: &KeyPair) -> String {
-        to_base64url(&key.sign(self.id().as_bytes()))
+        signed_end::sign(key, &self.job.to_string(), fence(self.fence), self.result())
+    }
+
+    fn result(&self) -> Result<&Value, &str> {
+        self.result.as_ref().map_err(String::as_str)
     }
 
     /// Returns true if a text is the signature with the key of a did:key.
@@ -52,7 +50,7 @@ impl SignedEnd {
 
     /// Returns what is kept of a signature next to the terminal record.
     pub fn to_stored(&self, signature: &str) -> Value {
-        let members = [("fence", fence(self.fence)), ("value", signature.into())];
+        let members = [("fence", Value::from(fence(self.fence))), ("value", signature.into())];
         members.into_iter().collect::<Map>().into()
     }
 
@@ -71,8 +69,8 @@ impl SignedEnd {
     }
 }
 
-fn fence(fence: u64) -> Value {
-    i64::try_from(fence).unwrap_or(i64::MAX).into()
+fn fence(fence: u64) -> i64 {
+    i64::try_from(fence).unwrap_or(i64::MAX)
 }
 
 /// The result of checking a signature next to a record.

@@ -51,6 +51,30 @@ struct Threads {
     _folder: FolderLock,
 }
 
+impl Threads {
+    fn contains_current(&self) -> bool {
+        let current = std::thread::current().id();
+        self.committer.thread().id() == current || self.flusher.thread().id() == current
+    }
+
+    /// Completes everything that was submitted, flushes, and closes the index.
+    fn end(self, queue: &Sender<CommitterMessage>, shared: &Shared) -> Result<(), FlushError> {
+        // Fails only if the committer has ended already.
+        let _ = queue.send(CommitterMessage::Stop);
+        let committed = self.committer.join();
+        self.stop.store(true, Ordering::Release);
+        let _ = self.request_flush.try_send(FlushRequest);
+        let flushed = self.flusher.join();
+        shared.index.lock().close();
+        match (committed, flushed) {
+            (Ok(()), Ok(result)) => result,
+            _ => Err(FlushError::Poisoned {
+                reason: shared.poison("a ledger thread panicked".to_owned()),
+            }),
+        }
+    }
+}
+
 impl Ledger {
     /// Opens the ledger in `folder`, creating it if it is missing.
     pub fn open(folder: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
@@ -149,19 +173,16 @@ impl Ledger {
     /// An error means only that the last flush did not happen: what was acknowledged is in the journal.
     pub fn close(&self) -> Result<(), FlushError> {
         let Some(threads) = self.threads.lock().take() else { return Ok(()) };
-        // Fails only if the committer has ended already.
-        let _ = self.queue.send(CommitterMessage::Stop);
-        let committed = threads.committer.join();
-        threads.stop.store(true, Ordering::Release);
-        let _ = threads.request_flush.try_send(FlushRequest);
-        let flushed = threads.flusher.join();
-        self.reads.shared.index.lock().close();
-        match (committed, flushed) {
-            (Ok(()), Ok(result)) => result,
-            _ => Err(FlushError::Poisoned {
-                reason: self.reads.shared.poison("a ledger thread panicked".to_owned()),
-            }),
+        let queue = self.queue.clone();
+        let shared = Arc::clone(&self.reads.shared);
+        if !threads.contains_current() {
+            return threads.end(&queue, &shared);
         }
+        // The last handle was dropped by what a ledger thread called, and a thread cannot wait for itself.
+        let end = move || drop(threads.end(&queue, &shared));
+        // Without a thread to wait with, the queue closes with the handle and both threads end by themselves.
+        drop(Builder::new().name("ledger-closer".to_owned()).spawn(end));
+        Ok(())
     }
 
     fn check_accepts_writes(&self) -> Result<(), SubmitError> {

@@ -12,6 +12,9 @@ use super::read::{is_digest, is_uuid, items, object, present, text, texts, uuid_
 use crate::JobId;
 use crate::limits::{CONTRACT_ENTRIES_MAX, CONTRACT_NAME_BYTES_MAX};
 
+/// The kind of environment that renders.
+pub const RENDER_PROFILE: &str = "render";
+
 /// What a contract job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobType {
@@ -41,6 +44,27 @@ impl JobType {
             JobType::ObjectRender => "object_render",
             JobType::DocumentExport => "document_export",
             JobType::ThumbnailGenerate => "thumbnail_generate",
+        }
+    }
+
+    /// The kind of environment that runs it; `default` for code.
+    pub fn profile(self, default: &str) -> &str {
+        match self {
+            JobType::ObjectExecute => default,
+            _ => RENDER_PROFILE,
+        }
+    }
+
+    /// Whether it names a target object.
+    const fn needs_target(self) -> bool {
+        matches!(self, JobType::ObjectExecute | JobType::ObjectRender)
+    }
+
+    /// The language of its environment.
+    pub const fn language(self) -> &'static str {
+        match self {
+            JobType::ObjectExecute => "python",
+            _ => RENDER_PROFILE,
         }
     }
 }
@@ -246,13 +270,19 @@ impl Envelope {
         let object_ids = read_targets(body, job_type)?;
         let priority = read_priority(body)?;
         let limits = Limits::read(&optional_map(body, "limits")?, plan)?;
-        let environment = read_environment(&optional_map(body, "environment")?)?;
-        let output_spec = read_output_spec(&optional_map(body, "output_spec")?)?;
+        let environment = read_environment(&optional_map(body, "environment")?, job_type)?;
+        let output_spec = optional_map(body, "output_spec")?;
+        let output_spec = match job_type {
+            JobType::ObjectExecute => read_output_spec(&output_spec)?,
+            _ => output_spec,
+        };
         let inputs = body.field("inputs").and_then(Value::as_map);
         let inputs = inputs.ok_or_else(|| ContractError::at("inputs", "must be an object"))?;
         if job_type == JobType::ObjectExecute {
             check_object(inputs)?;
             check_snapshots(inputs)?;
+        } else {
+            super::render::check(job_type, body)?;
         }
         let mut members = body.clone();
         for name in OPTIONS.into_iter().chain(PLATFORM) {
@@ -394,9 +424,7 @@ fn check_uuid(map: &Map, name: &str, field: &str) -> Result<String, ContractErro
 fn read_targets(body: &Map, job_type: JobType) -> Result<Vec<String>, ContractError> {
     let target = optional_map(body, "target")?;
     let ids = match present(&target, "object_ids") {
-        None if job_type == JobType::DocumentExport && present(&target, "object_id").is_none() => {
-            Vec::new()
-        }
+        None if !job_type.needs_target() && present(&target, "object_id").is_none() => Vec::new(),
         None => vec![check_uuid(&target, "object_id", "target.object_id")?],
         Some(ids) => {
             let field = "target.object_ids";
@@ -428,7 +456,7 @@ fn limits_value(given: &Map, limits: &Limits) -> Value {
         .into()
 }
 
-fn read_environment(given: &Map) -> Result<Map, ContractError> {
+fn read_environment(given: &Map, job_type: JobType) -> Result<Map, ContractError> {
     let word = |name: &str, default: &str| match present(given, name) {
         None => Ok(default.to_owned()),
         Some(value) => {
@@ -437,9 +465,10 @@ fn read_environment(given: &Map) -> Result<Map, ContractError> {
             text.ok_or_else(|| ContractError::at(&field, "must be a string"))
         }
     };
-    let language = word("language", "python")?;
-    if language != "python" {
-        let text = format!("the language {language:?} is not supported; python is");
+    let supported = job_type.language();
+    let language = word("language", supported)?;
+    if language != supported {
+        let text = format!("the language {language:?} is not supported; {supported} is");
         let error = ContractError::invalid("UNSUPPORTED_LANGUAGE", text);
         return Err(error.with("field", "environment.language"));
     }

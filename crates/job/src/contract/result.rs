@@ -5,6 +5,7 @@
 
 use catena_value::{Map, Value};
 
+use super::envelope::RENDER_PROFILE;
 use super::error::{Category, ContractError};
 use super::read::{format_time, object, present, text};
 use super::{ENV_VERSION, EXECUTION_KEY, INPUT_HASH, SCHEMA_VERSION};
@@ -105,9 +106,11 @@ impl JobResult<'_> {
     }
 
     fn environment(&self) -> Value {
+        let version = self.job.field(ENV_VERSION).cloned().unwrap_or_default();
+        let is_render = version.as_str().is_some_and(|version| version.starts_with("render@"));
         object([
-            ("language", "python".into()),
-            ("env_version", self.job.field(ENV_VERSION).cloned().unwrap_or_default()),
+            ("language", (if is_render { RENDER_PROFILE } else { "python" }).into()),
+            ("env_version", version),
             ("network_access", "disabled".into()),
         ])
     }

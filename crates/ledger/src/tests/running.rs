@@ -44,6 +44,37 @@ fn count_in(ledger: &Ledger) -> u64 {
 }
 
 #[test]
+fn the_last_handle_may_be_dropped_on_the_committers_thread() {
+    let scratch = Scratch::new("dropped");
+    let ledger = Arc::new(Ledger::open(scratch.path(), quick(Mode::Journal)).unwrap());
+    let handle = Arc::clone(&ledger);
+    let (answer, answered) = mpsc::channel();
+    // The work waits until the other handle is gone, so that its end drops the last one.
+    let (dropped, is_dropped) = mpsc::channel();
+    let work = move |tx: &mut Tx<'_>| {
+        is_dropped.recv().unwrap();
+        add_one(tx)
+    };
+    let done = move |outcome: Result<u64, Failure<crate::RowReadError>>| {
+        drop(handle);
+        answer.send(outcome.unwrap()).unwrap();
+    };
+    ledger.submit(work, done).unwrap();
+    drop(ledger);
+    dropped.send(()).unwrap();
+    assert_eq!(answered.recv().unwrap(), 1);
+    // The folder is free as soon as the ledger has closed.
+    let reopened = (0..500).find_map(|_| {
+        let opened = Ledger::open(scratch.path(), quick(Mode::Journal)).ok();
+        if opened.is_none() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        opened
+    });
+    assert_eq!(count_in(&reopened.expect("it closed")), 1);
+}
+
+#[test]
 fn many_writers_are_ordered_durable_and_grouped() {
     for mode in [Mode::Journal, Mode::Direct] {
         let scratch = Scratch::new("writers");
