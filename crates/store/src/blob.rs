@@ -31,6 +31,7 @@ pub mod testing;
 mod tests;
 
 pub use crate::limits::{BLOB_BYTES_MAX, CHUNK_BYTES, INLINE_BYTES_MAX};
+pub(crate) use blobs::HELD;
 pub use blobs::{BlobError, Blobs, Download, Upload};
 pub use digest::{Digest, DigestError, Hasher};
 pub use error::{BlobOpenError, BlobReadError, ListError, RemoveError, WriteError};

@@ -51,6 +51,7 @@ facts! {
         lists_are_in_the_order_of_commits,
         lists_show_only_what_is_asked_for,
         live_jobs_are_those_that_have_not_ended,
+        live_jobs_are_counted_by_owner,
         deadlines_come_due_in_order,
         executions_are_found_by_their_key,
         sub_jobs_are_not_listed,
@@ -72,7 +73,8 @@ facts! {
         a_job_that_starts_with_a_holder_loses_it_when_it_ends,
         a_process_is_alive_while_its_lease_lasts,
         a_worker_is_alive_while_its_lease_lasts_and_is_no_peer,
-        queues_with_entries_are_listed_once;
+        queues_with_entries_are_listed_once,
+        a_root_has_one_budget_for_all_who_use_it;
     roots:
         a_root_changes_only_from_what_it_is,
         a_root_that_exists_is_not_set_again,

@@ -211,6 +211,8 @@ pub struct Receipt {
     pub queue_depths: Vec<u32>,
     /// The number of idempotency keys deleted.
     pub expired: u64,
+    /// The changes of the numbers of live jobs, by owner key.
+    pub(crate) live: Vec<([u8; 8], i64)>,
 }
 
 /// Why a commit was refused. None of its effects is durable.

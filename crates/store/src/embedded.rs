@@ -7,8 +7,8 @@
 //!
 //! Modules, in reading order: `store` (the implementation of [`crate::Store`]), `commit` (one commit
 //! from the caller to the committer and back), `read`, `rows` (rows other than a job's own),
-//! `driver` (the ledger below), `sequence`, `counts`, `recent`, `cells`, `in_use` (what commits and
-//! readers share in memory), `usage` (bytes by owner), `collect` (garbage collection), `check` (verification and rebuild),
+//! `driver` (the ledger below), `sequence`, `counts`, `live`, `recent`, `cells`, `in_use` (what
+//! commits and readers share in memory), `usage` (bytes by owner), `collect` (garbage collection), `check` (verification and rebuild),
 //! `folder` (the data folder with its blobs), [`admin`] (backups of a running process).
 
 pub mod admin;
@@ -21,6 +21,7 @@ mod counts;
 mod driver;
 mod folder;
 mod in_use;
+mod live;
 mod members;
 pub mod permissions;
 mod positions;

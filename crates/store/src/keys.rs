@@ -268,6 +268,11 @@ impl IndexFacts {
         self.owner
     }
 
+    /// The key of the owner if the job is live and counts among those of its owner.
+    pub(crate) fn live_owner(&self) -> Option<[u8; 8]> {
+        self.live.filter(|live| !live.is_sub_job).map(|live| live.owner)
+    }
+
     /// Calls `visit` with every index row of the job.
     pub(crate) fn visit_rows(
         &self,

@@ -7,8 +7,8 @@
 //!
 //! Modules, in reading order: `store` (the trait), [`effects`] (what can be made durable), `summary`
 //! (what indexes are built from), `keys` (every table and key), `bytes` and `row` (a job as bytes),
-//! [`embedded`] (the store in one folder), `cache` (a bounded cache of values per job), [`blob`]
-//! (content by its digest), [`limits`].
+//! `budget` (what a root may run at a time), [`embedded`] (the store in one folder), `cache` (a
+//! bounded cache of values per job), [`blob`] (content by its digest), [`limits`].
 //!
 //! `keys` separates primary data from indexes: indexes follow from primary data alone, and
 //! [`embedded::EmbeddedStore::rebuild`] rebuilds them.
@@ -18,6 +18,7 @@ pub mod effects;
 pub mod embedded;
 pub mod limits;
 
+mod budget;
 mod bytes;
 mod cache;
 mod keys;
@@ -30,6 +31,7 @@ pub mod conformance;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use budget::{RootBudget, StepKey};
 pub use cache::RecentCache;
 pub use effects::{CommitError, Effect, Effects, Hold, Receipt};
 pub use store::{

@@ -9,6 +9,7 @@ use catena_job::{Job, JobId, Record, Status};
 use catena_value::{CellSource, LoadError, Value, ValueId, decode_branch};
 use tokio::sync::mpsc;
 
+use crate::budget::RootBudget;
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::summary::Summary;
 
@@ -59,6 +60,11 @@ pub trait Store: Send + Sync + 'static {
     /// True if other processes are registered: their changes reach this one as hints only.
     fn has_peers(&self) -> bool;
 
+    /// What a root may run at a time, one budget for all processes. The flag is true if nobody used it
+    /// before: the caller counts what runs below the root, then says so with
+    /// [`RootBudget::set_counted`]. It is kept as long as somebody uses it.
+    fn root_budget(&self, root: JobId, max: usize) -> (Arc<RootBudget>, bool);
+
     /// A job: its fold, its position in the order, and its off-chain state. `None` if there is no such
     /// job.
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<StoredJob>, ReadError>;
@@ -96,6 +102,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// Jobs of all owners that have not ended, in the order of their IDs, after `after`.
     fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<LiveJob>, ReadError>;
+
+    /// Counts the live jobs of every owner. A start does it once; from then on the numbers include
+    /// every commit, of this process and of others.
+    fn count_live(&self) -> StoreFuture<'static, (), CommitError>;
+
+    /// The number of live jobs of an owner, by its [`owner_key`]. Sub-jobs do not count. A store that
+    /// several machines share may count what others did a second later.
+    fn live_count(&self, owner: [u8; 8]) -> usize;
+
+    /// The number of live jobs of all owners, without sub-jobs.
+    fn live_total(&self) -> usize;
 
     /// Deadlines up to `until` (Unix time in ms), earliest first, after `after`.
     fn due(
@@ -147,6 +164,10 @@ pub trait Store: Send + Sync + 'static {
     /// messages and roots, blobs, and cells that the owner's commits were the first to store. What a
     /// deletion leaves in cells is counted until they are collected.
     fn stored_bytes(&self, owner: &str) -> StoreFuture<'_, u64, ReadError>;
+
+    /// Returns the bytes that are stored for all owners together, or 0 while they are not counted. A blob
+    /// that several owners have is counted for each of them.
+    fn stored_bytes_of_all(&self) -> StoreFuture<'_, u64, ReadError>;
 
     /// Switches the counting of stored bytes on or off. Switching it on reads the whole store once.
     fn count_stored_bytes(&self, is_on: bool) -> StoreFuture<'_, (), CommitError>;
@@ -462,6 +483,11 @@ pub enum Hint {
         job: JobId,
         /// The report.
         progress: Value,
+    },
+    /// The driver of an orchestration may start a step.
+    Room {
+        /// The orchestration.
+        job: JobId,
     },
 }
 

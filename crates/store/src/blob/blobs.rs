@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use catena_value::{Map, Value};
 use tokio::sync::RwLock;
 
 use super::digest::Digest;
@@ -67,7 +68,7 @@ pub struct Blobs {
 const HOLDERS: &str = "blob-holders";
 
 /// The owner of the roots that name the blobs of each holder.
-const HELD: &str = "blobs-held";
+pub(crate) const HELD: &str = "blobs-held";
 
 /// The holder of blobs that stay.
 const PERMANENT: &str = "*";
@@ -117,6 +118,13 @@ impl Blobs {
         let mut holders: Vec<String> = names.await?.into_iter().filter_map(holder).collect();
         holders.dedup();
         Ok(holders)
+    }
+
+    /// Returns up to `most` holders of a blob, in order.
+    pub async fn holders_of(&self, digest: Digest, most: usize) -> Result<Vec<String>, BlobError> {
+        let first = format!("{} ", digest.to_hex());
+        let names = self.rows.roots(RootSpace::Venue, HOLDERS, Some(&first), most).await?;
+        Ok(names.iter().map_while(|name| Some(name.strip_prefix(&first)?.to_owned())).collect())
     }
 
     /// Removes a holder, and the blobs that nothing else holds. Safe to repeat after a crash.
@@ -205,19 +213,20 @@ impl Upload {
     }
 
     /// The same for a blob that is removed with the last of its holders. The name of a holder has no
-    /// spaces.
+    /// spaces. Its bytes count as those of the owner, once for each holder.
     pub async fn finish_for(
         self,
         expected: Option<Digest>,
         holder: &str,
+        owner: &str,
     ) -> Result<(Digest, u64), BlobError> {
-        self.finish_held(expected, Some(holder)).await
+        self.finish_held(expected, Some((holder, owner))).await
     }
 
     async fn finish_held(
         self,
         expected: Option<Digest>,
-        holder: Option<&str>,
+        holder: Option<(&str, &str)>,
     ) -> Result<(Digest, u64), BlobError> {
         let _storing = self.removing.read().await;
         let finished = self.sink.finish(expected).await?;
@@ -227,10 +236,13 @@ impl Upload {
             Finished::Inline { bytes, .. } => Some(Arc::from(&bytes[..])),
             Finished::Stored { .. } => None,
         };
-        let mut effects = vec![hold(digest, holder.unwrap_or(PERMANENT))];
-        if let Some(holder) = holder {
+        let mut effects = vec![hold(digest, holder.map_or(PERMANENT, |(holder, _)| holder))];
+        if let Some((holder, owner)) = holder {
             let key = venue_root(HELD, format!("{holder} {}", digest.to_hex()));
-            effects.push(Effect::SetRootIfAbsent { key, value: true.into() });
+            let bytes = i64::try_from(len).unwrap_or(i64::MAX);
+            let members = [("owner", Value::from(owner)), ("bytes", bytes.into())];
+            let value = members.into_iter().collect::<Map>().into();
+            effects.push(Effect::SetRootIfAbsent { key, value });
             // Who needs a blob that is stored and has no holder is not known.
             let is_stored = self.rows.blob(digest.as_bytes()).await?.is_some();
             if is_stored && !find_holder(&*self.rows, digest).await? {

@@ -102,6 +102,36 @@ pub(super) async fn live_jobs_are_those_that_have_not_ended(store: Subject) {
     assert_eq!(live(&store, Some(job_id(1)), 1).await, [job_id(3)]);
 }
 
+pub(super) async fn live_jobs_are_counted_by_owner(store: Subject) {
+    let count = |owner: &str| store.live_count(crate::owner_key(owner));
+    let begin = async |number: u64, owner: &str| {
+        let draft = Draft::open(opening(job_id(number), owner, hello()), 5);
+        store.commit(Effects::one(draft.clone().effect())).await.unwrap();
+        draft
+    };
+    let first = begin(1, "did:a").await;
+    store.count_live().await.unwrap();
+    let second = begin(2, "did:a").await;
+    begin(3, "did:b").await;
+    let mut step = opening(job_id(4), "did:a", hello());
+    step.parent = Some(Parent::of_step(job_id(1), 0));
+    store.commit(Effects::one(Draft::open(step, 5).effect())).await.unwrap();
+    store.commit(Effects::one(echo(job_id(5), "did:a").effect())).await.unwrap();
+    assert_eq!((count("did:a"), count("did:b"), count("did:c")), (2, 1, 0));
+    // A refused commit changes nothing.
+    let mut ended = Draft::from_job(first.job);
+    ended.change(Event::Cancelled { error: "no".into() });
+    let refused = Effects(vec![ended.clone().effect(), Effect::Touch { job: job_id(9) }]);
+    assert!(store.commit(refused).await.is_err());
+    assert_eq!(count("did:a"), 2);
+    store.commit(Effects::one(ended.effect())).await.unwrap();
+    store.commit(Effects::one(Effect::Delete { job: second.job.id() })).await.unwrap();
+    assert_eq!((count("did:a"), store.live_total()), (0, 1));
+    // A second count finds the same.
+    store.count_live().await.unwrap();
+    assert_eq!((count("did:a"), count("did:b"), store.live_total()), (0, 1, 1));
+}
+
 pub(super) async fn deadlines_come_due_in_order(store: Subject) {
     for (number, deadline) in [(1, 300), (2, 100), (3, 200)] {
         let mut opening = opening(job_id(number), "did:a", hello());

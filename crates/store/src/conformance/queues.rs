@@ -264,3 +264,16 @@ pub(super) async fn a_commit_may_depend_on_how_many_messages_wait(store: Subject
     assert_eq!(refused, CommitError::QueueMoved { job: job_id(1), waiting: 1 });
     store.commit(expect(1)).await.unwrap();
 }
+
+pub(super) async fn a_root_has_one_budget_for_all_who_use_it(store: Subject) {
+    let (budget, is_new) = store.root_budget(job_id(1), 2);
+    assert!(is_new);
+    budget.set_counted();
+    assert!(budget.try_start((job_id(1), 0)));
+    let (same, is_new) = store.root_budget(job_id(1), 2);
+    assert!(!is_new);
+    assert!(same.try_start((job_id(2), 0)));
+    assert!(!budget.try_start((job_id(1), 1)), "both are taken");
+    assert_eq!(same.release((job_id(2), 0)), Some(job_id(1)), "who waits is next");
+    assert!(store.root_budget(job_id(2), 2).1, "another root has another one");
+}

@@ -118,9 +118,23 @@ pub(super) async fn stored_bytes_are_counted_by_owner(store: Subject) {
     store.commit(effects.into()).await.unwrap();
     let of_b = stored("did:b").await;
     assert!((1_000_000..1_000_100).contains(&of_b), "{of_b}");
+    let of_all = async || store.stored_bytes_of_all().await.unwrap();
+    assert_eq!(of_all().await, second + of_b);
     assert_eq!(stored("did:a").await, second, "nothing of another owner");
     let expected = store.root(&blob).await.unwrap().map(|root| root.id);
     store.commit(Effects::one(Effect::SetRoot { key: blob, expected, value: None })).await.unwrap();
+    assert_eq!(stored("did:b").await, 0);
+    assert_eq!(of_all().await, second);
+    // A file that a job holds is charged to the owner of the job, also after its blob is gone.
+    let file = RootKey { space: RootSpace::Venue, owner: "blobs-held".into(), name: "1 07".into() };
+    let members = [("owner", Value::from("did:b")), ("bytes", 2_000_000.into())];
+    let value: Value = members.into_iter().collect::<catena_value::Map>().into();
+    store.commit(put(file.clone(), None, Some(value.clone()))).await.unwrap();
+    let of_b = stored("did:b").await;
+    assert!((2_000_000..2_000_100).contains(&of_b), "{of_b}");
+    store.collect().await.unwrap();
+    assert_eq!(stored("did:b").await, of_b, "the collector finds the same");
+    store.commit(put(file, Some(&value), None)).await.unwrap();
     assert_eq!(stored("did:b").await, 0);
     // A deletion frees the rows at once and the cells when they are collected.
     store.commit(Effects::one(Effect::Delete { job: job_id(2) })).await.unwrap();
@@ -131,4 +145,5 @@ pub(super) async fn stored_bytes_are_counted_by_owner(store: Subject) {
     assert_eq!(stored("did:a").await, 0);
     store.count_stored_bytes(true).await.unwrap();
     assert_eq!(stored("did:a").await, first);
+    assert_eq!(of_all().await, first);
 }

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use super::counts::ListCounts;
 use super::driver::{self, Outcome};
 use super::in_use::InUseCells;
+use super::live::LiveCounts;
 use super::recent::RecentJobs;
 use super::sequence::CommitSequence;
 use super::store::EmbeddedStore;
@@ -71,6 +72,7 @@ struct PendingCommit {
     in_use: InUseCells,
     sequence: CommitSequence,
     usage: Usage,
+    live: LiveCounts,
     invalidation: Invalidation,
     applied: Option<Result<Receipt, CommitError>>,
     sender: Option<oneshot::Sender<Outcome<CommitOutcome>>>,
@@ -94,6 +96,7 @@ impl PendingCommit {
             in_use: store.in_use.clone(),
             sequence: store.sequence.clone(),
             usage: store.usage.clone(),
+            live: store.live.clone(),
             invalidation: Invalidation::new(store, &effects),
             effects,
             applied: None,
@@ -104,6 +107,7 @@ impl PendingCommit {
     /// Updates what other commits and readers share, now that this commit is durable.
     fn publish(&mut self, receipt: Receipt) -> CommitOutcome {
         self.invalidation.invalidate_caches();
+        self.live.add(&receipt.live);
         if !receipt.orders.is_empty() {
             self.sequence.mark_durable();
         }

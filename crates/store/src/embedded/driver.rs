@@ -48,9 +48,19 @@ impl LedgerDriver {
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, CommitError> + Send + 'static,
     ) -> impl Future<Output = Result<T, CommitError>> + Send + 'static {
+        self.submit_then(work, std::convert::identity)
+    }
+
+    /// Submits work. When its effects are durable, `then` runs in the committer, before that of what
+    /// was submitted later; then the future resolves.
+    pub(super) fn submit_then<T: Send + 'static, U: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T, CommitError> + Send + 'static,
+        then: impl FnOnce(T) -> U + Send + 'static,
+    ) -> impl Future<Output = Result<U, CommitError>> + Send + 'static {
         let (sender, receiver) = oneshot::channel();
         // The submitter may have stopped waiting; the effects are durable all the same.
-        let done = move |outcome: Outcome<T>| drop(sender.send(outcome));
+        let done = move |outcome: Outcome<T>| drop(sender.send(outcome.map(then)));
         let submitted = match &self.runner {
             Runner::Threads(ledger) => ledger.try_submit(work, done),
             #[cfg(feature = "testing")]

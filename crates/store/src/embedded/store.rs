@@ -19,10 +19,12 @@ use super::collect::CollectError;
 use super::counts::ListCounts;
 use super::driver::LedgerDriver;
 use super::in_use::InUseCells;
+use super::live::LiveCounts;
 use super::members::Members;
 use super::recent::RecentJobs;
 use super::sequence::CommitSequence;
-use super::usage::Usage;
+use super::usage::{self, Usage};
+use crate::budget::{Budgets, RootBudget};
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::keys::TABLES;
 use crate::store::{
@@ -41,7 +43,9 @@ pub struct EmbeddedStore {
     pub(super) counts: ListCounts,
     pub(super) recent: Arc<RecentJobs>,
     pub(super) usage: Usage,
+    pub(super) live: LiveCounts,
     members: Members,
+    budgets: Budgets,
 }
 
 impl EmbeddedStore {
@@ -63,7 +67,9 @@ impl EmbeddedStore {
             counts: ListCounts::default(),
             recent: Arc::default(),
             usage: Usage::default(),
+            live: LiveCounts::default(),
             members: Members::default(),
+            budgets: Budgets::default(),
         }
     }
 
@@ -181,6 +187,10 @@ impl Store for EmbeddedStore {
         self.members.has_peers()
     }
 
+    fn root_budget(&self, root: JobId, max: usize) -> (Arc<RootBudget>, bool) {
+        self.budgets.get(root, max)
+    }
+
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<StoredJob>, ReadError> {
         Box::pin(ready(self.read_job(id)))
     }
@@ -239,6 +249,18 @@ impl Store for EmbeddedStore {
         Box::pin(ready(self.read_live(after, limit)))
     }
 
+    fn count_live(&self) -> StoreFuture<'static, (), CommitError> {
+        Box::pin(self.count_live_jobs())
+    }
+
+    fn live_count(&self, owner: [u8; 8]) -> usize {
+        self.live.owned_by(owner)
+    }
+
+    fn live_total(&self) -> usize {
+        self.live.total()
+    }
+
     fn due(
         &self,
         until: i64,
@@ -289,7 +311,11 @@ impl Store for EmbeddedStore {
     }
 
     fn stored_bytes(&self, owner: &str) -> StoreFuture<'_, u64, ReadError> {
-        Box::pin(ready(self.read_stored_bytes(owner)))
+        Box::pin(ready(self.read_stored_bytes(crate::keys::owner_scope(owner))))
+    }
+
+    fn stored_bytes_of_all(&self) -> StoreFuture<'_, u64, ReadError> {
+        Box::pin(ready(self.read_stored_bytes(usage::ALL)))
     }
 
     fn count_stored_bytes(&self, is_on: bool) -> StoreFuture<'_, (), CommitError> {

@@ -1,7 +1,7 @@
 //! Bytes stored by owner.
 //!
-//! The bytes of an owner are those of the rows of its jobs, messages and roots, of the blobs that it has,
-//! and of cells that its commits were the first to store. They are counted by the committer, in the
+//! The bytes of an owner are those of the rows of its jobs, messages and roots, of the blobs that it has or
+//! that its jobs hold, and of cells that its commits were the first to store. They are counted by the committer, in the
 //! commits that change them, while counting is on: a venue without a quota does nothing for them.
 //!
 //! Cells are shared, so what a deletion frees is known only to the collector: it measures the whole store
@@ -19,6 +19,7 @@ use super::collect::mark_by_owner;
 use super::driver::{for_each_row, unavailable_error};
 use super::rows::{blob_len, damaged_error};
 use super::store::EmbeddedStore;
+use crate::blob::HELD;
 use crate::bytes::DamagedRow;
 use crate::effects::CommitError;
 use crate::keys::{self, BLOBS, CELLS, CHUNKS, JOBS, MESSAGES, META, ROOTS};
@@ -28,8 +29,14 @@ use crate::store::{ReadError, RootKey, RootSpace};
 /// The first bytes of a hash of an owner's DID.
 type OwnerKey = [u8; 8];
 
-/// Present if the counts include everything that is stored.
+/// Present if the counts include everything that is stored, with the version of what is counted.
 const COUNTED: &[u8] = b"usage";
+
+/// The version of what is counted: since 2, files of jobs and the sum of all owners.
+const COUNTED_VERSION: u64 = 2;
+
+/// In place of an owner: the sum of all owners.
+pub(super) const ALL: OwnerKey = [0xff; 8];
 
 /// How the names of counts begin.
 const PREFIX: &[u8] = b"usage ";
@@ -62,9 +69,11 @@ impl Charges {
         if !self.is_on || bytes == 0 {
             return;
         }
-        match self.by_owner.iter_mut().find(|(charged, _)| *charged == owner) {
-            Some((_, total)) => *total = total.saturating_add(bytes),
-            None => self.by_owner.push((owner, bytes)),
+        for charged in [owner, ALL] {
+            match self.by_owner.iter_mut().find(|(known, _)| *known == charged) {
+                Some((_, total)) => *total = total.saturating_add(bytes),
+                None => self.by_owner.push((charged, bytes)),
+            }
         }
     }
 
@@ -87,10 +96,11 @@ pub(super) fn bytes(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-/// The owner to whom a root is charged: that of its key or, for the metadata of an asset, which is in one
-/// list with all others, the `owner` in its value. `row` is the encoding of the value.
+/// The owner to whom a root is charged: that of its key or, for the metadata of an asset and the file of a job,
+/// which are in one list with all others, the `owner` in its value. `row` is the encoding of the value.
 pub(super) fn root_owner(space: u8, owner: &str, row: &[u8]) -> OwnerKey {
-    if space == RootSpace::Asset as u8
+    let names_owner = space == RootSpace::Asset as u8 || is_held_blob(space, owner);
+    if names_owner
         && let Ok(value) = catena_value::decode(row)
         && let Some(Value::String(named)) = value.as_map().and_then(|map| map.field("owner"))
         && let Ok(named) = named.to_bytes(&NoCells)
@@ -101,8 +111,24 @@ pub(super) fn root_owner(space: u8, owner: &str, row: &[u8]) -> OwnerKey {
     keys::owner_scope(owner)
 }
 
-/// The bytes of a root besides its cells: its row and, if it says that a user has a blob, the blob.
+/// Returns true if a root says that a job holds a blob.
+fn is_held_blob(space: u8, owner: &str) -> bool {
+    space == RootSpace::Venue as u8 && owner == HELD
+}
+
+/// The size in a root that says that a job holds a blob. Those of earlier versions have none.
+fn held_bytes(row: &[u8]) -> u64 {
+    let value = catena_value::decode(row).unwrap_or_default();
+    let size = value.as_map().and_then(|map| map.field("bytes")?.as_i64());
+    size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0)
+}
+
+/// The bytes of a root besides its cells: its row and, if it says that a user has a blob or a job holds one,
+/// the blob.
 pub(super) fn root_bytes(tx: &Tx<'_>, key: &RootKey, row: &[u8]) -> Result<i64, CommitError> {
+    if is_held_blob(key.space as u8, &key.owner) {
+        return Ok(bytes(row.len()).saturating_add_unsigned(held_bytes(row)));
+    }
     let Some(digest) = blob_digest(key.space as u8, key.name.as_bytes()) else {
         return Ok(bytes(row.len()));
     };
@@ -131,9 +157,9 @@ fn blob_digest(space: u8, name: &[u8]) -> Option<[u8; 32]> {
 }
 
 impl EmbeddedStore {
-    /// Returns the bytes that are stored for an owner; 0 while they are not counted.
-    pub(super) fn read_stored_bytes(&self, owner: &str) -> Result<u64, ReadError> {
-        match self.driver.get(META, &name(keys::owner_scope(owner)))? {
+    /// Returns the bytes that are stored for an owner or [`ALL`]; 0 while they are not counted.
+    pub(super) fn read_stored_bytes(&self, owner: OwnerKey) -> Result<u64, ReadError> {
+        match self.driver.get(META, &name(owner))? {
             Some(row) => number(&row).map_err(damaged_error("bytes of an owner")),
             None => Ok(0),
         }
@@ -141,12 +167,13 @@ impl EmbeddedStore {
 
     /// Switches counting on or off. When it is switched on, everything that is stored is measured once.
     pub(super) async fn switch_counting(&self, is_on: bool) -> Result<(), CommitError> {
-        let was_on = self.driver.get(META, COUNTED).map_err(damaged_counts)?.is_some();
+        let counted = self.driver.get(META, COUNTED).map_err(damaged_counts)?;
         self.usage.0.store(is_on, Ordering::Relaxed);
-        if !is_on && was_on {
+        if !is_on && counted.is_some() {
             return self.driver.submit(forget_counts).await;
         }
-        if is_on && !was_on {
+        let is_current = counted.is_some_and(|row| number(&row).ok() == Some(COUNTED_VERSION));
+        if is_on && !is_current {
             // Commits that were submitted before are in the view: the first commit after the switch waits
             // behind them.
             self.driver.submit(|_| Ok(())).await?;
@@ -188,7 +215,7 @@ impl EmbeddedStore {
         charges.by_owner = differences.into_iter().filter(|(_, bytes)| *bytes != 0).collect();
         let work = move |tx: &mut Tx<'_>| {
             if is_complete {
-                tx.put(META, COUNTED, 1_u64.to_be_bytes());
+                tx.put(META, COUNTED, COUNTED_VERSION.to_be_bytes());
             }
             std::mem::replace(&mut charges, Charges { is_on: false, by_owner: Vec::new() })
                 .write(tx)
@@ -225,8 +252,10 @@ pub(super) fn usage_error(
 ) -> Result<HashMap<OwnerKey, i64>, ReadError> {
     let mut usage: HashMap<OwnerKey, i64> = HashMap::new();
     let mut charge = |owner: OwnerKey, length: i64| {
-        let total = usage.entry(owner).or_default();
-        *total = total.saturating_add(length);
+        for charged in [owner, ALL] {
+            let total = usage.entry(charged).or_default();
+            *total = total.saturating_add(length);
+        }
     };
     let mut owners = HashMap::new();
     for_each_row(view, JOBS, |key, row| {
@@ -252,6 +281,7 @@ pub(super) fn usage_error(
             None => None,
         };
         let blob = blob.map_or(Ok(0), |row| blob_len(&row)).map_err(damaged_error("a blob"))?;
+        let blob = if is_held_blob(space, owner) { held_bytes(row) } else { blob };
         let owner = root_owner(space, owner, row);
         charge(owner, bytes(row.len()).saturating_add_unsigned(blob));
         Ok(())
@@ -267,7 +297,8 @@ pub(super) fn usage_error(
         let owner = key.strip_prefix(PREFIX).and_then(|owner| owner.try_into().ok());
         if let Some(owner) = owner {
             let counted = number(row).map_err(damaged_error("bytes of an owner"))?;
-            charge(owner, -i64::try_from(counted).unwrap_or(i64::MAX));
+            let total = usage.entry(owner).or_default();
+            *total = total.saturating_sub_unsigned(counted);
         }
         Ok(())
     })?;

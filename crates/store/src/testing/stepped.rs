@@ -4,12 +4,13 @@
 //! also die at a given commit, as if its process had been killed there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use catena_job::JobId;
 use catena_value::CellSource;
 use tokio::sync::watch;
 
+use crate::budget::RootBudget;
 use crate::effects::{CommitError, Effects, Receipt};
 use crate::embedded::EmbeddedStore;
 use crate::store::*;
@@ -47,17 +48,23 @@ impl Death {
 pub struct SteppedStore {
     store: EmbeddedStore,
     death: Option<Arc<Death>>,
+    refuses_leases: AtomicBool,
 }
 
 impl SteppedStore {
     /// A store that answers everything.
     pub fn new(store: EmbeddedStore) -> Self {
-        SteppedStore { store, death: None }
+        SteppedStore { store, death: None, refuses_leases: AtomicBool::new(false) }
     }
 
     /// A store whose process is killed.
     pub fn dying(store: EmbeddedStore, death: Arc<Death>) -> Self {
-        SteppedStore { store, death: Some(death) }
+        SteppedStore { death: Some(death), ..SteppedStore::new(store) }
+    }
+
+    /// Refuses to renew leases from now on, or accepts it again.
+    pub fn refuse_leases(&self, refuses: bool) {
+        self.refuses_leases.store(refuses, Ordering::Relaxed);
     }
 
     /// Returns true if a commit must not be answered, and makes it durable if it is to be.
@@ -115,6 +122,9 @@ impl Store for SteppedStore {
         now: i64,
         until: i64,
     ) -> StoreFuture<'_, Vec<ProcessLease>, CommitError> {
+        if self.refuses_leases.load(Ordering::Relaxed) {
+            return Box::pin(std::future::ready(Err(CommitError::Busy)));
+        }
         self.store.renew_lease(process, now, until)
     }
 
@@ -136,6 +146,10 @@ impl Store for SteppedStore {
 
     fn has_peers(&self) -> bool {
         self.store.has_peers()
+    }
+
+    fn root_budget(&self, root: JobId, max: usize) -> (Arc<RootBudget>, bool) {
+        self.store.root_budget(root, max)
     }
 
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<StoredJob>, ReadError> {
@@ -181,6 +195,18 @@ impl Store for SteppedStore {
 
     fn live(&self, after: Option<JobId>, limit: usize) -> StoreFuture<'_, Vec<LiveJob>, ReadError> {
         self.store.live(after, limit)
+    }
+
+    fn count_live(&self) -> StoreFuture<'static, (), CommitError> {
+        self.step(self.store.count_live())
+    }
+
+    fn live_count(&self, owner: [u8; 8]) -> usize {
+        self.store.live_count(owner)
+    }
+
+    fn live_total(&self) -> usize {
+        self.store.live_total()
     }
 
     fn due(
@@ -244,6 +270,10 @@ impl Store for SteppedStore {
 
     fn stored_bytes(&self, owner: &str) -> StoreFuture<'_, u64, ReadError> {
         self.store.stored_bytes(owner)
+    }
+
+    fn stored_bytes_of_all(&self) -> StoreFuture<'_, u64, ReadError> {
+        self.store.stored_bytes_of_all()
     }
 
     fn count_stored_bytes(&self, is_on: bool) -> StoreFuture<'_, (), CommitError> {

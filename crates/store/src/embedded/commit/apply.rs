@@ -49,6 +49,7 @@ pub(super) fn apply(
     for effect in effects {
         if let PreparedEffect::Begin(begin) = effect {
             receipt.orders.push(begin_job(tx, begin, in_use, sequence, bill)?);
+            receipt.live.extend(begin.facts.live_owner().map(|owner| (owner, 1)));
             continue;
         }
         match std::mem::replace(effect, PreparedEffect::Applied) {
@@ -56,7 +57,10 @@ pub(super) fn apply(
             PreparedEffect::Append(append) => {
                 append_records(tx, *append, in_use, sequence, &mut receipt, bill)?;
             }
-            PreparedEffect::Delete { job } => delete_job(tx, job, sequence, bill)?,
+            PreparedEffect::Delete { job } => {
+                let facts = delete_job(tx, job, sequence, bill)?;
+                receipt.live.extend(facts.live_owner().map(|owner| (owner, -1)));
+            }
             PreparedEffect::SetProgress { job, progress } => change_sidecar(tx, job, |sidecar| {
                 sidecar.progress = Some(progress);
             })?,
@@ -243,6 +247,11 @@ fn append_records(
     charges.add(append.facts.owner(), usage::bytes(new_cells));
     let carried = check_needed(tx, held.as_ref(), id, &append.packed.needed, in_use)?;
     append.packed.entries.append_cells(&carried);
+    let was_live = held.as_ref().is_some_and(|row| row.summary.is_live());
+    let is_live = append.summary.is_live();
+    if was_live != is_live && append.summary.parent.is_none() {
+        receipt.live.push((append.facts.owner(), if is_live { 1 } else { -1 }));
+    }
     let row = match held {
         Some(row) => {
             let position = sequence.next_position(tx)?;
@@ -367,7 +376,7 @@ fn delete_job(
     job: JobId,
     sequence: &CommitSequence,
     charges: &mut Charges,
-) -> ApplyResult<()> {
+) -> ApplyResult<IndexFacts> {
     let row = job_row(tx, job)?.ok_or(CommitError::NoSuchJob { job })?;
     let facts = IndexFacts::from_summary(job, &row.summary);
     for (table, key, _) in facts.rows(row.order, &row.hold) {
@@ -388,7 +397,7 @@ fn delete_job(
     }
     tx.delete(SIDECARS, *job.as_bytes());
     tx.delete(JOBS, *job.as_bytes());
-    Ok(())
+    Ok(facts)
 }
 
 /// Counts new jobs below a root.
