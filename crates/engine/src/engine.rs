@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use catena_auth::KeyPair;
-use catena_job::{JobId, Status};
+use catena_job::{JobId, RecordId, Status};
 use catena_store::Store;
 use catena_store::blob::Blobs;
 use catena_value::{Value, ValueId};
@@ -35,7 +35,9 @@ use crate::requests::{
     ListJobs, MessageReceipt, NewSchedule, RerunScope, RunOutput, Scheduled, WorkerCall,
 };
 use crate::runtime::{Aborts, Counters, Env, Reservation, Runtime};
-use crate::views::{CanvasQuery, Events, Follow, Health, HourStats, JobSummary, Reader, Views};
+use crate::views::{
+    CanvasQuery, Events, Follow, Health, HourStats, JobSummary, Reader, RecordSearch, Views,
+};
 
 /// How long runs that are stopped may take to end.
 const STOP_GRACE: Duration = Duration::from_millis(500);
@@ -95,7 +97,7 @@ impl Engine {
         let previous = setup.previous_secrets_key.as_ref();
         let seal_key = seal_key(setup.secrets_key, previous, identity_key);
         let runtime = Runtime::new(setup.env, setup.limits);
-        let admission = Arc::new(Admission::new(Arc::clone(&runtime)));
+        let admission = Arc::new(Admission::new(Arc::clone(&runtime), Arc::clone(&setup.store)));
         let keys = IdempotencyKeys::new(Arc::clone(&runtime), Arc::clone(&setup.store));
         let mut adapters = setup.adapters;
         adapters.push(Arc::new(Orchestrator));
@@ -117,8 +119,7 @@ impl Engine {
         let operations = Arc::new(operations);
         let drivers: Arc<Drivers> = Arc::default();
         let events = Arc::clone(&drivers) as Arc<dyn crate::jobs::DriverEvents>;
-        let mut jobs =
-            Jobs::new(Arc::clone(&runtime), setup.store, did, seal_key, admission, events);
+        let mut jobs = Jobs::new(Arc::clone(&runtime), setup.store, did, seal_key, events);
         jobs.admins = setup.admins;
         jobs.set_adapters(&adapters);
         jobs.environments = Arc::clone(&operations.environments);
@@ -195,6 +196,11 @@ impl Engine {
     /// Returns the environment.
     pub fn env(&self) -> &Arc<dyn Env> {
         &self.0.runtime.env
+    }
+
+    /// Returns how many bytes requests and runs have reserved.
+    pub fn memory_held(&self) -> u64 {
+        self.0.runtime.memory.held()
     }
 
     /// Returns a reservation of memory for a caller, of nothing yet.
@@ -348,6 +354,15 @@ impl Engine {
         self.0.operations.assets(caller, query).await
     }
 
+    /// Returns the first `limit` prompts that the caller registered, ordered by ID: ID and metadata.
+    pub async fn prompts(
+        &self,
+        caller: &Caller,
+        limit: usize,
+    ) -> Result<Vec<(ValueId, Value)>, StoreError> {
+        self.0.operations.prompts(caller, limit).await
+    }
+
     /// Returns the number of assets.
     pub async fn asset_count(&self) -> Result<u64, StoreError> {
         self.0.operations.asset_count().await
@@ -448,6 +463,16 @@ impl Engine {
         limit: usize,
     ) -> Result<HistoryPage, JobError> {
         self.0.views.history(caller, job, from, limit).await
+    }
+
+    /// Searches the caller's jobs for a record, newest first, from the position `after` on.
+    pub async fn find_record(
+        &self,
+        caller: &Caller,
+        record: RecordId,
+        after: Option<u64>,
+    ) -> Result<RecordSearch, StoreError> {
+        self.0.views.find_record(caller, record, after).await
     }
 
     /// Follows a job from its current record on, or from the record after `after` on.

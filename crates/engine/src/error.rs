@@ -29,9 +29,11 @@ pub enum StoreError {
     /// The change does not fit into one commit. Nothing was changed.
     #[error("too large to store: {0}")]
     TooLarge(String),
-    /// As much is stored for the caller as may be.
-    #[error("{bytes} bytes are stored for you, and at most {max} may be")]
+    /// As much is stored for the caller, or for all callers together, as may be.
+    #[error("{bytes} bytes are stored for {whom}, and at most {max} may be")]
     QuotaExceeded {
+        /// For whom: `you` or `all callers together`.
+        whom: &'static str,
         /// The stored bytes.
         bytes: u64,
         /// The largest number.

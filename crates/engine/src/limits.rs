@@ -22,6 +22,8 @@ pub struct Limits {
     /// Bytes that are stored for one caller: jobs, messages, workspace, content. `None` if they are
     /// unlimited, and then they are not counted.
     pub stored_bytes_per_caller_max: Option<u64>,
+    /// The same for all callers together: many callers fill a disk as well as one.
+    pub stored_bytes_max: Option<u64>,
     /// Sub-jobs of one root in total: steps and calls on every level. A definition that is known to
     /// need more is refused; a tree that grows while it runs stops there.
     pub sub_jobs_per_root_max: u64,
@@ -82,6 +84,7 @@ impl Default for Limits {
             live_jobs_per_caller_max: 10_000,
             live_jobs_max: 1_000_000,
             stored_bytes_per_caller_max: None,
+            stored_bytes_max: None,
             sub_jobs_per_root_max: 10_000,
             running_max: 4_096,
             memory_bytes_max: 512 * 1024 * 1024,
@@ -378,8 +381,10 @@ pub const SCHEDULE_JITTER_MAX_MS: i64 = 24 * 3_600 * 1_000;
 /// wait for them.
 pub const SCHEDULE_STARTS_MAX: usize = 16;
 
-/// Consecutive starts of a schedule that the process may not survive, before the schedule is set
-/// aside.
+/// Consecutive processes that did not survive the start of a schedule, before it is started alone.
+pub const SCHEDULE_ABORTS_ALONE: i64 = 2;
+
+/// Consecutive processes that did not survive the start of a schedule, before it is set aside.
 pub const SCHEDULE_ABORTS_MAX: i64 = 3;
 
 /// Longest delay in ms before a scheduled run that was refused is tried again.
@@ -411,8 +416,16 @@ pub const ABORTS_ALONE: u32 = 2;
 /// Aborts of the process after which a job that was worked on each time is paused.
 pub const ABORTS_MAX: u32 = 3;
 
-/// How long the process must survive the start of a suspect before it is none any more.
+/// How long the process must survive the start of a suspect before it is none any more. A process that dies
+/// later than this after it started to work on a job did not die of that job.
 pub const SUSPECT_TIME: Duration = Duration::from_secs(60);
+
+/// How long nothing else is started while a suspect runs: what aborts the process mostly does so at once,
+/// and others wait meanwhile.
+pub const SUSPECT_ALONE_TIME: Duration = Duration::from_secs(10);
+
+/// How long other work waits at a start for all suspects together.
+pub const SUSPECTS_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Longest time for which paused work is kept in memory. A resume after it follows the operation's
 /// recovery rule.
@@ -503,3 +516,7 @@ pub const ENVIRONMENTS_MAX: usize = 1_000;
 
 /// Bytes of what an executor says about an execution: output of both streams, logs and artifacts.
 pub const EXECUTION_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Records that one search for a record by its ID reads before it stops; the search can be continued. Reading
+/// them takes about a second.
+pub const RECORD_SEARCH_MAX: usize = 200_000;

@@ -9,6 +9,7 @@ use catena_engine::requests::JobFilter;
 use catena_engine::views::{Events, ListEventKind};
 use catena_engine::{Engine, limits::EVENT_BACKLOG_MAX};
 use catena_job::{JobId, Status};
+use support::cluster::Kills;
 use support::*;
 
 async fn follow_all(engine: &Engine) -> Events {
@@ -49,7 +50,8 @@ fn what_happens_at_one_process_is_seen_at_another_within_a_second() {
 /// A reader that does not read costs nothing but its own place in the stream.
 #[test]
 fn a_slow_reader_finds_everything_in_the_store() {
-    TestVenue::new().run_process(async |engine| {
+    // A stream ends with its process.
+    TestVenue::with_kills(Kills::None).run_process(async |engine| {
         let mut slow = follow_all(&engine).await;
         let mut jobs = 0;
         // More frames than are kept for it.
@@ -76,7 +78,8 @@ fn a_slow_reader_finds_everything_in_the_store() {
 
 #[test]
 fn readers_of_other_owners_see_nothing() {
-    TestVenue::new().run_process(async |engine| {
+    // A stream ends with its process.
+    TestVenue::with_kills(Kills::None).run_process(async |engine| {
         let mut events = engine.events(&bob(), &JobFilter::default(), None).await.unwrap().unwrap();
         events.next().await.unwrap();
         invoke(&engine, "t:echo", "1").await;

@@ -10,6 +10,7 @@ use catena_engine::requests::{IdempotencyKey, JobFilter, ListJobs, Recording};
 use catena_engine::views::{JobEvent, Reader};
 use catena_job::Status;
 use catena_store::ListOrder;
+use support::cluster::Kills;
 use support::*;
 
 #[test]
@@ -77,7 +78,7 @@ fn a_paused_job_does_not_run_and_continues_where_it_stopped() {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
         sleep(400).await;
         assert_eq!(engine.pause(&alice(), id).await.unwrap().status(), Status::Paused);
-        tokio::time::sleep(Duration::from_secs(3600)).await;
+        tokio::time::sleep(Duration::from_secs(120)).await;
         assert_eq!(engine.job(&alice(), id).await.unwrap().status(), Status::Paused);
         let again = engine.pause(&alice(), id).await.unwrap_err();
         assert!(matches!(again, ControlError::Conflict { status: Status::Paused, .. }));
@@ -170,12 +171,13 @@ fn an_operation_that_runs_too_long_times_out_but_not_while_it_is_paused() {
 
 #[test]
 fn a_job_that_waits_for_input_times_out_after_the_interactive_limit() {
-    let venue = TestVenue::new();
+    let mut venue = TestVenue::new();
+    venue.limits.interactive = Duration::from_secs(600);
     venue.run_process(async |engine| {
         let id = invoke(&engine, "t:chat", "{}").await.job.id();
-        tokio::time::sleep(Duration::from_secs(6 * 24 * 3600)).await;
+        tokio::time::sleep(Duration::from_secs(590)).await;
         assert_eq!(engine.job(&alice(), id).await.unwrap().status(), Status::InputRequired);
-        tokio::time::sleep(Duration::from_secs(25 * 3600)).await;
+        tokio::time::sleep(Duration::from_secs(12)).await;
         let view = engine.job(&alice(), id).await.unwrap();
         assert_eq!(view.status(), Status::Timeout);
         verify_chain(&engine, id).await;
@@ -248,7 +250,8 @@ fn the_job_of_another_caller_is_not_found() {
 
 #[test]
 fn a_deleted_job_is_gone_and_one_that_runs_is_cancelled_first() {
-    TestVenue::new().run_process(async |engine| {
+    // A stream ends with its process.
+    TestVenue::with_kills(Kills::None).run_process(async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
         let mut follow = engine.follow(Reader::Bearer, id, None).await.unwrap();
         engine.delete(&alice(), id).await.unwrap();
@@ -265,7 +268,8 @@ fn a_deleted_job_is_gone_and_one_that_runs_is_cancelled_first() {
 
 #[test]
 fn a_follower_receives_every_record_once_and_in_order() {
-    TestVenue::new().run_process(async |engine| {
+    // A stream ends with its process.
+    TestVenue::with_kills(Kills::None).run_process(async |engine| {
         let id = invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id();
         let mut from_now = engine.follow(Reader::Caller(&alice()), id, None).await.unwrap();
         let mut from_first = engine.follow(Reader::Caller(&alice()), id, Some(0)).await.unwrap();
@@ -290,7 +294,8 @@ fn a_follower_receives_every_record_once_and_in_order() {
 
 #[test]
 fn progress_is_reported_to_followers_and_stored_in_the_last_record() {
-    TestVenue::new().run_process(async |engine| {
+    // A stream ends with its process.
+    TestVenue::with_kills(Kills::None).run_process(async |engine| {
         let id = invoke(&engine, "t:progress", r#"{"ms":300}"#).await.job.id();
         let mut follow = engine.follow(Reader::Bearer, id, None).await.unwrap();
         let mut reports = 0;
@@ -352,7 +357,10 @@ fn a_repeated_request_with_the_same_key_returns_the_same_job() {
     venue.run_process(async |engine| {
         let third = engine.invoke(keyed("1", 1)).await.unwrap();
         assert_eq!((third.is_replay, third.view.job.id()), (true, id));
-        tokio::time::sleep(Duration::from_secs(25 * 3600)).await;
+    });
+    venue.skip_time(Duration::from_secs(25 * 3600));
+    venue.run_process(async |engine| {
+        sleep(100).await;
         let later = engine.invoke(keyed("2", 2)).await.unwrap();
         assert!(!later.is_replay, "a key is forgotten after a day");
     });

@@ -181,6 +181,70 @@ fn a_job_whose_secrets_were_sealed_with_another_key_is_paused_with_a_reason() {
 }
 
 #[test]
+fn secrets_from_before_they_had_a_key_are_sealed_again_at_the_first_start() {
+    let mut venue = TestVenue::new();
+    let input = r#"{"ms":1000,"key":"open sesame"}"#;
+    let id = venue.run_process(async |engine| {
+        let id = invoke(&engine, "t:secret", input).await.job.id();
+        engine.pause(&alice(), id).await.unwrap();
+        id
+    });
+    venue.secrets_key = Some([5; 32]);
+    venue.run_process(async |_| {});
+    // The key of the venue, from which the first one was derived, is not needed any more.
+    venue.seed = 10;
+    venue.run_process(async |engine| {
+        engine.resume(&alice(), id).await.unwrap();
+        assert_eq!(wait_for_end(&engine, id).await.status(), Status::Complete);
+    });
+}
+
+#[test]
+fn a_suspect_is_started_alone_before_everything_else() {
+    let mut venue = TestVenue::new();
+    let (suspect, other) = venue.run_engines(1, async |engine| {
+        let suspect = invoke(&engine, "t:wait", r#"{"ms":100000}"#).await.job.id();
+        (suspect, invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id())
+    });
+    venue.aborts.by_job.insert(suspect, 2);
+    venue.run_engines(1, async |engine| {
+        let task = invoke(&engine, "t:wait", r#"{"ms":10}"#).await;
+        assert_eq!(task.status(), Status::Pending);
+        // What ends inside the request is not affected.
+        assert_eq!(invoke(&engine, "t:echo", "1").await.status(), Status::Complete);
+        engine.env().sleep(Duration::from_millis(9_500)).await;
+        for job in [task.job.id(), other] {
+            assert!(!engine.job(&alice(), job).await.unwrap().status().is_terminal());
+        }
+        engine.env().sleep(Duration::from_millis(2_000)).await;
+        for job in [task.job.id(), other] {
+            assert_eq!(engine.job(&alice(), job).await.unwrap().status(), Status::Complete);
+        }
+        assert!(engine.suspects().contains_key(&suspect));
+        engine.env().sleep(Duration::from_secs(60)).await;
+        assert!(engine.suspects().is_empty(), "the process has survived it for a minute");
+        assert_eq!(wait_for_end(&engine, suspect).await.status(), Status::Complete);
+    });
+}
+
+#[test]
+fn a_suspect_that_aborts_again_is_paused_and_can_be_resumed() {
+    let mut venue = TestVenue::new();
+    let suspect = venue
+        .run_engines(1, async |engine| invoke(&engine, "t:wait", r#"{"ms":1000}"#).await.job.id());
+    venue.aborts.by_job.insert(suspect, 3);
+    venue.run_engines(1, async |engine| {
+        engine.env().sleep(Duration::from_millis(100)).await;
+        let view = engine.job(&alice(), suspect).await.unwrap();
+        assert_eq!(view.status(), Status::Paused);
+        assert!(member(&view, "message").contains("aborted 3 times"));
+        engine.resume(&alice(), suspect).await.unwrap();
+        assert_eq!(wait_for_end(&engine, suspect).await.status(), Status::Complete);
+        verify_chain(&engine, suspect).await;
+    });
+}
+
+#[test]
 fn a_job_whose_operation_is_missing_is_left_unchanged_and_reported() {
     let mut venue = TestVenue::new();
     let id = venue
@@ -243,7 +307,9 @@ fn new_jobs_run_during_recovery_and_no_job_runs_twice() {
         assert_eq!(wait_for_end(&engine, effect).await.status(), Status::Complete);
         let summary = engine.recovered().await;
         assert!(summary.is_done());
-        assert_eq!((summary.scanned, summary.requeued), (JOBS as u64, JOBS as u64));
+        assert_eq!(summary.requeued, JOBS as u64);
+        // The new job that was live may be among those that were read.
+        assert!((JOBS..=JOBS + 1).contains(&(summary.scanned as usize)), "{summary:?}");
         for id in &ids {
             assert_eq!(wait_for_end(&engine, *id).await.status(), Status::Complete);
             let expected = ["PENDING", "STARTED", "(recovered)", "COMPLETE"];
@@ -269,8 +335,8 @@ fn a_request_that_changes_a_job_before_it_is_recovered_takes_precedence() {
         engine.pause(&alice(), ids[2]).await.unwrap();
         engine.resume(&alice(), ids[2]).await.unwrap();
         let summary = engine.recovered().await;
-        // The one that was resumed is on the queue.
-        assert_eq!((summary.scanned, summary.requeued, summary.left), (3, 1, 2));
+        // The one that was cancelled is not live any more; the one that was resumed is on the queue.
+        assert_eq!((summary.scanned, summary.requeued, summary.left), (2, 1, 1));
         assert_eq!(record_kinds(&engine, ids[0]).await, ["PENDING", "STARTED", "CANCELLED"]);
         assert_eq!(record_kinds(&engine, ids[1]).await, ["PENDING", "STARTED", "PAUSED"]);
         assert_eq!(wait_for_end(&engine, ids[2]).await.status(), Status::Complete);

@@ -13,6 +13,7 @@ use catena_job::state::Event;
 use catena_job::{JobId, Status};
 use catena_store::{Effect, Effects, Store as _};
 use catena_value::{Map, Value, Vector};
+use support::cluster::Kills;
 use support::harness::{register, step_members, verify_tree};
 use support::*;
 
@@ -30,7 +31,7 @@ async fn finish(engine: &Engine, view: JobView) -> JobView {
 
 #[test]
 fn what_failed_runs_again_with_what_depends_on_it_and_nothing_else() {
-    let venue = TestVenue::new();
+    let venue = TestVenue::with_kills(Kills::Any);
     venue.run_process(async |engine| {
         let leave = r#","onFailure":"leave""#;
         let op = register(&engine, MIXED, r#"["array",[1],[2],[3]]"#, leave).await;
@@ -54,7 +55,7 @@ fn what_failed_runs_again_with_what_depends_on_it_and_nothing_else() {
 
 #[test]
 fn a_step_that_is_named_runs_again_with_what_depends_on_it() {
-    let venue = TestVenue::new();
+    let venue = TestVenue::with_kills(Kills::Any);
     venue.run_process(async |engine| {
         let op = register(&engine, MIXED, r#"["array",[1],[2],[3]]"#, "").await;
         let first = finish(&engine, invoke(&engine, &op, r#"{"fails":0}"#).await).await;
@@ -80,7 +81,7 @@ fn a_step_that_is_named_runs_again_with_what_depends_on_it() {
 
 #[test]
 fn a_step_that_outlives_its_job_is_not_run_a_second_time() {
-    let venue = TestVenue::new();
+    let venue = TestVenue::with_kills(Kills::Any);
     venue.run_process(async |engine| {
         let steps = r#"[
           {"op":"t:breaks","input":{"ms":["const",10]}},
@@ -106,7 +107,7 @@ const EFFECT_THEN_SLOW: &str = r#"[
 
 #[test]
 fn a_rerun_keeps_what_it_reused_when_the_earlier_run_is_deleted() {
-    let venue = TestVenue::new();
+    let venue = TestVenue::with_kills(Kills::Any);
     let id = venue.run_process(async |engine| {
         let op = register(&engine, EFFECT_THEN_SLOW, r#"["array",[0],[1,"ms"]]"#, "").await;
         let first = finish(&engine, invoke(&engine, &op, "{}").await).await;
@@ -131,7 +132,7 @@ fn a_rerun_keeps_what_it_reused_when_the_earlier_run_is_deleted() {
 
 #[test]
 fn a_rerun_whose_reused_output_is_gone_fails_and_does_not_run_the_step() {
-    let venue = TestVenue::new();
+    let venue = TestVenue::with_kills(Kills::Any);
     let (op, child) = venue.run_process(async |engine| {
         let op = register(&engine, EFFECT_THEN_SLOW, r#"[1]"#, "").await;
         let first = finish(&engine, invoke(&engine, &op, "{}").await).await;

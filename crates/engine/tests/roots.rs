@@ -13,6 +13,7 @@ use catena_store::ListOrder;
 use catena_value::path::Path;
 use catena_value::{Map, Value, Vector, json};
 use futures_util::future::join_all;
+use support::cluster::Kills;
 use support::harness::verify_tree;
 use support::*;
 
@@ -45,7 +46,7 @@ async fn put(engine: &Engine, path: &str, definition: &str) {
 
 #[test]
 fn a_change_of_roots_is_one_commit_with_the_three_records_of_its_job() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let view = engine.invoke(append(7)).await.unwrap().view;
         assert_eq!(view.status(), Status::Complete, "it is answered when it is durable");
         assert_eq!(member(&view, "output"), "0");
@@ -61,7 +62,7 @@ fn a_change_of_roots_is_one_commit_with_the_three_records_of_its_job() {
 
 #[test]
 fn two_hundred_writers_of_one_list_all_succeed_in_few_commits() {
-    let venue = TestVenue::new();
+    let venue = TestVenue::with_kills(Kills::Any);
     venue.run_process(async |engine| {
         let before = venue.disk.operations();
         engine.invoke(append(0)).await.unwrap();
@@ -83,7 +84,7 @@ fn two_hundred_writers_of_one_list_all_succeed_in_few_commits() {
 
 #[test]
 fn writers_in_two_processes_do_not_lose_changes() {
-    TestVenue::new().run_two_processes(async |first, second| {
+    TestVenue::with_kills(Kills::Any).run_two_processes(async |first, second| {
         let writes = (0..100).map(|number| {
             let engine = if number % 2 == 0 { &first } else { &second };
             engine.invoke(append(number))
@@ -98,7 +99,7 @@ fn writers_in_two_processes_do_not_lose_changes() {
 #[test]
 fn a_crash_leaves_as_many_changes_as_completed_jobs() {
     for operations in 1..30 {
-        let mut venue = TestVenue::new();
+        let mut venue = TestVenue::with_kills(Kills::Any);
         venue.run_process(async |engine| {
             engine.invoke(append(0)).await.unwrap();
             venue.disk.crash_after(operations);
@@ -125,7 +126,7 @@ fn a_crash_leaves_as_many_changes_as_completed_jobs() {
 
 #[test]
 fn an_operation_that_fails_changes_nothing() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let view = invoke(&engine, "r:fail", r#"{"value":1}"#).await;
         assert_eq!(view.status(), Status::Failed);
         assert!(list(&engine).await.is_empty());
@@ -144,7 +145,7 @@ fn an_operation_that_fails_changes_nothing() {
 
 #[test]
 fn a_change_that_is_refused_does_not_take_others_of_its_commit_with_it() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let mut known = append(1);
         let id = engine.invoke(append(0)).await.unwrap().view.job.id();
         known.id = Some(id);
@@ -159,7 +160,7 @@ fn a_change_that_is_refused_does_not_take_others_of_its_commit_with_it() {
 
 #[test]
 fn a_private_job_cannot_change_roots_but_read_them() {
-    TestVenue::new().run_engines(1, async |engine| {
+    TestVenue::with_kills(Kills::Any).run_engines(1, async |engine| {
         let mut private = append(1);
         private.recording = Recording::Private;
         let refused = engine.invoke(private).await.unwrap_err();
@@ -174,7 +175,7 @@ fn a_private_job_cannot_change_roots_but_read_them() {
 
 #[test]
 fn steps_and_calls_change_roots_once() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let text = r#"{"name":"twice","operation":{"adapter":"orchestrator",
             "steps":[{"op":"r:append","input":{"value":["const",1]}},
                      {"op":"r:append","input":{"value":["const",2]}},
@@ -197,7 +198,7 @@ fn steps_and_calls_change_roots_once() {
 
 #[test]
 fn a_change_that_waits_in_the_queue_is_made_once_even_after_a_crash() {
-    let mut venue = TestVenue::new();
+    let mut venue = TestVenue::with_kills(Kills::Any);
     venue.limits.running_max = 1;
     let (id, step) = venue.run_engines(1, async |engine| {
         invoke(&engine, "t:wait", r#"{"ms":60000}"#).await;
@@ -227,7 +228,7 @@ fn a_change_that_waits_in_the_queue_is_made_once_even_after_a_crash() {
 
 #[test]
 fn a_failed_change_is_retried_as_declared() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let text = r#"{"name":"again","operation":{"adapter":"r:fail",
             "retry":{"attempts":2,"backoffMs":100}}}"#;
         let (op, _) = engine.register(&alice(), text, None).await.unwrap();
@@ -242,7 +243,7 @@ fn a_failed_change_is_retried_as_declared() {
 
 #[test]
 fn a_definition_at_a_path_is_an_asset_once_it_was_invoked() {
-    let venue = TestVenue::new();
+    let venue = TestVenue::with_kills(Kills::Any);
     let definition = r#"{"name":"mine","operation":{"adapter":"t:wait","pure":true}}"#;
     let id = venue.run_process(async |engine| {
         put(&engine, "tools/wait", definition).await;
@@ -268,7 +269,7 @@ fn a_definition_at_a_path_is_an_asset_once_it_was_invoked() {
 
 #[test]
 fn steps_may_be_definitions_at_paths() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         put(&engine, "echo", r#"{"name":"mine","operation":{"adapter":"t:echo"}}"#).await;
         let text = r#"{"name":"one","operation":{"adapter":"orchestrator",
             "steps":[{"op":"o/echo","input":{"value":["const",6]}}],"result":{"out":[0]}}}"#;
@@ -293,7 +294,7 @@ fn steps_may_be_definitions_at_paths() {
 
 #[test]
 fn the_operations_of_a_user_are_changed_in_one_commit_with_their_assets() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let metadata = value(r#"{"name":"mine","operation":{"adapter":"t:echo"}}"#);
         let id = metadata.id();
         let change = move |roots: &mut Roots| {
@@ -322,7 +323,7 @@ fn the_operations_of_a_user_are_changed_in_one_commit_with_their_assets() {
 
 #[test]
 fn the_anonymous_identity_owns_nothing_beyond_loopback() {
-    let mut venue = TestVenue::new();
+    let mut venue = TestVenue::with_kills(Kills::Any);
     venue.limits.anonymous_owns = false;
     venue.run_process(async |engine| {
         let anonymous = Caller { role: Role::Anonymous, ..Caller::known("did:key:venue:public") };

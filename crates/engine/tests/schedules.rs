@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_engine::limits::Rate;
-use catena_engine::requests::{ListJobs, NewSchedule, Overlap, ScheduleState, Scheduled, When};
+use catena_engine::requests::{
+    Invoke, ListJobs, NewSchedule, Overlap, ScheduleState, Scheduled, When,
+};
 use catena_engine::{Caller, Engine, Role};
 use catena_job::{JobId, Status};
 use catena_store::ListOrder;
@@ -131,6 +133,39 @@ fn a_schedule_that_stopped_the_process_at_three_starts_is_set_aside() {
         sleep(2_000).await;
         assert_eq!(count(&engine).await, 1, "a resume tries again");
         assert!(schedules(&engine).await.is_empty());
+    });
+}
+
+#[test]
+fn a_schedule_that_two_processes_did_not_survive_is_started_alone() {
+    let venue = TestVenue::new();
+    venue.run_engines(1, async |engine| {
+        let long = new("t:wait", r#"{"ms":5000000}"#, cron("* * * * *"));
+        engine.schedule(&alice(), long).await.unwrap();
+    });
+    // Each process dies before the run has lasted for a minute.
+    for runs in 1..=2 {
+        venue.run_engines(1, async |engine| {
+            while count(&engine).await < runs {
+                sleep(100).await;
+            }
+            sleep(1_000).await;
+        });
+    }
+    venue.run_engines(1, async |engine| {
+        while count(&engine).await < 3 {
+            sleep(100).await;
+        }
+        let task = engine.invoke(Invoke::new(bob(), "t:wait", value(r#"{"ms":10}"#)));
+        let task = task.await.unwrap().view.job.id();
+        sleep(8_000).await;
+        assert_eq!(jobs_of(&engine, &bob()).await, [(task, Status::Pending)]);
+        assert_eq!(schedules(&engine).await[0].state, ScheduleState::Active);
+        sleep(3_000).await;
+        assert_eq!(jobs_of(&engine, &bob()).await, [(task, Status::Complete)]);
+        // The process survives it, and the next run is an ordinary one.
+        sleep(120_000).await;
+        assert_eq!(schedules(&engine).await[0].state, ScheduleState::Active);
     });
 }
 

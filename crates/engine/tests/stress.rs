@@ -69,7 +69,7 @@ async fn assert_agreement(engine: &Engine, root: JobId) {
     }
 }
 
-async fn stress(venue: &TestVenue, cluster: &mut Cluster, seed: u64, steps: usize, rounds: usize) {
+async fn stress(venue: &TestVenue, cluster: &Cluster, seed: u64, steps: usize, rounds: usize) {
     let mut rng = Rng::new(seed);
     let mut trees = Vec::new();
     for _ in 0..3 {
@@ -137,8 +137,8 @@ async fn stress(venue: &TestVenue, cluster: &mut Cluster, seed: u64, steps: usiz
 fn run(seed: u64, steps: usize, rounds: usize) {
     let mut venue = TestVenue::new();
     venue.limits.running_max = 64;
-    venue.run_engines(2, async |mut cluster| {
-        stress(&venue, &mut cluster, seed, steps, rounds).await;
+    venue.run_engines(2, async |cluster| {
+        stress(&venue, &cluster, seed, steps, rounds).await;
     });
 }
 

@@ -5,11 +5,12 @@ mod support;
 
 use catena_engine::Engine;
 use catena_job::{JobId, Status};
+use support::cluster::Kills;
 use support::harness::{children, register, verify_tree};
 use support::*;
 
 fn venue_with_total(max: u64) -> TestVenue {
-    let mut venue = TestVenue::new();
+    let mut venue = TestVenue::with_kills(Kills::Any);
     venue.limits.sub_jobs_per_root_max = max;
     venue
 }
@@ -126,7 +127,7 @@ fn a_definition_with_too_many_sub_jobs_is_refused_before_it_starts() {
 
 #[test]
 fn depth_is_counted_through_steps_and_calls_alike() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         // An orchestration whose only step makes the calls of its input.
         let op = register(&engine, r#"[{"op":"t:caller","input":["input"]}]"#, "[0]", "").await;
         let mut input = r#"{"calls":[]}"#.to_owned();
@@ -143,7 +144,7 @@ fn depth_is_counted_through_steps_and_calls_alike() {
 
 #[test]
 fn a_detached_call_of_an_ended_step_is_cancelled_with_its_open_root() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let input = r#"{"calls":[{"op":"t:wait","input":{"ms":600000},"detached":true}]}"#;
         let steps = format!(
             r#"[{{"op":"t:caller","input":["const",{input}]}},

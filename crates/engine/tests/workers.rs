@@ -8,13 +8,14 @@ use std::time::Duration;
 use catena_engine::error::WorkerError;
 use catena_engine::requests::{WorkerEnd, WorkerSignal};
 use catena_job::Status;
+use support::cluster::Kills;
 use support::harness::verify_tree;
 use support::queue::{Worker, register_queue};
 use support::*;
 
 #[test]
 fn a_worker_starts_and_ends_a_job_and_both_records_name_it() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         let view = invoke(&engine, &operation, r#"{"to":"ann"}"#).await;
         assert_eq!(view.status(), Status::Pending);
@@ -46,7 +47,7 @@ fn a_worker_starts_and_ends_a_job_and_both_records_name_it() {
 
 #[test]
 fn a_waiting_claim_is_answered_when_a_job_is_queued() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         let worker = Worker::new("w1");
         let (job, view) = tokio::join!(worker.claim(&engine), async {
@@ -59,7 +60,7 @@ fn a_waiting_claim_is_answered_when_a_job_is_queued() {
 
 #[test]
 fn the_same_end_again_is_recognised_and_another_one_is_fenced_off() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, "1").await;
         let worker = Worker::new("w1");
@@ -74,7 +75,7 @@ fn the_same_end_again_is_recognised_and_another_one_is_fenced_off() {
 
 #[test]
 fn the_job_of_a_lost_worker_is_offered_again_and_its_late_result_is_refused() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, "1").await;
         let lost = Worker::new("lost");
@@ -95,7 +96,7 @@ fn the_job_of_a_lost_worker_is_offered_again_and_its_late_result_is_refused() {
 
 #[test]
 fn a_job_whose_recovery_is_fail_fails_when_its_worker_is_lost() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, r#","recovery":"fail""#).await;
         invoke(&engine, &operation, "1").await;
         let job = Worker::new("lost").claim(&engine).await;
@@ -107,7 +108,7 @@ fn a_job_whose_recovery_is_fail_fails_when_its_worker_is_lost() {
 
 #[test]
 fn a_worker_that_beats_keeps_its_jobs() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, "1").await;
         let worker = Worker::new("w1");
@@ -122,7 +123,7 @@ fn a_worker_that_beats_keeps_its_jobs() {
 
 #[test]
 fn a_job_that_its_worker_no_longer_mentions_is_offered_again() {
-    TestVenue::new().run_engines(1, async |engine| {
+    TestVenue::with_kills(Kills::Any).run_engines(1, async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, "1").await;
         let worker = Worker::new("w1");
@@ -137,7 +138,7 @@ fn a_job_that_its_worker_no_longer_mentions_is_offered_again() {
 
 #[test]
 fn a_worker_that_only_claims_loses_a_job_that_it_never_heard_of() {
-    TestVenue::new().run_engines(1, async |engine| {
+    TestVenue::with_kills(Kills::Any).run_engines(1, async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, "1").await;
         let worker = Worker::new("w1");
@@ -152,7 +153,7 @@ fn a_worker_that_only_claims_loses_a_job_that_it_never_heard_of() {
 
 #[test]
 fn a_restart_of_the_venue_does_not_disturb_workers() {
-    let venue = TestVenue::new();
+    let venue = TestVenue::with_kills(Kills::Any);
     let worker = Worker::new("w1");
     let job = venue.run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
@@ -170,7 +171,7 @@ fn a_restart_of_the_venue_does_not_disturb_workers() {
 
 #[test]
 fn a_worker_that_does_not_return_after_a_restart_loses_its_jobs() {
-    let venue = TestVenue::new();
+    let venue = TestVenue::with_kills(Kills::Any);
     let job = venue.run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, "1").await;
@@ -187,7 +188,7 @@ fn a_worker_that_does_not_return_after_a_restart_loses_its_jobs() {
 
 #[test]
 fn queued_jobs_are_found_after_a_restart() {
-    let venue = TestVenue::new();
+    let venue = TestVenue::with_kills(Kills::Any);
     let id = venue.run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, "1").await.job.id()
@@ -199,7 +200,7 @@ fn queued_jobs_are_found_after_a_restart() {
 
 #[test]
 fn pause_resume_and_cancel_reach_a_waiting_beat_within_a_second() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, "1").await;
         let worker = Worker::new("w1");
@@ -238,7 +239,7 @@ fn pause_resume_and_cancel_reach_a_waiting_beat_within_a_second() {
 
 #[test]
 fn the_result_of_a_paused_job_is_held_until_it_is_resumed() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, "1").await;
         let worker = Worker::new("w1");
@@ -254,7 +255,7 @@ fn the_result_of_a_paused_job_is_held_until_it_is_resumed() {
 
 #[test]
 fn a_job_times_out_while_a_worker_holds_it() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, r#","timeoutMs":3000"#).await;
         invoke(&engine, &operation, "1").await;
         let worker = Worker::new("w1");
@@ -267,7 +268,7 @@ fn a_job_times_out_while_a_worker_holds_it() {
 
 #[test]
 fn an_attempt_that_takes_too_long_is_followed_by_the_next() {
-    TestVenue::new().run_engines(1, async |engine| {
+    TestVenue::with_kills(Kills::Any).run_engines(1, async |engine| {
         let retry = r#","retry":{"attempts":2,"backoffMs":10,"timeoutMs":2000}"#;
         let operation = register_queue(&engine, retry).await;
         invoke(&engine, &operation, "1").await;
@@ -282,7 +283,7 @@ fn an_attempt_that_takes_too_long_is_followed_by_the_next() {
 
 #[test]
 fn a_failed_attempt_is_retried_as_the_definition_says() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let retry = r#","retry":{"attempts":2,"backoffMs":1000,"jitter":0}"#;
         let operation = register_queue(&engine, retry).await;
         let id = invoke(&engine, &operation, "1").await.job.id();
@@ -307,7 +308,7 @@ fn a_failed_attempt_is_retried_as_the_definition_says() {
 
 #[test]
 fn recorded_steps_come_back_with_the_next_claim() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, "1").await;
         let lost = Worker::new("lost");
@@ -330,7 +331,7 @@ fn recorded_steps_come_back_with_the_next_claim() {
 
 #[test]
 fn a_worker_with_one_slot_can_call_its_own_queue() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         let id = invoke(&engine, &operation, r#"{"outer":true}"#).await.job.id();
         let worker = Worker::new("w1");
@@ -357,7 +358,7 @@ fn a_worker_with_one_slot_can_call_its_own_queue() {
 
 #[test]
 fn a_call_that_asks_makes_its_caller_ask_and_the_answer_reaches_it() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         let id = invoke(&engine, &operation, "1").await.job.id();
         let worker = Worker::new("w1");
@@ -390,7 +391,7 @@ fn a_call_that_asks_makes_its_caller_ask_and_the_answer_reaches_it() {
 
 #[test]
 fn a_job_that_asks_is_offered_again_with_the_answer() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         let id = invoke(&engine, &operation, "1").await.job.id();
         let worker = Worker::new("w1");
@@ -410,7 +411,7 @@ fn a_job_that_asks_is_offered_again_with_the_answer() {
 
 #[test]
 fn a_step_of_an_orchestration_can_be_run_by_a_worker() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         let steps = format!(r#"[{{"op":"{operation}","input":["input"]}}]"#);
         let workflow = support::harness::register(&engine, &steps, r#"[0]"#, "").await;
@@ -426,7 +427,7 @@ fn a_step_of_an_orchestration_can_be_run_by_a_worker() {
 
 #[test]
 fn a_limit_bounds_what_runs_at_a_time_for_each_value() {
-    TestVenue::new().run_engines(1, async |engine| {
+    TestVenue::with_kills(Kills::Any).run_engines(1, async |engine| {
         let operation = register_queue(&engine, r#","running":1,"by":["tenant"]"#).await;
         for (tenant, count) in [("a", 3), ("b", 1)] {
             for _ in 0..count {
@@ -453,7 +454,7 @@ fn a_limit_bounds_what_runs_at_a_time_for_each_value() {
 
 #[test]
 fn a_higher_priority_overtakes_and_nothing_starves() {
-    TestVenue::new().run_engines(1, async |engine| {
+    TestVenue::with_kills(Kills::Any).run_engines(1, async |engine| {
         let low = register_queue(&engine, r#","priority":-10"#).await;
         let high = register_queue(&engine, r#","priority":10"#).await;
         let old = invoke(&engine, &low, "0").await.job.id();
@@ -469,7 +470,7 @@ fn a_higher_priority_overtakes_and_nothing_starves() {
 
 #[test]
 fn a_caller_with_many_jobs_does_not_delay_another() {
-    TestVenue::new().run_engines(1, async |engine| {
+    TestVenue::with_kills(Kills::Any).run_engines(1, async |engine| {
         let text = r#"{"name":"mail","operation":{"adapter":"q","queue":"mail"}}"#;
         let (id, _) = engine.register(&alice(), text, None).await.unwrap();
         for number in 0..50 {
@@ -489,7 +490,7 @@ fn a_caller_with_many_jobs_does_not_delay_another() {
 
 #[test]
 fn a_worker_sees_and_ends_nothing_of_another_owner() {
-    TestVenue::new().run_process(async |engine| {
+    TestVenue::with_kills(Kills::Any).run_process(async |engine| {
         let operation = register_queue(&engine, "").await;
         invoke(&engine, &operation, r#"{"secret":1}"#).await;
         let mut thief = Worker::new("w1");

@@ -14,16 +14,16 @@ use catena_job::{JobId, Status};
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::background::Background;
+use crate::background::{Background, RecoverySummary};
 use crate::error::StoreError;
 use crate::execution::{QUEUE, Run, RunSpec, next_cause};
 use crate::jobs::{
     Current, append_error, deadline, incomplete_payload, is_bound, is_live, outcome_change,
     recorded_limit, time_until, unless_overtaken,
 };
-use crate::limits::{DEFERRED_MAX, SUSPECT_TIME};
-use crate::operations::{Cause, Operation};
-use crate::runtime::work_on;
+use crate::limits::{DEFERRED_MAX, SUSPECT_ALONE_TIME, SUSPECT_TIME, SUSPECTS_TIME_MAX};
+use crate::operations::{Cause, Operation, lane_of};
+use crate::runtime::{Alone, Closed};
 
 /// Jobs that are being acquired at the same time, so that their commits share syncs.
 const CONCURRENCY: usize = 64;
@@ -42,6 +42,7 @@ pub(super) async fn start_queued_jobs(background: Arc<Background>) {
     let acquiring: Arc<Mutex<HashSet<JobId>>> = Arc::default();
     let permits = Arc::new(tokio::sync::Semaphore::new(CONCURRENCY));
     loop {
+        background.runtime.gate.opened().await;
         // A slot and a permit first: a job is looked for only if it can be started.
         let Ok(slot) = Arc::clone(&background.execution.slots.permits).acquire_owned().await else {
             return;
@@ -79,6 +80,29 @@ pub(super) async fn start_queued_jobs(background: Arc<Background>) {
             }
         }
     }
+}
+
+/// Starts the jobs with which earlier processes aborted, each of them alone, and then lets other work start.
+pub(super) async fn start_suspects(background: Arc<Background>, closed: Closed) {
+    let starting = async {
+        let mut recovery = background.recovery.subscribe();
+        let _ = recovery.wait_for(RecoverySummary::is_done).await;
+        for job in background.suspects.to_start_alone() {
+            if let Err(error) = background.start_suspect(job).await {
+                tracing::error!(%job, %error, "cannot start a job alone");
+            }
+        }
+        // The last one is still running.
+        background.runtime.gate.none_alone().await;
+    };
+    tokio::select! {
+        () = starting => {}
+        () = background.runtime.env.sleep(SUSPECTS_TIME_MAX) => {
+            tracing::warn!("other work starts although not all suspects have run alone");
+        }
+    }
+    drop(closed);
+    background.execution.queued.notify_one();
 }
 
 /// Acquits suspects once the process has survived for long enough, and forgets jobs that have ended.
@@ -131,15 +155,35 @@ impl Background {
         Ok(Next::Wait(until.unwrap_or(longest).min(longest)))
     }
 
-    /// Acquires and runs a queued job.
+    /// Starts a suspect if it is on the queue, or pauses it if the process aborted with it too often.
+    async fn start_suspect(&self, job: JobId) -> Result<(), StoreError> {
+        let Some(current) = self.jobs.current(job).await? else { return Ok(()) };
+        let is_paused = self.pause_suspect(&current).await?;
+        self.suspects.give_another_try(job);
+        let is_due = current.ready_at.is_some_and(|at| at <= self.runtime.now());
+        if is_paused || !is_due || lane_of(&current.job).is_some() {
+            return Ok(());
+        }
+        let permits = Arc::clone(&self.execution.slots.permits);
+        let Ok(permit) = permits.acquire_owned().await else { return Ok(()) };
+        self.start_queued(job, permit).await;
+        Ok(())
+    }
+
+    /// Acquires and runs a queued job. One with which the process aborted before runs alone.
     async fn start_queued(&self, id: JobId, permit: OwnedSemaphorePermit) -> Start {
-        let alone = self.suspects.wait_alone(id).await;
+        let alone = if self.suspects.must_start_alone(id) {
+            self.runtime.gate.start_alone(id).await
+        } else {
+            self.runtime.gate.opened().await;
+            None
+        };
         let slot = match self.jobs.current(id).await {
             Ok(Some(current)) => self.execution.slots.assign(permit, current.text("caller")),
             _ => Ok(permit.into()),
         };
         let Ok(slot) = slot else { return Start::Deferred };
-        match work_on(id, self.acquire_queued(id)).await {
+        match self.runtime.work_on(id, self.acquire_queued(id)).await {
             Ok(Some(run)) => {
                 let execution = Arc::clone(&self.execution);
                 self.runtime.spawn(run.with_slot(slot).execute(execution));
@@ -158,18 +202,26 @@ impl Background {
         Start::Done
     }
 
-    /// Keeps other suspects from being started until this one has ended or the process has survived it.
-    fn watch_suspect(&self, job: JobId, alone: OwnedSemaphorePermit) {
+    /// Keeps other work from being started until a suspect has ended or has run for long enough, and acquits
+    /// the suspect if the process survives it.
+    fn watch_suspect(&self, job: JobId, alone: Alone) {
         let Some(background) = self.own.upgrade() else { return };
         tracing::warn!(%job, "started a job alone because the process aborted with it before");
         self.runtime.spawn(async move {
             let caller = background.jobs.venue_caller();
+            let views = &background.commands.views;
+            let survived = async {
+                let ended = views.wait(&caller, job, SUSPECT_ALONE_TIME).await;
+                drop(alone);
+                if ended.is_ok_and(|view| is_live(&view.job)) {
+                    let _ = views.wait(&caller, job, SUSPECT_TIME - SUSPECT_ALONE_TIME).await;
+                }
+            };
             tokio::select! {
-                _ = background.commands.views.wait(&caller, job, SUSPECT_TIME) => {}
+                () = survived => {}
                 () = background.runtime.stopping() => {}
             }
             background.suspects.acquit(job);
-            drop(alone);
         });
     }
 

@@ -26,6 +26,7 @@ pub(super) async fn keep_lease(background: Arc<Background>) {
     let runtime = Arc::clone(&background.runtime);
     let mut known: HashSet<HolderKey> = HashSet::new();
     let mut renewed = runtime.env.monotonic();
+    let mut has_ended = false;
     loop {
         match background.beat(&mut known).await {
             Ok(()) => renewed = runtime.env.monotonic(),
@@ -33,10 +34,14 @@ pub(super) async fn keep_lease(background: Arc<Background>) {
         }
         if runtime.env.monotonic().saturating_sub(renewed) >= LEASE {
             // Others take over what this process holds.
-            for (_, handle) in background.execution.registry.all() {
-                if !handle.is_remote() {
-                    handle.stop();
-                }
+            background.stop_runs();
+            has_ended = true;
+        } else if has_ended {
+            // The runs have stopped since the last time.
+            let recovered = background.recover_own().await;
+            has_ended = recovered.is_err();
+            if let Err(error) = recovered {
+                tracing::error!(%error, "cannot recover what this process held");
             }
         }
         background.execution.thaw_old().await;
@@ -61,6 +66,15 @@ impl Background {
         self.beat(&mut HashSet::new()).await
     }
 
+    /// Stops the work of this process on all jobs.
+    fn stop_runs(&self) {
+        for (_, handle) in self.execution.registry.all() {
+            if !handle.is_remote() {
+                handle.stop();
+            }
+        }
+    }
+
     /// Renews the lease, and acts on what other processes did meanwhile.
     async fn beat(&self, known: &mut HashSet<HolderKey>) -> Result<(), StoreError> {
         // Their leases may have ended since the last time.
@@ -77,11 +91,11 @@ impl Background {
         if has_lost {
             tracing::warn!("a process or a worker was lost; recovering what it held");
         }
-        if has_lost || self.jobs.store.has_peers() {
+        if let (true, Some(background)) = (has_lost, self.own.upgrade()) {
             let live = self.find_live_jobs().await?;
-            if let (true, Some(background)) = (has_lost, self.own.upgrade()) {
-                background.recover(live).await;
-            }
+            background.recover(live).await;
+        }
+        if has_lost || self.jobs.store.has_peers() {
             self.execution.check_jobs().await?;
         }
         if self.jobs.store.has_peers() {

@@ -53,14 +53,16 @@ impl Background {
         })
     }
 
-    /// Registers this process, finds the jobs that nobody takes care of, and starts the tasks. New
-    /// work is accepted during recovery. The tasks end when the engine stops.
+    /// Registers this process and starts the tasks. New work is accepted during recovery. The tasks end
+    /// when the engine stops.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
-        let counts = self.runtime.limits.stored_bytes_per_caller_max.is_some();
+        let has_suspects = !self.suspects.to_start_alone().is_empty();
+        let closed = has_suspects.then(|| self.runtime.gate.close());
+        let limits = &self.runtime.limits;
+        let counts = limits.stored_bytes_per_caller_max.or(limits.stored_bytes_max).is_some();
         self.jobs.store.count_stored_bytes(counts).await?;
         self.register().await?;
         self.find_lanes().await?;
-        let live = self.find_live_jobs().await?;
         self.recovery.send_modify(|summary| summary.began = self.runtime.now());
         let orchestration = Arc::clone(&self.commands.orchestration);
         self.spawn_until_stopped(lease::keep_lease(Arc::clone(self)));
@@ -74,12 +76,14 @@ impl Background {
         self.spawn_until_stopped(collect::sample_queue(Arc::clone(&self.commands.views)));
         self.spawn_until_stopped(schedules::start_due(Arc::clone(&self.commands)));
         self.spawn_until_stopped(async move { orchestration.retry_pending_cancels().await });
+        if let Some(closed) = closed {
+            self.spawn_until_stopped(claim::start_suspects(Arc::clone(self), closed));
+        }
         self.spawn_until_stopped(claim::start_queued_jobs(Arc::clone(self)));
         self.spawn_until_stopped(push::push_jobs(Arc::clone(&self.commands)));
         self.spawn_until_stopped(expire::end_overdue_jobs(Arc::clone(self)));
         self.spawn_until_stopped(claim::acquit_survivors(Arc::clone(self)));
-        let background = Arc::clone(self);
-        self.spawn_until_stopped(async move { background.recover(live).await });
+        self.spawn_until_stopped(Arc::clone(self).recover_at_start());
         Ok(())
     }
 

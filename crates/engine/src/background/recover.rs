@@ -8,7 +8,7 @@
 //! A job that was STARTED follows its operation's recovery rule. New work does not wait for recovery:
 //! each job is changed on the condition that it has not changed since.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,6 @@ use crate::jobs::{
 };
 use crate::limits::{ABORTS_MAX, SKIPPED_JOBS_MAX};
 use crate::operations::{Failure, Operation, Recovery};
-use crate::runtime::work_on;
 
 /// Live jobs that are read at a time.
 const SCAN_BATCH: usize = 1_000;
@@ -45,6 +44,9 @@ const PARKED_CONCURRENCY: usize = 8;
 /// How long to wait before a job is recovered again if the store had no capacity.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
+/// How long to wait before the live jobs are read again if they could not be.
+const SCAN_RETRY_DELAY: Duration = Duration::from_secs(2);
+
 /// Why the work on a job was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {
@@ -52,6 +54,8 @@ pub(crate) enum Loss {
     ProcessDied,
     /// This process stops as planned.
     Shutdown,
+    /// The lease of this process ended, and the runs that it had were stopped.
+    LeaseEnded,
     /// The worker that held it under this fence has forgotten it.
     WorkerForgot(u64),
 }
@@ -80,12 +84,11 @@ pub(super) struct LiveJobs {
 }
 
 impl Background {
-    /// Reads which jobs are live, counts them by owner, and finds those that nobody takes care of.
+    /// Reads which jobs are live, and finds those that nobody takes care of.
     pub(super) async fn find_live_jobs(&self) -> Result<LiveJobs, StoreError> {
         let alive = self.execution.alive_holders().await?;
         let workers = self.execution.workers.keys();
         let mut live = LiveJobs::default();
-        let mut counts: HashMap<[u8; 8], usize> = HashMap::new();
         let mut after = None;
         loop {
             let page = self.jobs.store.live(after, SCAN_BATCH).await?;
@@ -93,9 +96,6 @@ impl Background {
             after = Some(last.job);
             for job in page {
                 live.found += 1;
-                if !job.is_sub_job {
-                    *counts.entry(job.owner).or_default() += 1;
-                }
                 if job.hold == LiveHold::Parked {
                     live.parked.push(job.job);
                 } else if may_be_lost(&job, &alive) {
@@ -109,8 +109,38 @@ impl Background {
                 }
             }
         }
-        self.jobs.set_live_counts(counts);
         Ok(live)
+    }
+
+    /// Counts the live jobs and recovers those that the processes before this one left, however long
+    /// the store is busy. The venue is ready meanwhile: this takes time for each live job.
+    pub(super) async fn recover_at_start(self: Arc<Self>) {
+        loop {
+            let found = async {
+                self.jobs.store.count_live().await?;
+                self.find_live_jobs().await
+            };
+            match found.await {
+                Ok(live) => return self.recover(live).await,
+                Err(error) => tracing::error!(%error, "cannot read the live jobs"),
+            }
+            self.runtime.env.sleep(SCAN_RETRY_DELAY).await;
+        }
+    }
+
+    /// Recovers the jobs whose runs were stopped here because the lease of this process had ended. It
+    /// was renewed before others took them over, so nobody else does.
+    pub(super) async fn recover_own(&self) -> Result<(), StoreError> {
+        let own = LiveHold::By(self.jobs.process.key());
+        let mut after = None;
+        loop {
+            let page = self.jobs.store.live(after, SCAN_BATCH).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.job);
+            for job in page.into_iter().filter(|job| job.hold == own) {
+                self.recover_job(job.job, Loss::LeaseEnded).await;
+            }
+        }
     }
 
     /// Recovers the jobs of processes that have died, and carries out what they left to do.
@@ -150,6 +180,7 @@ impl Background {
         if scanned > 0 {
             tracing::info!(scanned, requeued, failed, skipped, left, ?took, "recovered live jobs");
         }
+        self.runtime.gate.opened().await;
         let parked = futures_util::stream::iter(live.parked);
         let orchestration = &self.commands.orchestration;
         let mut checked = parked
@@ -204,7 +235,7 @@ impl Background {
     /// Recovers one job, however long the store is busy.
     pub(super) async fn recover_job(&self, id: JobId, loss: Loss) -> Recovered {
         loop {
-            match work_on(id, self.try_recover(id, loss)).await {
+            match self.runtime.work_on(id, self.try_recover(id, loss)).await {
                 Ok(recovered) => return recovered,
                 Err(StoreError::Busy | StoreError::Full | StoreError::Contended) => {
                     self.runtime.env.sleep(RETRY_DELAY).await;
@@ -278,7 +309,12 @@ impl Background {
             });
         };
         if *holder == self.jobs.process {
-            return Ok(loss == Loss::Shutdown);
+            let was_stopped = || self.execution.registry.get(current.job.id()).is_none();
+            return Ok(match loss {
+                Loss::Shutdown => true,
+                Loss::LeaseEnded => was_stopped(),
+                Loss::ProcessDied | Loss::WorkerForgot(_) => false,
+            });
         }
         if let Loss::WorkerForgot(fence) = loss {
             return Ok(holder.is_worker() && current.hold.fence == fence);
@@ -318,7 +354,9 @@ impl Background {
         if waits_for_message(status) {
             if !current.job.steps().is_empty() {
                 let plans = self.execution.plan_runner();
+                let gate = Arc::clone(&self.runtime.gate);
                 self.runtime.spawn(async move {
+                    gate.opened().await;
                     if let Some(plans) = plans {
                         plans.drive(id).await;
                     }
@@ -415,6 +453,7 @@ impl Background {
         );
         tracing::error!(%job, aborts, "paused a job: {message}");
         self.execution.pause_lost(current, &message).await?;
+        self.suspects.give_another_try(job);
         Ok(true)
     }
 
@@ -488,6 +527,7 @@ fn recovered_note(job: &Job, loss: Loss, counts: bool) -> Note {
     let reason = match loss {
         Loss::ProcessDied | Loss::WorkerForgot(_) => "the venue was restarted",
         Loss::Shutdown => "the venue was shut down as planned",
+        Loss::LeaseEnded => "the process that ran it lost its lease",
     };
     Note::Recovered {
         attempt: Some(job.attempt() + 1),

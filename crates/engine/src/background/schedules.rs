@@ -11,6 +11,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Starts what is due, repeatedly.
 pub(super) async fn start_due(commands: Arc<Commands>) {
     loop {
+        commands.runtime.gate.opened().await;
         let wait = match commands.start_due_schedules().await {
             Ok(wait) => wait,
             Err(error) => {

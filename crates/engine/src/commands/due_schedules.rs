@@ -22,11 +22,15 @@ use crate::commands::Commands;
 use crate::commands::schedule::{Decision, run_request};
 use crate::error::{InvokeError, ResolveError, StoreError};
 use crate::jobs::{is_live, unless_overtaken};
-use crate::limits::{PAGE_MAX, SCHEDULE_ABORTS_MAX, SCHEDULE_STARTS_MAX};
-use crate::requests::{
-    DUE, Entry, IDLE, Invoke, Overlap, ScheduleState, StoredEntry, list_key, name_after, own_key,
-    time_of_name,
+use crate::limits::{
+    PAGE_MAX, SCHEDULE_ABORTS_ALONE, SCHEDULE_ABORTS_MAX, SCHEDULE_STARTS_MAX, SUSPECT_ALONE_TIME,
+    SUSPECT_TIME,
 };
+use crate::requests::{
+    Caller, DUE, Entry, IDLE, Invoke, Overlap, ScheduleState, StoredEntry, list_key, name_after,
+    own_key, time_of_name,
+};
+use crate::runtime::Alone;
 
 /// The longest time between two reads of the list: another process may have changed it.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,9 +38,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a mark is valid, in ms: much longer than three commits take, and not much longer than
 /// a restart.
 const MARK_MS: i64 = 10_000;
-
-/// A process that still runs this long after the start of a run has survived it.
-const SURVIVAL_TIME: Duration = Duration::from_secs(1);
 
 /// The schedules that this process is starting, by owner.
 #[derive(Default)]
@@ -176,7 +177,6 @@ impl Commands {
         stored: StoredEntry,
     ) -> Result<FollowUp, StoreError> {
         let entry = &stored.entry;
-        let now = self.runtime.now();
         if entry.starts >= SCHEDULE_ABORTS_MAX {
             self.set_aside_after_aborts(&stored).await?;
             return Ok(FollowUp::Nothing);
@@ -185,7 +185,16 @@ impl Commands {
         if !was_marked && self.overlaps(entry).await? {
             return self.apply_overlap(&stored).await;
         }
-        let marked = entry.marked(now, now.saturating_add(MARK_MS));
+        // Nothing else starts while a schedule is started that earlier processes did not survive.
+        let alone = if entry.starts >= SCHEDULE_ABORTS_ALONE {
+            self.runtime.gate.start_alone(entry.run_id()).await
+        } else {
+            None
+        };
+        let now = self.runtime.now();
+        let process = self.jobs.process.epoch.cast_signed();
+        let marked = entry.marked(process, now, now.saturating_add(MARK_MS));
+        let is_counted = marked.starts > entry.starts;
         if !self.replace_entry(&stored, Some(&marked)).await? {
             // Another process was first, or the schedule was changed.
             return Ok(FollowUp::Nothing);
@@ -203,7 +212,11 @@ impl Commands {
                 let has_ended = invoked.view.status().is_terminal();
                 let unsurvived = if has_ended { 0 } else { marked.starts };
                 self.finish_start(&marked, id, unsurvived).await?;
-                if !has_ended {
+                if !has_ended && let Some(alone) = alone {
+                    self.keep_alone(marked.caller(), id, alone);
+                }
+                // Another task waits for what was counted before.
+                if !has_ended && is_counted {
                     return Ok(FollowUp::ConfirmSurvival(marked, id));
                 }
             }
@@ -215,6 +228,18 @@ impl Commands {
             Err(error) => self.handle_refusal(&marked, error).await?,
         }
         Ok(FollowUp::Nothing)
+    }
+
+    /// Lets nothing else start until a job has ended or has run for long enough.
+    fn keep_alone(self: &Arc<Self>, caller: Caller, job: JobId, alone: Alone) {
+        let commands = Arc::clone(self);
+        self.runtime.spawn(async move {
+            tokio::select! {
+                _ = commands.views.wait(&caller, job, SUSPECT_ALONE_TIME) => {}
+                () = commands.runtime.stopping() => {}
+            }
+            drop(alone);
+        });
     }
 
     /// Removes the mark and sets the next time. A schedule that does not repeat is removed.
@@ -238,7 +263,7 @@ impl Commands {
         // The end of the job, the time or a planned stop: in each case the process is still there.
         let caller = marked.caller();
         tokio::select! {
-            _ = self.views.wait(&caller, job, SURVIVAL_TIME) => {}
+            _ = self.views.wait(&caller, job, SUSPECT_TIME) => {}
             () = self.runtime.stopping() => {}
         }
         let decide = |entry: &Entry| match entry.starts {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use catena_job::chain::{AppendError, Change};
 use catena_job::members::UnknownMember;
 use catena_job::state::Event;
-use catena_job::{JobId, Status};
+use catena_job::{Job, JobId, Status};
 use catena_value::Value;
 
 use crate::commands::Commands;
@@ -29,6 +29,7 @@ use crate::requests::{
     ClaimedKey, Invoke, Invoked, JobView, KeyLookup, Recording, RunOutput, commit_error,
     job_from_response, response_for_job,
 };
+use crate::runtime::Reservation;
 
 /// Whether a request creates a job.
 pub(super) enum Admitted {
@@ -136,7 +137,10 @@ impl Commands {
             (None, Recording::Durable) => match operation.mode() {
                 ExecutionMode::Inline => {
                     match self.draft_inline(request, &operation, rerun.as_deref())? {
-                        Some(draft) => self.commit_new(draft, key).await?,
+                        Some(draft) => {
+                            let _memory = self.reserve_output(request, draft.job())?;
+                            self.commit_new(draft, key).await?
+                        }
                         None => Box::pin(self.start(request, operation, key, rerun)).await?,
                     }
                 }
@@ -217,6 +221,16 @@ impl Commands {
         Ok(is_complete.then_some(draft))
     }
 
+    /// Reserves what the output of an inline operation takes until it is durable. The request has reserved what
+    /// its input takes.
+    fn reserve_output(&self, request: &Invoke, job: &Job) -> Result<Reservation, InvokeError> {
+        let mut memory = self.runtime.memory.open(request.caller.did.text());
+        if let Some(output) = job.field("output") {
+            memory.grow_for_stored(output)?;
+        }
+        Ok(memory)
+    }
+
     /// Starts an operation that runs as a task. The job runs even if the client disconnects; only
     /// the wait for its end belongs to the request.
     async fn start(
@@ -255,7 +269,7 @@ impl Commands {
         // Workers take their jobs from a queue, and a bound job starts from it.
         let is_queued = operation.queue().is_some() || is_bound(draft.job());
         let caller = &request.caller.did;
-        let slot = if is_queued { None } else { self.execution.try_claim_slot(caller) };
+        let slot = if is_queued { None } else { self.execution.try_claim_slot_of(id, caller) };
         let Some(slot) = slot else {
             draft.add(offer_now(draft.job(), now));
             let view = self.commit_new(draft, key).await?;
@@ -294,6 +308,17 @@ impl Commands {
             Ok(targets) => targets,
             Err(refusal) => return self.reject(request, &operation, &refusal, key).await,
         };
+        if !self.runtime.gate.lets_start(draft.job().id()) {
+            if rerun.is_none() {
+                let now = self.runtime.now();
+                draft.add(offer_now(draft.job(), now));
+                let view = self.commit_new(draft, key).await?;
+                self.execution.notify_queued(&view.job);
+                return Ok(view);
+            }
+            // What it takes over from the earlier run is stored only when it starts.
+            self.runtime.gate.opened().await;
+        }
         let limit = execution_limit(&self.runtime.limits, request.timeout, &operation);
         draft.append(started(draft.job().updated(), limit)).map_err(invalid_job)?;
         if let Some(key) = &key {
@@ -367,7 +392,7 @@ impl Commands {
         let job = Some(view.job.id()).filter(|_| is_recorded);
         if view.status() == Status::Complete {
             let output = view.job.field("output").cloned().unwrap_or_default();
-            return Ok(RunOutput { output, cells: view.cells, job, is_replay });
+            return Ok(RunOutput { output, cells: view.cells, job, is_replay, memory: None });
         }
         let text = |name: &str| Some(view.job.field(name)?.to_text()?.into_owned());
         let error = text("error").unwrap_or_else(|| format!("the job is {}", view.status()));
@@ -429,7 +454,18 @@ impl Commands {
             }
         };
         match result {
-            Ok(output) => Ok(RunOutput { output, cells: None, job: None, is_replay: false }),
+            Ok(output) => {
+                // The input is not needed any more.
+                let mut memory = memory.open_another();
+                memory.grow_for(&output).map_err(InvokeError::from)?;
+                Ok(RunOutput {
+                    output,
+                    cells: None,
+                    job: None,
+                    is_replay: false,
+                    memory: Some(memory),
+                })
+            }
             Err(failure) => Err(ended(Status::Failed, failure.error, Some(failure.code))),
         }
     }

@@ -18,7 +18,7 @@ use crate::jobs::{Changed, Current, JOB_SECRETS_PURPOSE, Jobs, append_error, is_
 use crate::limits::{Limits, SCHEDULES_LISTED_MAX};
 use crate::operations::Adapter;
 use crate::orchestration::Drivers;
-use crate::requests::{Admission, DUE, Entry, IDLE, Scheduled, StoredEntry, list_key, own_key};
+use crate::requests::{DUE, Entry, IDLE, Scheduled, StoredEntry, list_key, own_key};
 use crate::runtime::{Env, Runtime};
 
 /// A store that no venue uses.
@@ -43,9 +43,8 @@ impl Offline {
 
     fn with_seal_key(store: Arc<dyn Store>, env: Arc<dyn Env>, key: SealKey) -> Self {
         let runtime = Runtime::new(env, Limits::default());
-        let admission = Arc::new(Admission::new(Arc::clone(&runtime)));
         let drivers = Arc::new(Drivers::default());
-        let jobs = Jobs::new(runtime, Arc::clone(&store), "".into(), key, admission, drivers);
+        let jobs = Jobs::new(runtime, Arc::clone(&store), "".into(), key, drivers);
         Offline { store, jobs }
     }
 

@@ -21,8 +21,10 @@ use crate::requests::{
     owner_list,
 };
 
-/// The tag of every job that a schedule started.
+/// The tag of every job that a schedule started. A second tag names the schedule: with it, its runs
+/// can be listed, and a run leads to its schedule.
 const TAG: &str = "scheduled";
+const HANDLE_TAG_PREFIX: &str = "schedule:";
 
 /// What becomes of a schedule.
 pub(super) enum Decision {
@@ -242,10 +244,10 @@ impl Commands {
 
 /// Returns the request that starts a run of a schedule.
 pub(super) fn run_request(entry: &Entry) -> Invoke {
-    let Scheduled { operation, input, .. } = &entry.scheduled;
+    let Scheduled { handle, operation, input, .. } = &entry.scheduled;
     Invoke {
         wait: Some(Duration::ZERO),
-        tags: vec![TAG.to_owned()],
+        tags: vec![TAG.to_owned(), format!("{HANDLE_TAG_PREFIX}{handle}")],
         ..Invoke::new(entry.caller(), operation.as_str(), input.clone())
     }
 }

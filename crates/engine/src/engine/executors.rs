@@ -9,7 +9,9 @@ use catena_store::blob::{Digest, Download};
 use super::{Components, Engine};
 use crate::error::{InvokeError, StoreError, WorkerError};
 use crate::operations::{BlobUpload, Environment, Environments};
-use crate::requests::{AnnouncedExecutor, Caller, JobView, SubmitOnce, Submitted};
+use crate::requests::{
+    AnnouncedExecutor, Caller, ConnectedExecutor, JobView, Role, SubmitOnce, Submitted,
+};
 
 impl Engine {
     /// Creates a job, or returns an earlier one with the same key that is good enough.
@@ -25,15 +27,22 @@ impl Engine {
     /// Notes which environments an executor has, or why it has none.
     pub async fn announce(
         &self,
-        executor: &AnnouncedExecutor,
+        executor: AnnouncedExecutor,
         environments: Vec<Environment>,
-        unavailable: Option<String>,
     ) -> Result<(), StoreError> {
         let Components { operations, jobs, execution, runtime, .. } = &*self.0;
         let holder = Holder::worker(&jobs.did, &executor.worker);
-        let versions = environments.iter().map(|known| known.version.clone()).collect();
-        execution.workers.announce(&holder, executor.slots, versions, runtime.now());
+        let unavailable = executor.unavailable.clone();
+        execution.workers.announce(&holder, executor, runtime.now());
         operations.environments.announce(&*jobs.store, environments, unavailable).await
+    }
+
+    /// Returns the executors that are connected, by name. Admins see how many jobs each of them runs, others
+    /// how many of their own.
+    pub fn executors(&self, caller: &Caller) -> Vec<ConnectedExecutor> {
+        let Components { execution, runtime, .. } = &*self.0;
+        let owner = (caller.role != Role::Admin).then_some(&*caller.did);
+        execution.workers.executors(owner, (runtime.now(), runtime.limits.worker_lease))
     }
 
     /// Returns true if an executor with this version of an environment is connected.
@@ -67,7 +76,22 @@ impl Engine {
         self.0.operations.add_blob_owner(owner, digest).await
     }
 
-    /// Returns true if a user has a blob.
+    /// Returns true if a user may read a blob: it is the user's own, or a job of the user has it as a file.
+    pub async fn may_read_blob(&self, owner: &str, digest: Digest) -> Result<bool, StoreError> {
+        if self.owns_blob(owner, digest).await? {
+            return Ok(true);
+        }
+        for job in self.0.operations.jobs_with_file(digest).await? {
+            let current = self.0.jobs.current(job).await?;
+            let caller = current.as_ref().and_then(|current| current.job.field("caller")?.as_str());
+            if caller == Some(owner) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns true if a user has uploaded a blob.
     pub async fn owns_blob(&self, owner: &str, digest: Digest) -> Result<bool, StoreError> {
         self.0.operations.owns_blob(owner, digest).await
     }

@@ -153,8 +153,19 @@ impl Execution {
         })
     }
 
-    /// Claims a slot for a job of this owner, if one is free that the owner may have.
+    /// Claims a slot for a job of this owner, if one is free that the owner may have and work may start.
     pub(crate) fn try_claim_slot(&self, owner: &str) -> Option<RunSlot> {
+        if !self.runtime.gate.is_open() {
+            return None;
+        }
+        self.slots.try_claim(owner)
+    }
+
+    /// Claims a slot for this job, which may be one that runs alone.
+    pub(crate) fn try_claim_slot_of(&self, job: JobId, owner: &str) -> Option<RunSlot> {
+        if !self.runtime.gate.lets_start(job) {
+            return None;
+        }
         self.slots.try_claim(owner)
     }
 

@@ -37,6 +37,7 @@ impl Execution {
             Hint::Progress { job, progress } => {
                 self.jobs.watchers.announce_progress(job, &progress);
             }
+            Hint::Room { job } => self.jobs.notify_driver(job),
         }
         Ok(())
     }

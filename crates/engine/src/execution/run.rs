@@ -22,7 +22,7 @@ use crate::jobs::{
 use crate::limits::UNCOUNTED_BYTES_MAX;
 use crate::operations::{Call, Cause, Failure, Operation, RunControl, Turn};
 use crate::requests::Caller;
-use crate::runtime::{Reservation, Task, work_on};
+use crate::runtime::{Reservation, Task};
 
 /// What a run executes, and on whose authority.
 pub(crate) struct RunSpec {
@@ -82,7 +82,7 @@ impl Run {
         Ok(memory)
     }
 
-    /// Reserves the memory that the output takes, unless it is the input.
+    /// Reserves the memory that the output and its encoding take, unless it is the input.
     fn reserve_output(
         &self,
         output: &Value,
@@ -92,7 +92,7 @@ impl Run {
         if is_large && output.id() == self.spec.input.id() {
             return Ok(());
         }
-        memory.grow_for(output)
+        memory.grow_for_stored(output)
     }
 
     /// Runs the job, boxed: a run may start other runs.
@@ -102,7 +102,8 @@ impl Run {
 
     /// Runs the job until it ends, waits or is retried later.
     pub(crate) async fn execute(self, execution: Arc<Execution>) {
-        work_on(self.job.id(), self.execute_turn(execution)).await;
+        let runtime = Arc::clone(&execution.runtime);
+        runtime.work_on(self.job.id(), self.execute_turn(execution)).await;
     }
 
     async fn execute_turn(mut self, execution: Arc<Execution>) {

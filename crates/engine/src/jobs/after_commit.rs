@@ -41,13 +41,6 @@ impl Jobs {
     fn announce_job(&self, view: &JobView, is_new: bool) {
         let job = &view.job;
         let ends = job.status().is_terminal();
-        if job.parent().is_none() {
-            match (is_new, ends) {
-                (true, false) => self.admission.add_live(owner(job)),
-                (false, true) => self.admission.remove_live(owner(job)),
-                _ => {}
-            }
-        }
         self.runtime.counters.count_job(is_new, ends.then(|| job.status()));
         self.runtime.stats.count(&CountedChange {
             job: job.id(),
@@ -98,11 +91,6 @@ impl Jobs {
     /// Returns the open sub-jobs of all drivers in this process.
     pub(crate) fn open_children_of_drivers(&self) -> Vec<JobId> {
         self.drivers.open_children()
-    }
-
-    /// Replaces the numbers of live jobs by what the store says, by owner key.
-    pub(crate) fn set_live_counts(&self, counts: std::collections::HashMap<[u8; 8], usize>) {
-        self.admission.set_live(counts);
     }
 
     /// Notifies the driver of a job, if it has one here, that a message was queued.

@@ -100,7 +100,9 @@ impl Jobs {
             Vec::new()
         };
         let error = job.field("error").and_then(Value::to_text);
-        let end = BoundEnd { status: job.status(), error: error.as_deref(), calls };
+        let code = job.field("errorCode").and_then(Value::to_text);
+        let (error, code) = (error.as_deref(), code.as_deref());
+        let end = BoundEnd { status: job.status(), error, code, calls };
         let owner = roots.owner().to_owned();
         let bound = BoundJob { id: job.id(), name: &name, owner: &owner };
         let changed = adapter.end_bound(bound, &end, roots);

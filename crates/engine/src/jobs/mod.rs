@@ -36,7 +36,7 @@ use tokio::sync::Notify;
 use crate::operations::Adapter;
 
 use crate::operations::Environments;
-use crate::requests::{Admission, Caller, Did, Role};
+use crate::requests::{Caller, Did, Role};
 use crate::runtime::Runtime;
 
 pub(crate) use after_commit::DriverEvents;
@@ -95,7 +95,6 @@ pub(crate) struct Jobs {
     pub(crate) schedule_changed: Notify,
     /// True if jobs were deleted since cells were last collected.
     pub(crate) has_garbage: AtomicBool,
-    admission: Arc<Admission>,
     drivers: Arc<dyn DriverEvents>,
     seal_key: SealKey,
 }
@@ -115,7 +114,6 @@ impl Jobs {
         store: Arc<dyn Store>,
         did: Did,
         seal_key: SealKey,
-        admission: Arc<Admission>,
         drivers: Arc<dyn DriverEvents>,
     ) -> Self {
         Jobs {
@@ -131,7 +129,6 @@ impl Jobs {
             watchers: Arc::default(),
             changes: ChangeSignal::default(),
             has_garbage: AtomicBool::new(false),
-            admission,
             drivers,
             seal_key,
         }

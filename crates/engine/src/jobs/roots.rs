@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use catena_job::JobId;
 use catena_job::chain::AppendError;
-use catena_store::CommitError;
+use catena_store::{CommitError, Effect, Message};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -22,8 +22,8 @@ use crate::error::StoreError;
 use crate::jobs::binding::read_failure;
 use crate::jobs::{Committed, Draft, Jobs};
 use crate::limits::{CONTENTION_TRIES_MAX, ROOT_BATCH_MAX, ROOT_QUEUE_MAX};
-use crate::operations::{Cells, InlineCells, RootId, Roots, definition_effects};
-use crate::requests::JobView;
+use crate::operations::{Cells, InlineCells, RootId, Roots, SentMessage, definition_effects};
+use crate::requests::{Caller, JobView};
 
 /// A change of a user's roots, with the job that makes it, if any.
 pub(crate) trait RootWork: Send {
@@ -61,7 +61,7 @@ impl From<AppendError> for RootFailure {
     }
 }
 
-/// Cancels jobs together with a change of roots. The execution, which ranks above this folder,
+/// Cancels jobs, and sends messages to them, together with a change of roots. The execution, which ranks above this folder,
 /// implements it.
 pub(crate) trait CancelJobs: Send + Sync {
     /// Returns the changes that cancel jobs and everything below them, except the jobs in `except`, which
@@ -74,6 +74,9 @@ pub(crate) trait CancelJobs: Send + Sync {
 
     /// Stops the work of jobs whose cancellation is durable.
     fn stop(self: Arc<Self>, jobs: &[JobView]);
+
+    /// Lets jobs consume messages that are durable.
+    fn wake_jobs(self: Arc<Self>, jobs: Vec<JobId>);
 }
 
 /// The changes of roots.
@@ -276,6 +279,7 @@ impl RootChanges {
     ) -> Result<Vec<Option<JobView>>, CommitError> {
         let has_job: Vec<bool> = drafts.iter().map(Option::is_some).collect();
         let cancelled = self.cancel_with(&mut roots, own).await?;
+        let (receivers, sent) = self.send_with(&mut roots).map_err(read_failure)?;
         let now = roots.now();
         let has_offers = roots.has_offers();
         let has_schedules = roots.has_schedules();
@@ -284,6 +288,7 @@ impl RootChanges {
             // Cells of the previous values may be referred to by nothing now.
             self.jobs.has_garbage.store(true, Ordering::Relaxed);
         }
+        effects.extend(sent);
         for metadata in assets {
             effects.extend(definition_effects(owner, &metadata, now));
         }
@@ -305,7 +310,22 @@ impl RootChanges {
         if let Some(canceller) = self.canceller().filter(|_| !cancelled.is_empty()) {
             canceller.stop(&cancelled);
         }
+        if let Some(canceller) = self.canceller().filter(|_| !receivers.is_empty()) {
+            canceller.wake_jobs(receivers);
+        }
         Ok(own)
+    }
+
+    /// Returns the jobs that get messages with a change of roots, and the effects that send them.
+    fn send_with(&self, roots: &mut Roots) -> Result<(Vec<JobId>, Vec<Effect>), StoreError> {
+        let (mut receivers, mut effects) = (Vec::new(), Vec::new());
+        for SentMessage { job, from, id, message } in roots.take_messages() {
+            let sender = Caller::known(&from);
+            let body = self.jobs.seal_message(job, &sender, message, false)?;
+            effects.push(Effect::SendMessage { job, message: Message { number: 0, id, body } });
+            receivers.push(job);
+        }
+        Ok((receivers, effects))
     }
 
     fn canceller(&self) -> Option<Arc<dyn CancelJobs>> {

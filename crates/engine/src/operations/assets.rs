@@ -1,7 +1,7 @@
 //! Assets: metadata by its Value ID, content by its SHA-256.
 //!
 //! Metadata is stored as the text that was registered, so that it can be returned exactly. Lists
-//! are roots too: one of all assets, one per kind and one per owner.
+//! are roots too: one of all assets, one per kind, one per owner, and one of the prompts of each owner.
 
 use std::sync::Arc;
 
@@ -115,6 +115,16 @@ fn key(list: &str, hex: &str) -> RootKey {
 
 fn owner_list(did: &str) -> String {
     format!("by:{did}")
+}
+
+/// The list of an owner's assets that are prompts: those whose metadata has an object `prompt`.
+fn prompt_list(did: &str) -> String {
+    format!("prompts:{did}")
+}
+
+fn is_prompt(metadata: &Value) -> bool {
+    let prompt = metadata.as_map().and_then(|map| map.get(&"prompt".into(), &NoCells).ok()?);
+    prompt.is_some_and(|prompt| prompt.as_map().is_some())
 }
 
 fn hex_of(id: &ValueId) -> String {
@@ -278,6 +288,10 @@ impl Operations {
         if self.store.root(&own).await?.is_none() {
             put(own, true.into());
         }
+        let prompt = key(&prompt_list(owner), &hex);
+        if is_prompt(metadata) && self.store.root(&prompt).await?.is_none() {
+            put(prompt, true.into());
+        }
         Ok(effects)
     }
 
@@ -400,6 +414,24 @@ impl Operations {
         Ok((page, total))
     }
 
+    /// Returns the first `limit` prompts that the caller registered, ordered by ID: ID and metadata.
+    pub(crate) async fn prompts(
+        &self,
+        caller: &Caller,
+        limit: usize,
+    ) -> Result<Vec<(ValueId, Value)>, StoreError> {
+        let list = prompt_list(&caller.did);
+        let names = self.store.roots(RootSpace::Asset, &list, None, limit.min(PAGE_MAX)).await?;
+        let mut prompts = Vec::new();
+        for hex in names {
+            // An admin may have removed the asset of another owner.
+            let Some(text) = self.asset_text(&hex).await? else { continue };
+            let metadata = json::read(text.as_bytes()).unwrap_or_default();
+            prompts.push((metadata.id(), metadata));
+        }
+        Ok(prompts)
+    }
+
     async fn matches_kind(&self, hex: &str, kind: Option<AssetKind>) -> Result<bool, StoreError> {
         let Some(kind) = kind else { return Ok(true) };
         let Some(text) = self.asset_text(hex).await? else { return Ok(false) };
@@ -473,8 +505,9 @@ impl Operations {
         let owner = metadata.as_map().and_then(|map| map.get(&"owner".into(), &NoCells).ok()?);
         let owner = owner.as_ref().and_then(Value::as_str).unwrap_or_default();
         let mut effects = Vec::new();
-        let lists =
-            [ALL, CONTENT, AssetKind::Operation.list(), AssetKind::Data.list(), &owner_list(owner)];
+        let (own, prompts) = (owner_list(owner), prompt_list(owner));
+        let kinds = [AssetKind::Operation.list(), AssetKind::Data.list()];
+        let lists = [ALL, CONTENT, kinds[0], kinds[1], &own, &prompts];
         for list in lists {
             let key = key(list, &hex);
             if let Some(root) = self.store.root(&key).await.map_err(StoreError::from)? {

@@ -47,6 +47,8 @@ pub struct BoundEnd<'a> {
     pub status: Status,
     /// The error, if there is one.
     pub error: Option<&'a str>,
+    /// The code of the failure, if there is one.
+    pub code: Option<&'a str>,
     /// The calls of a job that is COMPLETE, in their order.
     pub calls: Vec<EndedCall>,
 }

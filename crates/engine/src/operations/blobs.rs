@@ -4,11 +4,13 @@
 //! not uploaded a blob gets the same answer as if it did not exist.
 
 use bytes::Bytes;
-use catena_job::JobId;
+use catena_job::{Job, JobId};
 use catena_store::blob::{BlobError, Digest, Download, Upload, WriteError};
 use catena_store::{Effect, Effects, RootKey, RootSpace};
+use catena_value::Value;
 
 use crate::error::StoreError;
+use crate::limits::PAGE_MAX;
 use crate::operations::Operations;
 use crate::requests::check_stored_bytes;
 
@@ -50,12 +52,15 @@ impl BlobUpload {
     }
 
     /// Ends the upload. The content is durable if it has the stated digest. With `job`, it is removed with
-    /// the last job that it was uploaded for, unless somebody else has uploaded it. Returns its size in
-    /// bytes.
-    pub async fn finish(self, digest: Digest, job: Option<JobId>) -> Result<u64, BlobUploadError> {
+    /// the last job that it was uploaded for, unless somebody else has uploaded it, and counts as stored for the
+    /// owner of the job. Returns its size in bytes.
+    pub async fn finish(self, digest: Digest, job: Option<&Job>) -> Result<u64, BlobUploadError> {
         let finished = match job {
             None => self.upload.finish(Some(digest)).await,
-            Some(job) => self.upload.finish_for(Some(digest), &job.to_hex()).await,
+            Some(job) => {
+                let owner = job.field("caller").and_then(Value::as_str).unwrap_or_default();
+                self.upload.finish_for(Some(digest), &job.id().to_hex(), owner).await
+            }
         };
         let (_, size) = finished.map_err(upload_error)?;
         Ok(size)
@@ -87,6 +92,12 @@ impl Operations {
     ) -> Result<Vec<JobId>, StoreError> {
         let after = after.map(|job| job.to_hex());
         let holders = self.blobs.holders(after.as_deref()).await.map_err(store_error)?;
+        Ok(holders.iter().filter_map(|holder| holder.parse().ok()).collect())
+    }
+
+    /// Returns some of the jobs that have a blob as a file.
+    pub(crate) async fn jobs_with_file(&self, digest: Digest) -> Result<Vec<JobId>, StoreError> {
+        let holders = self.blobs.holders_of(digest, PAGE_MAX).await.map_err(store_error)?;
         Ok(holders.iter().filter_map(|holder| holder.parse().ok()).collect())
     }
 

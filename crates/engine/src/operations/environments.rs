@@ -69,6 +69,11 @@ impl Environments {
         self.0.read().environments.keys().cloned().collect()
     }
 
+    /// Returns all environments, by version.
+    pub fn list(&self) -> Vec<Environment> {
+        self.0.read().environments.values().cloned().collect()
+    }
+
     /// Returns true if any environment can run a job type.
     pub fn has_job_type(&self, job_type: &str) -> bool {
         let known = self.0.read();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use catena_job::JobId;
 use catena_store::{Effect, RootKey, RootSpace};
-use catena_value::{CellSource, LoadError, Value, ValueId};
+use catena_value::{CellSource, LoadError, Map, Value, ValueId};
 
 use crate::limits::INLINE_CELLS_MAX;
 use crate::operations::failure::Failure;
@@ -81,6 +81,11 @@ impl RootId {
         RootId { space: RootSpace::Agent, name: "/controls".to_owned() }
     }
 
+    /// Returns the requests of the user's jobs to people: a map by ID.
+    pub fn requests() -> Self {
+        RootId { space: RootSpace::Workspace, name: "requests".to_owned() }
+    }
+
     /// Returns the schedule that belongs to something of the user with this name, such as an agent. It is
     /// changed by [`Roots::schedule`].
     pub fn schedule(name: &str) -> Self {
@@ -127,8 +132,23 @@ pub struct Roots {
     offers: Vec<JobId>,
     /// Jobs that are cancelled, and why.
     cancels: Vec<(JobId, String)>,
+    /// Messages that are sent to jobs.
+    messages: Vec<SentMessage>,
     /// Schedules that are replaced or removed, by name.
     schedules: BTreeMap<String, Option<NewSchedule>>,
+}
+
+/// A message to a job of the user.
+#[derive(Debug, Clone)]
+pub(crate) struct SentMessage {
+    /// The job.
+    pub(crate) job: JobId,
+    /// The DID of the sender.
+    pub(crate) from: String,
+    /// The ID of the message.
+    pub(crate) id: String,
+    /// The message.
+    pub(crate) message: Map,
 }
 
 /// A root, and what became of it.
@@ -146,6 +166,7 @@ pub(crate) struct Savepoint {
     assets: usize,
     offers: usize,
     cancels: usize,
+    messages: usize,
     schedules: BTreeMap<String, Option<NewSchedule>>,
 }
 
@@ -172,6 +193,7 @@ impl Roots {
             assets: Vec::new(),
             offers: Vec::new(),
             cancels: Vec::new(),
+            messages: Vec::new(),
             schedules: BTreeMap::new(),
         }
     }
@@ -231,6 +253,12 @@ impl Roots {
         self.cancels.push((job, reason.into()));
     }
 
+    /// Sends a message to a job of the user that has not ended, in the same commit. Only for operations on
+    /// roots.
+    pub fn send(&mut self, job: JobId, from: &str, id: String, message: Map) {
+        self.messages.push(SentMessage { job, from: from.to_owned(), id, message });
+    }
+
     /// Replaces the schedule with this name, or removes it, in the same commit. It is invoked on the
     /// authority of the user. The operation must have named it ([`RootId::schedule`]).
     pub fn schedule(&mut self, name: &str, schedule: Option<NewSchedule>) {
@@ -252,11 +280,17 @@ impl Roots {
         std::mem::take(&mut self.cancels)
     }
 
+    /// Returns the messages to send, and removes them.
+    pub(crate) fn take_messages(&mut self) -> Vec<SentMessage> {
+        std::mem::take(&mut self.messages)
+    }
+
     /// Returns true if anything was changed.
     pub(crate) fn is_changed(&self) -> bool {
         !self.assets.is_empty()
             || !self.offers.is_empty()
             || !self.cancels.is_empty()
+            || !self.messages.is_empty()
             || !self.schedules.is_empty()
             || self.values.values().any(|state| state.is_changed)
     }
@@ -267,6 +301,7 @@ impl Roots {
             assets: self.assets.len(),
             offers: self.offers.len(),
             cancels: self.cancels.len(),
+            messages: self.messages.len(),
             schedules: self.schedules.clone(),
         }
     }
@@ -277,6 +312,7 @@ impl Roots {
         self.assets.truncate(savepoint.assets);
         self.offers.truncate(savepoint.offers);
         self.cancels.truncate(savepoint.cancels);
+        self.messages.truncate(savepoint.messages);
         self.schedules = savepoint.schedules;
     }
 

@@ -10,9 +10,7 @@ use catena_store::{CommitError, Hold};
 use tokio::sync::watch;
 
 use crate::error::{InvokeError, StoreError};
-use crate::execution::{
-    Descend, PendingControl, Run, RunSpec, TreePosition, open_sub_jobs, step_progress,
-};
+use crate::execution::{PendingControl, Run, RunSpec, TreePosition, open_sub_jobs, step_progress};
 use crate::jobs::{
     CommitFailure, Current, DELEGATED, Draft, ReusedStep, append_error, incomplete_payload,
     outcome_change, storage_full, too_many_sub_jobs, unless_overtaken, waits_for_message,
@@ -20,13 +18,13 @@ use crate::jobs::{
 use crate::operations::federation::PauseChange;
 use crate::operations::{Cause, Failure, Operation, Signal};
 use crate::orchestration::Orchestration;
-use crate::orchestration::budget::{Budget, Share};
+use crate::orchestration::budget::ROOM_CHECK_INTERVAL;
 use crate::orchestration::drivers::{DriverEvent, Subscription};
 use crate::orchestration::preflight::Targets;
 use crate::orchestration::remote::{PendingDelivery, RemoteTasks, RemoteWork, TaskContext};
+use crate::orchestration::share::Share;
 use crate::orchestration::state::{Batch, OrchestrationState};
 use crate::requests::{Caller, Invoke, JobView, commit_error};
-use crate::runtime::work_on;
 
 /// How long an orchestration is driven without an event before it is parked.
 const PARK_AFTER: Duration = Duration::from_secs(5);
@@ -84,7 +82,7 @@ impl Orchestration {
         let job = draft.job().id();
         let guard = self.execution.acquire(&mut draft);
         guard.handle.leave_time_to_store();
-        let (budget, _) = self.drivers.budget(job);
+        let budget = self.new_budget(job);
         let subscription = self.drivers.subscribe(job);
         let memory = self.runtime.memory.open(request.caller.did.text());
         let mut state = OrchestrationState::new(
@@ -119,9 +117,9 @@ impl Orchestration {
             let run = Run::new((*view.job).clone(), None, spec, guard);
             let mut driver = OrchestrationDriver::new(run, state, subscription);
             driver.spawn_remote_tasks(self, remote_work);
-            self.runtime.spawn(work_on(job, driver.drive(Arc::clone(self))));
+            self.runtime.spawn(self.runtime.work_on(job, driver.drive(Arc::clone(self))));
         } else {
-            self.drivers.notify_room(state.budget.release_all(job));
+            self.notify_room(state.budget.release_all(job));
             if cancels {
                 self.execution.carry_out(job).await;
             }
@@ -202,30 +200,6 @@ impl Orchestration {
         self.jobs.change(run.job.id(), None, decide).await?;
         Ok(())
     }
-
-    /// Returns what a root may run at a time.
-    async fn budget_of(&self, root: JobId) -> Result<Arc<Budget>, StoreError> {
-        let (budget, is_new) = self.drivers.budget(root);
-        if is_new {
-            self.count_running(&budget, root).await?;
-        }
-        Ok(budget)
-    }
-
-    /// Counts what runs below a root that another process drove before.
-    async fn count_running(&self, budget: &Budget, root: JobId) -> Result<(), StoreError> {
-        let Some(root) = self.jobs.current(root).await? else { return Ok(()) };
-        for current in self.execution.read_tree(&root, Descend::Open, usize::MAX).await?.below {
-            let runs = matches!(current.job.status(), Status::Pending | Status::Started);
-            let is_leaf = self.operations.has_no_steps(current.text("operation"));
-            if let Some(parent) = current.job.parent().filter(|_| runs && is_leaf)
-                && let Some(step) = parent.step()
-            {
-                budget.count((parent.job, step));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Adds to the change that ends an orchestration what follows for its open steps: they are
@@ -273,6 +247,7 @@ impl OrchestrationDriver {
         let mut signal: watch::Receiver<Signal> = handle.subscribe();
         let mut stopped = Box::pin(handle.stopped());
         let env = Arc::clone(&orchestration.runtime.env);
+        let mut line_checked = env.monotonic();
         loop {
             match self.advance(&orchestration).await {
                 Ok(Next::Listen) => {}
@@ -307,6 +282,7 @@ impl OrchestrationDriver {
                 event = self.subscription.events.recv() => self.handle(&orchestration, event),
                 // Resumed: what is ready may start.
                 _ = signal.changed() => self.is_stale |= self.was_resumed(),
+                () = env.sleep(ROOM_CHECK_INTERVAL), if self.waits_for_room() => {}
                 () = env.sleep(PARK_AFTER) => {
                     if self.may_park() {
                         match self.park(&orchestration).await {
@@ -319,6 +295,22 @@ impl OrchestrationDriver {
             while let Ok(event) = self.subscription.events.try_recv() {
                 self.handle(&orchestration, Some(event));
             }
+            // Other events must not put the check off.
+            if env.monotonic().saturating_sub(line_checked) >= ROOM_CHECK_INTERVAL {
+                line_checked = env.monotonic();
+                self.check_line(&orchestration).await;
+            }
+        }
+    }
+
+    /// Checks the line of those that wait for room, if this driver is one of them.
+    async fn check_line(&self, orchestration: &Orchestration) {
+        if !self.waits_for_room() {
+            return;
+        }
+        let (root, budget) = self.state.root_budget();
+        if let Err(error) = orchestration.check_budget(root, budget).await {
+            tracing::warn!(%error, "cannot check what a root may run");
         }
     }
 
@@ -375,9 +367,18 @@ impl OrchestrationDriver {
         self.run.job.status() == Status::Paused
     }
 
-    /// Returns true if nothing in memory is needed to continue the orchestration later.
+    /// Returns true if nothing in memory is needed to continue the orchestration later: a driver that
+    /// waits for room would lose its place in line.
     fn may_park(&self) -> bool {
-        !self.state.has_open_remote() && self.delivery.is_none() && !self.is_stale
+        !self.state.has_open_remote()
+            && self.delivery.is_none()
+            && !self.is_stale
+            && !self.waits_for_room()
+    }
+
+    /// Returns true if a step starts as soon as there is room for it.
+    fn waits_for_room(&self) -> bool {
+        self.state.wants_room() && !self.is_paused()
     }
 
     /// Decides and commits repeatedly, until there is nothing more to decide.
@@ -417,13 +418,13 @@ impl OrchestrationDriver {
             let mut batch = self.state.advance(&**orchestration, &mut draft)?;
             let remote_work = std::mem::take(&mut batch.remote_work);
             for driver in self.state.take_room_for() {
-                orchestration.drivers.notify_room(Some(driver));
+                orchestration.notify_room(Some(driver));
             }
-            if !self.state.wants_room() || self.is_paused() {
+            if !self.waits_for_room() {
                 let next = self.state.budget.leave(self.run.job.id());
-                orchestration.drivers.notify_room(next);
+                orchestration.notify_room(next);
             } else {
-                orchestration.drivers.notify_other(self.state.budget.next(), self.run.job.id());
+                orchestration.notify_other(self.state.budget.next(), self.run.job.id());
             }
             if draft.is_unchanged() {
                 self.spawn_remote_tasks(orchestration, remote_work);
@@ -451,7 +452,7 @@ impl OrchestrationDriver {
                     orchestration.jobs.watchers.announce_progress(view.job.id(), &progress);
                     if view.status().is_terminal() {
                         let next = self.state.budget.release_all(view.job.id());
-                        orchestration.drivers.notify_room(next);
+                        orchestration.notify_room(next);
                         self.release_steps(orchestration, view.job.id(), cancels).await;
                         return Ok(Next::Over);
                     }

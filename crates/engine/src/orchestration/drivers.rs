@@ -8,9 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::jobs::DriverEvents;
-use crate::limits::CONCURRENT_STEPS_MAX;
 use crate::orchestration::Orchestration;
-use crate::orchestration::budget::Budget;
 use crate::orchestration::remote::RemoteEvent;
 use crate::requests::JobView;
 
@@ -31,8 +29,6 @@ pub(super) enum DriverEvent {
 #[derive(Default)]
 pub(crate) struct Drivers {
     drivers: Mutex<HashMap<JobId, Driver>>,
-    /// What each root may run at a time, as long as one of its orchestrations has a driver here.
-    budgets: Mutex<HashMap<JobId, Weak<Budget>>>,
     orchestration: OnceLock<Weak<Orchestration>>,
 }
 
@@ -57,30 +53,6 @@ impl Drivers {
     /// Returns true if a job has a driver here.
     pub(super) fn contains(&self, job: JobId) -> bool {
         self.drivers.lock().contains_key(&job)
-    }
-
-    /// Returns what a root may run at a time, and true if it is not known yet what runs already.
-    pub(super) fn budget(&self, root: JobId) -> (Arc<Budget>, bool) {
-        let mut budgets = self.budgets.lock();
-        if let Some(budget) = budgets.get(&root).and_then(Weak::upgrade) {
-            return (budget, false);
-        }
-        let budget = Arc::new(Budget::new(CONCURRENT_STEPS_MAX));
-        budgets.retain(|_, budget| budget.strong_count() > 0);
-        budgets.insert(root, Arc::downgrade(&budget));
-        (budget, true)
-    }
-
-    /// Notifies a driver that there may be room to start a step.
-    pub(super) fn notify_room(&self, driver: Option<JobId>) {
-        if let Some(driver) = driver {
-            self.send(driver, DriverEvent::Room);
-        }
-    }
-
-    /// Notifies the driver that is next in line, unless it is this one.
-    pub(super) fn notify_other(&self, next: Option<JobId>, own: JobId) {
-        self.notify_room(next.filter(|driver| *driver != own));
     }
 
     /// Registers the driver of a job.

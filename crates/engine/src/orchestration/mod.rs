@@ -15,6 +15,7 @@ mod drivers;
 mod park;
 mod preflight;
 mod remote;
+mod share;
 mod state;
 #[cfg(test)]
 mod test_operations;

@@ -156,7 +156,7 @@ impl OrchestrationDriver {
         }
         let has_events = self.subscription.end();
         let next = self.state.budget.leave(job);
-        orchestration.drivers.notify_room(next);
+        orchestration.notify_room(next);
         drop(self);
         if has_events {
             let driving = Arc::clone(orchestration);

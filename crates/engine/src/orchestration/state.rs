@@ -5,8 +5,10 @@
 //! is a [`Batch`], which is committed as a unit. If the commit is refused, the state is discarded
 //! and rebuilt from the store: it holds nothing that the chains do not.
 
+mod child_run;
 mod people;
 mod remote;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -14,32 +16,30 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use catena_job::chain::{AppendError, Change, NewJob};
-use catena_job::limits::ASSEMBLED_BYTES_MAX;
 use catena_job::note::{Note, Outcome, StepEnd, StepStart};
-use catena_job::plan::{EvaluateError, Graph, OnFailure, Outputs, Plan, Step};
-use catena_job::record::Parent;
+use catena_job::plan::{Graph, OnFailure, Outputs, Plan};
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Status};
-use catena_store::Effect;
-use catena_value::{CellSource, ExtentError, Value, ValueId};
+use catena_store::{Effect, RootBudget};
+use catena_value::{CellSource, Value, ValueId};
 
-use crate::error::{StoreError, TooMuchMemory};
-use crate::execution::{Run, RunGuard, RunSlot, RunSpec, offer_now};
+use crate::error::StoreError;
+use crate::execution::{RunGuard, RunSlot};
 use crate::jobs::{
     Current, Draft, LEFT_MS, NewSecrets, RemoteSnapshot, ReusedStep, append_error,
-    check_output_blocking, deadline, depth_of, execution_limit, input_secrets, is_bound, left_ms,
-    outcome_change, passed_on_secrets, recorded_limit, redact, too_much_memory,
+    check_output_blocking, left_ms, outcome_change, too_much_memory,
 };
 use crate::limits::{BATCH_BYTES_MAX, BATCH_STEPS_MAX, Limits, UNCOUNTED_BYTES_MAX};
 use crate::operations::federation::RemoteCall;
 use crate::operations::schema::Secret;
-use crate::operations::{Cause, ExecutionMode, Failure, Operation, input_refusal};
+use crate::operations::{Failure, Operation};
 use crate::orchestration::Orchestration;
-use crate::orchestration::budget::{Budget, Share};
 use crate::orchestration::preflight::Targets;
 use crate::orchestration::remote::RemoteWork;
+use crate::orchestration::share::Share;
 use crate::requests::{Caller, Invoke, JobView};
 use crate::runtime::Reservation;
+use child_run::ChildRun;
 
 /// What a decision about steps needs of the process: time, IDs, slots, and inline operations.
 pub(super) trait StepHost {
@@ -147,7 +147,7 @@ pub(super) struct OrchestrationState {
     /// Why the orchestration fails, once it is known to.
     failure: Option<Failure>,
     /// What the root may run at a time.
-    pub(super) budget: Arc<Budget>,
+    pub(super) budget: Arc<RootBudget>,
     /// Drivers that may start a step because one of these steps ended.
     room_for: BTreeSet<JobId>,
     /// The size of all step inputs that were assembled so far, in bytes.
@@ -157,22 +157,6 @@ pub(super) struct OrchestrationState {
     /// Large values among them: equal ones are held once.
     large: HashMap<ValueId, Value>,
     cells: Arc<dyn CellSource + Send + Sync>,
-}
-
-/// What a remote step may see.
-struct WithoutSecrets<'a> {
-    state: &'a OrchestrationState,
-    input: Value,
-}
-
-impl Outputs for WithoutSecrets<'_> {
-    fn input(&self) -> &Value {
-        &self.input
-    }
-
-    fn output(&self, step: u32) -> Option<&Value> {
-        self.state.output(step)
-    }
 }
 
 /// A decision, which is committed as a unit.
@@ -188,34 +172,6 @@ pub(super) struct Batch {
     pub(super) remote_work: Vec<(u32, RemoteWork)>,
     started: Vec<StepStart>,
     ended: Vec<StepEnd>,
-}
-
-/// A sub-job to run once it is durable.
-pub(super) struct ChildRun {
-    pub(super) job: JobId,
-    operation: Arc<Operation>,
-    input: Value,
-    memory: Reservation,
-    guard: RunGuard,
-    slot: Option<RunSlot>,
-}
-
-impl ChildRun {
-    /// Returns the run of the sub-job, which is durable now.
-    pub(super) fn into_run(self, limits: &Limits, caller: &Caller, view: &JobView) -> Run {
-        let spec = RunSpec {
-            time_left: recorded_limit(limits, &view.job, &self.operation),
-            operation: self.operation,
-            caller: caller.clone(),
-            input: self.input,
-            cause: Cause::Start,
-        };
-        let run = Run::new((*view.job).clone(), None, spec, self.guard).with_memory(self.memory);
-        match self.slot {
-            Some(slot) => run.with_slot(slot),
-            None => run,
-        }
-    }
 }
 
 /// Loads a value of a sub-job, whose cells may be stored with the sub-job.
@@ -299,10 +255,9 @@ impl OrchestrationState {
         value
     }
 
-    /// Returns the state of the same run in which no step has started. Steps that run are counted
-    /// again when they are read.
+    /// Returns the state of the same run in which no step has started. Steps keep their room until it
+    /// is known which of them run.
     pub(super) fn reset(&self) -> OrchestrationState {
-        self.budget.release_all(self.job);
         OrchestrationState::new(
             Share {
                 job: self.job,
@@ -350,7 +305,18 @@ impl OrchestrationState {
             let view = orchestration.views.view(child);
             self.update(*step, &view, state.end.is_some());
         }
+        self.release_unstarted();
         Ok(())
+    }
+
+    /// Gives back the room of steps that were to start, because the commit that started them was
+    /// refused.
+    fn release_unstarted(&mut self) {
+        let waits = |(step, phase): (usize, &StepPhase)| {
+            u32::try_from(step).ok().filter(|_| *phase == StepPhase::Waiting)
+        };
+        let waiting: Vec<u32> = self.phases.iter().enumerate().filter_map(waits).collect();
+        waiting.into_iter().for_each(|step| self.release(step));
     }
 
     /// Takes over the output of a step of an earlier run.
@@ -467,6 +433,11 @@ impl OrchestrationState {
         !self.ready.is_empty() && self.failure.is_none()
     }
 
+    /// Returns the root of the tree, and what it may run at a time.
+    pub(super) fn root_budget(&self) -> (JobId, &RootBudget) {
+        (self.root, &*self.budget)
+    }
+
     /// Returns true if remote steps have not ended: their tasks need a driver.
     pub(super) fn has_open_remote(&self) -> bool {
         let is_open = |step: &u32| !matches!(self.phases[*step as usize], StepPhase::Ended(_));
@@ -559,148 +530,6 @@ impl OrchestrationState {
         Ok(batch)
     }
 
-    /// Starts a step. Returns false if there is no slot for it.
-    fn start_step(
-        &mut self,
-        host: &dyn StepHost,
-        parent: &Job,
-        step: u32,
-        batch: &mut Batch,
-    ) -> Result<bool, StoreError> {
-        let plan = Arc::clone(&self.plan);
-        let definition = &plan.steps[step as usize];
-        let target = self.targets.get(step as usize).cloned().flatten();
-        let is_inline =
-            target.as_ref().is_some_and(|target| target.mode() == ExecutionMode::Inline);
-        let is_nested = target.as_ref().is_some_and(|target| target.plan().is_some());
-        let counts = !is_inline && !is_nested;
-        if counts && !self.budget.try_start((self.job, step)) {
-            return Ok(false);
-        }
-        let secrets = input_secrets(parent);
-        let assembled = self.assembled;
-        let input = match self.input_of(definition, &secrets) {
-            Ok(input) => input,
-            Err(error) => {
-                let text = format!("{} cannot start: {error}", self.step_name(step));
-                self.failure = Some(Failure::new("step_input", text));
-                self.release(step);
-                return Ok(true);
-            }
-        };
-        let input = input.fully_loaded(&*self.cells);
-        let input = input.map_err(|error| StoreError::Damaged(error.to_string()))?;
-        let Some(target) = target else {
-            self.starting.insert(step as usize);
-            batch.remote_work.push((step, self.start_remote(host, parent, step, input)));
-            return Ok(true);
-        };
-        let memory = match self.reserve_input(&input) {
-            Ok(memory) => memory,
-            Err(_) if self.has_running() => {
-                // There is memory when a step that runs has ended.
-                self.assembled = assembled;
-                self.release(step);
-                return Ok(false);
-            }
-            Err(error) => {
-                self.fail(too_much_memory(error));
-                self.release(step);
-                return Ok(true);
-            }
-        };
-        // A clock that was set back must not make a step start before its dependencies ended.
-        let now = host.now().max(parent.updated());
-        let id = host.new_id();
-        let mut request = Invoke::new(self.caller.clone(), definition.op.as_str(), input);
-        request.depth = depth_of(parent) + 1;
-        let passed_on = passed_on_secrets(&definition.input, &secrets);
-        let (mut new_job, secrets) = host.new_job(id, &request, &target, &passed_on);
-        new_job.parent = Some(Parent::of_step(parent.id(), step));
-        // A large input is checked when the sub-job runs.
-        let conformity = target.check_input_inline(&request.input);
-        let is_checked = conformity.is_some();
-        let refused = conformity.and_then(input_refusal);
-        let mut result = None;
-        if is_inline && is_checked && refused.is_none() {
-            result = host.run_inline(&request, Arc::clone(&target), id);
-        }
-        if is_inline && refused.is_none() && result.is_none() {
-            // It runs as a task, on a compute thread.
-            if !self.budget.try_start((self.job, step)) {
-                return Ok(false);
-            }
-        }
-        let mut child = Draft::new(new_job, now, refused.as_deref()).map_err(append_error)?;
-        child.store_definition(&target);
-        let record = child.job().head();
-        batch.started.push(StepStart { step, job: id, record, venue: None });
-        if let Some(refused) = refused {
-            self.end_at_once(batch, step, &child, Status::Rejected, None, &refused);
-        } else if let Some(result) = result {
-            child.append(Change::new(Event::Started, now)).map_err(append_error)?;
-            let (output, error) = match &result {
-                Ok(output) => (Some(output.clone()), String::new()),
-                Err(failure) => (None, failure.error.clone()),
-            };
-            child.append(outcome_change(result, now)).map_err(append_error)?;
-            let status = child.job().status();
-            self.end_at_once(batch, step, &child, status, output, &error);
-        } else {
-            self.phases[step as usize] = StepPhase::Running(id);
-            if let Some(stored) = host.store_secrets(id, &secrets)? {
-                child.add(stored);
-            }
-            prepare_run(host, &mut child, target, (request.input, memory), batch)?;
-        }
-        batch.children.push(child);
-        Ok(true)
-    }
-
-    /// Reserves the memory of a step's input, unless the input is one of the values that are held.
-    fn reserve_input(&self, input: &Value) -> Result<Reservation, TooMuchMemory> {
-        let mut memory = self.memory.open_another();
-        let is_large = input.memory_bytes(UNCOUNTED_BYTES_MAX + 1) > UNCOUNTED_BYTES_MAX;
-        if is_large && !self.large.contains_key(&input.id()) {
-            memory.grow_for(input)?;
-        }
-        Ok(memory)
-    }
-
-    /// Returns true if a sub-job runs.
-    fn has_running(&self) -> bool {
-        self.phases.iter().any(|phase| matches!(phase, StepPhase::Running(_)))
-    }
-
-    /// Returns the input of a step. A remote step receives no secrets.
-    fn input_of(&mut self, definition: &Step, secrets: &[Secret]) -> Result<Value, EvaluateError> {
-        let evaluated = if definition.venue.is_none() {
-            definition.input.evaluate(self, &*self.cells)?
-        } else {
-            let input = redact(&self.input, secrets, "").public;
-            let outputs = WithoutSecrets { state: self, input };
-            definition.input.evaluate(&outputs, &*self.cells)?
-        };
-        self.assembled = self.assembled.saturating_add(evaluated.bytes);
-        if self.assembled > ASSEMBLED_BYTES_MAX {
-            return Err(EvaluateError::TooMuch(ExtentError::Bytes(ASSEMBLED_BYTES_MAX)));
-        }
-        Ok(evaluated.value)
-    }
-
-    fn end_at_once(
-        &mut self,
-        batch: &mut Batch,
-        step: u32,
-        child: &Draft,
-        status: Status,
-        output: Option<Value>,
-        error: &str,
-    ) {
-        batch.ended.push(StepEnd { step, status, record: child.job().head() });
-        self.end(step, status, output, error);
-    }
-
     /// Records the decision in the parent's draft.
     fn record(
         &mut self,
@@ -758,41 +587,4 @@ impl OrchestrationState {
         check_output_blocking(&self.operation, &output)?;
         Ok(output)
     }
-}
-
-/// Makes a sub-job ready to run: STARTED if there is a slot for it, else queued.
-fn prepare_run(
-    host: &dyn StepHost,
-    child: &mut Draft,
-    operation: Arc<Operation>,
-    (input, memory): (Value, Reservation),
-    batch: &mut Batch,
-) -> Result<(), StoreError> {
-    let now = host.now();
-    let job = child.job().id();
-    let owner = child.job().field("caller").and_then(Value::as_str).unwrap_or_default();
-    if operation.queue().is_some() || is_bound(child.job()) {
-        child.add(offer_now(child.job(), now));
-        batch.queued.push(job);
-        return Ok(());
-    }
-    // A nested orchestration only waits for its steps: it occupies no slot.
-    let slot = match operation.plan() {
-        Some(_) => None,
-        None => match host.claim_slot(owner) {
-            Some(slot) => Some(slot),
-            None => {
-                child.add(offer_now(child.job(), now));
-                batch.queued.push(job);
-                return Ok(());
-            }
-        },
-    };
-    let limit = execution_limit(host.limits(), None, &operation);
-    let mut started = Change::new(Event::Started, now);
-    started.extra.push(("deadline", deadline(now, limit)));
-    child.append(started).map_err(append_error)?;
-    let guard = host.acquire(child);
-    batch.runs.push(ChildRun { job, operation, input, memory, guard, slot });
-    Ok(())
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use catena_store::owner_key;
+use catena_store::{Store, owner_key};
 use parking_lot::Mutex;
 
 use crate::error::RateLimited;
@@ -16,14 +16,10 @@ use crate::runtime::Runtime;
 /// What every caller has used of its quotas.
 pub(crate) struct Admission {
     runtime: Arc<Runtime>,
-    /// Live jobs by the key of their owner.
-    live: Mutex<HashMap<[u8; 8], usize>>,
+    /// Counts live jobs.
+    store: Arc<dyn Store>,
     /// Private jobs by the key of their owner. They are in no store, so they are counted apart.
     private: Arc<PrivateCounts>,
-    /// True if nobody has a live job, which is the usual case for a venue of inline operations.
-    is_idle: AtomicBool,
-    /// Live jobs of all owners.
-    total: AtomicUsize,
     rates: Mutex<HashMap<Arc<str>, Bucket>>,
 }
 
@@ -62,51 +58,14 @@ struct Bucket {
 }
 
 impl Admission {
-    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
-        Admission {
-            runtime,
-            live: Mutex::default(),
-            private: Arc::default(),
-            is_idle: AtomicBool::new(true),
-            total: AtomicUsize::new(0),
-            rates: Mutex::default(),
-        }
+    pub(crate) fn new(runtime: Arc<Runtime>, store: Arc<dyn Store>) -> Self {
+        Admission { runtime, store, private: Arc::default(), rates: Mutex::default() }
     }
 
     /// Admits one request of a caller, or refuses it because the caller's rate is used up.
     pub(crate) fn admit(&self, caller: &Caller) -> Result<(), RateLimited> {
         let Some(rate) = self.runtime.limits.rate else { return Ok(()) };
         self.spend(caller.did.text(), rate, self.runtime.env.monotonic())
-    }
-
-    /// Counts a live job of this owner.
-    pub(crate) fn add_live(&self, owner: &str) {
-        let mut live = self.live.lock();
-        *live.entry(owner_key(owner)).or_default() += 1;
-        self.total.fetch_add(1, Ordering::Relaxed);
-        self.is_idle.store(false, Ordering::Relaxed);
-    }
-
-    /// Counts the end of a live job of this owner.
-    pub(crate) fn remove_live(&self, owner: &str) {
-        let key = owner_key(owner);
-        let mut live = self.live.lock();
-        if let Some(count) = live.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                live.remove(&key);
-            }
-            self.total.fetch_sub(1, Ordering::Relaxed);
-        }
-        self.is_idle.store(live.is_empty(), Ordering::Relaxed);
-    }
-
-    /// Replaces all numbers of live jobs, by owner key.
-    pub(crate) fn set_live(&self, counts: HashMap<[u8; 8], usize>) {
-        let mut live = self.live.lock();
-        self.is_idle.store(counts.is_empty(), Ordering::Relaxed);
-        self.total.store(counts.values().sum(), Ordering::Relaxed);
-        *live = counts;
     }
 
     /// Counts a private job of this owner until the guard is dropped.
@@ -119,17 +78,17 @@ impl Admission {
 
     /// Returns the number of live jobs of all owners.
     pub(crate) fn total_live(&self) -> usize {
-        let private = self.private.total.load(Ordering::Relaxed);
-        private + self.total.load(Ordering::Relaxed)
+        self.private.total.load(Ordering::Relaxed) + self.store.live_total()
     }
 
     /// Returns the number of live jobs of this owner.
     pub(crate) fn live_count(&self, owner: &str) -> usize {
         let private = self.private_count(owner);
-        if self.is_idle.load(Ordering::Relaxed) {
+        // The usual case for a venue of inline operations.
+        if self.store.live_total() == 0 {
             return private;
         }
-        private + self.live.lock().get(&owner_key(owner)).copied().unwrap_or(0)
+        private + self.store.live_count(owner_key(owner))
     }
 
     fn private_count(&self, owner: &str) -> usize {
@@ -167,14 +126,22 @@ impl Bucket {
     }
 }
 
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
+#[cfg(feature = "testing")]
 mod tests {
+    use catena_store::embedded::EmbeddedStore;
+    use catena_store::testing::SimDisk;
+    use catena_store::testing::stepped::SteppedStore;
+
     use super::*;
     use crate::limits::Limits;
     use crate::runtime::PausedEnv;
 
     fn admission() -> Admission {
-        Admission::new(Runtime::new(Arc::new(PausedEnv::new()), Limits::default()))
+        let disk = Arc::new(SimDisk::new(1));
+        let store = EmbeddedStore::open_manual(disk, EmbeddedStore::options()).unwrap();
+        let runtime = Runtime::new(Arc::new(PausedEnv::new()), Limits::default());
+        Admission::new(runtime, Arc::new(SteppedStore::new(store)))
     }
 
     #[tokio::test]
@@ -192,18 +159,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn live_jobs_are_counted_by_owner() {
+    async fn private_jobs_are_counted_while_they_exist() {
         let admission = admission();
-        admission.add_live("a");
-        admission.add_live("a");
-        admission.add_live("b");
-        admission.remove_live("a");
-        assert_eq!(
-            (admission.live_count("a"), admission.live_count("b"), admission.live_count("c")),
-            (1, 1, 0)
-        );
-        admission.remove_live("b");
-        admission.remove_live("b");
-        assert_eq!(admission.live_count("b"), 0);
+        let first = admission.add_private("a");
+        let second = admission.add_private("a");
+        assert_eq!((admission.live_count("a"), admission.live_count("b")), (2, 0));
+        drop(first);
+        assert_eq!((admission.live_count("a"), admission.total_live()), (1, 1));
+        drop(second);
+        assert_eq!(admission.total_live(), 0);
     }
 }

@@ -27,6 +27,7 @@ pub(crate) use schedule_entry::{
     DUE, Entry, IDLE, StoredEntry, list_key, name_after, own_key, owner_list, time_of_name,
 };
 pub use worker::{
-    AnnouncedExecutor, Beat, BeatJob, BeatReply, CallIdentity, Claim, Claimed, ClaimedJob,
-    ClaimedStep, EndTurn, Ended, ExecutorAbout, RetryRequest, WorkerCall, WorkerEnd, WorkerSignal,
+    AnnouncedExecutor, AnnouncedTier, Beat, BeatJob, BeatReply, CallIdentity, Claim, Claimed,
+    ClaimedJob, ClaimedStep, ConnectedExecutor, EndTurn, Ended, ExecutorAbout, RetryRequest,
+    WorkerCall, WorkerEnd, WorkerSignal,
 };

@@ -8,6 +8,7 @@ use catena_store::{JobCells, ListOrder};
 use catena_value::{CellSource, Value};
 
 use crate::requests::{Caller, JobFilter};
+use crate::runtime::Reservation;
 
 /// A request to run an operation as a job.
 #[derive(Debug, Clone)]
@@ -282,7 +283,7 @@ pub struct MessageReceipt {
 }
 
 /// The output of an operation that was run with [`crate::Engine::run`].
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RunOutput {
     /// The operation's output.
     pub output: Value,
@@ -292,4 +293,6 @@ pub struct RunOutput {
     pub job: Option<JobId>,
     /// True if an earlier request with the same idempotency key created the job.
     pub is_replay: bool,
+    /// The memory that the output takes, if the job that has it is not stored.
+    pub memory: Option<Reservation>,
 }

@@ -39,8 +39,10 @@ pub(crate) struct Entry {
     /// The end of the mark under which a process starts the run, as Unix time in ms. A process that
     /// has not removed its mark by then is taken to have died.
     pub(crate) marked_until: Option<i64>,
-    /// The number of consecutive starts that no process is known to have survived.
+    /// The number of consecutive processes that started it and are not known to have survived that.
     pub(crate) starts: i64,
+    /// The epoch of the last of these processes.
+    pub(crate) started_by: Option<i64>,
     /// When the last of them was, as Unix time in ms.
     pub(crate) started_at: i64,
     /// When a run that was refused or that waits for the previous one is tried again, as Unix time
@@ -123,6 +125,7 @@ impl Entry {
             due,
             marked_until: None,
             starts: 0,
+            started_by: None,
             started_at: 0,
             retry_at: None,
             delays: 0,
@@ -153,12 +156,16 @@ impl Entry {
         self.marked_until.or(self.retry_at).unwrap_or(self.scheduled.time)
     }
 
-    /// Returns it with a mark: a start is counted before the run starts.
-    pub(crate) fn marked(&self, now: i64, until: i64) -> Entry {
+    /// Returns it with a mark: a start is counted before the run starts. A process that is still there has
+    /// survived its earlier starts, so those are not counted again.
+    pub(crate) fn marked(&self, process: i64, now: i64, until: i64) -> Entry {
         let mut entry = self.clone();
         entry.marked_until = Some(until);
         entry.retry_at = None;
-        entry.starts += 1;
+        if self.starts == 0 || self.started_by != Some(process) {
+            entry.starts += 1;
+        }
+        entry.started_by = Some(process);
         entry.started_at = now;
         entry
     }
@@ -311,6 +318,7 @@ impl Entry {
         number("markedUntil", self.marked_until);
         number("starts", unless_zero(self.starts));
         number("startedAt", unless_zero(self.started_at));
+        number("startedBy", self.started_by);
         number("retryAt", self.retry_at);
         number("delays", unless_zero(self.delays));
         members.into_iter().collect::<Map>().into()
@@ -355,6 +363,7 @@ impl Entry {
             due: number("due").unwrap_or(time),
             marked_until: number("markedUntil"),
             starts: number("starts").unwrap_or(0),
+            started_by: number("startedBy"),
             started_at: number("startedAt").unwrap_or(0),
             retry_at: number("retryAt"),
             delays: number("delays").unwrap_or(0),
@@ -434,7 +443,7 @@ mod tests {
     fn what_is_stored_is_read_again() {
         let plain = entry(Some("* * * * *"));
         assert_eq!(Entry::from_value(&plain.to_value()), Some(plain.clone()));
-        let mut full = plain.marked(NOW, NOW + 5);
+        let mut full = plain.marked(1, NOW, NOW + 5);
         full.scheduled.time_zone = Some("Europe/Zurich".to_owned());
         full.scheduled.overlap = Overlap::Queue;
         full.scheduled.jitter_ms = 7;
@@ -462,11 +471,13 @@ mod tests {
 
     #[test]
     fn a_mark_counts_a_start_and_a_refusal_does_not() {
-        let marked = entry(None).marked(NOW, NOW + 10);
+        let marked = entry(None).marked(1, NOW, NOW + 10);
         assert_eq!((marked.starts, marked.listed_at()), (1, NOW + 10));
+        assert_eq!(marked.marked(1, NOW, NOW + 10).starts, 1, "that process is still there");
+        assert_eq!(marked.marked(2, NOW, NOW + 10).starts, 2);
         let delayed = marked.delayed(NOW, 0, Some("full".to_owned()));
         assert_eq!((delayed.starts, delayed.retry_at), (0, Some(NOW + 1_000)));
-        let again = delayed.marked(NOW, NOW + 10).delayed(NOW, 0, None);
+        let again = delayed.marked(1, NOW, NOW + 10).delayed(NOW, 0, None);
         assert_eq!((again.starts, again.retry_at), (0, Some(NOW + 2_000)));
         let late = Entry { delays: 60, ..again };
         assert_eq!(late.delayed(NOW, 0, None).retry_at, Some(NOW + SCHEDULE_DELAY_MAX_MS));
@@ -498,9 +509,10 @@ mod tests {
 
     #[test]
     fn a_run_that_cannot_be_created_is_seen() {
-        let once = entry(None).marked(NOW, NOW + 1).failed("gone".to_owned(), NOW, 0);
+        let once = entry(None).marked(1, NOW, NOW + 1).failed("gone".to_owned(), NOW, 0);
         assert_eq!(once.scheduled.state, ScheduleState::SetAside);
-        let cron = entry(Some("* * * * *")).marked(NOW, NOW + 1).failed("gone".to_owned(), NOW, 0);
+        let cron =
+            entry(Some("* * * * *")).marked(1, NOW, NOW + 1).failed("gone".to_owned(), NOW, 0);
         assert_eq!(cron.scheduled.state, ScheduleState::Active);
         assert_eq!((cron.starts, cron.scheduled.reason.as_deref()), (0, Some("gone")));
     }
@@ -518,7 +530,7 @@ mod tests {
     #[test]
     fn a_run_has_one_id() {
         let one = entry(Some("* * * * *"));
-        assert_eq!(one.run_id(), one.marked(NOW, NOW + 1).delayed(NOW, 0, None).run_id());
+        assert_eq!(one.run_id(), one.marked(1, NOW, NOW + 1).delayed(NOW, 0, None).run_id());
         assert_ne!(one.run_id(), one.skipped(NOW, 0).unwrap().run_id());
     }
 
@@ -531,7 +543,7 @@ mod tests {
             (effects.len(), effects.iter().filter(named).count())
         };
         assert_eq!(expected_count(&before.entry.create()), (2, 0));
-        let moved = before.entry.marked(NOW, NOW + 1);
+        let moved = before.entry.marked(1, NOW, NOW + 1);
         assert_eq!(expected_count(&before.replace(Some(&moved))), (3, 2));
         assert_eq!(expected_count(&before.replace(None)), (2, 2));
         let same_place = Entry { starts: 5, ..before.entry.clone() };

@@ -33,13 +33,47 @@ pub struct ExecutorAbout {
     pub tier: String,
 }
 
-/// An executor that announces itself.
+/// What an executor announces about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnouncedExecutor {
     /// Its name as a worker.
     pub worker: String,
     /// The number of jobs that it runs at a time.
     pub slots: usize,
+    /// The versions of its environments.
+    pub versions: Vec<String>,
+    /// The isolation tier in which it runs code. `None` if it runs none.
+    pub tier: Option<String>,
+    /// What it found out about each tier on its host.
+    pub tiers: Vec<AnnouncedTier>,
+    /// Why it can run nothing.
+    pub unavailable: Option<String>,
+}
+
+/// Whether a tier works on the host of an executor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnnouncedTier {
+    /// Its name.
+    pub tier: String,
+    /// True if it works.
+    pub is_available: bool,
+    /// What was seen, or why it does not work.
+    pub reason: String,
+}
+
+/// An executor that is connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectedExecutor {
+    /// What it announced last.
+    pub announced: AnnouncedExecutor,
+    /// When it did, as Unix time in ms.
+    pub announced_at: i64,
+    /// When it was last heard of, as Unix time in ms.
+    pub heard_at: i64,
+    /// When its lease ends, as Unix time in ms. `None` before its first claim.
+    pub lease_until: Option<i64>,
+    /// The number of jobs that it runs, as far as the caller may see them.
+    pub running: usize,
 }
 
 /// The end of a turn that a worker ran.

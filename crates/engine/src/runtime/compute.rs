@@ -23,7 +23,7 @@ use crate::limits::{
     COMPUTE_QUEUE_MAX, COMPUTE_QUEUE_PER_CALLER_MAX, COMPUTE_STACK_BYTES, COMPUTE_THREADS_MAX,
     COMPUTE_THREADS_PER_CALLER_MAX, COMPUTE_TIME_MAX,
 };
-use crate::runtime::{Env, Working, current_job};
+use crate::runtime::{Env, Working, current_work};
 
 /// Why work on a compute thread has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -131,9 +131,9 @@ impl Compute {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ComputeError> {
         let (sender, result) = oneshot::channel();
-        let job = current_job();
+        let current = current_work();
         let work = move || {
-            let _working = job.map(Working::on);
+            let _working = current.map(Working::on);
             if !sender.is_closed() {
                 let done = catch_unwind(AssertUnwindSafe(work));
                 // Nobody may be waiting any more.
@@ -177,9 +177,9 @@ impl Compute {
 pub(crate) fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ComputeError> {
-    let job = current_job();
+    let current = current_work();
     let work = move || {
-        let _working = job.map(Working::on);
+        let _working = current.map(Working::on);
         work()
     };
     let thread = std::thread::Builder::new().stack_size(COMPUTE_STACK_BYTES).spawn(work);

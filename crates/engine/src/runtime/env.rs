@@ -137,8 +137,11 @@ impl Env for SystemEnv {
 #[derive(Debug)]
 pub struct PausedEnv {
     started: tokio::time::Instant,
+    /// The time in ms between the beginning and the start of this process.
+    offset_ms: i64,
     counter: std::sync::atomic::AtomicU64,
     tasks: std::sync::Mutex<Vec<tokio::task::AbortHandle>>,
+    is_killed: std::sync::atomic::AtomicBool,
 }
 
 #[cfg(feature = "testing")]
@@ -157,13 +160,22 @@ impl PausedEnv {
         let counter = (u64::from(process) << 32) + 1;
         PausedEnv {
             started: tokio::time::Instant::now(),
+            offset_ms: 0,
             counter: std::sync::atomic::AtomicU64::new(counter),
             tasks: std::sync::Mutex::default(),
+            is_killed: std::sync::atomic::AtomicBool::new(false),
         }
     }
 
-    /// Ends all tasks where they are, as `kill -9` ends a process.
+    /// Sets the clock to this many ms after the beginning.
+    #[must_use]
+    pub fn starting_at(self, offset_ms: i64) -> Self {
+        PausedEnv { offset_ms, ..self }
+    }
+
+    /// Ends all tasks where they are, as `kill -9` ends a process. No others start.
     pub fn kill(&self) {
+        self.is_killed.store(true, std::sync::atomic::Ordering::SeqCst);
         if let Ok(mut tasks) = self.tasks.lock() {
             tasks.drain(..).for_each(|task| task.abort());
         }
@@ -180,7 +192,8 @@ impl Default for PausedEnv {
 #[cfg(feature = "testing")]
 impl Env for PausedEnv {
     fn now(&self) -> i64 {
-        Self::BEGINNING + i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+        let passed = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Self::BEGINNING + self.offset_ms + passed
     }
 
     fn monotonic(&self) -> Duration {
@@ -197,6 +210,9 @@ impl Env for PausedEnv {
     }
 
     fn spawn(&self, task: Task) {
+        if self.is_killed.load(std::sync::atomic::Ordering::SeqCst) {
+            return;
+        }
         let handle = tokio::spawn(task).abort_handle();
         if let Ok(mut tasks) = self.tasks.lock() {
             if tasks.len() == tasks.capacity() {

@@ -106,6 +106,12 @@ impl Reservation {
         self.grow(value.memory_bytes(self.budget.caller_max.saturating_add(1)))
     }
 
+    /// Reserves the memory of a value and that of its encoding, which a commit holds until it is durable.
+    pub fn grow_for_stored(&mut self, value: &Value) -> Result<(), TooMuchMemory> {
+        let bytes = value.memory_bytes(self.budget.caller_max.saturating_add(1));
+        self.grow(bytes.saturating_mul(2))
+    }
+
     /// Returns what is reserved and leaves a reservation of nothing.
     pub fn take(&mut self) -> Reservation {
         let empty = self.open_another();

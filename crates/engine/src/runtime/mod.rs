@@ -10,6 +10,7 @@ pub(crate) mod detach;
 mod env;
 mod memory;
 mod on_thread;
+mod start_gate;
 mod stats;
 mod suspects;
 
@@ -30,8 +31,9 @@ pub use counters::Counters;
 pub use env::PausedEnv;
 pub use env::{Env, SystemEnv, Task};
 pub use memory::{MemoryBudget, Reservation};
-pub use on_thread::work_on_threads;
-pub(crate) use on_thread::{Working, current_job, work_on};
+pub use on_thread::{ENTRY_WORDS, TABLE_WORDS, Work, track_work_in, tracked_work, work_on_threads};
+pub(crate) use on_thread::{Working, current_work};
+pub(crate) use start_gate::{Alone, Closed, StartGate};
 pub(crate) use stats::{CountedChange, Stats};
 pub use stats::{MinuteStats, Percentiles};
 pub use suspects::Aborts;
@@ -48,6 +50,8 @@ pub(crate) struct Runtime {
     pub(crate) compute: Compute,
     /// What requests and runs hold in memory.
     pub(crate) memory: Arc<MemoryBudget>,
+    /// Whether work may start.
+    pub(crate) gate: Arc<StartGate>,
     /// Wakes the background task that ends overdue jobs.
     pub(crate) deadlines: DeadlineAlarm,
     /// When this process last renewed its leases, as Unix time in ms.
@@ -60,6 +64,7 @@ impl Runtime {
         Arc::new(Runtime {
             compute: Compute::new(Arc::clone(&env)),
             memory: MemoryBudget::new(&limits),
+            gate: StartGate::new(),
             env,
             limits,
             counters: EventCounters::default(),
@@ -80,6 +85,14 @@ impl Runtime {
         let mut random = [0; 10];
         self.env.random(&mut random);
         JobId::new(u64::try_from(self.now()).unwrap_or(0), random)
+    }
+
+    /// Attributes a future to a job whenever it is polled, from now on.
+    pub(crate) fn work_on<T, F>(&self, job: JobId, work: F) -> impl Future<Output = T> + use<T, F>
+    where
+        F: Future<Output = T>,
+    {
+        on_thread::work_on(Work { job, since: self.now() }, work)
     }
 
     /// Spawns a task.

@@ -1,11 +1,13 @@
 //! Which jobs the threads of this process are working on at this moment.
 //!
 //! If the process aborts, a signal handler writes this table to a file, and the next process knows which
-//! jobs are suspects. Each thread has two words of the table. Entering and leaving a job are two stores
-//! each; operations that run inside a request, whose jobs are not stored yet, do neither.
+//! jobs are suspects. The table itself can be in a file that outlives the process, for ends that no handler
+//! sees. Each thread has an entry of the table, a line of the processor's cache. Entering and leaving a job are
+//! three stores each; operations that run inside a request, whose jobs are not stored yet, do neither.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use catena_job::JobId;
@@ -13,8 +15,41 @@ use parking_lot::Mutex;
 
 use crate::limits::TRACKED_THREADS_MAX;
 
-static WORDS: [AtomicU64; 2 * TRACKED_THREADS_MAX] =
-    [const { AtomicU64::new(0) }; 2 * TRACKED_THREADS_MAX];
+/// Words of an entry: the ID of the job in two, and since when the process has been working on it as Unix time
+/// in ms. The others are unused.
+pub const ENTRY_WORDS: usize = 8;
+
+/// Words of the table.
+pub const TABLE_WORDS: usize = ENTRY_WORDS * TRACKED_THREADS_MAX;
+
+/// The table of a process that was given no other.
+static OWN_TABLE: [AtomicU64; TABLE_WORDS] = [const { AtomicU64::new(0) }; TABLE_WORDS];
+
+static TABLE: OnceLock<&'static [AtomicU64]> = OnceLock::new();
+
+/// A job that a thread is working on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// The job.
+    pub job: JobId,
+    /// When this process started to work on it, as Unix time in ms.
+    pub since: i64,
+}
+
+/// Makes this process note its work in a table that outlives it. Must be called before any work. Returns
+/// false if it is too late or the table is too small.
+pub fn track_work_in(table: &'static [AtomicU64]) -> bool {
+    table.len() >= TABLE_WORDS && TABLE.set(table).is_ok()
+}
+
+/// Returns what the threads of a process were working on, from the table that it left.
+pub fn tracked_work(table: &[AtomicU64]) -> Vec<Work> {
+    table.chunks_exact(ENTRY_WORDS).filter_map(load).collect()
+}
+
+fn table() -> &'static [AtomicU64] {
+    TABLE.get_or_init(|| &OWN_TABLE)
+}
 
 /// Which entries of the table belong to no thread.
 static FREE: Mutex<FreeEntries> = Mutex::new(FreeEntries { returned: Vec::new(), fresh: 0 });
@@ -52,24 +87,24 @@ impl Drop for Entry {
     }
 }
 
-/// Returns the table: two words for each thread, the ID of the job that it is working on or zero.
+/// Returns the table: an entry for each thread, zero if it is working on no job.
 pub fn work_on_threads() -> &'static [AtomicU64] {
-    &WORDS
+    table()
 }
 
 /// Says that this thread is working on a job, until it is dropped.
 pub(crate) struct Working {
     entry: Option<usize>,
     /// What the thread was working on before.
-    before: [u64; 2],
+    before: Option<Work>,
 }
 
 impl Working {
-    pub(crate) fn on(job: JobId) -> Working {
+    pub(crate) fn on(work: Work) -> Working {
         let entry = own_entry();
-        let before = entry.map_or([0; 2], load);
+        let before = entry.and_then(|entry| load(words(entry)));
         if let Some(entry) = entry {
-            store(entry, words_of(job));
+            store(entry, Some(work));
         }
         Working { entry, before }
     }
@@ -83,19 +118,17 @@ impl Drop for Working {
     }
 }
 
-/// Returns the job that this thread is working on.
-pub(crate) fn current_job() -> Option<JobId> {
-    let [first, second] = load(own_entry()?);
-    let number = u128::from(first) << 64 | u128::from(second);
-    (number != 0).then(|| JobId::from_bytes(number.to_be_bytes()))
+/// Returns what this thread is working on.
+pub(crate) fn current_work() -> Option<Work> {
+    load(words(own_entry()?))
 }
 
 /// Attributes a future to a job whenever it is polled.
-pub(crate) async fn work_on<T>(job: JobId, work: impl Future<Output = T>) -> T {
-    let mut work = pin!(work);
+pub(crate) async fn work_on<T>(work: Work, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
     poll_fn(|context| {
-        let _working = Working::on(job);
-        work.as_mut().poll(context)
+        let _working = Working::on(work);
+        future.as_mut().poll(context)
     })
     .await
 }
@@ -105,18 +138,23 @@ fn own_entry() -> Option<usize> {
     ENTRY.try_with(|entry| entry.0).ok().flatten()
 }
 
-fn words_of(job: JobId) -> [u64; 2] {
-    let number = u128::from_be_bytes(*job.as_bytes());
-    [(number >> 64) as u64, number as u64]
+fn words(entry: usize) -> &'static [AtomicU64] {
+    &table()[ENTRY_WORDS * entry..][..ENTRY_WORDS]
 }
 
-fn load(entry: usize) -> [u64; 2] {
-    [0, 1].map(|word| WORDS[2 * entry + word].load(Ordering::Relaxed))
+fn load(words: &[AtomicU64]) -> Option<Work> {
+    let word = |at: usize| words[at].load(Ordering::Relaxed);
+    let number = u128::from(word(0)) << 64 | u128::from(word(1));
+    let job = (number != 0).then(|| JobId::from_bytes(number.to_be_bytes()))?;
+    Some(Work { job, since: word(2).cast_signed() })
 }
 
-fn store(entry: usize, words: [u64; 2]) {
-    WORDS[2 * entry].store(words[0], Ordering::Relaxed);
-    WORDS[2 * entry + 1].store(words[1], Ordering::Relaxed);
+fn store(entry: usize, work: Option<Work>) {
+    let number = work.map_or(0, |work| u128::from_be_bytes(*work.job.as_bytes()));
+    let since = work.map_or(0, |work| work.since.cast_unsigned());
+    for (word, value) in words(entry).iter().zip([(number >> 64) as u64, number as u64, since]) {
+        word.store(value, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -125,27 +163,28 @@ mod tests {
 
     #[test]
     fn a_thread_says_which_job_it_works_on() {
-        let outer = JobId::from_bytes([7; 16]);
-        let inner = JobId::from_bytes([9; 16]);
-        assert_eq!(current_job(), None);
+        let outer = Work { job: JobId::from_bytes([7; 16]), since: 5 };
+        let inner = Work { job: JobId::from_bytes([9; 16]), since: 6 };
+        assert_eq!(current_work(), None);
         let working = Working::on(outer);
-        assert_eq!(current_job(), Some(outer));
+        assert_eq!(current_work(), Some(outer));
         let nested = Working::on(inner);
-        assert_eq!(current_job(), Some(inner));
+        assert_eq!(current_work(), Some(inner));
+        assert!(tracked_work(work_on_threads()).contains(&inner));
         drop(nested);
-        assert_eq!(current_job(), Some(outer));
+        assert_eq!(current_work(), Some(outer));
         drop(working);
-        assert_eq!(current_job(), None);
+        assert_eq!(current_work(), None);
     }
 
     #[tokio::test]
     async fn a_future_is_attributed_only_while_it_is_polled() {
-        let job = JobId::from_bytes([3; 16]);
-        let seen = work_on(job, async {
+        let work = Work { job: JobId::from_bytes([3; 16]), since: 7 };
+        let seen = work_on(work, async {
             tokio::task::yield_now().await;
-            current_job()
+            current_work()
         });
-        assert_eq!(seen.await, Some(job));
-        assert_eq!(current_job(), None);
+        assert_eq!(seen.await, Some(work));
+        assert_eq!(current_work(), None);
     }
 }

@@ -2,16 +2,14 @@
 //!
 //! A job that aborts the process would do so again after every restart. Which jobs the threads of the
 //! process were working on at an abort is known (`on_thread.rs`); these are suspects. After two aborts
-//! a suspect is started alone, that is, no other suspect starts until it has ended or the process has
-//! survived it for a minute. After the third it is paused with the reason, and a person decides.
+//! a suspect is started alone (`start_gate.rs`), before anything else. After the third it is paused with the
+//! reason, and a person decides.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use catena_job::JobId;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::ABORTS_ALONE;
 
@@ -27,8 +25,6 @@ pub struct Aborts {
 /// The suspects, and how often the process aborted while it was working on each.
 pub(crate) struct Suspects {
     aborts: Mutex<HashMap<JobId, u32>>,
-    /// Permits the start of one suspect at a time.
-    alone: Arc<Semaphore>,
     /// True while the jobs of a process that aborted are being recovered.
     recovers_from_abort: AtomicBool,
 }
@@ -37,7 +33,6 @@ impl Suspects {
     pub(crate) fn new(aborts: Aborts) -> Suspects {
         Suspects {
             aborts: Mutex::new(aborts.by_job),
-            alone: Arc::new(Semaphore::new(1)),
             recovers_from_abort: AtomicBool::new(aborts.was_last),
         }
     }
@@ -68,12 +63,23 @@ impl Suspects {
         self.aborts.lock().remove(&job);
     }
 
-    /// Waits until a job that must be started alone may be. `None` if it need not be.
-    pub(crate) async fn wait_alone(&self, job: JobId) -> Option<OwnedSemaphorePermit> {
-        if self.aborts_of(job) < ABORTS_ALONE {
-            return None;
+    /// Returns true if a job must be started alone.
+    pub(crate) fn must_start_alone(&self, job: JobId) -> bool {
+        self.aborts_of(job) >= ABORTS_ALONE
+    }
+
+    /// Returns the jobs that must be started alone.
+    pub(crate) fn to_start_alone(&self) -> Vec<JobId> {
+        let aborts = self.aborts.lock();
+        aborts.iter().filter(|(_, count)| **count >= ABORTS_ALONE).map(|(job, _)| *job).collect()
+    }
+
+    /// Notes that a job was paused because of its aborts. If it is resumed, it is started alone, and
+    /// paused again after one more.
+    pub(crate) fn give_another_try(&self, job: JobId) {
+        if let Some(count) = self.aborts.lock().get_mut(&job) {
+            *count = (*count).min(ABORTS_ALONE);
         }
-        Arc::clone(&self.alone).acquire_owned().await.ok()
     }
 
     /// Acquits those who need not be started alone.

@@ -6,6 +6,7 @@ mod follow;
 mod health;
 mod list;
 mod read;
+mod records;
 mod stats;
 mod steps;
 mod summary;
@@ -21,6 +22,7 @@ pub use events::{EventCounts, Events, ListEvent, ListEventKind};
 pub use follow::{Follow, JobEvent, Reader};
 pub use health::{Health, OldestQueued, QueueDepths};
 pub use list::CanvasQuery;
+pub use records::RecordSearch;
 pub use stats::HourStats;
 pub use summary::{AttemptFailure, FailureKind, JobSummary, RecoveryNote};
 

@@ -46,6 +46,10 @@ impl Span {
     }
 }
 
+/// After this time nothing happens any more that an event before it caused: leases have ended, and
+/// everything was checked.
+const SETTLED: Duration = Duration::from_secs(15);
+
 /// The status of an orchestration when its process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KilledWhile {
@@ -200,7 +204,7 @@ impl Case {
             assert_eq!(view.status(), Status::Failed, "{} {failing:?}", self.name);
             self.assert_takes(started.elapsed(), first_end_ms);
             self.assert_error_names_first(&view, failing, first_end_ms);
-            tokio::time::sleep(Duration::from_secs(100)).await;
+            tokio::time::sleep(SETTLED).await;
             self.assert_nothing_runs(&venue, &engine, "after a failure").await;
             let after = engine.job(&alice(), id).await.unwrap();
             assert_eq!(after.job.head(), view.job.head(), "a record follows the end");
@@ -280,7 +284,7 @@ impl Case {
         ended: &JobView,
         at: usize,
     ) {
-        tokio::time::sleep(Duration::from_secs(100)).await;
+        tokio::time::sleep(SETTLED).await;
         self.assert_nothing_runs(venue, engine, "after its end").await;
         let after = engine.job(&alice(), ended.job.id()).await.unwrap();
         assert_eq!(after.job.head(), ended.job.head(), "a record follows the end");
@@ -292,8 +296,10 @@ impl Case {
 
     /// Checks that a pause while step `at` runs stops everything, and that a resume repeats no work.
     pub fn check_pause_at(&self, at: usize) {
-        const PAUSE: Duration = Duration::from_secs(1000);
-        let venue = self.new_venue();
+        const PAUSE: Duration = Duration::from_secs(40);
+        let mut venue = self.new_venue();
+        // The pause takes longer than the orchestration may run.
+        venue.limits.execution = PAUSE / 2;
         venue.run_process(async |engine| {
             let started = tokio::time::Instant::now();
             let id = self.start_and_reach(&venue, &engine, at).await;
@@ -330,7 +336,7 @@ impl Case {
         });
         venue.run_process(async |engine| {
             if killed == KilledWhile::Paused {
-                tokio::time::sleep(Duration::from_secs(100)).await;
+                tokio::time::sleep(SETTLED).await;
                 let view = engine.job(&alice(), id).await.unwrap();
                 assert_eq!(view.status(), Status::Paused, "{}: {at}", self.name);
                 engine.resume(&alice(), id).await.unwrap();

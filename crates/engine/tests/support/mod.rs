@@ -10,7 +10,7 @@ pub mod roots;
 pub mod script;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use catena_auth::KeyPair;
@@ -30,7 +30,7 @@ use catena_store::testing::stepped::{Death, SteppedStore};
 use catena_store::testing::{Disk, RealDisk, SimDisk};
 use catena_store::{Effect, Effects, Hold, Holder, Store as _};
 use catena_value::{Map, NoCells, Value, json};
-use cluster::{Cluster, Node, engine_count};
+use cluster::{Cluster, Kills, Node, engine_count};
 use remote::{FakeFederation, FakeVenue};
 use script::{Script, fake_adapters};
 
@@ -39,17 +39,27 @@ pub struct TestVenue {
     pub disk: Arc<SimDisk>,
     pub folder: tempfile::TempDir,
     pub effects: Arc<AtomicU32>,
+    /// How many runs of `wait` there are at a time.
+    pub waits: Arc<Gauge>,
     pub limits: Limits,
     /// The seed of the venue's key.
     pub seed: u8,
+    /// The key of secrets. `None` if it is derived from the venue's key, as earlier versions did.
+    pub secrets_key: Option<[u8; 32]>,
+    /// What is known of the aborts of earlier processes.
+    pub aborts: catena_engine::runtime::Aborts,
     /// An operation of the test adapter that is not registered.
     pub missing_operation: Option<&'static str>,
     /// How the fake operations behave.
     pub script: Arc<Script>,
     /// The remote venue.
     pub remote: Arc<FakeVenue>,
+    /// Which engines are killed while a scenario runs on several.
+    pub kills: Kills,
     /// The number of processes so far.
     processes: AtomicU32,
+    /// The Unix time in ms at which the next process starts, from the beginning of all tests.
+    clock: AtomicI64,
 }
 
 impl TestVenue {
@@ -61,26 +71,56 @@ impl TestVenue {
             disk: Arc::new(SimDisk::new(7)),
             folder: tempfile::tempdir().unwrap(),
             effects: Arc::default(),
+            waits: Arc::default(),
             limits: Limits::default(),
             seed: 9,
+            secrets_key: None,
+            aborts: Default::default(),
             missing_operation: None,
+            kills: Kills::Idle,
             processes: AtomicU32::new(0),
+            clock: AtomicI64::new(0),
         }
+    }
+
+    /// Creates a venue whose engines are killed like this while a scenario runs.
+    pub fn with_kills(kills: Kills) -> Self {
+        TestVenue { kills, ..TestVenue::new() }
+    }
+
+    /// Makes the clocks of the next processes start later.
+    pub fn skip_time(&self, time: Duration) {
+        self.clock.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
     /// Runs one process of the venue and, once it has recovered, a scenario in it. Everything that
     /// still runs at its end is lost, as after `kill -9`.
     pub fn run_process<T>(&self, scenario: impl AsyncFnOnce(Cluster) -> T) -> T {
-        self.run_engines(engine_count(), scenario)
+        self.run_killing(engine_count(), self.kills, scenario)
     }
 
     /// Like [`TestVenue::run_process`], with this many engines. Facts about one process (private jobs,
     /// request rates, progress that is not stored yet, slots) are tested with one.
     pub fn run_engines<T>(&self, count: usize, scenario: impl AsyncFnOnce(Cluster) -> T) -> T {
+        self.run_killing(count, Kills::None, scenario)
+    }
+
+    /// Like [`TestVenue::run_engines`], and engines are killed and started meanwhile.
+    fn run_killing<T>(
+        &self,
+        count: usize,
+        kills: Kills,
+        scenario: impl AsyncFnOnce(Cluster) -> T,
+    ) -> T {
         runtime().block_on(async {
             let cluster = self.start(count).await;
             cluster.recovered().await;
-            scenario(cluster).await
+            let killing = cluster.clone();
+            tokio::select! {
+                biased;
+                result = scenario(cluster) => result,
+                () = killing.kill_at_random(self, kills) => panic!("it ends with the scenario"),
+            }
         })
     }
 
@@ -117,7 +157,7 @@ impl TestVenue {
         let blobs = Blobs::new(store.clone(), Arc::new(self.open_files()));
         let mut nodes = Vec::new();
         for _ in 0..count {
-            nodes.push(self.start_engine(store.clone(), blobs.clone()).await);
+            nodes.push(self.start_engine(store.clone(), blobs.clone(), Duration::ZERO).await);
         }
         Cluster::new(nodes, store, blobs)
     }
@@ -125,8 +165,8 @@ impl TestVenue {
     /// Runs two processes of the venue that share one store.
     pub fn run_two_processes<T>(&self, scenario: impl AsyncFnOnce(Engine, Engine) -> T) -> T {
         self.run_engines(2, async |cluster| {
-            let [first, second] = &cluster.nodes[..] else { panic!("two engines") };
-            scenario(first.engine.clone(), second.engine.clone()).await
+            let [first, second] = [0, 1].map(|place| cluster.node(place).engine.clone());
+            scenario(first, second).await
         })
     }
 
@@ -135,13 +175,21 @@ impl TestVenue {
         LocalBlobs::open_folder(Arc::new(disk), Options::default()).unwrap()
     }
 
-    /// Starts an engine on a store that others may use too.
-    pub async fn start_engine(&self, store: Arc<SteppedStore>, blobs: Blobs) -> Node {
+    /// Starts an engine on a store that others may use too, this long after the first of them: their
+    /// clocks agree.
+    pub async fn start_engine(
+        &self,
+        store: Arc<SteppedStore>,
+        blobs: Blobs,
+        after: Duration,
+    ) -> Node {
         let key = KeyPair::from_seed(&[self.seed; 32]);
         let process = self.processes.fetch_add(1, Ordering::SeqCst);
-        let env = Arc::new(PausedEnv::for_process(process));
+        let after = i64::try_from(after.as_millis()).unwrap();
+        let clock = self.clock.load(Ordering::SeqCst) + after;
+        let env = Arc::new(PausedEnv::for_process(process).starting_at(clock));
         let engine = Engine::start(Setup {
-            secrets_key: None,
+            secrets_key: self.secrets_key,
             previous_secrets_key: None,
             store,
             blobs,
@@ -152,7 +200,7 @@ impl TestVenue {
             adapters: self.adapters(),
             assets: Vec::new(),
             admins: Vec::new(),
-            aborts: Default::default(),
+            aborts: self.aborts.clone(),
         });
         Node { engine: engine.await.unwrap(), env }
     }
@@ -169,8 +217,11 @@ impl TestVenue {
         adapters.push(Arc::new(queue::QueueAdapter));
         adapters.push(Arc::new(roots::RootAdapter));
         adapters.push(Arc::new(bound::BoundAdapter));
-        let effects = Arc::clone(&self.effects);
-        adapters.push(Arc::new(TestAdapter { effects, missing: self.missing_operation }));
+        adapters.push(Arc::new(TestAdapter {
+            effects: Arc::clone(&self.effects),
+            waits: Arc::clone(&self.waits),
+            missing: self.missing_operation,
+        }));
         adapters
     }
 
@@ -302,11 +353,44 @@ pub async fn verify_chain(engine: &Engine, id: JobId) {
     assert!(report.is_ok(), "{report:?}");
 }
 
+/// A number of things at a time, and the largest that it was.
+#[derive(Default)]
+pub struct Gauge {
+    now: AtomicU32,
+    peak: AtomicU32,
+}
+
+/// One of them.
+pub struct Entered(Arc<Gauge>);
+
+impl Gauge {
+    fn enter(self: &Arc<Self>) -> Entered {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.peak.fetch_max(now, Ordering::SeqCst);
+        Entered(Arc::clone(self))
+    }
+
+    pub fn now(&self) -> u32 {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    pub fn peak(&self) -> u32 {
+        self.peak.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// The adapter `t`, whose operations behave as tests need. Each run of `effect` has an effect outside
 /// the venue that cannot be undone.
 pub struct TestAdapter {
     /// The number of effects so far.
     effects: Arc<AtomicU32>,
+    waits: Arc<Gauge>,
     /// An operation that is not registered.
     missing: Option<&'static str>,
 }
@@ -375,7 +459,12 @@ impl Adapter for TestAdapter {
 
     fn run(&self, call: Call) -> TurnFuture {
         let effects = Arc::clone(&self.effects);
-        Box::pin(async move { run_turn(call, &effects).await })
+        let wait = (call.operation.name() == "wait").then(|| self.waits.enter());
+        Box::pin(async move {
+            let turn = run_turn(call, &effects).await;
+            drop(wait);
+            turn
+        })
     }
 }
 

@@ -218,7 +218,7 @@ impl Commands {
         let attempt_limit = operation.retry().and_then(|policy| policy.timeout);
         let attempt_until = attempt_limit.map(|limit| now + milliseconds(limit));
         guard.handle.progress.start(current.job.attempt(), self.runtime.env.monotonic());
-        session.add(id, guard, now, attempt_until);
+        session.add((id, current.text("caller")), guard, now, attempt_until);
         let message =
             if is_answering(&current.job) { self.jobs.last_message(&current).await? } else { None };
         let job = &committed.view.job;

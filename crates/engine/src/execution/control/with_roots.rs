@@ -1,6 +1,8 @@
-//! Cancels jobs in the commit that changes roots, such as the run of an agent that is terminated.
+//! Cancels jobs, and sends them messages, in the commit that changes roots: the run of an agent that is
+//! terminated is cancelled, and the job whose question is answered gets a message.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use catena_job::JobId;
 use catena_job::state::Event;
@@ -35,6 +37,20 @@ impl CancelJobs for Execution {
             let execution = Arc::clone(&self);
             let id = view.job.id();
             self.runtime.spawn(async move { execution.carry_out(id).await });
+        }
+    }
+
+    fn wake_jobs(self: Arc<Self>, jobs: Vec<JobId>) {
+        for id in jobs {
+            let execution = Arc::clone(&self);
+            self.runtime.counters.messages.fetch_add(1, Ordering::Relaxed);
+            self.runtime.spawn(async move {
+                execution.jobs.watchers.announce_off_chain(id);
+                if let Ok(Some(current)) = execution.jobs.current(id).await {
+                    execution.jobs.hint_changed(&current.job);
+                }
+                execution.wake(id).await;
+            });
         }
     }
 }

@@ -258,7 +258,8 @@ impl Execution {
             guard.handle.pause(&*self.runtime.env);
         }
         let handle = Arc::clone(&guard.handle);
-        session.add(job, guard, now, attempt.map(|limit| now + milliseconds(limit)));
+        let owner = current.text("caller");
+        session.add((job, owner), guard, now, attempt.map(|limit| now + milliseconds(limit)));
         Ok(Some(handle))
     }
 }

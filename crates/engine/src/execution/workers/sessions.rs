@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::queues::{Queue, Queues, RunningSlot};
-use super::slots::{ExecutorSlots, OwnerSlot};
+use super::slots::{Announced, ExecutorSlots, OwnerSlot};
 use crate::execution::registry::{RunGuard, RunHandle, SignalSink};
 use crate::jobs::milliseconds;
 use crate::operations::Signal;
-use crate::requests::WorkerSignal;
+use crate::requests::{AnnouncedExecutor, ConnectedExecutor, WorkerSignal};
 
 /// How long the end of a lease is remembered: longer than the recovery of what the worker held takes.
 const LEASE_REMEMBERED: Duration = Duration::from_secs(3_600);
@@ -43,6 +43,8 @@ pub(crate) struct WorkerSession {
 /// A job that a worker holds.
 pub(crate) struct WorkerJob {
     guard: RunGuard,
+    /// Whose job it is.
+    owner: String,
     /// When the worker last said that it has the job, as Unix time in ms.
     seen: i64,
     /// When the attempt exceeds its own limit, as Unix time in ms.
@@ -67,15 +69,33 @@ impl Workers {
         Arc::clone(session)
     }
 
-    /// Notes how many jobs an executor runs at a time, and in which versions of environments.
-    pub(crate) fn announce(
+    /// Notes what an executor says about itself.
+    pub(crate) fn announce(&self, holder: &Holder, executor: AnnouncedExecutor, now: i64) {
+        self.slots.announce(holder, executor, &self.leases.lock(), now);
+    }
+
+    /// Returns the executors that are connected, by name, with the number of jobs that they run: those of
+    /// one owner if there is one. `lease` is the time for which a lease is renewed.
+    pub(crate) fn executors(
         &self,
-        executor: &Holder,
-        slots: usize,
-        versions: Vec<String>,
-        now: i64,
-    ) {
-        self.slots.announce(executor, (slots, versions), &self.leases.lock(), now);
+        owner: Option<&str>,
+        (now, lease): (i64, Duration),
+    ) -> Vec<ConnectedExecutor> {
+        let leases = self.leases.lock().clone();
+        let sessions = self.sessions.lock();
+        let connected = self.slots.connected(&leases, now).into_iter();
+        let described = connected.map(|(key, Announced { executor, at })| {
+            let lease_until = leases.get(&key).copied();
+            let renewed = lease_until.map_or(at, |until| until - milliseconds(lease));
+            ConnectedExecutor {
+                announced: executor,
+                announced_at: at,
+                heard_at: renewed.max(at),
+                lease_until,
+                running: sessions.get(&key).map_or(0, |session| session.count_running(owner)),
+            }
+        });
+        described.collect()
     }
 
     /// Returns how many slots of executors one owner may use while others wait. `None` if no executor is
@@ -153,10 +173,32 @@ impl Workers {
 
 impl WorkerSession {
     /// Adds a job that the worker holds.
-    pub(crate) fn add(&self, job: JobId, guard: RunGuard, now: i64, attempt_until: Option<i64>) {
-        let held =
-            WorkerJob { guard, seen: now, attempt_until, progress_stored: None, told: Signal::Go };
+    pub(crate) fn add(
+        &self,
+        job: (JobId, &str),
+        guard: RunGuard,
+        now: i64,
+        attempt_until: Option<i64>,
+    ) {
+        let (job, owner) = job;
+        let held = WorkerJob {
+            guard,
+            owner: owner.to_owned(),
+            seen: now,
+            attempt_until,
+            progress_stored: None,
+            told: Signal::Go,
+        };
         self.jobs.lock().insert(job, held);
+    }
+
+    /// Returns how many jobs the worker has that were not stopped: those of one owner if there is one.
+    fn count_running(&self, owner: Option<&str>) -> usize {
+        let is_counted = |held: &&WorkerJob| {
+            held.guard.handle.signal() != Signal::Stop
+                && owner.is_none_or(|owner| held.owner == owner)
+        };
+        self.jobs.lock().values().filter(is_counted).count()
     }
 
     /// Removes a job that the worker no longer holds under a fence.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::jobs::milliseconds;
 use crate::limits::EXECUTORS_MAX;
+use crate::requests::AnnouncedExecutor;
 
 /// How long an executor counts that has announced itself and was not heard of otherwise.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -26,34 +27,47 @@ pub(crate) struct ExecutorSlots {
 }
 
 /// What an executor said about itself.
-struct Announced {
-    slots: usize,
-    versions: Vec<String>,
+#[derive(Clone)]
+pub(super) struct Announced {
+    pub(super) executor: AnnouncedExecutor,
     /// Unix time in ms.
-    at: i64,
+    pub(super) at: i64,
 }
 
 impl ExecutorSlots {
     /// Notes what an executor has. `leases` says when those of workers end.
     pub(super) fn announce(
         &self,
-        executor: &Holder,
-        (slots, versions): (usize, Vec<String>),
+        holder: &Holder,
+        executor: AnnouncedExecutor,
         leases: &HashMap<HolderKey, i64>,
         now: i64,
     ) {
         let mut executors = self.executors.lock();
         executors.retain(|key, known| known.is_alive(leases.get(key), now));
-        if executors.len() < EXECUTORS_MAX || executors.contains_key(&executor.key()) {
-            executors.insert(executor.key(), Announced { slots, versions, at: now });
+        if executors.len() < EXECUTORS_MAX || executors.contains_key(&holder.key()) {
+            executors.insert(holder.key(), Announced { executor, at: now });
         }
+    }
+
+    /// Returns the executors that are connected, by name.
+    pub(super) fn connected(
+        &self,
+        leases: &HashMap<HolderKey, i64>,
+        now: i64,
+    ) -> Vec<(HolderKey, Announced)> {
+        let executors = self.executors.lock();
+        let alive = executors.iter().filter(|(key, known)| known.is_alive(leases.get(*key), now));
+        let mut connected: Vec<_> = alive.map(|(key, known)| (*key, known.clone())).collect();
+        connected.sort_by(|(_, one), (_, other)| one.executor.worker.cmp(&other.executor.worker));
+        connected
     }
 
     /// Returns how many slots one owner may use while others wait. `None` if no executor is known.
     pub(super) fn share(&self, leases: &HashMap<HolderKey, i64>, now: i64) -> Option<usize> {
         let executors = self.executors.lock();
         let alive = executors.iter().filter(|(key, known)| known.is_alive(leases.get(*key), now));
-        let total: usize = alive.map(|(_, known)| known.slots).sum();
+        let total: usize = alive.map(|(_, known)| known.executor.slots).sum();
         (total > 0).then(|| (total / 2).max(1))
     }
 
@@ -67,7 +81,7 @@ impl ExecutorSlots {
         let executors = self.executors.lock();
         let mut alive =
             executors.iter().filter(|(key, known)| known.is_alive(leases.get(*key), now));
-        alive.any(|(_, known)| known.versions.iter().any(|known| known == version))
+        alive.any(|(_, known)| known.executor.versions.iter().any(|known| known == version))
     }
 
     /// Returns the number of slots that the jobs of an owner use.
@@ -121,14 +135,26 @@ mod tests {
         let mut leases = HashMap::new();
         assert_eq!(slots.share(&leases, NOW), None);
         let holder = |name: &str| Holder::worker("did:key:venue", name);
-        slots.announce(&holder("a"), (1, vec!["v1".to_owned()]), &leases, NOW);
+        let executor = |name: &str, slots: usize, version: &str| AnnouncedExecutor {
+            worker: name.to_owned(),
+            slots,
+            versions: vec![version.to_owned()],
+            tier: Some("T2".to_owned()),
+            tiers: Vec::new(),
+            unavailable: None,
+        };
+        slots.announce(&holder("a"), executor("a", 1, "v1"), &leases, NOW);
         assert_eq!(slots.share(&leases, NOW), Some(1), "never none at all");
-        slots.announce(&holder("b"), (6, vec!["v2".to_owned()]), &leases, NOW);
+        slots.announce(&holder("b"), executor("b", 6, "v2"), &leases, NOW);
         assert_eq!(slots.share(&leases, NOW), Some(3));
         assert!(slots.has_version("v2", &leases, NOW));
+        assert_eq!(slots.connected(&leases, NOW).len(), 2);
         leases.insert(holder("b").key(), NOW - 1);
         assert_eq!(slots.share(&leases, NOW), Some(1), "the lease of one has ended");
         assert!(!slots.has_version("v2", &leases, NOW));
+        let connected = slots.connected(&leases, NOW);
+        assert_eq!(connected.len(), 1, "those whose lease has ended are not connected");
+        assert_eq!(connected[0].1.executor, executor("a", 1, "v1"));
         assert_eq!(slots.share(&leases, NOW + 60_000), None);
     }
 

@@ -12,6 +12,13 @@ use crate::execution::RunRegistry;
 use crate::orchestration::test_operations::operation;
 use crate::runtime::MemoryBudget;
 
+/// A budget of a root below which nothing runs.
+fn counted_budget() -> Arc<RootBudget> {
+    let budget = RootBudget::new(256);
+    budget.set_counted();
+    Arc::new(budget)
+}
+
 /// A host without an engine: inline operations return their input or fail by their name.
 struct FakeHost {
     ids: Cell<u8>,
@@ -142,7 +149,7 @@ impl Scenario {
             Share {
                 job: id,
                 root: id,
-                budget: Arc::new(Budget::new(256)),
+                budget: counted_budget(),
                 memory: MemoryBudget::new(&Limits::default()).open(&"did:key:caller".into()),
             },
             Arc::new(NoCells),
@@ -298,12 +305,14 @@ fn a_step_that_asks_makes_the_job_ask_until_it_is_answered() {
 }
 
 #[test]
-fn a_reset_state_knows_nothing_and_frees_its_slots() {
+fn a_reset_state_knows_nothing_and_keeps_its_room_until_it_is_known_what_runs() {
     let mut scenario = Scenario::new(9, &["task", "task"], "");
     let free = scenario.state.budget.room();
     scenario.advance();
     assert_eq!(scenario.state.budget.room(), free - 2);
     scenario.state = scenario.state.reset();
     assert_eq!(scenario.phases(), "ww");
+    assert_eq!(scenario.state.budget.room(), free - 2);
+    scenario.state.release_unstarted();
     assert_eq!(scenario.state.budget.room(), free);
 }
