@@ -6,6 +6,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use catena_job::contract::JobType;
+use catena_job::contract::envelope::RENDER_PROFILE;
 use catena_sandbox::{Config, Interpreter, Profile, Sandbox, Tier, child_code};
 use sha2::{Digest as _, Sha256};
 
@@ -13,9 +15,9 @@ use crate::install::Installed;
 
 /// An environment that works.
 pub(crate) struct Environment {
-    /// The kind: `bare` or `sci`.
+    /// The kind: `bare`, `sci` or `render`.
     pub(crate) profile: &'static str,
-    /// `py-<profile>@<12 hex digits>`.
+    /// `py-<profile>@<12 hex digits>`, or `render@<12 hex digits>`.
     pub(crate) version: String,
     pub(crate) sandbox: Sandbox,
 }
@@ -31,6 +33,21 @@ pub(crate) struct Setup {
 }
 
 impl Environment {
+    /// The types of jobs that it runs.
+    pub(crate) fn job_types(&self) -> Vec<&'static str> {
+        let is_run = |kind: &JobType| kind.profile("code") == self.kind();
+        JobType::ALL.into_iter().filter(is_run).map(JobType::as_str).collect()
+    }
+
+    /// The language of what it runs.
+    pub(crate) fn language(&self) -> &'static str {
+        if self.kind() == RENDER_PROFILE { RENDER_PROFILE } else { "python" }
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.profile == RENDER_PROFILE { RENDER_PROFILE } else { "code" }
+    }
+
     /// Starts the environment with the interpreter alone. Fails with the reason and what to do.
     pub(crate) fn bare(interpreters: &[PathBuf], setup: &Setup) -> Result<Environment, String> {
         let interpreter = Interpreter::first_of(interpreters).map_err(|error| {
@@ -64,7 +81,7 @@ impl Environment {
         Environment::start(name, version, profile, setup)
     }
 
-    fn start(
+    pub(crate) fn start(
         name: &'static str,
         version: String,
         profile: Profile,

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use catena_api::worker::{Handler, RunningJob, Worker};
 use catena_api::{ClientError, HttpClient, TransportError};
-use catena_job::contract::JobType;
-use catena_sandbox::Tier;
-use catena_value::{Map, Value, Vector};
+use catena_sandbox::{Probe, Tier, TierProbe};
+use catena_value::{Map, NoCells, Value, Vector};
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::watch;
 
 use crate::environment::{Environment, Setup};
 use crate::install::{Installed, RECIPES};
 use crate::job;
+use crate::json::object;
 use crate::limits::{ANNOUNCE_INTERVAL, ANNOUNCE_RETRY_DELAY, PACKAGES_POOL_MAX};
 
 /// The queue of jobs that can run in any version of the default environment.
@@ -37,6 +37,8 @@ pub struct Options {
     pub spool: PathBuf,
     /// The weakest isolation that is accepted.
     pub minimum: Tier,
+    /// Whether it renders, too. This binary must then call [`crate::serve_child`] first of all.
+    pub renders: bool,
     /// How long running jobs may take when the executor is to stop.
     pub grace: Duration,
 }
@@ -91,14 +93,18 @@ impl Executor {
                 false
             }
         });
-        let (bare, (others, problems)) = std::thread::scope(|scope| {
+        let setup = Setup { pool, minimum: options.minimum, spool: spool.clone() };
+        let (bare, (mut others, mut problems), rendering) = std::thread::scope(|scope| {
             let others = scope.spawn(|| installed_environments(&options, spool.as_deref()));
-            let bare = Environment::bare(
-                &options.interpreters,
-                &Setup { pool, minimum: options.minimum, spool: spool.clone() },
-            );
-            (bare, others.join().unwrap_or_default())
+            let rendering = scope.spawn(|| rendering_environment(&options, &setup));
+            let bare = Environment::bare(&options.interpreters, &setup);
+            (bare, others.join().unwrap_or_default(), rendering.join().unwrap_or_default())
         });
+        match rendering {
+            Some(Ok(environment)) => others.push(environment),
+            Some(Err(reason)) => problems.push(format!("render: {reason}")),
+            None => {}
+        }
         let (mut environments, unavailable) = match bare {
             Ok(environment) => (vec![environment], None),
             Err(reason) => (Vec::new(), Some(reason)),
@@ -137,7 +143,11 @@ impl Executor {
         if !announce(&client, &announcement, stopping.clone()).await? {
             return Ok(());
         }
-        let announcing = tokio::spawn(announce_again(client.clone(), announcement));
+        let probed = {
+            let (interpreters, minimum) = (options.interpreters.clone(), options.minimum);
+            move || catena_sandbox::probe(&interpreters, minimum)
+        };
+        let announcing = tokio::spawn(announce_again(client.clone(), announcement, probed));
         let stopped = {
             let mut stopping = stopping;
             async move {
@@ -166,10 +176,9 @@ impl Executor {
         result
     }
 
-    fn announcement(&self) -> Value {
+    fn announcement(&self) -> Map {
         let environment = |known: &Environment| {
-            let types: Vector =
-                [JobType::ObjectExecute.as_str()].into_iter().map(Value::from).collect();
+            let types: Vector = known.job_types().into_iter().map(Value::from).collect();
             object([
                 ("version", known.version.as_str().into()),
                 ("profile", known.profile.into()),
@@ -183,9 +192,37 @@ impl Executor {
             ("slots", slots.into()),
             ("environments", environments.into()),
         ];
+        let tier = self.environments.first().map(|known| known.sandbox.tier().as_str());
+        members.extend(tier.map(|tier| ("tier", tier.into())));
         members.extend(self.unavailable.as_deref().map(|why| ("unavailable", why.into())));
-        object(members)
+        members.into_iter().collect()
     }
+}
+
+/// The announcement with what was found out about each tier.
+fn with_tiers(announcement: &Map, probe: &Probe) -> Map {
+    let tier = |probed: &TierProbe| {
+        object([
+            ("tier", probed.tier.as_str().into()),
+            ("available", probed.works.into()),
+            ("reason", probed.reason.as_str().into()),
+        ])
+    };
+    let tiers: Vector = probe.tiers.iter().map(tier).collect();
+    // All of it is in memory, so nothing has to be loaded.
+    let added = announcement.insert("tiers".into(), tiers.into(), &NoCells);
+    added.unwrap_or_else(|_| announcement.clone())
+}
+
+/// Starts the environment that renders, if there is one in this binary.
+#[cfg(feature = "render")]
+fn rendering_environment(options: &Options, setup: &Setup) -> Option<Result<Environment, String>> {
+    options.renders.then(|| crate::render::start(setup))
+}
+
+#[cfg(not(feature = "render"))]
+fn rendering_environment(_: &Options, _: &Setup) -> Option<Result<Environment, String>> {
+    None
 }
 
 /// Starts the environments with packages that were installed. Those that do not
@@ -241,11 +278,11 @@ fn queues(environments: &[Environment]) -> Vec<String> {
 /// Announces until the venue has heard it. Returns false if the executor is to stop.
 async fn announce(
     client: &HttpClient,
-    announcement: &Value,
+    announcement: &Map,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<bool, ClientError<TransportError>> {
     loop {
-        match client.announce(announcement).await {
+        match client.announce(&announcement.clone().into()).await {
             Ok(()) => return Ok(true),
             Err(error) if !error.is_transient() => return Err(error),
             Err(_) => {}
@@ -257,16 +294,22 @@ async fn announce(
     }
 }
 
-/// Repeats the announcement, for a venue that was restarted.
-async fn announce_again(client: HttpClient, announcement: Value) {
+/// Announces what is known about the tiers as soon as they were tried, and repeats the announcement, for
+/// a venue that was restarted.
+async fn announce_again(
+    client: HttpClient,
+    announcement: Map,
+    probed: impl FnOnce() -> Probe + Send + 'static,
+) {
+    let announcement = match tokio::task::spawn_blocking(probed).await {
+        Ok(probe) => with_tiers(&announcement, &probe),
+        Err(_) => announcement,
+    };
+    let announcement = Value::from(announcement);
     loop {
-        tokio::time::sleep(ANNOUNCE_INTERVAL).await;
         if let Err(error) = client.announce(&announcement).await {
             tracing::warn!(%error, "the venue did not take the announcement");
         }
+        tokio::time::sleep(ANNOUNCE_INTERVAL).await;
     }
-}
-
-pub(crate) fn object<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
-    members.into_iter().collect::<Map>().into()
 }

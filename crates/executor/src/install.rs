@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use catena_sandbox::Interpreter;
 use catena_value::{NoCells, Value, Vector, json};
 
-use crate::executor::object;
+use crate::json::object;
 use crate::limits::{INSTALL_MESSAGE_BYTES_MAX, MANIFEST_BYTES_MAX};
 
 /// The file that describes an installed environment.

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use catena_api::client::worker::{ClaimedJob, End, WorkerSignal};
 use catena_api::worker::RunningJob;
 use catena_job::contract::cell::{CellPlan, Entrypoint};
-use catena_job::contract::{Category, ContractError};
+use catena_job::contract::render::RenderPlan;
+use catena_job::contract::{self, Category, ContractError, JobType};
 use catena_sandbox::limits::INPUTS_BYTES_MAX;
 use catena_sandbox::{Cell, Control, Input, Limits, Outcome, Progress, RunError};
-use catena_value::Value;
+use catena_value::{Value, json};
 
 use crate::environment::Environment;
-use crate::executor::{Shared, object};
+use crate::executor::Shared;
+use crate::json::object;
 use crate::limits::{PROGRESS_INTERVAL, UPLOAD_RETRY_DELAY, UPLOAD_TRIES_MAX};
 use crate::outcome::{Execution, now_ms};
 
@@ -32,12 +34,14 @@ async fn run_cell(
     running: &RunningJob,
     execution: &mut Execution,
 ) -> Result<End, ContractError> {
-    let plan = CellPlan::read(&running.job.input)?;
-    execution.limits = Some(plan.limits);
+    let plan = Work::read(&running.job.input)?;
+    execution.limits = Some(plan.limits());
     let at = environment_of(shared, &running.job)?;
     execution.use_environment(&shared.environments[at]);
-    let inputs = fetch_inputs(shared, running, &plan).await?;
-    let cell = cell_of(&plan, inputs);
+    let cell = match &plan {
+        Work::Cell(plan) => cell_of(plan, fetch_inputs(shared, running, plan).await?),
+        Work::Render(plan) => rendering_of(plan, fetch_images(shared, running, plan).await?),
+    };
     let control = Control::new().map_err(|error| internal("SANDBOX_FAILED", error.to_string()))?;
     execution.started = now_ms();
     let outcome = run_watched(shared, at, cell, &control, running).await;
@@ -46,7 +50,8 @@ async fn run_cell(
         RunError::Invalid(error) => ContractError::invalid("INVALID_CELL", error.to_string()),
         error => internal("SANDBOX_FAILED", error.to_string()),
     })?;
-    let artifacts = upload(running, &outcome).await?;
+    let facts = plan.facts(&outcome);
+    let artifacts = upload(running, &outcome, facts.as_ref()).await?;
     Ok(execution.end(&plan, &outcome, artifacts))
 }
 
@@ -114,15 +119,102 @@ fn progress_value(progress: Progress) -> Value {
     object(members)
 }
 
-fn cell_of(plan: &CellPlan, inputs: Vec<Input>) -> Cell {
-    let limits = Limits {
-        timeout_ms: plan.limits.timeout_ms,
-        cpu_ms: plan.limits.cpu_ms,
-        memory_mb: plan.limits.memory_mb,
-        max_output_kb: plan.limits.max_output_kb,
-        max_artifacts: usize::try_from(plan.limits.max_artifacts).unwrap_or(usize::MAX),
+/// What a job asks for.
+pub(crate) enum Work {
+    /// Code.
+    Cell(CellPlan),
+    /// An image or a document.
+    Render(RenderPlan),
+}
+
+impl Work {
+    fn read(payload: &Value) -> Result<Work, ContractError> {
+        let kind = payload.as_map().and_then(|payload| payload.field("job_type")?.as_str());
+        let renders = JobType::ALL
+            .into_iter()
+            .filter(|known| *known != JobType::ObjectExecute)
+            .any(|known| kind == Some(known.as_str()));
+        if renders {
+            return RenderPlan::read(payload).map(Work::Render);
+        }
+        CellPlan::read(payload).map(Work::Cell)
+    }
+
+    fn limits(&self) -> contract::Limits {
+        match self {
+            Work::Cell(plan) => plan.limits,
+            Work::Render(plan) => plan.limits,
+        }
+    }
+
+    /// What a renderer says about its files, by name. Code says nothing of the kind.
+    fn facts(&self, outcome: &Outcome) -> Option<Value> {
+        match self {
+            Work::Cell(_) => None,
+            Work::Render(_) => json::read(outcome.result.as_deref()?.as_bytes()).ok(),
+        }
+    }
+}
+
+fn limits_of(limits: &contract::Limits) -> Limits {
+    Limits {
+        timeout_ms: limits.timeout_ms,
+        cpu_ms: limits.cpu_ms,
+        memory_mb: limits.memory_mb,
+        max_output_kb: limits.max_output_kb,
+        max_artifacts: usize::try_from(limits.max_artifacts).unwrap_or(usize::MAX),
         ..Limits::default()
-    };
+    }
+}
+
+/// A request of the renderer as a cell: its parameters are the request.
+fn rendering_of(plan: &RenderPlan, inputs: Vec<Input>) -> Cell {
+    Cell {
+        source: String::new(),
+        entrypoint: catena_sandbox::Entrypoint::None,
+        parameters: plan.request.clone(),
+        inputs,
+        limits: limits_of(&plan.limits),
+        formats: None,
+    }
+}
+
+/// Fetches the images of a request. One that the owner does not have is an error of dependencies.
+async fn fetch_images(
+    shared: &Shared,
+    running: &RunningJob,
+    plan: &RenderPlan,
+) -> Result<Vec<Input>, ContractError> {
+    let mut inputs = Vec::new();
+    for digest in &plan.images {
+        let file = fetch(shared, running, digest, "FIGURE_MISSING").await?;
+        let name = digest.trim_start_matches("sha256:").to_owned();
+        inputs.push(Input { name, file });
+    }
+    Ok(inputs)
+}
+
+/// Fetches data of the job's owner.
+async fn fetch(
+    shared: &Shared,
+    running: &RunningJob,
+    digest: &str,
+    code: &str,
+) -> Result<File, ContractError> {
+    let file = shared.spool_file();
+    let file = file.map_err(|error| internal("INPUT_FAILED", error.to_string()))?;
+    let target = (&file, INPUTS_BYTES_MAX);
+    let size = running.client.dataset(&running.job, digest, target).await;
+    let size = size.map_err(|error| internal("VENUE_UNREACHABLE", error.to_string()))?;
+    size.ok_or_else(|| {
+        let text = format!("the owner of the job has no data with the digest {digest}");
+        ContractError::new(Category::DependencyError, code, text).with("digest", digest)
+    })?;
+    Ok(file)
+}
+
+fn cell_of(plan: &CellPlan, inputs: Vec<Input>) -> Cell {
+    let limits = limits_of(&plan.limits);
     let entrypoint = match &plan.entrypoint {
         Entrypoint::None => catena_sandbox::Entrypoint::None,
         Entrypoint::IfDefined(name) => catena_sandbox::Entrypoint::IfDefined(name.clone()),
@@ -147,15 +239,7 @@ async fn fetch_inputs(
     let failed = |error: std::io::Error| internal("INPUT_FAILED", error.to_string());
     let mut inputs = Vec::new();
     for dataset in &plan.datasets {
-        let file = shared.spool_file().map_err(failed)?;
-        let target = (&file, INPUTS_BYTES_MAX);
-        let size = running.client.dataset(&running.job, &dataset.digest, target).await;
-        let size = size.map_err(|error| internal("VENUE_UNREACHABLE", error.to_string()))?;
-        size.ok_or_else(|| {
-            let text = format!("dataset {} was not uploaded", dataset.digest);
-            let error = ContractError::new(Category::DependencyError, "DATASET_MISSING", text);
-            error.with("digest", dataset.digest.as_str())
-        })?;
+        let file = fetch(shared, running, &dataset.digest, "DATASET_MISSING").await?;
         let digits = dataset.digest.trim_start_matches("sha256:").to_owned();
         for name in std::iter::once(digits).chain(dataset.name.clone()) {
             inputs.push(Input { name, file: file.try_clone().map_err(failed)? });
@@ -179,7 +263,11 @@ fn in_memory(content: &[u8]) -> std::io::Result<File> {
 }
 
 /// Uploads the files that a cell left. Returns their contents' descriptions without the job.
-async fn upload(running: &RunningJob, outcome: &Outcome) -> Result<Vec<Value>, ContractError> {
+async fn upload(
+    running: &RunningJob,
+    outcome: &Outcome,
+    facts: Option<&Value>,
+) -> Result<Vec<Value>, ContractError> {
     let mut described = Vec::new();
     for artifact in &outcome.artifacts {
         let digest = format!("sha256:{}", artifact.sha256);
@@ -197,7 +285,7 @@ async fn upload(running: &RunningJob, outcome: &Outcome) -> Result<Vec<Value>, C
                 Err(_) => tokio::time::sleep(UPLOAD_RETRY_DELAY).await,
             }
         }
-        described.push(crate::outcome::artifact_value(&running.job.id, artifact));
+        described.push(crate::outcome::artifact_value(&running.job.id, artifact, facts));
     }
     Ok(described)
 }

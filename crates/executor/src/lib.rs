@@ -6,7 +6,7 @@
 //!
 //! Modules, in reading order: [`executor`] (the process), `environment` (interpreters and their
 //! versions), [`install`] (environments with
-//! packages), `job` (one job), `outcome` (what a cell's end means), [`limits`].
+//! packages), `render` (the environment that renders), `job` (one job), `json`, `outcome` (what a cell's end means), [`limits`].
 //!
 //! The executor never changes a job: it says how a turn ended, and the venue records that under the
 //! fence of the claim.
@@ -15,8 +15,13 @@ mod environment;
 pub mod executor;
 pub mod install;
 mod job;
+mod json;
 pub mod limits;
 mod outcome;
+#[cfg(feature = "render")]
+mod render;
 
 pub use environment::version_of_installed;
 pub use executor::{Executor, Options};
+#[cfg(feature = "render")]
+pub use render::serve_child;

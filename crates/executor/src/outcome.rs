@@ -4,21 +4,23 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use catena_api::client::worker::{ClaimedJob, End, Retry};
-use catena_job::contract::cell::CellPlan;
 use catena_job::contract::{Category, ContractError, Limits, format_time, uuid_of};
 use catena_job::limits::{CONTRACT_LOG_BYTES_MAX, CONTRACT_LOGS_MAX};
-use catena_sandbox::{Artifact, Outcome, Verdict};
+use catena_sandbox::{Artifact, Failure, Outcome, Verdict};
 use catena_value::{Value, Vector, json};
 
 use crate::environment::Environment;
-use crate::executor::{Shared, object};
+use crate::executor::Shared;
+use crate::job::Work;
+use crate::json::object;
 
 /// Everything that is said about an execution.
 pub(crate) struct Execution {
     executor: String,
     /// True if the job is one of the operation that runs code alone.
     is_operation: bool,
-    environment: Option<(String, &'static str)>,
+    /// Language, version and tier.
+    environment: Option<(&'static str, String, &'static str)>,
     pub(crate) limits: Option<Limits>,
     /// Unix time in ms.
     pub(crate) started: i64,
@@ -48,7 +50,8 @@ impl Execution {
     }
 
     pub(crate) fn use_environment(&mut self, environment: &Environment) {
-        self.environment = Some((environment.version.clone(), environment.sandbox.tier().as_str()));
+        let tier = environment.sandbox.tier().as_str();
+        self.environment = Some((environment.language(), environment.version.clone(), tier));
     }
 
     /// Returns the end of a job whose cell did not run.
@@ -59,7 +62,7 @@ impl Execution {
     }
 
     /// Returns the end of a job whose cell has run.
-    pub(crate) fn end(&mut self, plan: &CellPlan, outcome: &Outcome, artifacts: Vec<Value>) -> End {
+    pub(crate) fn end(&mut self, plan: &Work, outcome: &Outcome, artifacts: Vec<Value>) -> End {
         for refused in &outcome.refused {
             self.log("warning", &format!("{} is no artifact: {}", refused.name, refused.reason));
         }
@@ -89,11 +92,16 @@ impl Execution {
         };
         let outputs = self.outputs(plan, outcome, None, &artifacts);
         self.members.push(("outputs", outputs));
-        let category =
-            Category::parse(failure.category.as_str()).unwrap_or(Category::InternalError);
-        let mut error = ContractError::new(category, failure.code, failure.message.as_str());
+        let mut error = error_of(plan, failure);
+        if let Some(block) = &failure.block {
+            error = error.with("block", block.as_str());
+        }
         if let Some(line) = failure.line {
-            match plan.locate(line) {
+            let located = match plan {
+                Work::Cell(plan) => plan.locate(line),
+                Work::Render(_) => None,
+            };
+            match located {
                 Some((block, line)) => {
                     error = error.with("block", block.id.as_str()).with("line", i64::from(line));
                 }
@@ -129,12 +137,18 @@ impl Execution {
     /// What the job returns: what its operation promises, or the outputs of the contract.
     fn outputs(
         &self,
-        plan: &CellPlan,
+        plan: &Work,
         outcome: &Outcome,
         result: Option<Value>,
         artifacts: &[Value],
     ) -> Value {
         let mut members = Vec::new();
+        let Work::Cell(plan) = plan else {
+            if self.is_operation {
+                members.push(("artifacts", artifacts.iter().cloned().collect::<Vector>().into()));
+            }
+            return object(members);
+        };
         members.extend(
             result.map(|result| (if self.is_operation { "result" } else { "result_json" }, result)),
         );
@@ -168,9 +182,9 @@ impl Execution {
             ("started_at", format_time(self.started).into()),
             ("finished_at", format_time(self.finished).into()),
         ];
-        if let Some((version, tier)) = &self.environment {
+        if let Some((language, version, tier)) = &self.environment {
             let environment = [
-                ("language", "python".into()),
+                ("language", (*language).into()),
                 ("env_version", version.as_str().into()),
                 ("network_access", "disabled".into()),
             ];
@@ -196,14 +210,38 @@ impl Execution {
     }
 }
 
+/// The error of a cell that failed. A renderer that crashed has run out of stack or memory: it is this binary, and
+/// everything else is an error that it reports.
+fn error_of(plan: &Work, failure: &Failure) -> ContractError {
+    if matches!(plan, Work::Render(_)) && failure.code == "CRASHED" {
+        let text = "the renderer needed more memory or a deeper stack than it may have";
+        return ContractError::new(Category::ResourceLimit, "RENDER_LIMIT", text);
+    }
+    let category = Category::parse(failure.category.as_str()).unwrap_or(Category::InternalError);
+    ContractError::new(category, failure.code, failure.message.as_str())
+}
+
+/// What a renderer may say about a file.
+const FACTS: [&str; 7] = ["width", "height", "unit", "baseline", "alt", "pages", "title"];
+
 /// An artifact as results describe it.
-pub(crate) fn artifact_value(job: &str, artifact: &Artifact) -> Value {
+///
+/// A renderer knows more than the file shows: what it says replaces the rest.
+pub(crate) fn artifact_value(job: &str, artifact: &Artifact, facts: Option<&Value>) -> Value {
     let digest = format!("sha256:{}", artifact.sha256);
     let is_image =
         matches!(artifact.format.as_str(), "png" | "jpg" | "jpeg" | "gif" | "webp" | "svg");
     let mut metadata = vec![("name", Value::from(artifact.name.as_str()))];
     metadata.extend(artifact.width.map(|width| ("width", i64::from(width).into())));
     metadata.extend(artifact.height.map(|height| ("height", i64::from(height).into())));
+    let facts = facts.and_then(|facts| facts.as_map()?.field(&artifact.name)?.as_map());
+    for (name, fact) in facts.map(|facts| facts.fields()).unwrap_or_default() {
+        let Some(known) = FACTS.iter().find(|known| name.as_str() == Some(**known)) else {
+            continue;
+        };
+        metadata.retain(|(name, _)| name != known);
+        metadata.push((*known, fact.clone()));
+    }
     let size = i64::try_from(artifact.size_bytes).unwrap_or(i64::MAX);
     object([
         ("artifact_id", uuid_of(&[job, &digest, &artifact.name]).into()),

@@ -1,0 +1,81 @@
+//! Translation: what is accepted, what is refused, and where.
+
+use super::*;
+
+fn error(source: &str) -> (String, u32, u32) {
+    let error = to_typst(source).expect_err(source);
+    (error.message, error.place.line, error.place.column)
+}
+
+#[test]
+fn errors_name_the_command_and_its_place() {
+    for (source, message, line, column) in [
+        (r"\frac{a}{b", r"missing } after \frac", 1, 9),
+        (r"\frac{a", r"missing } after \frac", 1, 6),
+        (r"\frac{a}", r"an argument of \frac is missing", 1, 1),
+        ("a +\n  \\foo{b}", r"unknown command \foo", 2, 3),
+        (r"\begin{foo}x\end{foo}", r"unknown environment \begin{foo}", 1, 1),
+        (r"\begin{matrix}a\end{cases}", r"\begin{matrix} is ended by \end{cases}", 1, 26),
+        (r"\begin{matrix}a & b", r"missing \end{matrix} after \begin{matrix}", 1, 14),
+        (r"\left( a", r"\left without \right", 1, 1),
+        (r"a \right)", r"\right without \left", 1, 3),
+        (r"x^2^3", "a second ^; use braces", 1, 4),
+        (r"x^", "nothing follows ^", 1, 2),
+        (r"a & b", "& outside of an environment with columns", 1, 3),
+        (r"a } b", "} without a {", 1, 3),
+        (r"\sqrt[3{x}", r"missing ] after \sqrt", 1, 6),
+    ] {
+        assert_eq!(error(source), (message.to_owned(), line, column), "{source}");
+    }
+}
+
+#[test]
+fn commands_that_reach_outside_are_refused_by_name() {
+    for name in [
+        "input",
+        "include",
+        "write",
+        "openin",
+        "read",
+        "includegraphics",
+        "usepackage",
+        "csname",
+        "url",
+    ] {
+        let (message, ..) = error(&format!("x + \\{name}{{/etc/passwd}}"));
+        assert!(message.starts_with(&format!("\\{name} is not allowed")), "{message}");
+    }
+}
+
+#[test]
+fn endless_macros_and_deep_nesting_reach_a_limit() {
+    let deep = format!("{}x{}", "{".repeat(5000), "}".repeat(5000));
+    let fractions = format!("{}x{}", r"\frac{1}{".repeat(500), "}".repeat(500));
+    let accents = format!("{}x", r"\hat".repeat(5000));
+    for source in [r"\def\a{\a\a}\a", r"\newcommand{\a}{b\a}\a", &deep, &fractions, &accents] {
+        let error = to_typst(source).expect_err("no limit");
+        assert!(error.is_limit, "{error:?}");
+    }
+}
+
+#[test]
+fn nothing_of_a_formula_is_code() {
+    for source in [r"\text{\#read(1) $x$}", "a;b,c:d", r"\#read", "x/y|z!", r"\text{\{\} \$}"] {
+        let markup = to_typst(source).expect(source);
+        assert!(!markup.replace("\\#", "").replace("\"#", "").contains("#read"), "{markup}");
+    }
+    assert!(to_typst("#read(\"/etc/passwd\")").is_err());
+}
+
+#[test]
+fn macros_take_arguments_and_defaults() {
+    let same = |one: &str, other: &str| assert_eq!(to_typst(one), to_typst(other), "{one}");
+    same(r"\newcommand{\R}{\mathbb{R}} x\in\R", r"x\in\mathbb{R}");
+    same(
+        r"\newcommand{\p}[2][n]{#2^{#1}} \p{x} \p[3]{y}",
+        r"{x}^{n} {y}^{3}".replace("{x}", "x").replace("{y}", "y").as_str(),
+    );
+    same(r"\def\f#1#2{\frac{#1}{#2}} \f ab", r"\frac{a}{b}");
+    same(r"\let\e=\varepsilon \e", r"\varepsilon");
+    same(r"\DeclareMathOperator{\rank}{rank} \rank A", r"\operatorname{rank} A");
+}

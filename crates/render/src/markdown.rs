@@ -1,0 +1,281 @@
+//! Markdown without raw HTML and images, with formulas between dollar signs.
+
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+
+use crate::error::{Kind, RenderError};
+use crate::latex::{self, Place};
+use crate::limits::LIST_DEPTH_MAX;
+
+/// A part of a line.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Inline {
+    Text(String),
+    Strong(Vec<Inline>),
+    Emphasis(Vec<Inline>),
+    Strike(Vec<Inline>),
+    Code(String),
+    Link {
+        target: String,
+        content: Vec<Inline>,
+    },
+    /// A formula: its source and its markup of Typst.
+    Math {
+        source: String,
+        markup: String,
+        is_display: bool,
+    },
+    Break,
+}
+
+/// A part of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Part {
+    Paragraph(Vec<Inline>),
+    Heading(u8, Vec<Inline>),
+    List { start: Option<u64>, items: Vec<Vec<Part>> },
+    Quote(Vec<Part>),
+    Code { language: Option<String>, text: String },
+    Table { header: Vec<Vec<Inline>>, rows: Vec<Vec<Vec<Inline>>> },
+    Rule,
+}
+
+/// Reads a text.
+pub(crate) fn parse(text: &str) -> Result<Vec<Part>, RenderError> {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_MATH;
+    let events: Vec<_> = Parser::new_ext(text, options).into_offset_iter().collect();
+    let mut reader = Reader { text, events, at: 0, depth: 0 };
+    reader.parts(None)
+}
+
+/// Reads a text of one line, such as a caption or a cell: its paragraphs follow each other.
+pub(crate) fn parse_line(text: &str) -> Result<Vec<Inline>, RenderError> {
+    let mut line = Vec::new();
+    for part in parse(text)? {
+        if !line.is_empty() {
+            line.push(Inline::Break);
+        }
+        match part {
+            Part::Paragraph(inlines) | Part::Heading(_, inlines) => line.extend(inlines),
+            Part::Code { text, .. } => line.push(Inline::Code(text)),
+            // What looks like a list or a rule in one line is meant as it is written.
+            _ => return Ok(vec![Inline::Text(text.to_owned())]),
+        }
+    }
+    Ok(line)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    events: Vec<(Event<'a>, std::ops::Range<usize>)>,
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> Option<(Event<'a>, usize)> {
+        let (event, range) = self.events.get(self.at)?.clone();
+        self.at += 1;
+        Some((event, range.start))
+    }
+
+    /// The place of a byte.
+    fn place(&self, byte: usize) -> Place {
+        let before = &self.text[..self.text.floor_char_boundary(byte)];
+        let line = before.matches('\n').count();
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
+        Place {
+            line: u32::try_from(line).unwrap_or(u32::MAX - 1) + 1,
+            column: u32::try_from(column).unwrap_or(u32::MAX - 1) + 1,
+        }
+    }
+
+    fn wrong(&self, byte: usize, message: impl Into<String>) -> RenderError {
+        let place = self.place(byte);
+        RenderError::new(Kind::Source, message).at(place.line, place.column)
+    }
+
+    /// Reads parts up to the end of a container, or of the text.
+    fn parts(&mut self, end: Option<TagEnd>) -> Result<Vec<Part>, RenderError> {
+        self.depth += 1;
+        if self.depth > LIST_DEPTH_MAX {
+            return Err(RenderError::limit(format!(
+                "lists and quotes are nested more than {LIST_DEPTH_MAX} deep"
+            )));
+        }
+        let mut parts = Vec::new();
+        // Items of tight lists have lines without a paragraph around them.
+        let mut loose: Vec<Inline> = Vec::new();
+        while let Some((event, byte)) = self.next() {
+            let part = match event {
+                Event::End(found) if Some(found) == end => break,
+                Event::Start(Tag::Paragraph) => Part::Paragraph(self.inlines(TagEnd::Paragraph)?),
+                Event::Start(Tag::Heading { level, .. }) => {
+                    Part::Heading(level_of(level), self.inlines(TagEnd::Heading(level))?)
+                }
+                Event::Start(Tag::BlockQuote(kind)) => {
+                    Part::Quote(self.parts(Some(TagEnd::BlockQuote(kind)))?)
+                }
+                Event::Start(Tag::CodeBlock(kind)) => self.code(&kind),
+                Event::Start(Tag::List(start)) => self.list(start)?,
+                Event::Start(Tag::Table(_)) => self.table()?,
+                Event::Rule => Part::Rule,
+                Event::Html(_) | Event::Start(Tag::HtmlBlock) => {
+                    return Err(self.wrong(byte, "raw HTML is not allowed in Markdown"));
+                }
+                Event::End(_) => continue,
+                other => {
+                    self.inline(other, byte, &mut loose)?;
+                    continue;
+                }
+            };
+            if !loose.is_empty() {
+                parts.push(Part::Paragraph(std::mem::take(&mut loose)));
+            }
+            parts.push(part);
+        }
+        if !loose.is_empty() {
+            parts.push(Part::Paragraph(loose));
+        }
+        self.depth -= 1;
+        Ok(parts)
+    }
+
+    fn code(&mut self, kind: &CodeBlockKind<'_>) -> Part {
+        let language = match kind {
+            CodeBlockKind::Fenced(language) if !language.is_empty() => Some(language.to_string()),
+            _ => None,
+        };
+        let mut text = String::new();
+        while let Some((event, _)) = self.next() {
+            match event {
+                Event::Text(part) => text.push_str(&part),
+                Event::End(TagEnd::CodeBlock) => break,
+                _ => {}
+            }
+        }
+        Part::Code { language, text: text.trim_end_matches('\n').to_owned() }
+    }
+
+    fn list(&mut self, start: Option<u64>) -> Result<Part, RenderError> {
+        let mut items = Vec::new();
+        while let Some((event, _)) = self.next() {
+            match event {
+                Event::Start(Tag::Item) => items.push(self.parts(Some(TagEnd::Item))?),
+                Event::End(TagEnd::List(_)) => break,
+                _ => {}
+            }
+        }
+        Ok(Part::List { start, items })
+    }
+
+    fn table(&mut self) -> Result<Part, RenderError> {
+        let (mut header, mut rows, mut row) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some((event, _)) = self.next() {
+            match event {
+                Event::Start(Tag::TableCell) => row.push(self.inlines(TagEnd::TableCell)?),
+                Event::End(TagEnd::TableHead) => header = std::mem::take(&mut row),
+                Event::End(TagEnd::TableRow) => rows.push(std::mem::take(&mut row)),
+                Event::End(TagEnd::Table) => break,
+                _ => {}
+            }
+        }
+        Ok(Part::Table { header, rows })
+    }
+
+    fn inlines(&mut self, end: TagEnd) -> Result<Vec<Inline>, RenderError> {
+        self.depth += 1;
+        if self.depth > 2 * LIST_DEPTH_MAX {
+            return Err(RenderError::limit("markup is nested too deeply"));
+        }
+        let mut inlines = Vec::new();
+        while let Some((event, byte)) = self.next() {
+            if matches!(&event, Event::End(found) if *found == end) {
+                break;
+            }
+            self.inline(event, byte, &mut inlines)?;
+        }
+        self.depth -= 1;
+        Ok(inlines)
+    }
+
+    fn inline(
+        &mut self,
+        event: Event<'a>,
+        byte: usize,
+        into: &mut Vec<Inline>,
+    ) -> Result<(), RenderError> {
+        let inline = match event {
+            Event::Text(text) => Inline::Text(text.to_string()),
+            Event::Code(text) => Inline::Code(text.to_string()),
+            Event::SoftBreak => Inline::Text(" ".to_owned()),
+            Event::HardBreak => Inline::Break,
+            Event::Start(Tag::Strong) => Inline::Strong(self.inlines(TagEnd::Strong)?),
+            Event::Start(Tag::Emphasis) => Inline::Emphasis(self.inlines(TagEnd::Emphasis)?),
+            Event::Start(Tag::Strikethrough) => {
+                Inline::Strike(self.inlines(TagEnd::Strikethrough)?)
+            }
+            Event::Start(Tag::Link { dest_url, .. }) => {
+                let target = self.target(&dest_url, byte)?;
+                Inline::Link { target, content: self.inlines(TagEnd::Link)? }
+            }
+            Event::Start(Tag::Image { .. }) => {
+                return Err(
+                    self.wrong(byte, "an image in Markdown; use a block of the type figure")
+                );
+            }
+            Event::InlineMath(source) => self.math(&source, byte, false)?,
+            Event::DisplayMath(source) => self.math(&source, byte, true)?,
+            Event::InlineHtml(_) | Event::Html(_) => {
+                return Err(self.wrong(byte, "raw HTML is not allowed in Markdown"));
+            }
+            _ => return Ok(()),
+        };
+        into.push(inline);
+        Ok(())
+    }
+
+    fn math(&self, source: &str, byte: usize, is_display: bool) -> Result<Inline, RenderError> {
+        let mut place = self.place(byte);
+        place.column += if is_display { 2 } else { 1 };
+        let markup = latex::to_typst_at(source, place)?;
+        Ok(Inline::Math { source: source.to_owned(), markup, is_display })
+    }
+
+    fn target(&self, url: &str, byte: usize) -> Result<String, RenderError> {
+        let is_allowed =
+            ["http://", "https://", "mailto:", "#"].iter().any(|start| url.starts_with(start));
+        if is_allowed && !url.chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Ok(url.to_owned());
+        }
+        let text = format!("a link to {url:?}; links begin with http://, https://, mailto: or #");
+        Err(self.wrong(byte, text))
+    }
+}
+
+fn level_of(level: HeadingLevel) -> u8 {
+    match level {
+        HeadingLevel::H1 => 1,
+        HeadingLevel::H2 => 2,
+        HeadingLevel::H3 => 3,
+        HeadingLevel::H4 => 4,
+        HeadingLevel::H5 => 5,
+        HeadingLevel::H6 => 6,
+    }
+}
+
+/// The text of a line without its markup.
+pub(crate) fn plain(inlines: &[Inline]) -> String {
+    let mut text = String::new();
+    for inline in inlines {
+        match inline {
+            Inline::Text(part) | Inline::Code(part) => text.push_str(part),
+            Inline::Strong(inner) | Inline::Emphasis(inner) | Inline::Strike(inner) => {
+                text.push_str(&plain(inner));
+            }
+            Inline::Link { content, .. } => text.push_str(&plain(content)),
+            Inline::Math { source, .. } => text.push_str(source),
+            Inline::Break => text.push(' '),
+        }
+    }
+    text
+}
