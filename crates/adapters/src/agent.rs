@@ -19,6 +19,7 @@ use catena_engine::{
     Adapter, BoundEnd, BoundJob, BoundStart, Call, ExecutionMode, Failure, Operation, Registration,
     RootId, Roots, Turn, TurnFuture,
 };
+use catena_job::agent::AgentPolicy;
 use catena_value::Value;
 
 use crate::definition::{Definition, Mark, check_reference, registrations};
@@ -44,13 +45,12 @@ use stored::agent_id;
 /// The adapter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agents {
-    /// How many messages per second one agent accepts.
-    deliveries_per_second: Option<u64>,
+    policy: AgentPolicy,
 }
 
 impl Agents {
-    pub(crate) fn new(deliveries_per_second: Option<u64>) -> Self {
-        Agents { deliveries_per_second }
+    pub(crate) fn new(policy: AgentPolicy) -> Self {
+        Agents { policy }
     }
 }
 
@@ -101,8 +101,8 @@ const TASK: Option<&str> = Some(
 );
 
 const REQUEST: Option<&str> = Some(
-    r#"{"type":"object","required":["agentId","requestId","status"],"properties":{
-        "agentId":{"type":"string"},"requestId":{"type":"string"},
+    r#"{"type":"object","required":["requestId","status"],"properties":{
+        "agentId":{"type":"string"},"job":{"type":"string"},"requestId":{"type":"string"},
         "status":{"type":"string","enum":["OPEN","ANSWERED"]}}}"#,
 );
 
@@ -521,6 +521,7 @@ const OPERATIONS: &[Definition] = &[
                 "agentId":{"type":"string","minLength":1,"maxLength":128,"pattern":"^[A-Za-z0-9._-]+$"},
                 "question":{"description":"A text, or anything that a client can show"},
                 "options":{"type":["array","null"],"maxItems":100,"description":"The answers that are accepted"},
+                "schema":{"type":["object","boolean","null"],"description":"A JSON Schema that the answer must fit"},
                 "sessionId":{"type":["string","null"],"maxLength":128,"description":"The session that the answer belongs to"}}}"#,
         ),
         output: REQUEST,
@@ -529,7 +530,7 @@ const OPERATIONS: &[Definition] = &[
     Definition {
         name: "requests",
         title: "List requests to people",
-        description: "Lists the questions of the caller's agents that wait for an answer, oldest first.",
+        description: "Lists the questions of the caller's agents and jobs that wait for an answer, oldest first.",
         input: Some(
             r#"{"type":["object","null"],"properties":{
                 "agentId":{"type":["string","null"],"description":"Those of one agent"},
@@ -537,8 +538,9 @@ const OPERATIONS: &[Definition] = &[
         ),
         output: Some(
             r#"{"type":"object","required":["requests"],"properties":{"requests":{"type":"array","items":{
-                "type":"object","required":["id","agentId","status","question"],"properties":{
-                "id":{"type":"string"},"agentId":{"type":"string"},"question":{},"options":{"type":"array"},
+                "type":"object","required":["id","status","question"],"properties":{
+                "id":{"type":"string"},"agentId":{"type":"string"},"job":{"type":"string"},"question":{},
+                "options":{"type":"array"},"schema":{},
                 "status":{"type":"string","enum":["OPEN","ANSWERED","CLOSED"]},
                 "created":{"type":"integer"},"answered":{"type":"integer"},"answer":{}}}}}}"#,
         ),
@@ -547,11 +549,12 @@ const OPERATIONS: &[Definition] = &[
     Definition {
         name: "answer",
         title: "Answer a request",
-        description: "Answers a question of an agent, once. The agent gets a message `{request, question, answer}`.",
+        description: "Answers a question of an agent or a job, once. The agent gets a message `{request, question, \
+                      answer}`, the job one with `request` and `answer`.",
         input: Some(
             r#"{"type":"object","required":["requestId","answer"],"properties":{
                 "requestId":{"type":"string","maxLength":256},
-                "answer":{"description":"One of the options, if there are any"}}}"#,
+                "answer":{"description":"One of the options, if there are any, or what fits the schema"}}}"#,
         ),
         output: REQUEST,
         ..CHANGE
@@ -589,6 +592,11 @@ impl Adapter for Agents {
         check_reference(operation.adapter_ref(), OPERATIONS)
     }
 
+    /// An answer may have to fit a schema, which is compiled for it.
+    fn needs_compute_thread(&self, name: &str) -> bool {
+        matches!(name, "ask" | "answer")
+    }
+
     fn is_refusal(&self, failure: &Failure) -> bool {
         REFUSALS.contains(&failure.code.as_str())
     }
@@ -598,9 +606,12 @@ impl Adapter for Agents {
         let mut roots = vec![RootId::agent_controls()];
         let id = match call.operation.name() {
             "list" | "requests" | "complete-task" | "fail-task" => None,
-            "answer" => Some(ask::agent_of(&fields.text("requestId")?)?.to_owned()),
+            "answer" => ask::agent_of(&fields.text("requestId")?)?.map(str::to_owned),
             _ => Some(agent_id(&fields, "agentId")?),
         };
+        if matches!(call.operation.name(), "answer" | "requests") {
+            roots.push(RootId::requests());
+        }
         if let Some(id) = id {
             roots.push(RootId::agent(&id));
             if !call.operation.is_read_only() {
@@ -623,13 +634,13 @@ impl Adapter for Agents {
             return Err(Failure::new("unsupported", text));
         }
         match call.operation.name() {
-            "create" => change::create(call, roots),
-            "message" => change::message(call, self.deliveries_per_second, roots),
+            "create" => change::create(call, &self.policy, roots),
+            "message" => change::message(call, &self.policy, roots),
             "update" => change::update(call, roots),
             "suspend" => lifecycle::suspend(call, roots),
-            "resume" => lifecycle::resume(call, roots),
+            "resume" => lifecycle::resume(call, &self.policy, roots),
             "delete" => lifecycle::delete(call, roots),
-            "fork" => change::fork(call, roots),
+            "fork" => change::fork(call, &self.policy, roots),
             "wake" => wake::wake(call, roots),
             "cancel-task" => lifecycle::cancel_task(call, roots),
             "rename-session" => session::rename(call, roots),
@@ -644,7 +655,7 @@ impl Adapter for Agents {
             "context" => conversation::context(call, roots),
             "ask" => ask::ask(call, roots),
             "requests" => ask::list(call, roots),
-            "answer" => ask::answer(call, roots),
+            "answer" => ask::answer(call, &self.policy, roots),
             "complete-task" | "fail-task" => Err(no_task()),
             _ => Err(nested::unsupported_operation(call)),
         }
@@ -665,7 +676,7 @@ impl Adapter for Agents {
         input: &Value,
         roots: &mut Roots,
     ) -> Result<BoundStart, Failure> {
-        run::start(job, operation.name(), input, self.deliveries_per_second, roots)
+        run::start(job, operation.name(), input, &self.policy, roots)
     }
 
     fn end_bound(
@@ -674,7 +685,7 @@ impl Adapter for Agents {
         end: &BoundEnd<'_>,
         roots: &mut Roots,
     ) -> Result<(), Failure> {
-        run::end(job, end, roots)
+        run::end(job, end, &self.policy, roots)
     }
 
     fn run(&self, call: Call) -> TurnFuture {
@@ -701,7 +712,7 @@ mod tests {
         for definition in OPERATIONS {
             let input = crate::fields::value(r#"{"agentId":"a"}"#);
             let is_run = definition.name == "attach"
-                || Agents::new(None).binding(definition.name, &input).is_some();
+                || Agents::new(AgentPolicy::default()).binding(definition.name, &input).is_some();
             assert_eq!(definition.mode == ExecutionMode::Task, is_run, "{}", definition.name);
         }
     }

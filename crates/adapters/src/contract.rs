@@ -47,24 +47,70 @@ impl Contract {
 
 // Operations.
 
-const OPERATIONS: &[Definition] = &[Definition {
-    name: "object_execute",
-    title: "Execute an object",
-    description: "Executes a compute-capable object, such as a Python cell, in a sandbox.",
-    mode: ExecutionMode::Task,
-    marks: &[Mark::Idempotent],
-    input: Some(
-        r#"{"type":"object","required":["job_type","inputs"],"properties":{
+const OPERATIONS: &[Definition] = &[
+    Definition {
+        name: "object_execute",
+        title: "Execute an object",
+        description: "Executes a compute-capable object, such as a Python cell, in a sandbox.",
+        mode: ExecutionMode::Task,
+        marks: &[Mark::Idempotent],
+        input: Some(
+            r#"{"type":"object","required":["job_type","inputs"],"properties":{
             "job_type":{"const":"object_execute","description":"What the job does"},
             "inputs":{"type":"object","description":"The object and what it depends on"}}}"#,
-    ),
-    output: Some(
-        r#"{"type":"object","properties":{
+        ),
+        output: Some(
+            r#"{"type":"object","properties":{
             "result_json":{"description":"What the entrypoint returned"},
             "stdout":{"type":"string","description":"What was written to stdout"},
             "stderr":{"type":"string","description":"What was written to stderr"}}}"#,
-    ),
-}];
+        ),
+    },
+    Definition {
+        name: "object_render",
+        title: "Render an object",
+        description: "Renders a formula as SVG or PNG, in a sandbox.",
+        mode: ExecutionMode::Task,
+        marks: &[Mark::Idempotent],
+        input: Some(
+            r#"{"type":"object","required":["job_type","inputs"],"properties":{
+            "job_type":{"const":"object_render","description":"What the job does"},
+            "inputs":{"type":"object","description":"The object with its source"}}}"#,
+        ),
+        output: Some(RENDERED),
+    },
+    Definition {
+        name: "document_export",
+        title: "Export a document",
+        description: "Exports a document as PDF or HTML, in a sandbox.",
+        mode: ExecutionMode::Task,
+        marks: &[Mark::Idempotent],
+        input: Some(
+            r#"{"type":"object","required":["job_type","inputs"],"properties":{
+            "job_type":{"const":"document_export","description":"What the job does"},
+            "inputs":{"type":"object","description":"The document, the format and the view"}}}"#,
+        ),
+        output: Some(RENDERED),
+    },
+    Definition {
+        name: "thumbnail_generate",
+        title: "Generate a thumbnail",
+        description: "Draws an image, the first page of a PDF, a document or a formula in a small size, in a sandbox.",
+        mode: ExecutionMode::Task,
+        marks: &[Mark::Idempotent],
+        input: Some(
+            r#"{"type":"object","required":["job_type","inputs"],"properties":{
+            "job_type":{"const":"thumbnail_generate","description":"What the job does"},
+            "inputs":{"type":"object","description":"What is drawn, and its size"}}}"#,
+        ),
+        output: Some(RENDERED),
+    },
+];
+
+/// The output of jobs that render: everything is in their artifacts.
+const RENDERED: &str = r#"{"type":"object","properties":{
+    "stdout":{"type":"string","description":"Empty"},
+    "stderr":{"type":"string","description":"Empty"}}}"#;
 
 /// The queue of jobs that can run in any version of the default environment.
 pub(crate) const DEFAULT_QUEUE: &str = "exec.default";
@@ -162,9 +208,10 @@ impl Adapter for Contract {
         environments: &Environments,
     ) -> Result<Placement, String> {
         let envelope = read(input, &self.policy.plan)?;
+        let profile = envelope.job_type.profile(&self.policy.default_environment);
         let environment = match &envelope.env_version {
             Some(version) => environments.get(version),
-            None => environments.newest(&self.policy.default_environment),
+            None => environments.newest(profile),
         };
         let environment = environment.ok_or_else(|| no_environment(environments))?;
         let keyed = envelope.keyed(&environment.version);

@@ -279,14 +279,19 @@ pub(crate) fn located(call: &Call, roots: &Roots) -> Result<Vec<(String, Option<
 
 /// Obtains a page of the keys of a namespace, and their number.
 async fn obtain_keys(call: &Call, namespace: Namespace) -> Result<Option<Value>, Failure> {
-    if !matches!(call.operation.name(), "list" | "count") {
+    let is_slice = call.operation.name() == "slice";
+    // A history can be larger than a page: each is sliced by itself.
+    let is_readable = matches!(call.operation.name(), "list" | "count")
+        || is_slice && namespace != Namespace::Histories;
+    if !is_readable {
         return Err(namespace.refusal());
     }
     if owner(call)? != *call.caller.did {
         let text = format!("only your own `{}` can be listed", namespace.name());
         return Err(Failure::new("invalid_path", text));
     }
-    let (offset, limit) = page(&Fields::from_value(&call.input)?, 1_000)?;
+    let default = if is_slice { 100 } else { 1_000 };
+    let (offset, limit) = page(&Fields::from_value(&call.input)?, default)?;
     let jobs = async |offset: u64, limit: usize| {
         let (jobs, total) = call.host.own_jobs(&call.caller, offset, limit).await?;
         Ok::<_, Failure>((jobs.into_iter().map(|id| Value::from(id.to_string())).collect(), total))
@@ -317,8 +322,44 @@ async fn obtain_keys(call: &Call, namespace: Namespace) -> Result<Option<Value>,
             (keys, total.saturating_add(venues.len()))
         }
     };
-    let members = [("keys", array(keys)), ("count", number(count)), ("offset", number(offset))];
-    Ok(Some(object(members)))
+    let mut members = vec![("count", number(count)), ("offset", number(offset))];
+    if is_slice {
+        members.extend(obtain_entries(call, namespace, keys).await?);
+    } else {
+        members.push(("keys", array(keys)));
+    }
+    Ok(Some(members.into_iter().collect::<Map>().into()))
+}
+
+/// Obtains the entries of a namespace with these keys, until they have more than `maxSize` bytes.
+async fn obtain_entries(
+    call: &Call,
+    namespace: Namespace,
+    keys: Vec<Value>,
+) -> Result<Vec<(&'static str, Value)>, Failure> {
+    let mut left = max_size(&Fields::from_value(&call.input)?)?;
+    let mut values = Vec::new();
+    let owner = owner(call)?;
+    let mut is_truncated = false;
+    for key in keys {
+        let path = format!("{}/{}", namespace.name(), key.as_str().unwrap_or_default());
+        let address = Address::parse(&path, &owner)?;
+        // Boxed, because a namespace is obtained by the same function.
+        let found = Box::pin(obtain(call, &address)).await?;
+        // One that was deleted meanwhile is not there.
+        let Some(found) = found else { continue };
+        let entry = object([("key", key), ("value", found)]);
+        let bytes = json::to_string(&entry).map_or(0, |text| text.len());
+        left -= i64::try_from(bytes).unwrap_or(i64::MAX);
+        is_truncated = left < 0;
+        if is_truncated {
+            break;
+        }
+        values.push(entry);
+    }
+    let mut members = vec![("values", array(values))];
+    members.extend(is_truncated.then(|| ("truncated", true.into())));
+    Ok(members)
 }
 
 /// Obtains what is copied from the data of another user, completely, because its cells belong to that user.
@@ -522,10 +563,13 @@ fn listed(call: &Call) -> Result<Option<Value>, Failure> {
     let member = |name: &str| keys.field(name).cloned().unwrap_or_default();
     let mut members =
         vec![("exists", true.into()), ("type", "Map".into()), ("count", member("count"))];
-    if call.operation.name() == "list" {
-        members.push(("keys", member("keys")));
-        members.push(("offset", member("offset")));
-    }
+    let shown: &[&'static str] = match call.operation.name() {
+        "list" => &["keys", "offset"],
+        "slice" => &["values", "offset", "truncated"],
+        _ => &[],
+    };
+    let shown = shown.iter().filter_map(|name| Some((*name, keys.field(name)?.clone())));
+    members.extend(shown);
     Ok(Some(members.into_iter().collect::<Map>().into()))
 }
 

@@ -1,4 +1,6 @@
-//! `jobs`: actions on many jobs at once.
+//! `jobs`: actions on many jobs at once, and questions of jobs to people.
+//!
+//! `ask` waits for an answer of a person (`jobs/ask.rs`).
 //!
 //! **What it does:** `select` returns the IDs of the jobs that match a filter. `control` cancels, pauses,
 //! resumes, deletes or reruns them. It first selects the jobs with a call, so its chain says which ones
@@ -18,7 +20,10 @@ use std::time::Duration;
 
 use catena_engine::error::{ControlError, RerunError, StoreError};
 use catena_engine::requests::{CallRequest, IdempotencyKey, JobFilter};
-use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
+use catena_engine::{
+    Adapter, BoundEnd, BoundJob, BoundStart, Call, ExecutionMode, Failure, Operation, Registration,
+    RootId, Roots, TurnFuture,
+};
 use catena_job::members::Members;
 use catena_job::{JobId, Status};
 use catena_value::{Map, Value};
@@ -28,6 +33,8 @@ use crate::failures::store_failure;
 use crate::fields::{Fields, array, integer, invalid_input, object, text};
 use crate::limits::{BULK_BATCH_MAX, BULK_FAILURES_MAX, BULK_JOBS_MAX, BULK_TRIES_MAX};
 use crate::nested;
+
+pub(crate) mod ask;
 
 /// The adapter.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +59,25 @@ const OPERATIONS: &[Definition] = &[
         output: Some(
             r#"{"type":"object","required":["count","ids"],"properties":{
                 "count":{"type":"integer"},"ids":{"type":"array","items":{"type":"string"}}}}"#,
+        ),
+    },
+    Definition {
+        name: "ask",
+        title: "Ask a person",
+        description: "Waits for the answer of the owner. The request is listed, is read at `h/<requestId>`, is \
+                      answered once with `agent:answer`, and ends with this job. As a step or a call, it ends with \
+                      the job that made it.",
+        mode: ExecutionMode::Task,
+        marks: &[Mark::Idempotent],
+        input: Some(
+            r#"{"type":"object","required":["question"],"properties":{
+                "question":{"description":"What to ask, at most 64 KiB with options and schema"},
+                "options":{"type":["array","null"],"description":"The answers that are accepted; any by default"},
+                "schema":{"type":["object","boolean","null"],"description":"A JSON Schema that the answer must fit"}}}"#,
+        ),
+        output: Some(
+            r#"{"type":"object","required":["requestId"],"properties":{
+                "requestId":{"type":"string"},"answer":{}}}"#,
         ),
     },
     Definition {
@@ -237,7 +263,7 @@ impl Adapter for Jobs {
     }
 
     fn description(&self) -> &'static str {
-        "Actions on many jobs at once."
+        "Actions on many jobs at once, and questions of jobs to people."
     }
 
     fn frees_storage(&self, name: &str) -> bool {
@@ -252,8 +278,40 @@ impl Adapter for Jobs {
         check_reference(operation.adapter_ref(), OPERATIONS)
     }
 
+    fn binding(&self, operation: &str, _input: &Value) -> Option<String> {
+        (operation == "ask").then(|| ask::BINDING.to_owned())
+    }
+
+    fn bound_roots(&self, _name: &str) -> Vec<RootId> {
+        vec![RootId::requests()]
+    }
+
+    fn start_bound(
+        &self,
+        job: BoundJob<'_>,
+        _operation: &Operation,
+        input: &Value,
+        roots: &mut Roots,
+    ) -> Result<BoundStart, Failure> {
+        ask::start(job, input, roots)
+    }
+
+    fn end_bound(
+        &self,
+        job: BoundJob<'_>,
+        end: &BoundEnd<'_>,
+        roots: &mut Roots,
+    ) -> Result<(), Failure> {
+        ask::end(job, end, roots)
+    }
+
     fn run(&self, call: Call) -> TurnFuture {
-        Box::pin(async move { run(&call).await.into() })
+        Box::pin(async move {
+            match call.operation.name() {
+                "ask" => ask::turn(&call),
+                _ => run(&call).await.into(),
+            }
+        })
     }
 }
 

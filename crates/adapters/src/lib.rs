@@ -8,7 +8,7 @@
 //! Modules, in reading order: `definition` (operations in source form), `fields` (reading input and
 //! building output), `failures` (the engine's errors as failures), `options` (the operator's
 //! decisions), `outbound` (the policy for every outbound request), `nested` (operations that another
-//! one runs on this venue), `venue_client` (a client of another venue), `federation` (steps on other
+//! one runs on this venue), `request` (questions to people), `venue_client` (a client of another venue), `federation` (steps on other
 //! venues); then the adapters: `test`, `json`, `schema`, `http`, `grid`, `auth`, `scheduler`, `worker`,
 //! `exec`, `contract`, `jobs`, `covia`, `secret`, `ucan`, `asset`, `memory`, `agent`, `llm`; then
 //! `demo` (assets that every venue has) and [`limits`].
@@ -42,6 +42,7 @@ mod memory;
 mod nested;
 mod options;
 mod outbound;
+mod request;
 mod scheduler;
 mod schema;
 mod secret;
@@ -56,7 +57,7 @@ pub use outbound::{AllowedHost, AllowedVenue, ListEntryError};
 
 /// Every adapter of this crate.
 pub fn all(options: Options) -> Vec<Arc<dyn Adapter>> {
-    let agents = agent::Agents::new(options.agent_deliveries_per_second);
+    let agents = agent::Agents::new(options.agents);
     let code = contract::CodePolicy {
         plan: options.plan,
         default_environment: options.default_environment.clone().into(),
@@ -109,7 +110,7 @@ mod tests {
     fn every_operation_has_complete_metadata() {
         let everything = everything();
         let venue = 13 + 7 + 5 + 7 + 4 + 1 + 6 + 2 + 4;
-        let users = 1 + 1 + 1 + 2 + 10 + 5 + 3 + 1 + 1 + 29;
+        let users = 1 + 4 + 4 + 3 + 10 + 5 + 3 + 1 + 1 + 29;
         assert_eq!(everything.len(), venue + users);
         for (adapter, registration) in everything {
             let reference = format!("{}:{}", adapter.name(), registration.name);

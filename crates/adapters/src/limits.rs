@@ -177,9 +177,6 @@ pub const ISSUED_CAPABILITIES_MAX: usize = 64;
 /// Delegations that one user revokes.
 pub const REVOCATIONS_MAX: u64 = 100_000;
 
-/// Agents of one user, including terminated ones that were not removed.
-pub const AGENTS_PER_USER_MAX: u64 = 10_000;
-
 /// Largest message to an agent, in bytes: the same as a message to a job.
 pub const AGENT_MESSAGE_BYTES_MAX: u64 = 1_000_000;
 
@@ -268,11 +265,11 @@ pub const AGENT_WAKE_MS_MAX: i64 = 366 * 24 * 3600 * 1000;
 /// Questions of one agent to people that are kept, and that can wait for an answer.
 pub const AGENT_QUESTIONS_MAX: usize = 100;
 
-/// Largest question of an agent, with its options, in bytes. People read it.
-pub const AGENT_QUESTION_BYTES_MAX: u64 = 64 * 1024;
+/// Requests of the jobs of one user to people that are kept, and that can wait for an answer.
+pub const JOB_REQUESTS_MAX: usize = 1_000;
+
+/// Largest question to a person, with its options and its schema, in bytes. People read it.
+pub const QUESTION_BYTES_MAX: u64 = 64 * 1024;
 
 /// Messages of a session that `agent:session-read` returns: a page.
 pub const SESSION_MESSAGES_MAX: usize = 1_000;
-
-/// Messages per second that one agent accepts on a venue that others can reach.
-pub const AGENT_DELIVERIES_PER_SECOND: u64 = 50;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use catena_job::agent::AgentPolicy;
 use catena_job::contract::Plan;
 
 use crate::outbound::{AllowedHost, AllowedVenue, ListEntryError, SHARED, venue_url};
@@ -22,8 +23,8 @@ pub struct Options {
     pub default_environment: String,
     /// The `User-Agent` header of outbound requests.
     pub user_agent: String,
-    /// How many messages per second one agent accepts. `None` if that is not limited.
-    pub agent_deliveries_per_second: Option<u64>,
+    /// The limits of agents.
+    pub agents: AgentPolicy,
 }
 
 impl Default for Options {
@@ -36,7 +37,7 @@ impl Default for Options {
             plan: Plan::default(),
             default_environment: "bare".to_owned(),
             user_agent: concat!("catena/", env!("CARGO_PKG_VERSION")).to_owned(),
-            agent_deliveries_per_second: None,
+            agents: AgentPolicy::default(),
         }
     }
 }

@@ -79,6 +79,12 @@ fn parse_queue(operation: &Operation) -> Result<QueueSpec, Vec<Problem>> {
     }
     let limit = present(operation, "limit").and_then(|limit| parse_limit(&limit, &mut problems));
     let rate = present(operation, "rate").and_then(|rate| parse_rate(&rate, &mut problems));
+    let secrets = present(operation, "secrets");
+    if secrets.is_some_and(|names| names.as_vector().is_none_or(|names| !names.is_empty())) {
+        let text =
+            "workers receive no secrets of their callers; use a `writeOnly` field of the input";
+        problems.push(at("secrets", text));
+    }
     if !problems.is_empty() {
         return Err(problems);
     }

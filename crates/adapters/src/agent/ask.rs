@@ -4,38 +4,25 @@
 //! The owner answers it once, and the answer is a message to the agent.
 
 use catena_engine::{Call, Failure, Roots};
-use catena_job::agent::{AgentStatus, Control};
-use catena_value::{Extent, Map, NoCells, Value};
+use catena_job::agent::{AgentPolicy, AgentStatus, Control};
+use catena_value::{Map, Value};
 
 use super::deliver::{Delivery, deliver};
 use super::stored::{Stored, agent_failure, agent_id, controls, load_failure};
-use crate::fields::{Fields, array, integer, invalid_input, items, object};
-use crate::limits::{AGENT_QUESTION_BYTES_MAX, AGENT_QUESTIONS_MAX, WORKSPACE_VALUE_DEPTH_MAX};
+use crate::fields::{Fields, array, invalid_input, object};
+use crate::jobs::ask as of_jobs;
+use crate::limits::AGENT_QUESTIONS_MAX;
+use crate::request::{
+    self, ANSWERED, CLOSED, OPEN, SEPARATOR, created_at, not_found, not_open, set, status_of,
+};
 
-/// What separates the agent from the rest in the ID of a question. No agent has it in its ID.
-const SEPARATOR: char = '~';
-
-const OPEN: &str = "OPEN";
-const ANSWERED: &str = "ANSWERED";
-const CLOSED: &str = "CLOSED";
-
-/// Returns the agent that a question belongs to.
-pub(super) fn agent_of(request: &str) -> Result<&str, Failure> {
+/// Returns the agent that a question belongs to. `None` if it belongs to a job.
+pub(super) fn agent_of(request: &str) -> Result<Option<&str>, Failure> {
+    if of_jobs::job_of(request).is_some() {
+        return Ok(None);
+    }
     let (agent, _) = request.split_once(SEPARATOR).ok_or_else(|| not_found(request))?;
-    Ok(agent)
-}
-
-fn not_found(request: &str) -> Failure {
-    Failure::new("request_not_found", format!("there is no request `{request}`"))
-}
-
-fn status_of(request: &Map) -> String {
-    let status = request.field("status").and_then(crate::fields::text);
-    status.unwrap_or_default()
-}
-
-fn set(request: &Map, name: &str, value: Value) -> Result<Map, Failure> {
-    request.insert(name.into(), value, &NoCells).map_err(load_failure)
+    Ok(Some(agent))
 }
 
 /// Returns the questions of an agent, oldest first.
@@ -47,8 +34,7 @@ fn all(control: &Control, roots: &Roots) -> Result<Vec<(String, Map)>, Failure> 
         let id = id.to_text().map(std::borrow::Cow::into_owned).unwrap_or_default();
         all.push((id, request.as_map().cloned().unwrap_or_default()));
     }
-    let created = |request: &Map| request.field("created").and_then(integer).unwrap_or(0);
-    all.sort_by(|(a, one), (b, other)| (created(one), a).cmp(&(created(other), b)));
+    all.sort_by(|(a, one), (b, other)| (created_at(one), a).cmp(&(created_at(other), b)));
     Ok(all)
 }
 
@@ -63,25 +49,11 @@ pub(super) fn ask(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
-    let question = fields.get("question").cloned();
-    let question = question.ok_or_else(|| invalid_input("`question` is missing"))?;
-    let options = fields.get("options").cloned();
-    let bounds = Extent { bytes: AGENT_QUESTION_BYTES_MAX, depth: WORKSPACE_VALUE_DEPTH_MAX };
-    let asked = array(vec![question.clone(), options.clone().unwrap_or_default()]);
-    bounds
-        .measure(&asked, &NoCells)
-        .map_err(|error| invalid_input(format!("the question {error}")))?;
     let job = call.job.ok_or_else(|| Failure::new("needs_a_job", "a question needs a job"))?;
     let request_id = format!("{id}{SEPARATOR}{}", job.to_hex());
+    let mut members = request::asked(&request_id, &fields, roots.now())?;
     make_room(&mut stored, roots)?;
-    let mut members = vec![
-        ("id", Value::from(request_id.as_str())),
-        ("agentId", id.as_str().into()),
-        ("status", OPEN.into()),
-        ("created", roots.now().into()),
-        ("question", question),
-    ];
-    members.extend(options.map(|options| ("options", options)));
+    members.push(("agentId", id.as_str().into()));
     let session = fields.optional_text("sessionId")?;
     members.extend(session.map(|session| ("sessionId", session.into())));
     put(&mut stored, &request_id, members.into_iter().collect(), roots)?;
@@ -126,7 +98,7 @@ pub(super) fn close(stored: &mut Stored, roots: &Roots) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lists the questions that wait for an answer, or all.
+/// Lists the questions of agents and jobs that wait for an answer, or all.
 pub(super) fn list(call: &Call, roots: &Roots) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let only = fields.optional_text("agentId")?;
@@ -144,20 +116,31 @@ pub(super) fn list(call: &Call, roots: &Roots) -> Result<Value, Failure> {
             }
         }
     }
-    let created = |request: &Map| request.field("created").and_then(integer).unwrap_or(0);
-    requests.sort_by_key(created);
+    if only.is_none() {
+        let is_listed = |request: &Map| includes_all || status_of(request) == OPEN;
+        requests.extend(of_jobs::all(roots)?.into_iter().filter(is_listed));
+    }
+    requests.sort_by_key(created_at);
     Ok(object([("requests", array(requests.into_iter().map(Value::from).collect()))]))
 }
 
-/// Answers a question: the answer becomes a message to the agent.
-pub(super) fn answer(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+/// Answers a question: the answer becomes a message to the agent or the job that asked.
+pub(super) fn answer(
+    call: &Call,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     if call.caller.is_model() {
         let text = "a model cannot answer a request to a person";
         return Err(Failure::new("forbidden", text));
     }
     let fields = Fields::from_value(&call.input)?;
     let request_id = fields.text("requestId")?;
-    let agent = agent_of(&request_id)?.to_owned();
+    let answer = fields.get_nullable("answer");
+    let answer = answer.ok_or_else(|| invalid_input("`answer` is missing"))?.clone();
+    let Some(agent) = agent_of(&request_id)?.map(str::to_owned) else {
+        return of_jobs::answer(call, &request_id, &answer, roots);
+    };
     let mut stored = Stored::find(roots, &agent)?.ok_or_else(|| not_found(&request_id))?;
     let found = stored.control.requests.get(&request_id.as_str().into(), roots.cells());
     let found = found.map_err(load_failure)?.ok_or_else(|| not_found(&request_id))?;
@@ -165,16 +148,9 @@ pub(super) fn answer(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     let request = request.as_map().cloned().unwrap_or_default();
     let status = status_of(&request);
     if status != OPEN || stored.agent.status == AgentStatus::Terminated {
-        let word = if status == ANSWERED { ANSWERED } else { CLOSED };
-        let text = format!("request `{request_id}` is {word}");
-        return Err(Failure::new("request_answered", text));
+        return Err(not_open(&request_id, &status));
     }
-    let answer = fields.get_nullable("answer");
-    let answer = answer.ok_or_else(|| invalid_input("`answer` is missing"))?.clone();
-    let options = request.field("options").and_then(Value::as_vector).map(items).transpose()?;
-    if options.is_some_and(|options| !options.contains(&answer)) {
-        return Err(invalid_input("`answer` is not one of the options of the request"));
-    }
+    request::check_answer(&request, &answer)?;
     let content = object([
         ("request", request_id.as_str().into()),
         ("question", request.field("question").cloned().unwrap_or_default()),
@@ -186,10 +162,8 @@ pub(super) fn answer(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
         content,
         session: request.field("sessionId").and_then(crate::fields::text),
     };
-    stored = deliver(stored, delivery, roots)?;
-    let request = set(&request, "status", ANSWERED.into())?;
-    let request = set(&request, "answered", roots.now().into())?;
-    let request = set(&request, "answer", answer)?;
+    stored = deliver(stored, delivery, policy, roots)?;
+    let request = request::answered(&request, answer, roots.now())?;
     put(&mut stored, &request_id, request, roots)?;
     stored.save(roots)?;
     Ok(object([

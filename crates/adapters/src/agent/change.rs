@@ -1,7 +1,7 @@
 //! Operations that create agents and change what they contain.
 
 use catena_engine::{Call, Failure, Roots};
-use catena_job::agent::{Agent, AgentStatus, Control};
+use catena_job::agent::{Agent, AgentPolicy, AgentStatus, Control};
 use catena_value::{Map, Value, Vector};
 
 use super::authority::restrict;
@@ -11,15 +11,19 @@ use super::session;
 use super::stored::{Stored, agent_id, controls};
 use super::wake;
 use crate::fields::{Fields, invalid_input, object};
-use crate::limits::{AGENT_STATE_BYTES_MAX, AGENTS_PER_USER_MAX, WORKSPACE_VALUE_DEPTH_MAX};
+use crate::limits::{AGENT_STATE_BYTES_MAX, WORKSPACE_VALUE_DEPTH_MAX};
 
 /// Creates an agent, unless there is one with this ID.
-pub(super) fn create(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn create(
+    call: &Call,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     let id = agent_id(&Fields::from_value(&call.input)?, "agentId")?;
     if let Some(stored) = Stored::find(roots, &id)? {
         return Ok(created(&id, stored.agent.status.word().into(), false));
     }
-    check_count(roots)?;
+    check_count(policy, roots)?;
     let new = described(call)?;
     check_state(&new.state)?;
     wake::check(&new.config.clone().into(), roots.now())?;
@@ -39,11 +43,11 @@ fn created(id: &str, status: Value, is_new: bool) -> Value {
     ])
 }
 
-fn check_count(roots: &Roots) -> Result<(), Failure> {
-    if controls(roots)?.len() < AGENTS_PER_USER_MAX {
+fn check_count(policy: &AgentPolicy, roots: &Roots) -> Result<(), Failure> {
+    if controls(roots)?.len() < policy.per_user {
         return Ok(());
     }
-    let text = format!("a user has at most {AGENTS_PER_USER_MAX} agents; remove one of them");
+    let text = format!("a user has at most {} agents; remove one of them", policy.per_user);
     Err(Failure::new("too_many_agents", text))
 }
 
@@ -60,7 +64,7 @@ pub(super) fn check_state(state: &Value) -> Result<(), Failure> {
 /// Delivers a message.
 pub(super) fn message(
     call: &Call,
-    per_second: Option<u64>,
+    policy: &AgentPolicy,
     roots: &mut Roots,
 ) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
@@ -94,8 +98,8 @@ pub(super) fn message(
         content,
         session: session.clone(),
     };
-    limit_rate(&mut stored, per_second, roots.now())?;
-    let stored = deliver(stored, delivery, roots)?;
+    limit_rate(&mut stored, policy, roots.now())?;
+    let stored = deliver(stored, delivery, policy, roots)?;
     let waiting = stored.agent.inbox.len();
     stored.save(roots)?;
     Ok(output(waiting))
@@ -131,7 +135,7 @@ pub(super) fn update(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
 }
 
 /// Creates a copy of an agent.
-pub(super) fn fork(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn fork(call: &Call, policy: &AgentPolicy, roots: &mut Roots) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let source_id = agent_id(&fields, "sourceId")?;
     let id = agent_id(&fields, "agentId")?;
@@ -145,7 +149,7 @@ pub(super) fn fork(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
             return Err(Failure::new("agent_exists", format!("there is an agent `{id}` already")));
         }
         Some(target) => target.control.waiting.iter().for_each(|job| roots.offer(*job)),
-        None => check_count(roots)?,
+        None => check_count(policy, roots)?,
     }
     let config = source.agent.config.as_map().cloned().unwrap_or_default();
     let config = merged(&config, &layered_config(call)?);

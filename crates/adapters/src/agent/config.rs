@@ -2,9 +2,7 @@
 
 use catena_engine::operations::HostReply;
 use catena_engine::{Call, Failure};
-use catena_job::limits::{
-    CONSECUTIVE_FAILURES_MAX, INBOX_BYTES_MAX, INBOX_ENTRIES_MAX, TIMELINE_ENTRIES_MAX,
-};
+use catena_job::agent::AgentPolicy;
 use catena_value::{Map, NoCells, Value, json};
 
 use crate::fields::{Fields, array, integer, invalid_input, items, object};
@@ -99,12 +97,12 @@ pub(super) struct AgentLimits {
     pub(super) inbox_bytes: u64,
     pub(super) timeline: u64,
     pub(super) failures: u64,
-    /// `None` if the configuration does not say.
+    /// `None` if that is not limited.
     pub(super) deliveries_per_second: Option<u64>,
 }
 
 impl AgentLimits {
-    pub(super) fn from_config(config: &Value) -> AgentLimits {
+    pub(super) fn new(policy: &AgentPolicy, config: &Value) -> AgentLimits {
         let config = config.as_map();
         let limits = config.and_then(|map| map.field("limits")).and_then(Value::as_map);
         let number = |map: Option<&Map>, name: &str| {
@@ -112,12 +110,13 @@ impl AgentLimits {
             u64::try_from(number).ok()
         };
         let lower = |name: &str, max: u64| number(limits, name).map_or(max, |own| own.min(max));
+        let own_rate = number(limits, "deliveriesPerSecond");
         AgentLimits {
-            inbox_entries: lower("inbox", INBOX_ENTRIES_MAX),
-            inbox_bytes: lower("inboxBytes", INBOX_BYTES_MAX),
-            timeline: lower("timeline", TIMELINE_ENTRIES_MAX),
-            failures: number(config, "maxFailures").unwrap_or(CONSECUTIVE_FAILURES_MAX),
-            deliveries_per_second: number(limits, "deliveriesPerSecond"),
+            inbox_entries: lower("inbox", policy.inbox_entries),
+            inbox_bytes: lower("inboxBytes", policy.inbox_bytes),
+            timeline: lower("timeline", policy.timeline_entries),
+            failures: number(config, "maxFailures").unwrap_or(policy.failures),
+            deliveries_per_second: own_rate.into_iter().chain(policy.deliveries_per_second).min(),
         }
     }
 }
@@ -220,10 +219,15 @@ mod tests {
 
     #[test]
     fn a_configuration_can_only_lower_limits() {
-        let limits =
-            AgentLimits::from_config(&value(r#"{"limits":{"inbox":2,"timeline":999999}}"#));
+        let policy = AgentPolicy { deliveries_per_second: Some(50), ..AgentPolicy::default() };
+        let config = value(
+            r#"{"limits":{"inbox":2,"timeline":999999,"deliveriesPerSecond":60},"maxFailures":99}"#,
+        );
+        let limits = AgentLimits::new(&policy, &config);
         assert_eq!(limits.inbox_entries, 2);
-        assert_eq!(limits.timeline, TIMELINE_ENTRIES_MAX);
-        assert_eq!(limits.failures, CONSECUTIVE_FAILURES_MAX);
+        assert_eq!(limits.timeline, policy.timeline_entries);
+        assert_eq!(limits.deliveries_per_second, Some(50));
+        assert_eq!(limits.failures, 99, "this one is the agent's own");
+        assert_eq!(AgentLimits::new(&policy, &Value::Nil).failures, policy.failures);
     }
 }

@@ -1,7 +1,7 @@
 //! Delivery of a message to an inbox, within its bounds.
 
 use catena_engine::{Failure, Roots};
-use catena_job::agent::{Message, without_credentials};
+use catena_job::agent::{AgentPolicy, Message, without_credentials};
 use catena_value::{Extent, NoCells, Value};
 
 use super::config::AgentLimits;
@@ -20,13 +20,14 @@ pub(super) struct Delivery {
 pub(super) fn deliver(
     mut stored: Stored,
     delivery: Delivery,
+    policy: &AgentPolicy,
     roots: &Roots,
 ) -> Result<Stored, Failure> {
     let content = without_credentials(&delivery.content);
     let bounds = Extent { bytes: AGENT_MESSAGE_BYTES_MAX, depth: WORKSPACE_VALUE_DEPTH_MAX };
     let too_large = |error| Failure::new("message_too_large", format!("the message {error}"));
     let bytes = bounds.measure(&content, &NoCells).map_err(too_large)?;
-    let limits = AgentLimits::from_config(&stored.agent.config);
+    let limits = AgentLimits::new(policy, &stored.agent.config);
     let inbox_bytes = stored.control.inbox_bytes.saturating_add(bytes);
     if stored.agent.inbox.len() >= limits.inbox_entries || inbox_bytes > limits.inbox_bytes {
         let text = format!(
@@ -56,11 +57,11 @@ pub(super) fn deliver(
 /// venue says, or fewer if its configuration says so.
 pub(super) fn limit_rate(
     stored: &mut Stored,
-    per_second: Option<u64>,
+    policy: &AgentPolicy,
     now: i64,
 ) -> Result<(), Failure> {
-    let own = AgentLimits::from_config(&stored.agent.config).deliveries_per_second;
-    let Some(limit) = per_second.into_iter().chain(own).min() else { return Ok(()) };
+    let limit = AgentLimits::new(policy, &stored.agent.config).deliveries_per_second;
+    let Some(limit) = limit else { return Ok(()) };
     let second = now.div_euclid(1_000);
     let counted = &mut stored.control.deliveries;
     if counted.0 != second {

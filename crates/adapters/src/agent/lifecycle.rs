@@ -2,7 +2,7 @@
 
 use catena_engine::{Call, Failure, Roots};
 use catena_job::JobId;
-use catena_job::agent::AgentStatus;
+use catena_job::agent::{AgentPolicy, AgentStatus};
 use catena_value::Value;
 
 use super::config::AgentLimits;
@@ -27,7 +27,11 @@ pub(super) fn suspend(call: &Call, roots: &mut Roots) -> Result<Value, Failure> 
 }
 
 /// Clears the error of a suspended agent.
-pub(super) fn resume(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn resume(
+    call: &Call,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
@@ -36,7 +40,7 @@ pub(super) fn resume(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
         return Err(Failure::new("agent_not_suspended", text));
     }
     let is_forced = fields.get("force") == Some(&true.into());
-    let limits = AgentLimits::from_config(&stored.agent.config);
+    let limits = AgentLimits::new(policy, &stored.agent.config);
     let failures = stored.control.failures;
     if failures >= limits.failures && !is_forced {
         let text = format!(

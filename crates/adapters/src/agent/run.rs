@@ -9,7 +9,7 @@ use std::time::Duration;
 use catena_engine::requests::CallRequest;
 use catena_engine::{BoundEnd, BoundJob, BoundStart, Call, Failure, RootId, Roots};
 use catena_job::Status;
-use catena_job::agent::{AgentStatus, RunState, TurnResult, is_agent_id};
+use catena_job::agent::{AgentPolicy, AgentStatus, RunState, TurnResult, is_agent_id};
 use catena_job::limits::WAITING_RUNS_MAX;
 use catena_value::{Map, NoCells, Value};
 
@@ -52,7 +52,7 @@ pub(super) fn start(
     job: BoundJob<'_>,
     operation: &str,
     input: &Value,
-    per_second: Option<u64>,
+    policy: &AgentPolicy,
     roots: &mut Roots,
 ) -> Result<BoundStart, Failure> {
     let id = job.name;
@@ -73,7 +73,7 @@ pub(super) fn start(
     }
     let was_waiting = !stored.control.waiting.is_empty();
     stored.control.waiting.retain(|waiting| *waiting != job.id);
-    match begin(stored, job, operation, input, per_second, roots) {
+    match begin(stored, job, operation, input, policy, roots) {
         Ok(start) => Ok(start),
         Err(failure) => {
             // It ends, so the next one has its turn.
@@ -115,7 +115,7 @@ fn begin(
     job: BoundJob<'_>,
     operation: &str,
     input: &Value,
-    per_second: Option<u64>,
+    policy: &AgentPolicy,
     roots: &mut Roots,
 ) -> Result<BoundStart, Failure> {
     let fields = Fields::from_value(input)?;
@@ -126,7 +126,7 @@ fn begin(
             format!("agent `{}` has no `config.operation`, and the run names none", job.name);
         return Err(Failure::new("no_transition", text));
     };
-    let limits = AgentLimits::from_config(&stored.agent.config);
+    let limits = AgentLimits::new(policy, &stored.agent.config);
     if stored.agent.timeline.len() >= limits.timeline {
         let text = format!("the timeline has {} entries, which is the limit", limits.timeline);
         stored.agent = stored.agent.suspend(Some(text.clone()));
@@ -146,14 +146,15 @@ fn begin(
             content,
             session: Some(session.unwrap_or_else(|| job.id.to_hex())),
         };
-        limit_rate(&mut stored, per_second, roots.now())?;
-        stored = deliver(stored, delivery, roots)?;
+        limit_rate(&mut stored, policy, roots.now())?;
+        stored = deliver(stored, delivery, policy, roots)?;
     }
     let is_woken = fields.get("wake") == Some(&true.into());
     if operation == "trigger" && is_woken && stored.agent.inbox.is_empty() {
         let content = object([("wake", true.into()), ("at", roots.now().into())]);
         let (id, from) = (job.id.to_string(), job.owner.to_owned());
-        stored = deliver(stored, Delivery { id, from, content, session: None }, roots)?;
+        let delivery = Delivery { id, from, content, session: None };
+        stored = deliver(stored, delivery, policy, roots)?;
     }
     if stored.agent.inbox.is_empty() {
         // Nothing is written, unless the run had waited.
@@ -197,7 +198,12 @@ fn leave(job: BoundJob<'_>, roots: &mut Roots) -> Result<(), Failure> {
 }
 
 /// Writes what became of the agent when a run ends.
-pub(super) fn end(job: BoundJob<'_>, end: &BoundEnd<'_>, roots: &mut Roots) -> Result<(), Failure> {
+pub(super) fn end(
+    job: BoundJob<'_>,
+    end: &BoundEnd<'_>,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<(), Failure> {
     let Some(mut stored) = Stored::find(roots, job.name)? else { return Ok(()) };
     let Some(run) = stored.control.run.take_if(|run| run.job == job.id) else {
         return leave(job, roots);
@@ -206,7 +212,7 @@ pub(super) fn end(job: BoundJob<'_>, end: &BoundEnd<'_>, roots: &mut Roots) -> R
         stored = succeed(stored, run, end, roots)?;
         stored.offer_next(roots);
     } else {
-        stored = fail(stored, end);
+        stored = fail(stored, end, policy);
         stored.offer_all(roots);
     }
     stored.save(roots).map(drop)
@@ -238,16 +244,17 @@ fn succeed(
 }
 
 /// Suspends an agent whose run did not complete, or terminates it if it has failed too often.
-fn fail(mut stored: Stored, end: &BoundEnd<'_>) -> Stored {
+fn fail(mut stored: Stored, end: &BoundEnd<'_>, policy: &AgentPolicy) -> Stored {
     let error = end.error.map_or_else(|| format!("the run is {}", end.status), str::to_owned);
     stored.agent = stored.agent.suspend(Some(error));
     if end.status != Status::Cancelled {
         stored.control.failures = stored.control.failures.saturating_add(1);
         // What failed may contain what the agent was told, so it is in the record only.
         let (agent, failures) = (&stored.id, stored.control.failures);
-        tracing::warn!(agent, failures, status = %end.status, "a turn of an agent failed");
+        let cause = end.code.unwrap_or_else(|| end.status.as_str());
+        tracing::warn!(agent, failures, cause, "a turn of an agent failed");
     }
-    let limits = AgentLimits::from_config(&stored.agent.config);
+    let limits = AgentLimits::new(policy, &stored.agent.config);
     let is_failing = stored.control.failures >= limits.failures;
     if is_failing && terminates_on_failures(&stored.agent.config) {
         stored.agent.status = AgentStatus::Terminated;

@@ -121,6 +121,7 @@ impl Address {
             }
             ("g", Some(agent)) => root(RootId::agent(agent), 2, false),
             ("j", Some(id)) => Ok(Address::Job(job_id(id)?, rest(2)?)),
+            ("h", Some(id)) if id.starts_with('~') => root(RootId::requests(), 1, false),
             // Requests of agents to people are kept with the agent.
             ("h", Some(id)) if id.contains('~') => {
                 let agent = id.split('~').next().unwrap_or_default().to_owned();

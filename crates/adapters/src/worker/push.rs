@@ -1,7 +1,6 @@
 //! Sends a job to the URL in its definition, signed by the venue as Standard Webhooks describe.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use catena_api::webhook;
 use catena_engine::operations::{Delivered, Delivery, Problem};
 use catena_engine::{Failure, Operation};
 use catena_value::{Value, json};
@@ -16,9 +15,9 @@ use crate::outbound::{Outbound, Redirects, Request, Response, check_url};
 /// Identifies one attempt, so that a receiver recognises a document that it was sent before.
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACE: HeaderName = HeaderName::from_static("traceparent");
-const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
-const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const WEBHOOK_ID: HeaderName = HeaderName::from_static(webhook::ID_HEADER);
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static(webhook::TIMESTAMP_HEADER);
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static(webhook::SIGNATURE_HEADER);
 
 /// Reads the member `url` of a definition. `None` if there is none.
 pub(super) fn parse_url(operation: &Operation) -> Option<Result<Url, Problem>> {
@@ -62,8 +61,8 @@ async fn send(outbound: &Outbound, delivery: &Delivery) -> Result<Delivered, Fai
 /// `seconds` is Unix time.
 fn request(url: Url, delivery: &Delivery, body: String, seconds: i64) -> Result<Request, Failure> {
     let id = format!("{}-{}", delivery.job, delivery.attempt);
-    let signature = delivery.identity.sign(signed_content(&id, seconds, &body).as_bytes());
-    let signature = format!("v1a,{}", STANDARD.encode(signature));
+    let sign = |content: &[u8]| delivery.identity.sign(content);
+    let signature = webhook::sign(&id, seconds, body.as_bytes(), sign);
     let mut request = Request::new(Method::POST, url);
     let headers = [
         (CONTENT_TYPE, "application/json".to_owned()),
@@ -82,11 +81,6 @@ fn request(url: Url, delivery: &Delivery, body: String, seconds: i64) -> Result<
     request.redirects = Redirects::Return;
     request.time = delivery.time;
     Ok(request)
-}
-
-/// What is signed of a request.
-fn signed_content(id: &str, seconds: i64, body: &str) -> String {
-    format!("{id}.{seconds}.{body}")
 }
 
 /// The output in a response: its JSON, else its text. An empty body is null.
@@ -125,10 +119,5 @@ mod tests {
         assert_eq!(answer("application/json", b"").unwrap(), Value::Nil);
         assert_eq!(answer("application/json", b"{").unwrap_err().code, "invalid_output");
         assert_eq!(answer("text/plain", &[0xff]).unwrap_err().code, "invalid_output");
-    }
-
-    #[test]
-    fn what_is_signed_has_the_id_the_time_and_the_body() {
-        assert_eq!(signed_content("msg_1", 17, "{}"), "msg_1.17.{}");
     }
 }
