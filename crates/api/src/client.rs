@@ -6,7 +6,7 @@
 //!
 //! Modules, in reading order: `transport` (the boundary to connections), `error`, `credentials`,
 //! `retry` (rate limits), [`jobs`] and `operations` (the calls), [`worker`] (those of workers), [`poll`] (intervals of polling);
-//! with the feature `client` also `http` (a transport over TCP and TLS), `sse` (event streams) and
+//! with the feature `client` also [`verify`] (histories of jobs), `http` (a transport over TCP and TLS), `sse` (event streams) and
 //! `follow` (a job until its end).
 
 mod credentials;
@@ -15,9 +15,12 @@ mod operations;
 mod retry;
 mod transport;
 
+#[cfg(feature = "client")]
 pub mod executor;
 pub mod jobs;
 pub mod poll;
+#[cfg(feature = "client")]
+pub mod verify;
 pub mod worker;
 
 #[cfg(feature = "client")]

@@ -9,6 +9,8 @@
 //! With the feature `client` there is also a transport with its own TCP and TLS connections,
 //! `HttpTransport`, a client that follows a job by its event stream, and a `worker` that runs jobs.
 //!
+//! [`webhook`] checks who sent a job to a URL.
+//!
 //! [`known_venues`] remembers the identities of venues, in a file if its user names one.
 //!
 //! There is no engine inside, and nothing here reads the environment.
@@ -21,6 +23,7 @@ pub mod wire;
 #[cfg(feature = "client")]
 pub mod worker;
 
+pub use catena_auth::webhook;
 pub use client::{Client, ClientError, Credentials, Transport};
 pub use known_venues::{IdentityError, KnownVenues};
 pub use venue::{VenueUrl, VenueUrlError};

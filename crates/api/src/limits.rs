@@ -97,3 +97,12 @@ pub const BLOB_TIME: Duration = Duration::from_secs(120);
 
 /// Bytes of a file that are read at a time while it is sent.
 pub const CHUNK_BYTES_MAX: usize = 256 * 1024;
+
+/// Sub-jobs that are fetched to verify one job, nested ones included: what a venue allows for one root.
+pub const SUBJOBS_MAX: usize = 10_000;
+
+/// How long the call of a job waits for its result before the job is given back. Most calls end sooner.
+pub const WORKER_CALL_WAIT: Duration = Duration::from_secs(1);
+
+/// Runs of one job in the test helper. A handler that needs more asks or calls without end.
+pub const HARNESS_RUNS_MAX: usize = 1_000;

@@ -23,6 +23,12 @@ pub struct VenueUrlError {
 }
 
 impl VenueUrl {
+    /// A venue at a port of this machine.
+    pub fn loopback(port: u16) -> Self {
+        let url = format!("http://127.0.0.1:{port}");
+        url.parse().expect("an address and a port are a URL")
+    }
+
     /// Returns true if connections use TLS.
     pub fn is_https(&self) -> bool {
         self.0.scheme() == "https"

@@ -4,6 +4,8 @@
 //! otherwise its end travels with the next claim, so that under load a claim is the only request.
 //! A venue that cannot be reached is tried again; jobs that were lost meanwhile are stopped.
 
+pub mod testing;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -15,11 +17,12 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use crate::client::worker::{Claim, ClaimedJob, End, JobEnd, Report, WorkerSignal};
 use crate::client::{ClientError, HttpClient, TransportError};
 use crate::limits::{
-    WORKER_BEAT, WORKER_CLAIM_WAIT, WORKER_LOG_BYTES_MAX, WORKER_PROGRESS_INTERVAL,
-    WORKER_RETRY_DELAY,
+    WORKER_BEAT, WORKER_CALL_WAIT, WORKER_CLAIM_WAIT, WORKER_LOG_BYTES_MAX,
+    WORKER_PROGRESS_INTERVAL, WORKER_RETRY_DELAY,
 };
+use crate::wire::member;
 
-/// Runs the jobs of a worker.
+/// Runs the jobs of a worker. [`testing::Harness`] runs it without a venue.
 pub trait Handler: Send + Sync + 'static {
     /// Runs a job until it ends or is stopped. What it returns after a stop is discarded.
     fn run(&self, job: RunningJob) -> impl Future<Output = End> + Send;
@@ -36,6 +39,40 @@ pub struct RunningJob {
     pub signal: watch::Receiver<WorkerSignal>,
     progress: Arc<watch::Sender<Option<Value>>>,
     log: Arc<Log>,
+    link: Link,
+}
+
+/// Where the steps and calls of a job are recorded.
+#[derive(Debug, Clone)]
+enum Link {
+    /// At the venue.
+    Venue,
+    /// In memory, by the test helper.
+    Harness(Arc<testing::Recorded>),
+}
+
+/// A call of an operation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Called {
+    /// It has ended: with an output, or with an error.
+    Ended(Result<Value, String>),
+    /// It has not ended yet. End the turn with [`End::Awaiting`] and the key of the call; the job is offered
+    /// again when the call has ended.
+    Waiting,
+}
+
+/// Why a step or a call could not be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// The venue refused it, or cannot be reached.
+    #[error(transparent)]
+    Client(#[from] ClientError<TransportError>),
+    /// The work of the step failed.
+    #[error("{0}")]
+    Work(String),
+    /// The handler does something that a venue would refuse.
+    #[error("{0}")]
+    Harness(String),
 }
 
 /// What a job has logged since its last report.
@@ -68,6 +105,45 @@ impl RunningJob {
     /// Reports progress: an object with `processedItems`, `totalItems` and more.
     pub fn report_progress(&self, progress: Value) {
         self.progress.send_replace(Some(progress));
+    }
+
+    /// Does some work once per job: a step that an earlier turn recorded returns its output at once. Every
+    /// key must be unique within the job.
+    pub async fn step<F>(
+        &self,
+        key: &str,
+        work: impl FnOnce() -> F + Send,
+    ) -> Result<Value, JobError>
+    where
+        F: Future<Output = Result<Value, String>> + Send,
+    {
+        if let Some(output) = self.job.step(key) {
+            return Ok(output);
+        }
+        let output = work().await.map_err(JobError::Work)?;
+        match &self.link {
+            Link::Venue => Ok(self.client.record_step(&self.job, key, output).await?),
+            Link::Harness(recorded) => Ok(recorded.record_step(key, output)),
+        }
+    }
+
+    /// Invokes an operation as a sub-job.
+    pub async fn call(&self, key: &str, operation: &str, input: Value) -> Result<Called, JobError> {
+        if let Link::Harness(recorded) = &self.link {
+            return recorded.call(key, operation, &input);
+        }
+        let called =
+            self.client.call_for(&self.job, key, operation, input, WORKER_CALL_WAIT).await?;
+        let status = member(&called, "status").and_then(Value::as_str).unwrap_or_default();
+        let error = member(&called, "error").and_then(Value::to_text);
+        Ok(match status {
+            "COMPLETE" => Called::Ended(Ok(member(&called, "output").cloned().unwrap_or_default())),
+            "FAILED" | "CANCELLED" | "REJECTED" | "TIMEOUT" => {
+                Called::Ended(Err(error
+                    .map_or_else(|| format!("the call is {status}"), std::borrow::Cow::into_owned)))
+            }
+            _ => Called::Waiting,
+        })
     }
 
     /// Returns once the job was stopped.
@@ -254,7 +330,8 @@ impl Worker {
             Running { fence, signal, progress: Arc::clone(&progress), log: Arc::clone(&log) };
         with_jobs(jobs, |jobs| jobs.insert(id.clone(), entry));
         let client = self.client.clone();
-        let running = RunningJob { job, client, signal: receiver, progress, log };
+        let running =
+            RunningJob { job, client, signal: receiver, progress, log, link: Link::Venue };
         let jobs = Arc::clone(jobs);
         let handler = Arc::clone(handler);
         async move {

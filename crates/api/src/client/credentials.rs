@@ -19,6 +19,16 @@ pub enum Credentials {
     Key(Box<KeyPair>),
 }
 
+impl Credentials {
+    /// The key, if the client has one: its DID is the identity of the client.
+    pub(super) fn key(&self) -> Option<&KeyPair> {
+        match self {
+            Credentials::Key(key) => Some(key),
+            Credentials::Anonymous | Credentials::Token(_) => None,
+        }
+    }
+}
+
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use catena_auth::{KeyPair, signed_end};
 use catena_value::{Map, NoCells, Value, Vector};
 use hyper::Method;
 
@@ -142,19 +143,34 @@ pub enum Retry {
 }
 
 impl JobEnd {
-    fn members(&self) -> Vec<(&'static str, Value)> {
+    /// The members of the request, with a signature if there is a key.
+    fn members(&self, key: Option<&KeyPair>) -> Vec<(&'static str, Value)> {
         let mut members = vec![("fence", Value::from(self.fence))];
         self.end.add_members(&mut members);
+        let signature = key.zip(self.end.result()).map(|(key, result)| {
+            ("signature", signed_end::sign(key, &self.id, self.fence, result).into())
+        });
+        members.extend(signature);
         members
     }
 
-    fn to_value(&self) -> Value {
+    fn to_value(&self, key: Option<&KeyPair>) -> Value {
         let id = ("id", Value::from(self.id.as_str()));
-        object(std::iter::once(id).chain(self.members()))
+        object(std::iter::once(id).chain(self.members(key)))
     }
 }
 
 impl End {
+    /// The output or the error, which a worker signs; `None` if the job ends in another way, or not yet.
+    fn result(&self) -> Option<Result<&Value, &str>> {
+        match self {
+            End::Output(output) => Some(Ok(output)),
+            End::Error { error, .. } => Some(Err(error)),
+            End::Executed { end, .. } => end.result(),
+            End::TimedOut { .. } | End::Ask { .. } | End::Awaiting(_) => None,
+        }
+    }
+
     fn add_members(&self, members: &mut Vec<(&'static str, Value)>) {
         match self {
             End::Output(output) => members.push(("output", output.clone())),
@@ -199,9 +215,10 @@ pub struct Report {
 }
 
 /// What a worker must do with a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorkerSignal {
     /// Continue.
+    #[default]
     Go,
     /// Suspend the work.
     Pause,
@@ -227,7 +244,7 @@ impl<T: Transport> Client<T> {
         ApiRequest { time: self.request_time + wait.min(WORKER_WAIT_MAX), ..request }
     }
 
-    /// Claims jobs, and ends earlier ones.
+    /// Claims jobs, and ends earlier ones. A client with a key signs their outputs and errors.
     pub async fn claim(&self, claim: &Claim) -> ClientResult<Claimed, T> {
         let max = i64::try_from(claim.max).unwrap_or(i64::MAX);
         let mut members = vec![
@@ -237,7 +254,8 @@ impl<T: Transport> Client<T> {
             ("waitMs", milliseconds(claim.wait)),
         ];
         if !claim.done.is_empty() {
-            let done: Vector = claim.done.iter().map(JobEnd::to_value).collect();
+            let key = self.credentials.key();
+            let done: Vector = claim.done.iter().map(|end| end.to_value(key)).collect();
             members.push(("done", done.into()));
         }
         members.extend(claim.about.clone().map(|about| ("about", about)));
@@ -295,11 +313,11 @@ impl<T: Transport> Client<T> {
         Ok(signals.iter(&NoCells).flatten().filter_map(parse).collect())
     }
 
-    /// Ends a job that a worker holds.
+    /// Ends a job that a worker holds. A client with a key signs the output or the error.
     pub async fn end_job(&self, end: &JobEnd) -> ClientResult<(), T> {
         let path = format!("/jobs/{}/end", encode_path(&end.id));
         let request = self.worker_request(&path, Duration::ZERO);
-        self.send_only(request.with_json(&object(end.members()))?).await
+        self.send_only(request.with_json(&object(end.members(self.credentials.key())))?).await
     }
 
     /// Records a step of a job. Returns its output: that of the first recording.
