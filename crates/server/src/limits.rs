@@ -15,6 +15,9 @@ pub const WARNINGS_BYTES_MAX: usize = 4 * 1024;
 /// Bytes of one page of a history. Further records are on the next page.
 pub const HISTORY_PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Bytes of a member of a job or a record that a request for brief values contains.
+pub const BRIEF_VALUE_BYTES_MAX: u64 = 64 * 1024;
+
 /// Records of a history that are read and written at a time, before other requests have their turn.
 pub const HISTORY_BATCH_MAX: usize = 64;
 
@@ -37,6 +40,10 @@ pub const USER_NAME_BYTES_MAX: usize = 128;
 /// Bytes stored for one caller, if the venue is not meant for this machine only and no quota is
 /// configured: one caller cannot fill the disk of all.
 pub const STORED_BYTES_BEYOND_LOOPBACK: u64 = 10 << 30;
+
+/// Bytes stored for all callers together, if the venue is not meant for this machine only and no quota is
+/// configured: whoever may make keys is as many callers as he likes.
+pub const STORED_BYTES_TOTAL_BEYOND_LOOPBACK: u64 = 100 << 30;
 
 /// Creating requests per second and caller, if the venue does not listen on loopback and no rate is
 /// configured: far above what people do, far below what a runaway program does.
@@ -187,10 +194,19 @@ pub const SHARED_WITH_MAX: usize = 256;
 pub const SUSPECTS_MAX: usize = 1_000;
 
 /// How often it is checked whether some of them have been acquitted, if there are any.
-pub(crate) const SUSPECTS_CHECK: Duration = Duration::from_secs(60);
+pub(crate) const SUSPECTS_CHECK: Duration = Duration::from_secs(2);
+
+/// How often the time is noted while threads are working on jobs.
+pub(crate) const WORK_TICK: Duration = Duration::from_secs(1);
 
 /// Bytes of the name of an isolation tier.
 pub const TIER_BYTES_MAX: usize = 16;
+
+/// Isolation tiers about which an executor reports.
+pub const TIERS_MAX: usize = 16;
+
+/// Bytes of a reason that an executor gives. The rest is cut off.
+pub const REASON_BYTES_MAX: usize = 1_000;
 
 /// Bytes of one artifact of a contract job.
 pub const ARTIFACT_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -229,3 +245,15 @@ pub const HTTP2_BUFFER_BYTES_MAX: usize = 256 * 1024;
 
 /// MCP: content of a resource in one result. Larger content is read over HTTP.
 pub const MCP_RESOURCE_BYTES_MAX: u64 = 700_000;
+
+/// MCP: prompts of one caller that are listed. Names are unique among them, so that all are read for a list.
+pub const MCP_PROMPTS_MAX: usize = 500;
+
+/// MCP: bytes of the messages of a prompt with its arguments inserted.
+pub const MCP_PROMPT_BYTES_MAX: usize = 1024 * 1024;
+
+/// MCP: values that a completion suggests; the protocol allows no more.
+pub const MCP_COMPLETIONS_MAX: usize = 100;
+
+/// MCP: images, sounds and documents in the result of one call.
+pub const MCP_MEDIA_MAX: usize = 16;

@@ -1,8 +1,8 @@
 //! The table of all routes, from which the router, the OpenAPI document and the `/docs` page are made.
 
 use crate::grid::{
-    agents, assets, bench, documents, events, health, histories, identity, invoke, jobs,
-    operations, secrets, stats, values,
+    agents, assets, bench, documents, events, health, histories, identity, invoke, job_history,
+    jobs, operations, secrets, stats, values,
 };
 use crate::http::route::Route;
 use crate::{canvas, console, contract, mcp, worker};
@@ -12,6 +12,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> + Clone {
     let tables = [
         invoke::ROUTES,
         jobs::ROUTES,
+        job_history::ROUTES,
         events::ROUTES,
         canvas::routes::ROUTES,
         worker::routes::ROUTES,

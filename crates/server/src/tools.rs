@@ -176,7 +176,7 @@ impl NamedTools {
 }
 
 /// A name of letters, digits, `_` and `-` within the length that the strictest clients accept.
-fn sanitize_name(name: &str) -> String {
+pub(crate) fn sanitize_name(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
     let letters = name.chars().map(|letter| if is_plain(letter) { letter } else { '_' });
     let plain: String = letters.take(MCP_TOOL_NAME_BYTES_MAX).collect();
@@ -184,7 +184,7 @@ fn sanitize_name(name: &str) -> String {
 }
 
 /// The wanted name, numbered if another tool has it already.
-fn unique_name(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
+pub(crate) fn unique_name(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let numbered = |number: usize| {
         let suffix = format!("_{number}");
         let start: String = wanted.chars().take(MCP_TOOL_NAME_BYTES_MAX - suffix.len()).collect();

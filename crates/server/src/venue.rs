@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use catena_auth::KeyPair;
 use catena_auth::identity::UnboundToken;
 use catena_engine::error::StartError;
 use catena_engine::runtime::{Aborts, Env, SystemEnv};
-use catena_engine::{Adapter, Caller, Engine, Setup};
+use catena_engine::{Adapter, Caller, Engine, Role, Setup};
 use catena_store::embedded::Health;
 use catena_store::embedded::admin::AdminSocket;
 use catena_store::embedded::permissions::{self, PermissionsError, Sharing};
@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::aborts::{self, AbortWatch};
+use crate::aborts::{self, AbortWatch, WorkTable};
 use crate::config::{Config, McpRecord};
 use crate::describe::{openapi, page};
 use crate::http::listen::Connections;
@@ -102,6 +102,7 @@ pub struct Venue {
     connections: Connections,
     tasks: Vec<JoinHandle<()>>,
     grace: Duration,
+    work_table: WorkTable,
     /// Accepts requests for backups until it is dropped.
     admin_socket: Option<AdminSocket>,
 }
@@ -153,9 +154,9 @@ impl Venue {
         let lists = load_lists(data).map_err(io_error("the lists of identities"))?;
         let tls = TlsIdentity::from_config(&config)?;
         let (listener, address) = bind(config.listen.value).await?;
-        let aborts = match watch {
+        let (aborts, work_table) = match watch {
             Some(watch) => aborts::begin(data, watch).map_err(io_error("the mark of an abort"))?,
-            None => Aborts::default(),
+            None => (Aborts::default(), WorkTable::default()),
         };
         let env: Arc<dyn Env> = Arc::new(SystemEnv::new());
         let did = config.did(&key.did());
@@ -198,14 +199,20 @@ impl Venue {
             &*env,
         );
         let connections = Connections::new(config.connections_per_address.value);
-        let router = Service::router(Arc::new(state), mounted_routes(&config));
+        let state = Arc::new(state);
+        let router = Service::router(Arc::clone(&state), mounted_routes(&config));
         let listening = connections.clone();
         let tasks = vec![
             tokio::spawn(reload_tls(tls.clone())),
             tokio::spawn(async move { listening.serve(listener, router, tls).await }),
             tokio::spawn(Arc::clone(&lists).watch(data.to_owned())),
-            tokio::spawn(end_schedules_of_blocked(lists, engine.clone())),
+            tokio::spawn(end_schedules_of_withdrawn(
+                state,
+                data.to_owned(),
+                config.admins.to_vec(),
+            )),
             tokio::spawn(aborts::forget_acquitted(data.to_owned(), engine.clone())),
+            tokio::spawn(work_table.keep_time(env)),
         ];
         config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let access: Vec<String> = config
@@ -217,7 +224,7 @@ impl Venue {
         tracing::info!(%address, %did, data = %data.display(), "the venue is ready");
         let grace = config.grace();
         let admin_socket = Some(admin_socket);
-        Ok(Venue { address, engine, store, connections, tasks, grace, admin_socket })
+        Ok(Venue { address, engine, store, connections, tasks, grace, work_table, admin_socket })
     }
 
     /// Serves until `shutdown` or until the store fails, and stops.
@@ -259,6 +266,7 @@ impl Venue {
         // The rest of the grace period is for closing the store.
         let for_engine = self.grace.mul_f64(0.6);
         let for_connections = self.grace.mul_f64(0.2);
+        self.work_table.stop();
         self.connections.stop();
         self.engine.shutdown(for_engine).await;
         if !self.connections.wait_or_close(for_connections).await {
@@ -380,25 +388,29 @@ async fn reload_tls(tls: Option<Arc<TlsIdentity>>) {
     }
 }
 
-/// Removes the schedules of identities that become blocked: nobody could remove them afterwards, and
-/// they would go on invoking operations in the name of their owner. Never returns.
-async fn end_schedules_of_blocked(lists: Arc<AccessLists>, engine: Engine) {
-    let mut changes = lists.subscribe();
-    let mut known = lists::Entries::new();
+/// Removes the schedules of identities that may no longer use the venue, because they were blocked, removed from
+/// the access list, or lost their last token: they could not remove them, and would go on invoking operations. Never
+/// returns.
+async fn end_schedules_of_withdrawn(state: Arc<ServerState>, data: PathBuf, admins: Vec<String>) {
+    let engine = &state.engine;
+    let admin = Caller { role: Role::Admin, ..Caller::known(engine.did()) };
+    let mut changes = state.authenticator.lists().subscribe();
     loop {
-        for did in lists.new_entries(List::Blocked, &known) {
-            let caller = Caller::known(&did);
-            let schedules = engine.scheduled(&caller, None).await.unwrap_or_default();
-            let mut removed = 0;
-            for schedule in &schedules {
-                let is_removed = engine.unschedule(&caller, &schedule.handle).await;
-                removed += usize::from(is_removed.is_ok_and(|is_removed| is_removed));
+        let revoked = tokens::revoked_subjects(&data).unwrap_or_default();
+        let is_admitted = |did: &str| {
+            let is_kept = admins.iter().any(|known| known == did) || !revoked.contains(did);
+            is_kept && state.authenticator.may_have_schedules(did, &admins)
+        };
+        for schedule in engine.scheduled(&admin, Some("*")).await.unwrap_or_default() {
+            let did = &*schedule.owner;
+            if did.split(":for:").all(is_admitted) {
+                continue;
             }
-            if removed > 0 {
-                tracing::info!(target: "catena::audit", did, removed, "removed the schedules of a blocked identity");
+            if engine.unschedule(&admin, &schedule.handle).await.is_ok_and(|removed| removed) {
+                let handle = &*schedule.handle;
+                tracing::info!(target: "catena::audit", did, handle, "removed a schedule of an identity that may no longer use the venue");
             }
         }
-        known = lists.entries(List::Blocked);
         if changes.changed().await.is_err() {
             return std::future::pending().await;
         }

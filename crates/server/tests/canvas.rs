@@ -516,9 +516,13 @@ fn recovered_jobs_are_back_in_pending_and_on_the_queue() {
     run_process(async || {
         let venue = venue_in(folder, |flags| flags.running = Some("1".to_owned())).await;
         let summary = venue.get("/canvas/v1/recovery").await;
-        for (name, expected) in [("scanned", 2), ("requeued", 2), ("failed", 0), ("skipped", 0)] {
+        for (name, expected) in [("scanned", 2), ("failed", 0), ("skipped", 0)] {
             assert_eq!(summary.field(name), expected.into(), "{}", summary.text());
         }
+        // A job on the queue may have started before it was scanned, and is left alone then.
+        let counted = |name| summary.field(name).as_i64().unwrap();
+        assert_eq!(counted("requeued") + counted("left"), 2, "{}", summary.text());
+        assert!(counted("requeued") >= 1, "{}", summary.text());
         assert_eq!(summary.field("status"), "done".into());
         assert!(summary.field("durationMs").as_i64().is_some());
         // There is one slot, so the other job is still pending.

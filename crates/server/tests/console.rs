@@ -60,6 +60,19 @@ async fn files_are_immutable_and_compressed_for_clients_that_accept_it() {
 }
 
 #[tokio::test]
+async fn the_first_load_is_less_than_200_kb_compressed() {
+    let venue = venue(|_| {}).await;
+    let gzip = ("accept-encoding", "gzip");
+    let mut bytes = 0;
+    for path in files(&page(&venue).await).iter().map(String::as_str).chain(["/ui/"]) {
+        let reply = venue.request("GET", path, &[gzip], "").await;
+        assert_eq!(reply.header("content-encoding"), Some("gzip"), "{path}");
+        bytes += reply.header("content-length").unwrap().parse::<usize>().unwrap();
+    }
+    assert!((10_000..200_000).contains(&bytes), "{bytes}");
+}
+
+#[tokio::test]
 async fn the_page_allows_its_own_scripts_and_nothing_else() {
     let venue = venue(|_| {}).await;
     let page = page(&venue).await;

@@ -9,6 +9,7 @@ use catena_store::embedded::CounterSnapshot;
 use catena_value::Value;
 
 use crate::grid::health::{recovery_members, store_status};
+use crate::grid::stats::executors_value;
 use crate::http::error::ApiResult;
 use crate::http::request::ApiRequest;
 use crate::http::response;
@@ -52,7 +53,7 @@ pub(super) async fn read_health(request: ApiRequest) -> ApiResult<Response> {
         ("queue", queue),
         ("oldestWaiting", oldest),
         ("workers", list([worker_value(&health)])),
-        ("executors", list([])),
+        ("executors", executors_value(&engine.executors(&request.caller))),
         ("store", store_value(store_status, &store.counters())),
     ];
     Ok(response::value(StatusCode::OK, &object(members)))

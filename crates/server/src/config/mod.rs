@@ -9,11 +9,13 @@
 
 mod parse;
 mod value;
+mod variables;
 
 pub use parse::{Bytes, List, Time};
 pub use value::{
     AccessMode, LogFormat, McpRecord, QuotaSetting, RateSetting, Switch, UnboundTokens,
 };
+pub use variables::{unknown_variables, warn_about_variable};
 
 use std::fmt;
 use std::fs;
@@ -25,10 +27,15 @@ use std::time::Duration;
 
 use catena_engine::Limits;
 use catena_engine::limits::Rate;
+use catena_job::agent::AgentPolicy;
 use catena_job::contract::Plan;
+use catena_job::limits::AGENT_DELIVERIES_PER_SECOND;
 use catena_job::members;
 
-use crate::limits::{CONFIG_BYTES_MAX, RATE_BEYOND_LOOPBACK, STORED_BYTES_BEYOND_LOOPBACK};
+use crate::limits::{
+    CONFIG_BYTES_MAX, RATE_BEYOND_LOOPBACK, STORED_BYTES_BEYOND_LOOPBACK,
+    STORED_BYTES_TOTAL_BEYOND_LOOPBACK,
+};
 
 /// The file that is read if none is named.
 pub const FILE: &str = "catena.toml";
@@ -142,26 +149,6 @@ impl SettingInfo {
         let name = if is_list { self.name.trim_end_matches('s') } else { self.name };
         format!("--{}", name.replace(['.', '_'], "-"))
     }
-}
-
-/// Environment variables that are not settings of a venue: the file to read, and what the command line
-/// reads as a client.
-const OTHER_VARIABLES: [&str; 6] = [
-    "CATENA_CONFIG",
-    "CATENA_KEY",
-    "CATENA_KNOWN_VENUES",
-    "CATENA_TOKEN",
-    "CATENA_VENUE",
-    "CATENA_VENUE_DID",
-];
-
-/// Whether an environment variable is known, or not ours. Names that begin with `CATENA_X_` are free to
-/// use.
-pub fn is_known_variable(name: &str) -> bool {
-    let Some(own) = name.strip_prefix("CATENA_") else { return true };
-    own.starts_with("X_")
-        || OTHER_VARIABLES.contains(&name)
-        || SETTINGS.iter().any(|setting| setting.variable() == name)
 }
 
 /// The settings whose values are lists.
@@ -313,6 +300,8 @@ settings! {
         "The maximum number of jobs of all callers together that have not ended.";
     stored_bytes: QuotaSetting, "limits.stored_bytes", "auto",
         "The maximum number of bytes stored for one caller, or `off`. `auto` is 10GiB, and no limit on loopback without a public URL.";
+    stored_bytes_total: QuotaSetting, "limits.stored_bytes_total", "auto",
+        "The maximum number of bytes stored for all callers together, or `off`. `auto` is 100GiB, and no limit on loopback without a public URL.";
     memory: Bytes, "limits.memory", "512MiB",
         "The maximum size of what requests, jobs and responses hold in memory at a time.";
     memory_per_caller: Bytes, "limits.memory_per_caller", "128MiB",
@@ -337,6 +326,18 @@ settings! {
         "How long an idempotency key is remembered.";
     content_bytes: Bytes, "limits.content_bytes", "100MiB",
         "The maximum size of an asset's content.";
+    agents_per_user: u64, "agents.per_user", "10000",
+        "The maximum number of agents of one user.";
+    agents_inbox: u64, "agents.inbox", "1000",
+        "The maximum number of messages that wait for one agent.";
+    agents_inbox_bytes: Bytes, "agents.inbox_bytes", "16MiB",
+        "The maximum size of the messages that wait for one agent.";
+    agents_timeline: u64, "agents.timeline", "100000",
+        "The maximum number of turns in the timeline of one agent, which is suspended then.";
+    agents_failures: u64, "agents.failures", "10",
+        "The number of turns that fail in a row after which an agent is resumed by force only, if its own configuration does not say.";
+    agents_deliveries: RateSetting, "agents.deliveries", "auto",
+        "The number of messages per second that one agent accepts: a number, off, or auto (off when listening on loopback, otherwise 50).";
     plan_timeout_ms: u64, "plan.timeout_ms", "300000",
         "The highest limits.timeout_ms of a job that runs code.";
     plan_cpu_ms: u64, "plan.cpu_ms", "300000",
@@ -438,9 +439,7 @@ impl Config {
             None => FileSettings::read(Path::new(FILE), false)?,
         };
         let mut config = Self::layered(flags, &environment, file.as_ref())?;
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        config.unknown_variables = names.filter(|name| !is_known_variable(name)).collect();
-        config.unknown_variables.sort();
+        config.unknown_variables = unknown_variables();
         Ok(config)
     }
 
@@ -517,14 +516,7 @@ impl Config {
                 "`public_access` ({origin}) was replaced by `access`; set access = \"{access}\""
             ));
         }
-        let variables: Vec<String> = SETTINGS.iter().map(SettingInfo::variable).collect();
-        let known = || variables.iter().map(String::as_str).chain(OTHER_VARIABLES);
-        for name in &self.unknown_variables {
-            let nearest = members::nearest(name, known()).map_or("", |(nearest, _)| nearest);
-            warnings.push(format!(
-                "the environment variable {name} is unknown and has no effect; the nearest is {nearest}"
-            ));
-        }
+        warnings.extend(self.unknown_variables.iter().map(|name| warn_about_variable(name)));
         warnings
     }
 
@@ -555,7 +547,10 @@ impl Config {
             live_jobs_max: self.live_jobs_total.value,
             memory_bytes_max: *self.memory.value as u64,
             memory_per_caller_bytes_max: *self.memory_per_caller.value as u64,
-            stored_bytes_per_caller_max: self.stored_bytes_max(),
+            stored_bytes_per_caller_max: self
+                .quota(self.stored_bytes.value, STORED_BYTES_BEYOND_LOOPBACK),
+            stored_bytes_max: self
+                .quota(self.stored_bytes_total.value, STORED_BYTES_TOTAL_BEYOND_LOOPBACK),
             sub_jobs_per_root_max: self.sub_jobs.value as u64,
             running_max: self.running.value,
             rate: self.rate(),
@@ -569,11 +564,11 @@ impl Config {
         }
     }
 
-    fn stored_bytes_max(&self) -> Option<u64> {
-        match self.stored_bytes.value {
+    fn quota(&self, setting: QuotaSetting, beyond_loopback: u64) -> Option<u64> {
+        match setting {
             QuotaSetting::Off => None,
             QuotaSetting::Auto if self.is_local() => None,
-            QuotaSetting::Auto => Some(STORED_BYTES_BEYOND_LOOPBACK),
+            QuotaSetting::Auto => Some(beyond_loopback),
             QuotaSetting::Bytes(max) => Some(max),
         }
     }
@@ -588,6 +583,24 @@ impl Config {
             max_artifacts: self.plan_max_artifacts.value,
         };
         Plan { ceilings, is_enforced: true }
+    }
+
+    /// The limits of agents.
+    pub fn agents(&self) -> AgentPolicy {
+        let deliveries_per_second = match self.agents_deliveries.value {
+            RateSetting::Off => None,
+            RateSetting::Auto if self.listen.ip().is_loopback() => None,
+            RateSetting::Auto => Some(AGENT_DELIVERIES_PER_SECOND),
+            RateSetting::PerSecond(rate) => Some((rate as u64).max(1)),
+        };
+        AgentPolicy {
+            per_user: self.agents_per_user.value,
+            inbox_entries: self.agents_inbox.value,
+            inbox_bytes: *self.agents_inbox_bytes.value as u64,
+            timeline_entries: self.agents_timeline.value,
+            failures: self.agents_failures.value,
+            deliveries_per_second,
+        }
     }
 
     fn rate(&self) -> Option<Rate> {

@@ -1,6 +1,7 @@
 //! Precedence of values, and what is refused.
 
 use super::parse::Parse as _;
+use super::variables::is_known_variable;
 use super::*;
 
 fn file(text: &str) -> FileSettings {

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use catena_engine::operations::BlobUploadError;
-use catena_job::JobId;
+use catena_job::Job;
 use catena_store::blob::Digest;
 use catena_value::Value;
 
@@ -27,7 +27,7 @@ pub(super) async fn receive(
     request: &mut ApiRequest,
     digest: Digest,
     max: u64,
-    job: Option<JobId>,
+    job: Option<&Job>,
 ) -> ApiResult<u64> {
     let mut body = request.take_body();
     let received = receive_body(request, &mut body, (digest, job), max).await;
@@ -40,7 +40,7 @@ pub(super) async fn receive(
 async fn receive_body(
     request: &ApiRequest,
     body: &mut Body,
-    (digest, job): (Digest, Option<JobId>),
+    (digest, job): (Digest, Option<&Job>),
     max: u64,
 ) -> ApiResult<u64> {
     let mut upload = request.state.engine.begin_blob(max).await?;
@@ -77,7 +77,7 @@ pub(super) async fn put(mut request: ApiRequest) -> ApiResult<Response> {
     Ok(stored(digest, size))
 }
 
-fn not_found(digest: Digest) -> ApiError {
+pub(super) fn not_found(digest: Digest) -> ApiError {
     ApiError::new(Code::BlobNotFound, format!("there is no {digest} of this caller"))
 }
 
@@ -95,15 +95,16 @@ pub(super) async fn get(request: ApiRequest) -> ApiResult<Response> {
 }
 
 /// Sends a blob that a user has uploaded.
-pub(super) async fn send_owned(
-    request: &ApiRequest,
-    owner: &str,
-    digest: Digest,
-) -> ApiResult<Response> {
-    let engine = &request.state.engine;
-    if !engine.owns_blob(owner, digest).await? {
+async fn send_owned(request: &ApiRequest, owner: &str, digest: Digest) -> ApiResult<Response> {
+    if !request.state.engine.owns_blob(owner, digest).await? {
         return Err(not_found(digest));
     }
+    send(request, digest).await
+}
+
+/// Sends a blob. The caller of this has checked who may read it.
+pub(super) async fn send(request: &ApiRequest, digest: Digest) -> ApiResult<Response> {
+    let engine = &request.state.engine;
     let download = engine.open_blob(digest).await?.ok_or_else(|| not_found(digest))?;
     let len = download.len();
     let content_type = HeaderValue::from_static("application/octet-stream");

@@ -4,16 +4,19 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use catena_engine::operations::{Environment, is_name};
-use catena_engine::requests::{AnnouncedExecutor, JobView};
-use catena_value::{NoCells, Value};
+use catena_engine::requests::{AnnouncedExecutor, AnnouncedTier, JobView};
+use catena_value::{Map, NoCells, Value};
 
-use crate::contract::blobs::{parse_digest, receive, send_owned, stored};
+use crate::contract::blobs::{not_found, parse_digest, receive, send, stored};
 use crate::contract::jobs::loaded;
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::json;
 use crate::http::request::ApiRequest;
 use crate::http::response;
-use crate::limits::{ANNOUNCED_MAX, ARTIFACT_BYTES_MAX, EXECUTOR_SLOTS_MAX};
+use crate::limits::{
+    ANNOUNCED_MAX, ARTIFACT_BYTES_MAX, EXECUTOR_SLOTS_MAX, REASON_BYTES_MAX, TIER_BYTES_MAX,
+    TIERS_MAX,
+};
 use crate::values::object;
 use crate::worker::routes::is_executor;
 
@@ -38,7 +41,7 @@ pub(super) async fn announce(mut request: ApiRequest) -> ApiResult<Response> {
     let environments = given.iter(&NoCells).flatten().map(|one| parse_environment(&one, announced));
     let environments: Option<Vec<Environment>> = environments.collect();
     let environments = environments.filter(|list| list.len() <= ANNOUNCED_MAX).ok_or_else(error)?;
-    let unavailable = map.field("unavailable").and_then(|why| Some(why.to_text()?.into_owned()));
+    let unavailable = map.field("unavailable").and_then(|why| short(why, REASON_BYTES_MAX));
     if let Some(reason) = &unavailable {
         tracing::warn!(reason, "an executor cannot run code");
     }
@@ -49,9 +52,43 @@ pub(super) async fn announce(mut request: ApiRequest) -> ApiResult<Response> {
     let slots = slots.ok_or_else(|| {
         ApiError::bad_request(format!("`slots` must be from 0 to {EXECUTOR_SLOTS_MAX}"))
     })?;
-    let executor = AnnouncedExecutor { worker: worker.into_owned(), slots };
-    request.state.engine.announce(&executor, environments, unavailable).await?;
+    let executor = AnnouncedExecutor {
+        worker: worker.into_owned(),
+        slots,
+        versions: environments.iter().map(|known| known.version.clone()).collect(),
+        tier: map.field("tier").and_then(|tier| short(tier, TIER_BYTES_MAX)),
+        tiers: parse_tiers(map)?,
+        unavailable,
+    };
+    request.state.engine.announce(executor, environments).await?;
     Ok(response::value(StatusCode::OK, &object([("ok", true.into())])))
+}
+
+/// A text, without what is beyond a number of bytes.
+fn short(value: &Value, max: usize) -> Option<String> {
+    let text = value.to_text()?;
+    Some(text[..text.floor_char_boundary(max)].to_owned())
+}
+
+/// What the executor found out about each tier, if it says so.
+fn parse_tiers(announcement: &Map) -> ApiResult<Vec<AnnouncedTier>> {
+    let Some(given) = announcement.field("tiers").filter(|tiers| !tiers.is_nil()) else {
+        return Ok(Vec::new());
+    };
+    let parse = |tier: Value| {
+        let map = tier.as_map()?;
+        Some(AnnouncedTier {
+            tier: short(map.field("tier")?, TIER_BYTES_MAX)?,
+            is_available: map.field("available")?.as_bool()?,
+            reason: short(map.field("reason")?, REASON_BYTES_MAX)?,
+        })
+    };
+    let tiers = given.as_vector().map(|tiers| tiers.iter(&NoCells).flatten().map(parse));
+    let tiers: Option<Vec<AnnouncedTier>> = tiers.and_then(Iterator::collect);
+    let tiers = tiers.filter(|tiers| tiers.len() <= TIERS_MAX);
+    tiers.ok_or_else(|| {
+        ApiError::bad_request("`tiers` must be a short array of {tier, available, reason}")
+    })
 }
 
 fn parse_environment(value: &Value, announced: i64) -> Option<Environment> {
@@ -85,7 +122,10 @@ pub(super) async fn dataset(request: ApiRequest) -> ApiResult<Response> {
         return Err(ApiError::new(Code::BlobNotFound, "the job does not name this dataset"));
     }
     let owner = view.job.field("caller").and_then(Value::as_str).unwrap_or_default().to_owned();
-    send_owned(&request, &owner, digest).await
+    if !request.state.engine.may_read_blob(&owner, digest).await? {
+        return Err(not_found(digest));
+    }
+    send(&request, digest).await
 }
 
 /// Whether a text occurs in a value.
@@ -100,9 +140,9 @@ fn names(value: &Value, text: &str) -> bool {
 }
 
 pub(super) async fn artifact(mut request: ApiRequest) -> ApiResult<Response> {
-    let job = held_job(&request).await?.job.id();
+    let job = held_job(&request).await?.job;
     let text = request.second_path_argument()?.into_owned();
     let digest = parse_digest(&text)?;
-    let size = receive(&mut request, digest, ARTIFACT_BYTES_MAX, Some(job)).await?;
+    let size = receive(&mut request, digest, ARTIFACT_BYTES_MAX, Some(&job)).await?;
     Ok(stored(digest, size))
 }

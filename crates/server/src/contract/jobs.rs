@@ -10,7 +10,7 @@ use catena_engine::{Caller, Engine};
 use catena_job::contract::envelope::{Keyed, input_of_body};
 use catena_job::contract::result::{JobResult, is_contract_job};
 use catena_job::contract::{
-    ContractError, ENV_VERSION, EXECUTION, EXECUTION_KEY, Envelope, envelope,
+    ContractError, ENV_VERSION, EXECUTION, EXECUTION_KEY, Envelope, JobType, envelope,
 };
 use catena_job::vocabulary::{ContractStatus, State};
 use catena_job::{JobId, Status};
@@ -24,8 +24,10 @@ use crate::http::response;
 use crate::limits::{CONTRACT_PAGE_MAX, SUPERSEDED_MAX};
 use crate::values::{list, object, with_member};
 
-/// The operation of contract jobs.
-const OPERATION: &str = "contract:object_execute";
+/// The operation of the contract jobs of a type.
+fn operation_of(job_type: JobType) -> String {
+    format!("contract:{}", job_type.as_str())
+}
 
 /// How much longer than the limit of its cell a job may take: fetching data, uploading files, and an
 /// executor that has to be noticed to be lost.
@@ -49,11 +51,12 @@ pub(super) async fn create(mut request: ApiRequest) -> ApiResult<Response> {
     })?;
     let envelope = Envelope::read(map, &request.state.plan).map_err(ApiError::invalid_payload)?;
     let engine = request.state.engine.clone();
-    let profile = &request.state.default_environment;
+    let profile = envelope.job_type.profile(&request.state.default_environment);
     let environment = environment_for(&envelope, engine.environments(), profile)?;
     let keyed = envelope.keyed(&environment.version);
     let caller = request.caller.clone();
-    let mut invoke = Invoke::new(caller.clone(), OPERATION, input_of_body(map).into());
+    let operation = operation_of(envelope.job_type);
+    let mut invoke = Invoke::new(caller.clone(), &operation, input_of_body(map).into());
     invoke.idempotency = key;
     invoke.tags = tags(&envelope);
     invoke.timeout = Some(Duration::from_millis(envelope.limits.timeout_ms) + EXECUTION_GRACE);
@@ -115,13 +118,14 @@ fn environment_for(
         let error = ContractError::invalid("UNSUPPORTED_JOB_TYPE", text).with("field", "job_type");
         return Err(ApiError::invalid_payload(error));
     }
+    let can_run = |known: &Environment| known.job_types.iter().any(|known| known == job_type);
     let found = match &envelope.env_version {
-        Some(version) => known.get(version),
+        Some(version) => known.get(version).filter(can_run),
         None => known.newest(default_profile),
     };
     found.ok_or_else(|| {
         let asked = envelope.env_version.as_deref().unwrap_or(default_profile);
-        let text = format!("the environment {asked:?} is not known to this venue");
+        let text = format!("no environment {asked:?} that runs {job_type} is known to this venue");
         let available = list(versions.iter().map(|version| version.as_str().into()));
         let error = ContractError::invalid("UNKNOWN_ENV_VERSION", text);
         let error = error.with("field", "environment.env_version").with("available", available);

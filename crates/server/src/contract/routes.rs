@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 
-use crate::contract::{artifacts, blobs, executor, jobs};
+use crate::contract::{artifacts, blobs, executor, executors, jobs};
 use crate::http::error::Code;
 use crate::http::route::{
     ANY, Access, IDEMPOTENCY_KEY, JSON, ROUTE, RequestBody, Route, empty_reply, query, reply,
@@ -14,6 +14,21 @@ const DIGEST: &str = "`sha256:` and 64 hex digits.";
 const BYTES: &str = "application/octet-stream";
 const BINARY: &str = r#"{"type":"string","format":"binary"}"#;
 const OBJECT: &str = r#"{"type":"object"}"#;
+
+const EXECUTORS: &str = r#"{"type":"object","required":["slots","running","executors","environments"],
+    "properties":{"slots":{"type":"integer"},"running":{"type":"integer"},
+    "executors":{"type":"array","items":{"type":"object","required":["executor","tier","tiers","slots",
+        "running","announced_at","heartbeat_at","lease_until","environments"],"properties":{
+        "executor":{"type":"string"},"tier":{"type":["string","null"]},
+        "tiers":{"type":"array","items":{"type":"object","properties":{"tier":{"type":"string"},
+            "available":{"type":"boolean"},"reason":{"type":"string"}}}},
+        "slots":{"type":"integer"},"running":{"type":"integer"},"announced_at":{"type":"string"},
+        "heartbeat_at":{"type":"string"},"lease_until":{"type":["string","null"]},
+        "environments":{"type":"array","items":{"type":"string"}},"unavailable":{"type":"string"}}}},
+    "environments":{"type":"array","items":{"type":"object","properties":{
+        "env_version":{"type":"string"},"profile":{"type":"string"},
+        "job_types":{"type":"array","items":{"type":"string"}},"is_default":{"type":"boolean"},
+        "executors":{"type":"integer"},"announced_at":{"type":"string"}}}}}}"#;
 
 const FENCE: crate::http::route::Parameter = query(
     "fence",
@@ -190,6 +205,16 @@ pub(crate) const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        path: "/contract/v1/executors",
+        tag: "Contract",
+        summary: "List the executors that are connected and the environments that are known",
+        about: "Executors whose lease has ended are not listed. An environment stays known while no \
+                executor has it. `running` counts all jobs for admins, and the caller's own for others.",
+        replies: &[reply(200, "Executors by name and environments by version.", EXECUTORS)],
+        handler: |request| Box::pin(executors::list_executors(request)),
+        ..ROUTE
+    },
+    Route {
         method: Method::PUT,
         path: "/worker/v1/blobs/{digest}",
         path_parameter: DIGEST,
@@ -227,8 +252,8 @@ pub(crate) const ROUTES: &[Route] = &[
             about: "The environments, or why there is none.",
             media: JSON,
             schema: r#"{"type":"object","required":["worker","environments"],"properties":{
-                "worker":{"type":"string"},"slots":{"type":"integer"},
-                "unavailable":{"type":"string"},
+                "worker":{"type":"string"},"slots":{"type":"integer"},"tier":{"type":"string"},
+                "tiers":{"type":"array","items":{"type":"object"}},"unavailable":{"type":"string"},
                 "environments":{"type":"array","items":{"type":"object"}}}}"#,
             is_required: true,
         }),

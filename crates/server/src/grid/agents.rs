@@ -50,7 +50,7 @@ pub(crate) const ROUTES: &[Route] = &[
         path: "/api/v1/requests",
         tag: "Agents",
         summary: "List requests to people",
-        about: "The questions of the caller's agents that wait for an answer, oldest first.",
+        about: "The questions of the caller's agents and jobs that wait for an answer, oldest first.",
         parameters: &[
             query("agent", r#"{"type":"string"}"#, "Those of one agent."),
             query("all", r#"{"type":"boolean"}"#, "Also those that were answered or closed."),
@@ -70,10 +70,10 @@ pub(crate) const ROUTES: &[Route] = &[
         path_parameter: "The ID of a request.",
         tag: "Agents",
         summary: "Answer a request",
-        about: "A request is answered once. The agent gets the answer as a message. The change is a job of \
-                `agent:answer`.",
+        about: "A request is answered once. The agent or the job that asked gets the answer as a message. The \
+                change is a job of `agent:answer`.",
         body: Some(RequestBody {
-            about: "The answer: any value, or one of the options of the request.",
+            about: "The answer: any value, one of the options of the request, or what fits its schema.",
             media: JSON,
             schema: r#"{"type":"object","required":["answer"],"properties":{"answer":{}}}"#,
             is_required: true,

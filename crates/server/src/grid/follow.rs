@@ -21,7 +21,7 @@ use http_body::Frame;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
-use crate::grid::job_json::{self, StepOutputs};
+use crate::grid::job_json::{self, StepOutputs, Values};
 use crate::http::error::ApiResult;
 use crate::http::json::write_value;
 use crate::http::memory::{self, ResponseMemory};
@@ -47,6 +47,7 @@ pub(crate) fn response(
     follow: Follow,
     progress: Progress,
     outputs: StepOutputs,
+    values: Values,
     memory: Reservation,
     guard: StreamGuard,
 ) -> Response {
@@ -55,6 +56,7 @@ pub(crate) fn response(
         heartbeat: Box::pin(tokio::time::sleep(HEARTBEAT)),
         progress,
         outputs,
+        values,
         memory: Arc::new(Mutex::new(memory)),
         is_first: true,
         _guard: guard,
@@ -68,6 +70,7 @@ struct JobStream {
     heartbeat: Pin<Box<Sleep>>,
     progress: Progress,
     outputs: StepOutputs,
+    values: Values,
     /// The memory of the last event.
     memory: ResponseMemory,
     is_first: bool,
@@ -88,7 +91,7 @@ impl JobStream {
                 // The client has taken the event before this one.
                 drop(self.memory.lock().take());
                 let data = memory::counting_now(&self.memory, || {
-                    job_json::job_to_json(job, cells, steps.as_ref())
+                    job_json::job_to_json(job, self.values, cells, steps.as_ref())
                 })?;
                 sse::frame("job-update", Some(*index), &data, retry)
             }

@@ -3,14 +3,15 @@
 
 use std::fmt::Write as _;
 
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderName, Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::RootId;
 use catena_engine::error::ImportError;
 use catena_engine::limits::PAGE_MAX;
 use catena_engine::requests::ImportedHistory;
-use catena_job::{JobId, Record};
-use catena_value::{Map, Value};
+use catena_engine::views::RecordSearch;
+use catena_job::{JobId, Record, RecordId};
+use catena_value::{CellSource, Map, Value};
 
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::json::{self, write_value};
@@ -21,6 +22,9 @@ use crate::http::route::{
 };
 use crate::limits::{HISTORY_BATCH_MAX, HISTORY_PAGE_BYTES_MAX};
 use crate::values::{list, object};
+
+/// Names the job of a record.
+const JOB_HEADER: HeaderName = HeaderName::from_static("catena-job");
 
 const VENUE: &str = "The DID of the job's venue.";
 const JOB: &str = "The job's ID.";
@@ -111,6 +115,29 @@ pub(crate) const ROUTES: &[Route] = &[
         replies: &[reply(200, "It is removed.", r#"{"type":"object"}"#)],
         errors: &[Code::InvalidJobId, Code::HistoryNotFound],
         handler: |request| Box::pin(remove(request)),
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/records/{record}",
+        path_parameter: "The Value ID of a record.",
+        tag: "Jobs",
+        summary: "Find a record by its ID",
+        about: "Searches the records of the caller's jobs, newest first, of their sub-jobs, and of \
+                imported histories. Returns exactly \
+                the JSON whose Value ID is in the path, which is also the entity tag; `Catena-Job` names the \
+                job. If not all records could be read, the error has `next`, the value of `after` with which \
+                the search continues. Whoever knows the job finds the record faster with \
+                `/api/v1/jobs/{id}/records/{record}`.",
+        parameters: &[
+            query("after", r#"{"type":"integer","minimum":0}"#, "Where to continue a search."),
+            IF_NONE_MATCH,
+        ],
+        replies: &[
+            reply(200, "The record.", r#"{"type":"object"}"#),
+            empty_reply(304, "The record still matches `If-None-Match`."),
+        ],
+        errors: &[Code::BadRequest, Code::RecordNotFound],
+        handler: |request| Box::pin(find_record(request)),
         ..ROUTE
     },
     Route {
@@ -280,6 +307,93 @@ async fn remove(request: ApiRequest) -> ApiResult<Response> {
     Ok(response::value(StatusCode::OK, &removed))
 }
 
+/// A record of any job of the caller.
+async fn find_record(request: ApiRequest) -> ApiResult<Response> {
+    let text = request.path_argument()?.into_owned();
+    let text = text.trim_start_matches("0x").to_ascii_lowercase();
+    let invalid = |_| ApiError::bad_request(format!("`{text}` is not a Value ID"));
+    let wanted: RecordId = format!("0x{text}").parse().map_err(invalid)?;
+    let after = request.number("after")?;
+    // The semaphore is never closed.
+    let _turn = request.state.long_reads.acquire().await.ok();
+    match request.state.engine.find_record(&request.caller, wanted, after).await? {
+        RecordSearch::Found { job, record, cells } => {
+            record_response(&request, job, &record.to_value(), &cells, wanted)
+        }
+        RecordSearch::Missing { next: Some(next) } => {
+            let text = format!("record {wanted} is not among those that were read");
+            let error = ApiError::new(Code::RecordNotFound, text);
+            Err(error.member("next", crate::values::count(next)))
+        }
+        RecordSearch::Missing { next: None } => find_imported(&request, wanted).await,
+    }
+}
+
+/// A record of an imported history.
+async fn find_imported(request: &ApiRequest, wanted: RecordId) -> ApiResult<Response> {
+    let text = wanted.to_string();
+    for (venue, job) in imported_jobs(request).await? {
+        let root = RootId::history(&venue, job);
+        let roots = request.state.engine.roots(&request.caller, vec![root.clone()]).await?;
+        let stored = roots.get(&root).map_err(|failure| damaged(&failure.error))?;
+        let Some(stored) = stored.and_then(Value::as_map) else { continue };
+        let records = stored.get(&"records".into(), roots.cells());
+        let records = records.map_err(|error| damaged(&error))?;
+        let Some(records) = records.as_ref().and_then(Value::as_vector) else { continue };
+        for entry in records.iter(roots.cells()) {
+            let entry = entry.and_then(|entry| entry.loaded(roots.cells()));
+            let entry = entry.map_err(|error| damaged(&error))?;
+            let field = |name: &str| entry.as_map().and_then(|entry| entry.field(name));
+            if field("id").and_then(Value::as_str) == Some(&text) {
+                let record = field("record").cloned().unwrap_or_default();
+                return record_response(request, job, &record, roots.cells(), wanted);
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    Err(ApiError::new(Code::RecordNotFound, format!("the caller has no record {wanted}")))
+}
+
+/// The venues and jobs of the histories that the caller has imported.
+async fn imported_jobs(request: &ApiRequest) -> ApiResult<Vec<(String, JobId)>> {
+    let roots = request.state.engine.roots(&request.caller, vec![RootId::histories()]).await?;
+    let index = roots.get(&RootId::histories()).map_err(|failure| damaged(&failure.error))?;
+    let index = index.and_then(Value::as_map).cloned().unwrap_or_default();
+    let venues = index.get(&"venues".into(), roots.cells()).map_err(|error| damaged(&error))?;
+    let venues = venues.as_ref().and_then(Value::as_map).cloned().unwrap_or_default();
+    let mut found = Vec::new();
+    for venue in venues.iter(roots.cells()) {
+        let (venue, jobs) = venue.map_err(|error| damaged(&error))?;
+        let Value::Map(jobs) = jobs else { continue };
+        for job in jobs.keys_from(0, roots.cells()) {
+            let job = job.map_err(|error| damaged(&error))?;
+            let job = job.as_str().and_then(|job| job.parse().ok());
+            found.extend(venue.as_str().map(str::to_owned).zip(job));
+        }
+    }
+    Ok(found)
+}
+
+fn record_response(
+    request: &ApiRequest,
+    job: JobId,
+    record: &Value,
+    cells: &dyn CellSource,
+    id: RecordId,
+) -> ApiResult<Response> {
+    let etag = format!("\"{id}\"");
+    let mut response = if request.matches_etag(&etag) {
+        response::empty(StatusCode::NOT_MODIFIED)
+    } else {
+        let mut text = String::new();
+        write_value(record, cells, &mut text)?;
+        response::json(StatusCode::OK, text)
+    };
+    response::set_header(&mut response, header::ETAG, etag);
+    response::set_header(&mut response, JOB_HEADER, job.to_string());
+    Ok(response)
+}
+
 /// A record of a job. It is searched from the first record on, in batches.
 async fn record(request: ApiRequest) -> ApiResult<Response> {
     let id = request.job_id()?;
@@ -293,17 +407,8 @@ async fn record(request: ApiRequest) -> ApiResult<Response> {
         let is_wanted =
             |record: &&Record| record.id().to_string().trim_start_matches("0x") == wanted;
         if let Some(found) = page.records.iter().find(is_wanted) {
-            let etag = format!("\"{}\"", found.id());
-            if request.matches_etag(&etag) {
-                let mut response = response::empty(StatusCode::NOT_MODIFIED);
-                response::set_header(&mut response, header::ETAG, etag);
-                return Ok(response);
-            }
-            let mut text = String::new();
-            write_value(&found.to_value(), &page.cells, &mut text)?;
-            let mut response = response::json(StatusCode::OK, text);
-            response::set_header(&mut response, header::ETAG, etag);
-            return Ok(response);
+            let record = found.to_value();
+            return record_response(&request, id, &record, &page.cells, found.id());
         }
         from += page.records.len() as u64;
         if page.records.is_empty() || from >= page.total {

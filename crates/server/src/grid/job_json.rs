@@ -7,20 +7,24 @@
 use std::fmt::Write as _;
 
 use catena_engine::requests::JobView;
+use catena_job::limits::VALUE_DEPTH_MAX;
 use catena_job::record::Link;
 use catena_job::{Job, Record};
-use catena_value::{CellSource, Extent, Map, NoCells, Value, Vector};
+use catena_value::{CellSource, Extent, ExtentError, Map, NoCells, Value, Vector};
 
-use crate::http::error::{ApiResult, Code};
-use crate::http::json::write_value;
+use crate::http::error::{ApiError, ApiResult, Code};
+use crate::http::json::{load_error, write_value};
+use crate::http::request::ApiRequest;
+use crate::http::route::{Parameter, query};
+use crate::limits::BRIEF_VALUE_BYTES_MAX;
 
 /// Initial capacity of the text: enough for a small job, so that it rarely grows.
 const TYPICAL_JOB_BYTES: usize = 768;
 
 /// A job with its state outside the chain: queue, progress and steps.
-pub(crate) fn view_to_json(view: &JobView) -> ApiResult<String> {
+pub(crate) fn view_to_json(view: &JobView, values: Values) -> ApiResult<String> {
     let mut text = String::with_capacity(TYPICAL_JOB_BYTES);
-    write_job(&view.job, view.cells(), &mut text)?;
+    write_job(&view.job, values, view.cells(), &mut text)?;
     text.pop();
     if let Some(at) = view.ready_at.filter(|_| view.waits_for_attempt()) {
         let _ = write!(text, ",\"nextAttemptAt\":{at}");
@@ -49,7 +53,7 @@ pub(crate) fn add_member(name: &str, value: &Value, text: &mut String) -> ApiRes
 /// The response to a request that changed a job. If there is no memory for all of it, it is the job
 /// without what it contains: the change has happened, so the request must not be refused.
 pub(crate) fn changed_to_json(view: &JobView) -> ApiResult<String> {
-    match view_to_json(view) {
+    match view_to_json(view, Values::Full) {
         Err(error) if error.code() == Code::TooMuchMemory => {
             let (id, status, head) = (view.job.id(), view.status(), view.job.head());
             let link = format!("/api/v1/jobs/{id}");
@@ -83,6 +87,52 @@ impl StepOutputs {
     }
 }
 
+/// Which members the JSON of a job or a record contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// All.
+    Full,
+    /// Those that are not large. `omittedMembers` names the others.
+    Brief,
+}
+
+/// The parameter that chooses the values.
+pub(crate) const VALUES: Parameter = query(
+    "values",
+    r#"{"enum":["full","brief"]}"#,
+    "`brief` omits members of more than 64 KiB and names them in `omittedMembers`.",
+);
+
+impl Values {
+    /// What a request asks for with the parameter `values`.
+    pub(crate) fn from_request(request: &ApiRequest) -> ApiResult<Self> {
+        match request.parameter(VALUES.name)?.as_deref() {
+            None | Some("full") => Ok(Values::Full),
+            Some("brief") => Ok(Values::Brief),
+            Some(_) => Err(ApiError::bad_request("`values` must be brief or full")),
+        }
+    }
+
+    /// Returns true if a member has to be left out. A large one is not read to its end.
+    fn omits(self, value: &Value, cells: &dyn CellSource) -> bool {
+        let extent = Extent { bytes: BRIEF_VALUE_BYTES_MAX, depth: 2 * VALUE_DEPTH_MAX };
+        self == Values::Brief && matches!(extent.measure(value, cells), Err(ExtentError::Bytes(_)))
+    }
+
+    /// A record without the members that have to be left out, and the names of these.
+    fn split(self, record: &Record, cells: &dyn CellSource) -> ApiResult<(Value, Vec<Value>)> {
+        if self == Values::Full {
+            return Ok((record.to_value(), Vec::new()));
+        }
+        let members = record.fields().iter(cells).collect::<Result<Vec<_>, _>>();
+        let members = members.map_err(load_error)?;
+        let (large, shown): (Vec<_>, Vec<_>) =
+            members.into_iter().partition(|(_, value)| self.omits(value, cells));
+        let shown: Map = shown.into_iter().collect();
+        Ok((shown.into(), large.into_iter().map(|(name, _)| name).collect()))
+    }
+}
+
 /// The entry of a step with the size of its output instead of the output.
 fn without_output(step: Value) -> Value {
     let Value::Map(members) = &step else { return step };
@@ -98,11 +148,12 @@ fn without_output(step: Value) -> Value {
 /// A job as of one of its records.
 pub(crate) fn job_to_json(
     job: &Job,
+    values: Values,
     cells: &dyn CellSource,
     steps: Option<&Value>,
 ) -> ApiResult<String> {
     let mut text = String::with_capacity(TYPICAL_JOB_BYTES);
-    write_job(job, cells, &mut text)?;
+    write_job(job, values, cells, &mut text)?;
     if let Some(steps) = steps {
         text.pop();
         write_member(&Value::from("steps"), steps, cells, &mut text)?;
@@ -111,17 +162,29 @@ pub(crate) fn job_to_json(
     Ok(text)
 }
 
-fn write_job(job: &Job, cells: &dyn CellSource, text: &mut String) -> ApiResult<()> {
+fn write_job(
+    job: &Job,
+    values: Values,
+    cells: &dyn CellSource,
+    text: &mut String,
+) -> ApiResult<()> {
     let status = job.status();
+    let mut omitted = Vec::new();
     // IDs and statuses need no escaping.
     let _ = write!(text, "{{\"id\":\"{}\",\"status\":\"{status}\"", job.id());
     for (key, value) in job.fields() {
         let Some(name) = key.as_str() else { continue };
         // The outputs that a rerun keeps are shown with its steps.
-        if !matches!(name, "id" | "parent" | "reusedOutputs") {
+        if matches!(name, "id" | "parent" | "reusedOutputs") {
+            continue;
+        }
+        if values.omits(value, cells) {
+            omitted.push(key.clone());
+        } else {
             write_member(key, value, cells, text)?;
         }
     }
+    write_omitted(omitted, text)?;
     if job.field("operation").is_none()
         && let Some(op) = job.field("op")
     {
@@ -160,16 +223,28 @@ fn write_member(
     write_value(value, cells, text)
 }
 
-/// Appends an entry of a history: a record, the ID that can be computed from it, and the signature next to
-/// it.
+/// Names the members that were left out, if there are any.
+fn write_omitted(names: Vec<Value>, text: &mut String) -> ApiResult<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let names = Vector::from_items(names).into();
+    write_member(&Value::from("omittedMembers"), &names, &NoCells, text)
+}
+
+/// Appends an entry of a history: a record, the ID that can be computed from it unless members were left
+/// out, and the signature next to it.
 pub(crate) fn write_record(
     record: &Record,
+    values: Values,
     signature: Option<&Value>,
     cells: &dyn CellSource,
     text: &mut String,
 ) -> ApiResult<()> {
     let _ = write!(text, "{{\"id\":\"{}\",\"record\":", record.id());
-    write_value(&record.to_value(), cells, text)?;
+    let (shown, omitted) = values.split(record, cells)?;
+    write_value(&shown, cells, text)?;
+    write_omitted(omitted, text)?;
     if let Some(signature) = signature {
         text.push_str(",\"signature\":");
         write_value(signature, cells, text)?;
@@ -187,6 +262,8 @@ mod tests {
     use catena_job::{Change, JobId, NewJob};
     use catena_value::{NoCells, json};
     use std::sync::Arc;
+
+    use crate::values::{list, object};
 
     const NOW: i64 = 1_769_683_717_706;
 
@@ -216,7 +293,7 @@ mod tests {
         let (mut job, _) = Job::create(new_job(None), NOW, None).unwrap();
         job.append(Change::new(Event::Started, NOW + 1)).unwrap();
         job.append(Change::new(Event::Finished { output: 5.into() }, NOW + 2)).unwrap();
-        let text = job_to_json(&job, &NoCells, None).unwrap();
+        let text = job_to_json(&job, Values::Full, &NoCells, None).unwrap();
         let expected = format!(
             r#"{{"id":"0x{}","status":"COMPLETE","op":"test:echo","operation":"0xab",
             "input":{{"text":"a \"quoted\" word"}},"caller":"did:key:caller","created":{NOW},
@@ -232,7 +309,7 @@ mod tests {
     fn the_parent_is_a_string_and_the_error_too() {
         let parent = Parent::of_step(JobId::from_bytes([8; 16]), 3);
         let (job, _) = Job::create(new_job(Some(parent)), NOW, Some("bad input")).unwrap();
-        let text = job_to_json(&job, &NoCells, None).unwrap();
+        let text = job_to_json(&job, Values::Full, &NoCells, None).unwrap();
         assert_eq!(field(&text, "parent"), format!("0x{}", "08".repeat(16)).into());
         assert_eq!(field(&text, "parentStep"), 3.into());
         assert_eq!(field(&text, "error"), "bad input".into());
@@ -243,7 +320,7 @@ mod tests {
     fn both_names_of_the_operation_are_there() {
         let new_job = NewJob { operation: None, ..new_job(None) };
         let (job, _) = Job::create(new_job, NOW, None).unwrap();
-        let text = job_to_json(&job, &NoCells, None).unwrap();
+        let text = job_to_json(&job, Values::Full, &NoCells, None).unwrap();
         assert_eq!(field(&text, "operation"), "test:echo".into());
     }
 
@@ -263,17 +340,44 @@ mod tests {
             phase: Phase::Admitted,
             ready_at: None,
         };
-        let text = view_to_json(&view).unwrap();
+        let text = view_to_json(&view, Values::Full).unwrap();
         assert_eq!(field(&text, "queueDepth"), 2.into());
         assert_eq!(field(&text, "progress"), read(r#"{"processedItems":1}"#));
         assert_eq!(field(&text, "message"), "name?".into());
     }
 
     #[test]
+    fn brief_values_leave_out_what_is_large_and_name_it() {
+        let long = "x".repeat(usize::try_from(BRIEF_VALUE_BYTES_MAX).unwrap());
+        let short = &long[..long.len() / 2];
+        for (text, is_omitted) in [(short, false), (long.as_str(), true)] {
+            let input = object([("text", text.into())]);
+            let new_job = NewJob { input: input.clone(), ..new_job(None) };
+            let (job, record) = Job::create(new_job, NOW, None).unwrap();
+            let brief = job_to_json(&job, Values::Brief, &NoCells, None).unwrap();
+            let full = job_to_json(&job, Values::Full, &NoCells, None).unwrap();
+            let mut entry = String::new();
+            write_record(&record, Values::Brief, None, &NoCells, &mut entry).unwrap();
+            let names = if is_omitted { list([Value::from("input")]) } else { Value::Nil };
+            let shown = if is_omitted { Value::Nil } else { input.clone() };
+            assert_eq!(field(&brief, "omittedMembers"), names);
+            assert_eq!(field(&entry, "omittedMembers"), names);
+            assert_eq!((field(&brief, "input"), field(&full, "input")), (shown, input));
+            assert_eq!(field(&brief, "op"), field(&full, "op"));
+            let record = field(&entry, "record");
+            assert_eq!(record.id().to_string() == record_id(&entry), !is_omitted);
+        }
+    }
+
+    fn record_id(entry: &str) -> String {
+        field(entry, "id").as_str().unwrap().to_owned()
+    }
+
+    #[test]
     fn a_record_comes_with_the_id_of_its_json() {
         let (_, record) = Job::create(new_job(None), NOW, None).unwrap();
         let mut text = String::new();
-        write_record(&record, None, &NoCells, &mut text).unwrap();
+        write_record(&record, Values::Full, None, &NoCells, &mut text).unwrap();
         let id = field(&text, "record").id().to_string();
         assert_eq!(field(&text, "id"), id.into());
     }

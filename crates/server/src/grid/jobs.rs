@@ -6,34 +6,30 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use catena_engine::Tombstone;
 use catena_engine::error::ControlError;
-use catena_engine::limits::PAGE_MAX;
-use catena_engine::requests::{
-    HistoryPage, JobFilter, JobList, JobView, ListJobs, MessageReceipt, RerunScope,
-};
+use catena_engine::requests::{JobFilter, JobList, JobView, ListJobs, MessageReceipt, RerunScope};
 use catena_engine::views::Reader;
 use catena_job::JobId;
 use catena_store::{ListOrder, ListedJob};
 use catena_value::{NoCells, Value};
 
 use crate::grid::follow::{self, Progress};
-use crate::grid::job_json::{self, StepOutputs};
+use crate::grid::job_json::{self, StepOutputs, VALUES, Values};
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::json::{self, write_value};
 use crate::http::request::{ApiRequest, parse_whole_number};
 use crate::http::response::{self, PREFERENCE_APPLIED};
-use crate::http::response_cache::RenderedJob;
+use crate::http::response_cache::{self, RenderedJob};
 use crate::http::route::{
     ANY, Access, IDEMPOTENCY_KEY, IF_NONE_MATCH, JOB, JSON, LIMIT, OFFSET, PREFER, Parameter,
     ROUTE, Reply, RequestBody, Route, empty_reply, in_header, query, reply,
 };
 use crate::http::sse;
-use crate::limits::{HISTORY_BATCH_MAX, HISTORY_PAGE_BYTES_MAX};
 use crate::values::{list, object};
 
-const ID: &str = "The job's ID: 32 hex digits, with or without `0x`, or a UUID.";
+pub(crate) const ID: &str = "The job's ID: 32 hex digits, with or without `0x`, or a UUID.";
 const CHANGED: &[Reply] = &[reply(200, "The job in its new status.", JOB)];
 const CONTROL_ERRORS: &[Code] = &[Code::InvalidJobId, Code::JobNotFound, Code::JobConflict];
-const READ_ERRORS: &[Code] = &[Code::InvalidJobId, Code::JobNotFound, Code::JobDeleted];
+pub(crate) const READ_ERRORS: &[Code] = &[Code::InvalidJobId, Code::JobNotFound, Code::JobDeleted];
 
 /// The filter of jobs, by the names that the input of `jobs:control` and the command line use, too.
 pub(crate) const FILTER: [Parameter; 8] = [
@@ -128,7 +124,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Read a job",
         about: "With `Prefer: wait=N` the response is sent when the job no longer matches \
                 `If-None-Match`, when it has ended, or after N seconds.",
-        parameters: &[IF_NONE_MATCH, PREFER, STEPS],
+        parameters: &[IF_NONE_MATCH, PREFER, STEPS, VALUES],
         replies: &[
             reply(200, "The job.", JOB),
             empty_reply(304, "The job still matches `If-None-Match`."),
@@ -252,26 +248,6 @@ pub(crate) const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
-        path: "/api/v1/jobs/{id}/history",
-        path_parameter: ID,
-        tag: "Jobs",
-        summary: "Read a job's records",
-        about: "Oldest first. `record` is exactly the JSON whose Value ID is `id`. If there are \
-                more records, `next` is the value of `from` for the next page.",
-        parameters: &[
-            query("from", r#"{"type":"integer","minimum":0}"#, "The index of the first record."),
-            LIMIT,
-        ],
-        replies: &[reply(
-            200,
-            "A page of records.",
-            r##"{"$ref":"#/components/schemas/History"}"##,
-        )],
-        errors: READ_ERRORS,
-        handler: |request| Box::pin(history(request)),
-        ..ROUTE
-    },
-    Route {
         path: "/api/v1/jobs/{id}/log",
         path_parameter: ID,
         tag: "Jobs",
@@ -310,6 +286,7 @@ pub(crate) const ROUTES: &[Route] = &[
             ),
             query("progress", r#"{"type":"boolean"}"#, "Includes `progress` events."),
             STEPS,
+            VALUES,
         ],
         replies: &[
             Reply {
@@ -468,6 +445,7 @@ async fn read(request: ApiRequest) -> ApiResult<Response> {
     let preferred = request.preferred_wait();
     let has_etag = request.head.headers.contains_key(header::IF_NONE_MATCH);
     let outputs = step_outputs(&request)?;
+    let values = Values::from_request(&request)?;
     // The waits are boxed, so that the future of a read without a wait stays small.
     let mut view = match &preferred {
         None => engine.job(caller, id).await?,
@@ -479,7 +457,11 @@ async fn read(request: ApiRequest) -> ApiResult<Response> {
     };
     view.steps = outputs.apply(view.steps.take());
     let cache = &request.state.response_cache;
-    let RenderedJob { etag, body } = cache.get_or_render(&view, job_json::view_to_json)?;
+    let to_json = |view: &JobView| job_json::view_to_json(view, values);
+    let RenderedJob { etag, body } = match values {
+        Values::Full => cache.get_or_render(&view, to_json)?,
+        Values::Brief => response_cache::render(&view, to_json)?,
+    };
     let mut response = if request.matches_etag(&etag) {
         response::empty(StatusCode::NOT_MODIFIED)
     } else {
@@ -611,65 +593,11 @@ async fn delete(request: ApiRequest) -> ApiResult<Response> {
     Ok(response::json(StatusCode::OK, format!("{{\"id\":\"{id}\",\"deleted\":true}}")))
 }
 
-/// A page of records, cut off where it becomes too long. `next` is then the first record left out.
-///
-/// It is read and written in batches, and only a few requests do that at a time: many long pages would
-/// otherwise occupy every thread, and small requests would wait for all of them.
-async fn history(request: ApiRequest) -> ApiResult<Response> {
-    let id = request.job_id()?;
-    let from = request.number("from")?.unwrap_or(0);
-    let limit = request.limit()?.min(PAGE_MAX);
-    let ApiRequest { state, caller, .. } = &request;
-    let mut text = String::from("{\"records\":[");
-    let mut written = 0;
-    let total = loop {
-        let batch = (limit - written).min(HISTORY_BATCH_MAX);
-        // The semaphore is never closed.
-        let turn = state.long_reads.acquire().await.ok();
-        let first = from.saturating_add(written as u64);
-        let page = state.engine.history(caller, id, first, batch).await?;
-        let added = write_records(&page, first, &mut text)?;
-        drop(turn);
-        written += added;
-        if added == 0 || added < batch || written == limit || text.len() > HISTORY_PAGE_BYTES_MAX {
-            break page.total;
-        }
-        tokio::task::yield_now().await;
-    };
-    let _ = write!(text, "],\"total\":{total}");
-    let next = from.saturating_add(written as u64);
-    if next < total {
-        let _ = write!(text, ",\"next\":{next}");
-    }
-    text.push('}');
-    Ok(response::json(StatusCode::OK, text))
-}
-
 async fn log(request: ApiRequest) -> ApiResult<Response> {
     let id = request.job_id()?;
     let log = request.state.engine.log(&request.caller, id).await?;
     let value = object([("id", Value::from(id.to_string())), ("log", log.into())]);
     Ok(response::value(StatusCode::OK, &value))
-}
-
-/// Appends records, the first of which has the index `first`, to a page until it is too long. Returns
-/// how many.
-fn write_records(page: &HistoryPage, first: u64, text: &mut String) -> ApiResult<usize> {
-    let mut written = 0;
-    for record in &page.records {
-        let is_first = text.ends_with('[');
-        if !is_first && text.len() > HISTORY_PAGE_BYTES_MAX {
-            break;
-        }
-        if !is_first {
-            text.push(',');
-        }
-        let is_last = first.saturating_add(written as u64) + 1 == page.total;
-        let signature = page.signature.as_ref().filter(|_| is_last);
-        job_json::write_record(record, signature, &page.cells, text)?;
-        written += 1;
-    }
-    Ok(written)
 }
 
 async fn follow_job(request: ApiRequest) -> ApiResult<Response> {
@@ -689,6 +617,7 @@ async fn follow_job(request: ApiRequest) -> ApiResult<Response> {
         follow,
         progress,
         step_outputs(&request)?,
+        Values::from_request(&request)?,
         memory,
         request.state.metrics.count_stream(),
     ))

@@ -13,6 +13,7 @@ pub(crate) mod health;
 pub(crate) mod histories;
 pub(crate) mod identity;
 pub(crate) mod invoke;
+pub(crate) mod job_history;
 mod job_json;
 pub(crate) mod jobs;
 pub(crate) mod operations;

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use catena_engine::requests::ConnectedExecutor;
 use catena_engine::runtime::{MinuteStats, Percentiles};
 use catena_engine::views::HourStats;
 use catena_job::Status;
@@ -12,7 +13,7 @@ use crate::http::error::ApiResult;
 use crate::http::request::ApiRequest;
 use crate::http::response;
 use crate::http::route::{ROUTE, Route, reply};
-use crate::values::{count, object};
+use crate::values::{count, list, object};
 
 /// The terminal statuses, in the order in which they are counted.
 const ENDED: [Status; 5] =
@@ -24,7 +25,8 @@ pub(crate) const ROUTES: &[Route] = &[Route {
     summary: "Statistics of the last hour",
     about: "What the process that answers did in the last hour, by minute: jobs created, started and \
             ended by status, upper bounds of the time they waited and ran, and the depth of the \
-            queue. Admins see all jobs and the store, others their own jobs. Sub-jobs are included.",
+            queue. Admins see all jobs and the store, others their own jobs. Sub-jobs are included. \
+            `executors` names those that are connected.",
     replies: &[reply(
         200,
         "The statistics.",
@@ -37,18 +39,32 @@ pub(crate) const ROUTES: &[Route] = &[Route {
 async fn stats(request: ApiRequest) -> ApiResult<Response> {
     let stats = request.state.engine.stats(&request.caller).await?;
     let store = stats.is_everyone.then(|| store_value(&request.state.store));
-    Ok(response::value(StatusCode::OK, &stats_value(&stats, store)))
+    let executors = executors_value(&request.state.engine.executors(&request.caller));
+    Ok(response::value(StatusCode::OK, &stats_value(&stats, executors, store)))
 }
 
-fn stats_value(stats: &HourStats, store: Option<Value>) -> Value {
+/// The executors that are connected, in short: `/contract/v1/executors` has more about them.
+pub(crate) fn executors_value(executors: &[ConnectedExecutor]) -> Value {
+    list(executors.iter().map(|executor| {
+        let announced = &executor.announced;
+        object([
+            ("executor", Value::from(announced.worker.as_str())),
+            ("tier", announced.tier.as_deref().map_or(Value::Nil, Value::from)),
+            ("slots", count(announced.slots as u64)),
+            ("running", count(executor.running as u64)),
+            ("heartbeatAt", executor.heard_at.into()),
+        ])
+    }))
+}
+
+fn stats_value(stats: &HourStats, executors: Value, store: Option<Value>) -> Value {
     let minutes = stats.minutes.iter().map(minute_value).collect();
     let mut members = vec![
         ("scope", Value::from(if stats.is_everyone { "all" } else { "own" })),
         ("now", stats.now.into()),
         ("minutes", Vector::from_items(minutes).into()),
         ("queued", count(stats.queued)),
-        // Every job runs in the process of the venue.
-        ("executors", Vector::from_items(Vec::new()).into()),
+        ("executors", executors),
     ];
     members.extend(stats.running.map(|running| ("running", count(running))));
     members.extend(store.map(|store| ("store", store)));

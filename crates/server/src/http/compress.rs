@@ -1,15 +1,14 @@
 //! Compression of JSON responses.
 //!
-//! Only complete JSON bodies of responses to GET are compressed, with gzip, and only if the client accepts
-//! it: a stream of events must not wait for a block of the compressor, small bodies gain nothing, and
-//! responses to requests with a body, which may repeat what the client sent next to a secret, have a length
-//! that depends on their content alone. A compressed response has a weak entity tag, because its bytes are
-//! others; responses whose entity tag is the ID of their content are sent as they are.
+//! Complete JSON bodies are compressed, with gzip, if the client accepts it. A stream of events must not
+//! wait for a block of the compressor, and small bodies gain nothing. A compressed response has a weak
+//! entity tag, because its bytes are others; where clients compare the tag with the ID that they asked for,
+//! it has none. Responses about secrets are never compressed.
 
 use std::io::Write as _;
 
 use axum::body::{Body, HttpBody as _};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use flate2::Compression;
@@ -19,16 +18,36 @@ use http_body_util::BodyExt as _;
 use crate::http::route::Route;
 use crate::limits::{COMPRESSED_BYTES_MIN, COMPRESSED_INLINE_BYTES_MAX};
 
-/// Paths below which nothing is compressed: names of secrets, and documents whose entity tag clients compare
-/// with the ID that they asked for.
-const EXCLUDED: [&str; 3] = ["/api/v1/secrets", "/api/v1/assets", "/api/v1/operations"];
+/// Paths below which nothing is compressed.
+const SECRETS: &str = "/api/v1/secrets";
 
-/// Whether the response to a request may be compressed.
-pub(crate) fn is_wanted(route: &Route, headers: &HeaderMap) -> bool {
-    route.method == Method::GET
-        && headers.contains_key(header::ACCEPT_ENCODING)
-        && !EXCLUDED.iter().any(|path| route.path.starts_with(path))
-        && accepts_gzip(headers)
+/// Paths of documents whose entity tag is their ID. Published clients compare it with the ID that they asked
+/// for, and accept that there is none.
+const TAGGED_BY_ID: [&str; 2] = ["/api/v1/assets", "/api/v1/operations"];
+
+/// How a response is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compressible {
+    /// Not at all.
+    No,
+    /// With a weak entity tag.
+    WithWeakTag,
+    /// Without an entity tag.
+    WithoutTag,
+}
+
+/// Whether and how the response to a request may be compressed.
+pub(crate) fn for_request(route: &Route, headers: &HeaderMap) -> Compressible {
+    let is_wanted = headers.contains_key(header::ACCEPT_ENCODING)
+        && !route.path.starts_with(SECRETS)
+        && accepts_gzip(headers);
+    if !is_wanted {
+        Compressible::No
+    } else if TAGGED_BY_ID.iter().any(|path| route.path.starts_with(path)) {
+        Compressible::WithoutTag
+    } else {
+        Compressible::WithWeakTag
+    }
 }
 
 /// Whether `Accept-Encoding` has gzip, or anything, with a quality above 0.
@@ -50,13 +69,13 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// Compresses a response if that is worth it.
-pub(crate) async fn compress(response: Response) -> Response {
+pub(crate) async fn compress(response: Response, how: Compressible) -> Response {
     let is_json = response
         .headers()
         .get(header::CONTENT_TYPE)
         .is_some_and(|content_type| content_type.as_bytes().starts_with(b"application/json"));
     let bytes = response.body().size_hint().exact().unwrap_or(0);
-    let is_whole = response.status() == StatusCode::OK
+    let is_whole = response.status() != StatusCode::PARTIAL_CONTENT
         && !response.headers().contains_key(header::CONTENT_ENCODING);
     if !is_json || !is_whole || bytes < COMPRESSED_BYTES_MIN {
         return response;
@@ -78,7 +97,10 @@ pub(crate) async fn compress(response: Response) -> Response {
     };
     head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     head.headers.remove(header::CONTENT_LENGTH);
-    weaken_etag(&mut head.headers);
+    match how {
+        Compressible::WithoutTag => drop(head.headers.remove(header::ETAG)),
+        Compressible::No | Compressible::WithWeakTag => weaken_etag(&mut head.headers),
+    }
     Response::from_parts(head, compressed.into())
 }
 

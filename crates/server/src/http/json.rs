@@ -2,7 +2,7 @@
 
 use catena_engine::limits::JOB_JSON_BYTES_MAX;
 use catena_value::json::{self, WriteError};
-use catena_value::{CellSource, Value};
+use catena_value::{CellSource, LoadError, Value};
 
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::memory;
@@ -41,15 +41,18 @@ fn is_small(value: &Value) -> bool {
     }
 }
 
+/// A part of a stored value is missing or damaged.
+pub(crate) fn load_error(error: LoadError) -> ApiError {
+    tracing::error!(%error, "a stored value could not be read");
+    ApiError::new(Code::StoreDamaged, "stored data is damaged")
+}
+
 fn write_error(error: WriteError) -> ApiError {
     match error {
         WriteError::TooLarge { .. } => {
             let error = format!("the response would exceed {JOB_JSON_BYTES_MAX} bytes");
             ApiError::new(Code::AnswerTooLarge, error)
         }
-        WriteError::Load(error) => {
-            tracing::error!(%error, "a stored value could not be read");
-            ApiError::new(Code::StoreDamaged, "stored data is damaged")
-        }
+        WriteError::Load(error) => load_error(error),
     }
 }

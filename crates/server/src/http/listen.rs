@@ -5,7 +5,7 @@
 //! ends when the client disconnects, which drops the response in progress, or when the venue stops
 //! and the response in progress is complete.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
@@ -31,6 +31,7 @@ use rustix::process::Resource;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use crate::http::error::{ApiError, Code};
@@ -38,9 +39,9 @@ use crate::http::rate::MinRateIo;
 use crate::http::stream_end;
 use crate::http::tls::{HTTP2, TlsIdentity};
 use crate::limits::{
-    CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, CONNECTIONS_RESERVED, DESCRIPTORS_RESERVED_MIN,
-    HEAD_TIME_MAX, HTTP2_BUFFER_BYTES_MAX, HTTP2_HEADER_BYTES_MAX, HTTP2_STREAMS_MAX,
-    TLS_HANDSHAKE_TIME_MAX,
+    BODY_TIME_MAX, CONNECTION_BUFFER_BYTES, CONNECTIONS_MAX, CONNECTIONS_RESERVED,
+    DESCRIPTORS_RESERVED_MIN, HEAD_TIME_MAX, HTTP2_BUFFER_BYTES_MAX, HTTP2_HEADER_BYTES_MAX,
+    HTTP2_STREAMS_MAX, TLS_HANDSHAKE_TIME_MAX,
 };
 
 /// The pause after a connection could not be accepted, which means that descriptors or memory are
@@ -336,7 +337,9 @@ async fn serve_http2(
             let result = serve_request(router, request, usage, Arc::clone(&is_stream)).await;
             // One event stream makes the whole connection slow by nature.
             is_streaming.fetch_or(is_stream.load(Ordering::Relaxed), Ordering::Relaxed);
-            result.map(|response| response.map(|body| Body::new(CountedBody::new(body, counted))))
+            let is_stream = is_stream.load(Ordering::Relaxed);
+            let count = |body| Body::new(CountedBody::new(body, counted, is_stream));
+            result.map(|response| response.map(count))
         }
     });
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
@@ -356,6 +359,10 @@ async fn serve_http2(
             _ = idle.tick() => true,
         };
         if is_idle {
+            if requests.has_overdue() {
+                // The client does not read a response, which takes memory.
+                return;
+            }
             let total = requests.total.load(Ordering::Relaxed);
             let is_open = requests.open.load(Ordering::Relaxed) > 0;
             if !is_open && total == known {
@@ -375,26 +382,44 @@ async fn serve_http2(
 struct Http2Requests {
     /// How many there were.
     total: AtomicUsize,
+    /// How many responses there were.
+    bodies: AtomicUsize,
     /// How many responses are being sent.
     open: AtomicUsize,
+    /// When each of those began that are no event streams, by number.
+    begun: Mutex<BTreeMap<usize, Instant>>,
+}
+
+impl Http2Requests {
+    /// Returns true if a response takes longer than one on a connection of its own may. The rate of bytes says
+    /// nothing about one of many responses.
+    fn has_overdue(&self) -> bool {
+        self.begun.lock().values().any(|begun| begun.elapsed() > BODY_TIME_MAX)
+    }
 }
 
 /// A body of a response that counts as open until it is dropped.
 struct CountedBody {
     body: Body,
     requests: Arc<Http2Requests>,
+    number: usize,
 }
 
 impl CountedBody {
-    fn new(body: Body, requests: Arc<Http2Requests>) -> Self {
+    fn new(body: Body, requests: Arc<Http2Requests>, is_stream: bool) -> Self {
         requests.open.fetch_add(1, Ordering::Relaxed);
-        CountedBody { body, requests }
+        let number = requests.bodies.fetch_add(1, Ordering::Relaxed);
+        if !is_stream {
+            requests.begun.lock().insert(number, Instant::now());
+        }
+        CountedBody { body, requests, number }
     }
 }
 
 impl Drop for CountedBody {
     fn drop(&mut self) {
         self.requests.open.fetch_sub(1, Ordering::Relaxed);
+        self.requests.begun.lock().remove(&self.number);
     }
 }
 
@@ -563,6 +588,19 @@ mod tests {
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).await.unwrap();
         assert!(rest.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_that_nobody_reads_is_noticed_on_a_shared_connection() {
+        let requests = Arc::new(Http2Requests::default());
+        let stream = CountedBody::new(Body::empty(), Arc::clone(&requests), true);
+        let response = CountedBody::new(Body::empty(), Arc::clone(&requests), false);
+        assert!(!requests.has_overdue());
+        tokio::time::advance(BODY_TIME_MAX + Duration::from_secs(1)).await;
+        assert!(requests.has_overdue());
+        drop(response);
+        assert!(!requests.has_overdue(), "event streams may take longer");
+        drop(stream);
     }
 
     #[tokio::test]

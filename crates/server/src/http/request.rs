@@ -280,7 +280,8 @@ async fn read_body(
     }
     let whole = if whole.is_empty() { first } else { whole.freeze() };
     if whole.len() as u64 > UNCOUNTED_BYTES_MAX {
-        memory.grow(decoded_bytes(&whole))?;
+        // What it contains is in memory twice: decoded, and encoded for the store.
+        memory.grow(decoded_bytes(&whole).saturating_add(whole.len() as u64))?;
     }
     Ok(whole)
 }

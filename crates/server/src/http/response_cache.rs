@@ -63,7 +63,8 @@ impl ResponseCache {
     }
 }
 
-fn render(
+/// The rendered job, without the cache.
+pub(crate) fn render(
     view: &JobView,
     to_json: impl Fn(&JobView) -> ApiResult<String>,
 ) -> ApiResult<RenderedJob> {

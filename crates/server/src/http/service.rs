@@ -19,7 +19,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::http::compress;
+use crate::http::compress::{self, Compressible};
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::origin::{CorsHeaders, OriginPolicy};
 use crate::http::request::ApiRequest;
@@ -80,9 +80,18 @@ impl Service {
     async fn serve(&self, mount: &Mount, request: Request) -> Response {
         let path = request.uri().path();
         match mount.routes.iter().find(|mounted| mounted.route.matches(path)) {
-            Some(mounted) => self.serve_route(mounted, request).await,
-            None => self.refuse(Code::MethodNotAllowed, request),
+            Some(mounted) if !self.is_hidden(mounted.route, path) => {
+                self.serve_route(mounted, request).await
+            }
+            _ => self.refuse(Code::MethodNotAllowed, request),
         }
+    }
+
+    /// Returns true if a more specific path, which supports other methods, is meant: a parameter that may
+    /// contain slashes also takes what such a path ends with.
+    fn is_hidden(&self, route: &Route, path: &str) -> bool {
+        let hides = |other: &&Route| is_specific(other) && other.is_at(path);
+        !is_specific(route) && self.routes.iter().any(hides)
     }
 
     async fn serve_route(&self, mounted: &MountedRoute, request: Request) -> Response {
@@ -90,7 +99,7 @@ impl Service {
         let (head, body) = request.into_parts();
         let path = head.uri.path().to_owned();
         let trace = self.begin(&head.method, head.uri.path(), &head.headers);
-        let is_compressible = compress::is_wanted(route, &head.headers);
+        let compressible = compress::for_request(route, &head.headers);
         let admitted = match self.admit(route, &head.headers) {
             Ok(admitted) if needs_delegation(route, &admitted.0) => {
                 // Boxed, because this is rare and would make the future of every request larger.
@@ -124,9 +133,11 @@ impl Service {
                 let handling = AssertUnwindSafe(handling).catch_unwind();
                 let is_public = matches!(route.access, Access::Probe | Access::Public);
                 let mut response = flatten_panic(handling.await);
-                if is_compressible && let Ok(plain) = response {
+                if compressible != Compressible::No
+                    && let Ok(plain) = response
+                {
                     // Boxed, because it would make the future of every request larger.
-                    response = Ok(Box::pin(compress::compress(plain)).await);
+                    response = Ok(Box::pin(compress::compress(plain, compressible)).await);
                 }
                 match response {
                     Ok(response) if !is_public && stream_end::is_stream(&response) => {
@@ -171,9 +182,7 @@ impl Service {
     fn allowed_methods(&self, path: &str) -> String {
         let routes = self.routes.iter().copied().filter(|route| route.is_at(path));
         let routes: Vec<&Route> = routes.collect();
-        // A parameter that may contain slashes also takes what a more specific path ends with.
-        let is_specific = |route: &&Route| !route.path.ends_with('}') || !route.path.contains("{*");
-        let has_specific = routes.iter().any(is_specific);
+        let has_specific = routes.iter().any(|route| is_specific(route));
         let routes = routes.iter().filter(|route| !has_specific || is_specific(route));
         let mut methods: BTreeSet<&str> = routes.map(|route| route.method.as_str()).collect();
         if methods.contains("GET") {
@@ -308,6 +317,11 @@ fn refuse_identity(error: &AuthError, route: &Route) -> ApiError {
         "refused an identity"
     );
     error.clone().into()
+}
+
+/// Returns true if a route does not end with a parameter that takes everything that follows.
+fn is_specific(route: &Route) -> bool {
+    !route.path.ends_with('}') || !route.path.contains("{*")
 }
 
 /// Turns a handler's panic into an error response.

@@ -26,24 +26,26 @@ pub(crate) fn is_stream(response: &Response) -> bool {
 
 /// The same response, whose stream ends when its subject is no longer admitted.
 pub(crate) fn end_with(response: Response, state: Arc<ServerState>, subject: Subject) -> Response {
-    response.map(|body| {
-        let end = Box::pin(until_withdrawn(state, subject));
-        Body::new(EndingBody { body, end })
-    })
+    response.map(|body| end_body(body, until_withdrawn(state, subject)))
+}
+
+/// The same body, which ends with `withdrawn`, and after [`STREAM_TIME_MAX`] at the latest.
+fn end_body(body: Body, withdrawn: impl Future<Output = ()> + Send + 'static) -> Body {
+    let end = Box::pin(async move {
+        let _ = tokio::time::timeout(STREAM_TIME_MAX, withdrawn).await;
+    });
+    Body::new(EndingBody { body, end })
 }
 
 async fn until_withdrawn(state: Arc<ServerState>, subject: Subject) {
     let mut changes = state.authenticator.lists().subscribe();
-    let withdrawn = async {
-        while state.authenticator.is_still_admitted(&subject) {
-            if changes.changed().await.is_err() {
-                return std::future::pending().await;
-            }
+    while state.authenticator.is_still_admitted(&subject) {
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
         }
-        let did = &*subject.did;
-        tracing::info!(target: "catena::audit", did, "ended an event stream of an identity that may no longer read it");
-    };
-    let _ = tokio::time::timeout(STREAM_TIME_MAX, withdrawn).await;
+    }
+    let did = &*subject.did;
+    tracing::info!(target: "catena::audit", did, "ended an event stream of an identity that may no longer read it");
 }
 
 struct EndingBody {
@@ -70,5 +72,33 @@ impl HttpBody for EndingBody {
 
     fn is_end_stream(&self) -> bool {
         self.body.is_end_stream()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    fn endless() -> Body {
+        Body::from_stream(futures_util::stream::pending::<Result<Bytes, Infallible>>())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_after_a_day_at_the_latest() {
+        let begun = tokio::time::Instant::now();
+        assert!(end_body(endless(), std::future::pending()).frame().await.is_none());
+        assert_eq!(begun.elapsed().as_secs(), 24 * 3_600);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_when_it_may_no_longer_be_read() {
+        let begun = tokio::time::Instant::now();
+        let withdrawn = tokio::time::sleep(std::time::Duration::from_secs(7));
+        assert!(end_body(endless(), withdrawn).frame().await.is_none());
+        assert_eq!(begun.elapsed().as_secs(), 7);
     }
 }

@@ -237,6 +237,13 @@ impl Authenticator {
         Ok(())
     }
 
+    /// Returns true if what an identity has scheduled may run: it is not blocked and, unless nobody needs to be,
+    /// on the list. What was scheduled anonymously may run.
+    pub(crate) fn may_have_schedules(&self, did: &str, admins: &[String]) -> bool {
+        let is_known = *did == *self.anonymous().did || admins.iter().any(|admin| admin == did);
+        self.check_blocked(did).is_ok() && (is_known || self.is_listed(did, Role::Known))
+    }
+
     /// Fails if an identity is blocked.
     pub(super) fn check_blocked(&self, did: &str) -> Result<(), AuthError> {
         if self.lists.contains(List::Blocked, did) {

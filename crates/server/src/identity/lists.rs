@@ -87,16 +87,6 @@ impl AccessLists {
         self.changes.subscribe()
     }
 
-    /// The entries that a list has and an older version of it has not.
-    pub(crate) fn new_entries(&self, list: List, before: &Entries) -> Vec<String> {
-        self.lists.read()[list as usize].difference(before).cloned().collect()
-    }
-
-    /// A copy of a list.
-    pub(crate) fn entries(&self, list: List) -> Entries {
-        self.lists.read()[list as usize].clone()
-    }
-
     /// Reads a list again whenever its file changes. Never returns.
     pub(crate) async fn watch(self: Arc<Self>, data: PathBuf) {
         let mut seen = List::ALL.map(|list| changed_at(&data, list));

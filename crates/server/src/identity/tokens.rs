@@ -69,15 +69,36 @@ pub fn issue(config: &Config, request: TokenRequest<'_>) -> Result<IssuedToken, 
 /// The subjects of all tokens on the list that `catena token create` keeps in a data folder: one JSON
 /// object per line.
 pub(crate) fn issued_subjects(data: &Path) -> io::Result<lists::Entries> {
+    Ok(issued(data)?.into_iter().map(|(_, subject)| subject).collect())
+}
+
+/// The IDs and subjects of these tokens.
+fn issued(data: &Path) -> io::Result<Vec<(String, String)>> {
     let text = match std::fs::read_to_string(data.join("issued-tokens")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(lists::Entries::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
     };
-    let subject = |line: &str| {
+    let token = |line: &str| {
         let value = catena_value::json::read(line.as_bytes()).ok()?;
-        Some(value.as_map()?.field("subject")?.as_str()?.to_owned())
+        let member = |name: &str| Some(value.as_map()?.field(name)?.as_str()?.to_owned());
+        Some((member("id").unwrap_or_default(), member("subject")?))
     };
-    Ok(text.lines().filter_map(subject).collect())
+    Ok(text.lines().filter_map(token).collect())
+}
+
+/// The users of this venue all of whose tokens were revoked. A user with a key of their own needs no token.
+pub(crate) fn revoked_subjects(data: &Path) -> io::Result<lists::Entries> {
+    let revoked = lists::read(data, List::RevokedTokens)?;
+    let mut without = lists::Entries::new();
+    let mut with = lists::Entries::new();
+    for (id, subject) in issued(data)?.into_iter().filter(|(_, subject)| subject.contains(":u:")) {
+        if revoked.contains(&id) {
+            without.insert(subject)
+        } else {
+            with.insert(subject)
+        };
+    }
+    Ok(without.difference(&with).cloned().collect())
 }
 
 /// Adds a token to the list of a data folder. A running venue notices within a few seconds.
@@ -109,6 +130,21 @@ mod tests {
         assert_eq!(issue(&config, request("did:key:z")).unwrap().subject, "did:key:z");
         let members = lists::read(folder.path(), List::Members).unwrap();
         assert!(members.contains("did:key:z"), "a token lists its subject");
+    }
+
+    #[test]
+    fn a_user_without_a_token_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let line =
+            |id: &str, subject: &str| format!("{{\"id\":\"{id}\",\"subject\":\"{subject}\"}}\n");
+        let issued = [("1", "v:u:ann"), ("2", "v:u:bob"), ("3", "v:u:bob"), ("4", "did:key:z")];
+        let issued: String = issued.iter().map(|(id, subject)| line(id, subject)).collect();
+        std::fs::write(folder.path().join("issued-tokens"), issued).unwrap();
+        for id in ["1", "2", "4"] {
+            revoke(folder.path(), id).unwrap();
+        }
+        let found = revoked_subjects(folder.path()).unwrap();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["v:u:ann"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::http::error::ApiResult;
 use crate::http::json::write_value;
 use crate::limits::MCP_TEXT_BYTES_MAX;
 use crate::mcp::context::RequestContext;
+use crate::mcp::media;
 use crate::mcp::rpc_result::{MethodResult, RpcResult};
 use crate::mcp::snapshot::JobSnapshot;
 use crate::tools::{Tool, structured_content};
@@ -34,7 +35,8 @@ pub(super) fn of_job(
     let result = match status {
         Status::Complete => {
             let output = snapshot.job.field("output").cloned().unwrap_or_default();
-            success(tool, &output, snapshot.cells())?.with_cells(snapshot.cells.clone())
+            let uri = format!("{}/j/{id}/output", context.state.engine.did());
+            success(tool, &output, snapshot.cells(), &uri)?.with_cells(snapshot.cells.clone())
         }
         Status::Failed | Status::Rejected | Status::Timeout | Status::Cancelled => {
             failure(ended_text(snapshot.text("error"), status, Some(id)))
@@ -53,7 +55,7 @@ pub(super) fn of_run(tool: &Tool, result: Result<RunOutput, RunError>) -> Method
     match result {
         Ok(ran) => {
             let cells = ran.cells.as_ref().map_or(&NoCells as &dyn CellSource, |cells| cells);
-            let result = success(Some(tool), &ran.output, cells)?;
+            let result = success(Some(tool), &ran.output, cells, "output")?;
             Ok(with_job_meta(result, ran.job, Status::Complete, None).with_cells(ran.cells))
         }
         Err(RunError::Invoke(error)) => Err(error.into()),
@@ -82,7 +84,13 @@ fn with_job_meta(
     }
 }
 
-fn success(tool: Option<&Tool>, output: &Value, cells: &dyn CellSource) -> ApiResult<RpcResult> {
+/// `uri` names the output.
+fn success(
+    tool: Option<&Tool>,
+    output: &Value,
+    cells: &dyn CellSource,
+    uri: &str,
+) -> ApiResult<RpcResult> {
     let mut text = String::new();
     match output.to_text() {
         Some(plain) => text.push_str(&plain),
@@ -92,8 +100,12 @@ fn success(tool: Option<&Tool>, output: &Value, cells: &dyn CellSource) -> ApiRe
         text = format!("The output has {} bytes; it is in `structuredContent`.", text.len());
     }
     let output = output.loaded(cells).unwrap_or_else(|_| output.clone());
+    let schema = tool.and_then(|tool| tool.operation.member("output"));
+    let media = media::of_output(schema.as_ref(), &output, cells, uri);
+    let text = (!media.is_everything).then(|| text_block(text));
+    let content = text.into_iter().chain(media.content);
     let members = [
-        ("content", text_content(text)),
+        ("content", list(content)),
         ("structuredContent", structured_content(tool, output)),
         ("isError", false.into()),
     ];
@@ -105,7 +117,11 @@ fn failure(text: String) -> RpcResult {
 }
 
 fn text_content(text: String) -> Value {
-    list([object([("type", "text".into()), ("text", text.into())])])
+    list([text_block(text)])
+}
+
+fn text_block(text: String) -> Value {
+    object([("type", "text".into()), ("text", text.into())])
 }
 
 fn ended_text(error: Option<&str>, status: Status, job: Option<JobId>) -> String {

@@ -122,7 +122,7 @@ fn check_headers(headers: &HeaderMap, request: &RpcRequest) -> Result<(), RpcErr
         return Err(mismatch(&METHOD, method, &request.method));
     }
     let (member, is_required) = match request.method.as_str() {
-        "tools/call" => ("name", true),
+        "tools/call" | "prompts/get" => ("name", true),
         "resources/read" => ("uri", true),
         "tasks/get" | "tasks/update" | "tasks/cancel" => ("taskId", false),
         _ => return Ok(()),

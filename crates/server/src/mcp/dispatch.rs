@@ -23,7 +23,7 @@ use crate::mcp::notifications::Notifications;
 use crate::mcp::revision::Revision;
 use crate::mcp::rpc_result::MethodResult;
 use crate::mcp::stream::{self, StreamDelay};
-use crate::mcp::{call_tool, list_tools, resources, server_info, subscriptions, tasks};
+use crate::mcp::{call_tool, list_tools, prompts, resources, server_info, subscriptions, tasks};
 
 /// Handles `POST /mcp`.
 pub(super) async fn post(mut request: ApiRequest) -> ApiResult<Response> {
@@ -179,6 +179,9 @@ async fn call_method(context: RequestContext, rpc: &RpcRequest) -> MethodResult 
             "resources/list" => resources::list(&context, params).await,
             "resources/templates/list" => resources::templates(&context),
             "resources/read" => resources::read(&context, params).await,
+            "prompts/list" => prompts::list(&context, params).await,
+            "prompts/get" => prompts::get(&context, params).await,
+            "completion/complete" => prompts::complete(&context, params).await,
             "tasks/get" => tasks::get(&context, params).await,
             "tasks/update" => tasks::update(&context, params).await,
             "tasks/cancel" => tasks::cancel(&context, params).await,
@@ -194,6 +197,9 @@ async fn call_method(context: RequestContext, rpc: &RpcRequest) -> MethodResult 
         "resources/list" => resources::list(&context, params).await,
         "resources/templates/list" => resources::templates(&context),
         "resources/read" => resources::read(&context, params).await,
+        "prompts/list" => prompts::list(&context, params).await,
+        "prompts/get" => prompts::get(&context, params).await,
+        "completion/complete" => prompts::complete(&context, params).await,
         "tasks/get" => tasks::get(&context, params).await,
         "tasks/result" => tasks::result(context, params).await,
         "tasks/list" => tasks::list(&context, params).await,

@@ -9,7 +9,7 @@
 //! (messages and errors), `revision`, `client` (what a client speaks and supports), `params`,
 //! `context` (a request with its caller and client), `server_info`, `list_tools`, `call_tool`,
 //! `wait` (for a job to settle), `snapshot` (a job at one record), `call_result` (a job as the
-//! result of a call), `elicitation` (a job that needs input), `tasks` (jobs as tasks),
+//! result of a call), `media` (images, audio and documents in it), `resources`, `prompts`, `elicitation` (a job that needs input), `tasks` (jobs as tasks),
 //! `subscriptions` (task notifications), `rpc_result`, `notifications`, `stream` (a response that
 //! takes a while).
 
@@ -21,8 +21,10 @@ mod dispatch;
 mod elicitation;
 mod json_rpc;
 mod list_tools;
+mod media;
 mod notifications;
 mod params;
+mod prompts;
 mod resources;
 mod revision;
 pub(crate) mod routes;

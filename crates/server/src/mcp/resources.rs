@@ -47,26 +47,29 @@ pub(super) fn templates(context: &RequestContext) -> MethodResult {
 /// Reads an asset: its content, or its metadata if it has none.
 pub(super) async fn read(context: &RequestContext, params: &Map) -> MethodResult {
     let uri = text(params, "uri")?.ok_or_else(|| RpcError::invalid_params("`uri` is missing"))?;
+    let contents = contents(context, uri).await?;
+    Ok(cached(context, vec![("contents", list_of([contents]))]))
+}
+
+/// The content of the asset with this URI.
+pub(super) async fn contents(context: &RequestContext, uri: &str) -> Result<Value, RpcError> {
     let engine = &context.state.engine;
     let own = uri.strip_prefix(engine.did()).and_then(|rest| rest.strip_prefix('/'));
     let reference = own.filter(|reference| reference.starts_with("a/"));
     let reference = reference.ok_or_else(|| RpcError::no_resource(uri))?;
-    let contents = match engine.content(&context.caller, reference).await {
-        Ok(content) => read_content(uri, content).await?,
+    match engine.content(&context.caller, reference).await {
+        Ok(content) => read_content(uri, content).await,
         Err(AssetError::NoContent(_)) => {
             let asset = engine.asset(&context.caller, reference).await.map_err(ApiError::from)?;
-            object([
+            Ok(object([
                 ("uri", Value::from(uri)),
                 ("mimeType", "application/json".into()),
                 ("text", asset.text.as_ref().into()),
-            ])
+            ]))
         }
-        Err(AssetError::NotFound(_) | AssetError::Malformed(_)) => {
-            return Err(RpcError::no_resource(uri));
-        }
-        Err(error) => return Err(ApiError::from(error).into()),
-    };
-    Ok(cached(context, vec![("contents", list_of([contents]))]))
+        Err(AssetError::NotFound(_) | AssetError::Malformed(_)) => Err(RpcError::no_resource(uri)),
+        Err(error) => Err(ApiError::from(error).into()),
+    }
 }
 
 /// The content of an asset: as text if it is, else in base64.
@@ -111,7 +114,10 @@ fn resource(did: &str, asset: &ListedAsset) -> Value {
 }
 
 /// The result, with what caches may do with it: assets of the caller can be added at any time.
-fn cached(context: &RequestContext, mut members: Vec<(&'static str, Value)>) -> RpcResult {
+pub(super) fn cached(
+    context: &RequestContext,
+    mut members: Vec<(&'static str, Value)>,
+) -> RpcResult {
     if context.client.revision.is_stateless() {
         members.push(("ttlMs", MCP_NAMED_TTL_MS.into()));
         members.push(("cacheScope", "private".into()));

@@ -72,6 +72,11 @@ impl Revision {
         self < Revision::V2025_06_18
     }
 
+    /// Whether servers announce that they complete arguments.
+    pub(super) fn has_completions(self) -> bool {
+        self >= Revision::V2025_03_26
+    }
+
     /// Whether it has tasks, in the core or as an extension.
     pub(super) fn has_tasks(self) -> bool {
         self >= Revision::V2025_11_25

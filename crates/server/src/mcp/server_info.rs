@@ -59,6 +59,10 @@ fn capabilities(revision: Revision) -> Value {
     let empty = || object::<&str>([]);
     let mut members =
         vec![("tools", object([("listChanged", false.into())])), ("resources", empty())];
+    members.push(("prompts", object([("listChanged", false.into())])));
+    if revision.has_completions() {
+        members.push(("completions", empty()));
+    }
     if revision.is_stateless() {
         members.push(("extensions", object([(TASKS_EXTENSION, empty())])));
     } else if revision.requests_tasks() {

@@ -105,13 +105,13 @@ codes! {
     ContentNotFound "content_not_found" 404 AfterRead "The asset is registered, but its content was not uploaded." "Upload the content first, with PUT /api/v1/assets/{ref}/content.";
     SecretNotFound "secret_not_found" 404 Never "The caller has no secret with this name." "List the names with GET /api/v1/secrets.";
     HistoryNotFound "history_not_found" 404 Never "The caller has imported no such history." "List the imported histories with GET /api/v1/histories.";
-    RecordNotFound "record_not_found" 404 AfterRead "The job has no record with this ID." "List the records of the job with GET /api/v1/jobs/{id}/history.";
+    RecordNotFound "record_not_found" 404 AfterRead "The job, or the caller, has no record with this ID." "List the records of the job with GET /api/v1/jobs/{id}/history. If the error has `next`, continue the search with `after`.";
     AdapterNotFound "adapter_not_found" 404 Never "There is no such adapter." "GET /api/v1/operations lists the operations of all adapters.";
     MethodNotAllowed "method_not_allowed" 405 Never "The route does not support this method." "Use one of the methods in the `Allow` header.";
     NotAcceptable "not_acceptable" 406 Never "The route returns an event stream, which `Accept` excludes." "Send `Accept: text/event-stream`, or omit `Accept`.";
     BodyTooSlow "body_too_slow" 408 SameRequest "The request body arrived too slowly; nothing was changed." "Send the same request again over a faster connection.";
     JobConflict "job_conflict" 409 AfterRead "The job's status does not allow this action." "Read the job. Only a PAUSED job can be resumed; a job that is PAUSED or has ended cannot be paused.";
-    RequestAnswered "request_answered" 409 AfterRead "The request was answered already, or its agent has ended." "Read the request with GET /api/v1/requests?all=true.";
+    RequestAnswered "request_answered" 409 AfterRead "The request was answered already, or the agent or job that made it has ended." "Read the request with GET /api/v1/requests?all=true.";
     JobEnded "job_ended" 409 AfterRead "The job has ended and accepts no messages." "Start a new job with POST /api/v1/invoke.";
     CredentialsStay "credentials_stay" 409 Never "The step that is waiting runs on another venue, and credentials are not sent to other venues." "Send the credentials to the job in `asking`, on the venue in `venue`.";
     SubJob "sub_job" 409 Never "The job is a step of another job." "Apply the action to the job in `root`; it includes its steps.";
@@ -135,7 +135,7 @@ codes! {
     AnswerTooLarge "answer_too_large" 422 Never "The job's JSON is too large for one response." "Read the job's records page by page with GET /api/v1/jobs/{id}/history.";
     RateLimited "rate_limited" 429 Later "The caller exceeded its request rate; nothing was changed." "Wait as long as `Retry-After` says.";
     TooManyJobs "too_many_jobs" 429 Later "The caller has too many jobs that have not ended; nothing was changed." "Wait for some of your jobs to end, or cancel them.";
-    StorageFull "storage_full" 429 Later "As many bytes are stored for the caller as may be; nothing was changed." "Delete jobs, workspace values or uploaded content. What is deleted counts until the venue has collected it. The operator can raise `limits.stored_bytes`.";
+    StorageFull "storage_full" 429 Later "As many bytes are stored for the caller, or for all callers together, as may be; nothing was changed." "Delete jobs, workspace values or uploaded content. What is deleted counts until the venue has collected it. The operator can raise `limits.stored_bytes` and `limits.stored_bytes_total`.";
     VenueFull "venue_full" 429 Later "All callers together have too many jobs that have not ended; nothing was changed." "Retry later. The operator can raise `limits.live_jobs_total`.";
     TooManyKeys "too_many_keys" 429 Later "The caller has too many idempotency keys in use; nothing was changed." "Omit the key, or wait until older keys expire after 24 hours.";
     QueueFull "queue_full" 429 Later "The job's message queue is full; nothing was changed." "Wait until the job has taken some of its messages.";
