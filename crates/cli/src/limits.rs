@@ -1,5 +1,7 @@
 //! Every bound of this crate, with its reason.
 
+use std::time::Duration;
+
 /// Largest file that is read as a key: hex digits and white space around them.
 pub(crate) const KEY_BYTES_MAX: u64 = 256;
 
@@ -8,9 +10,6 @@ pub(crate) const LINE_CHARS_MAX: usize = 72;
 
 /// Characters of a reason on a live line: a line that wraps cannot be overwritten.
 pub(crate) const LIVE_REASON_CHARS_MAX: usize = 48;
-
-/// Sub-jobs that `catena verify --deep` fetches for one job, nested ones included.
-pub(crate) const SUBJOBS_MAX: usize = 10_000;
 
 /// Longest validity of a token, in days: a hundred years.
 pub(crate) const TOKEN_DAYS_MAX: i64 = 36_500;
@@ -29,3 +28,10 @@ pub(crate) const SECRET_BYTES_MAX: u64 = 1 << 20;
 
 /// Bytes of a token that is read from the standard input.
 pub(crate) const TOKEN_BYTES_MAX: u64 = 8_192;
+
+/// How often it is checked whether memory can be returned to the kernel.
+pub(crate) const RELEASE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Bytes that requests must have held at a time before memory is returned: a venue with small requests keeps
+/// what it has.
+pub(crate) const RELEASED_BYTES_MIN: u64 = 16 * 1024 * 1024;

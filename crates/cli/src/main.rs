@@ -18,6 +18,7 @@ mod watch;
 
 use std::process::ExitCode;
 
+use catena_server::config;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use exit::Exit;
@@ -75,13 +76,31 @@ enum Command {
     Verify(commands::verify::Args),
 }
 
+impl Command {
+    /// Warns about environment variables that look like ours and have no effect. Commands that load the
+    /// configuration of a venue warn with the other warnings about it.
+    fn warn_about_variables(&self, output: &Output) {
+        if matches!(self, Command::Config(_) | Command::Serve(_) | Command::Up(_)) {
+            return;
+        }
+        for name in config::unknown_variables() {
+            output.note(&format!("warning: {}", config::warn_about_variable(&name)));
+        }
+    }
+}
+
 fn main() -> ExitCode {
+    #[cfg(feature = "render")]
+    if let Some(served) = catena_executor::serve_child() {
+        return if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return report_usage(&error),
     };
     let is_plain = cli.no_color.is_some_and(|value| !value.is_empty());
     let mut output = Output::new(cli.json, is_plain);
+    cli.command.warn_about_variables(&output);
     let done = match cli.command {
         Command::Completions(args) => {
             commands::completions::run(&args, &mut Cli::command(), &mut output)

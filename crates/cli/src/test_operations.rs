@@ -23,7 +23,8 @@ mod abort {
     use catena_engine::{Adapter, Call, ExecutionMode, Registration, TurnFuture};
     use catena_value::json;
 
-    /// `abort:now` aborts the process, `abort:overflow` by an overflow of the stack.
+    /// `abort:now` aborts the process, `abort:overflow` by an overflow of the stack, and `abort:kill` as the
+    /// kernel ends a process that takes too much memory.
     pub(super) struct Abort;
 
     impl Adapter for Abort {
@@ -43,13 +44,20 @@ mod abort {
                 let metadata = json::read(text.as_bytes()).unwrap_or_default();
                 Registration { name, metadata, mode: ExecutionMode::Task }
             };
-            vec![operation("now"), operation("overflow")]
+            vec![operation("now"), operation("overflow"), operation("kill")]
         }
 
         fn run(&self, call: Call) -> TurnFuture {
             Box::pin(async move {
-                if call.operation.name() == "overflow" {
-                    std::hint::black_box(overflow(1));
+                match call.operation.name() {
+                    "overflow" => {
+                        std::hint::black_box(overflow(1));
+                    }
+                    "kill" => {
+                        let own = rustix::process::getpid();
+                        let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+                    }
+                    _ => {}
                 }
                 std::process::abort()
             })

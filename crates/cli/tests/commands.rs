@@ -308,3 +308,19 @@ fn plan_reports_every_problem_at_once() {
     let problems = error.as_map().unwrap().field("problems").unwrap().as_vector().unwrap().len();
     assert_eq!(problems, 2);
 }
+
+#[test]
+fn a_misspelt_variable_is_named_with_the_nearest() {
+    let run = |variable: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_catena"));
+        let output = command.args(args).env(variable, "1").stdin(Stdio::null()).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let warning = "warning: the environment variable CATENA_VENEU is unknown and has no effect; \
+                   the nearest is CATENA_VENUE\n";
+    assert_eq!(run("CATENA_VENEU", &["completions", "bash"]), warning);
+    assert_eq!(run("CATENA_VENEU", &["completions", "bash", "--json"]), "");
+    for known in ["CATENA_JOB", "CATENA_LISTEN", "CATENA_X_VENEU"] {
+        assert_eq!(run(known, &["completions", "bash"]), "", "{known}");
+    }
+}

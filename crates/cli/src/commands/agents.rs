@@ -72,13 +72,13 @@ enum Command {
         #[arg(long, value_name = "TIME")]
         at: Option<String>,
     },
-    /// List the questions of agents that wait for an answer.
+    /// List the questions of agents and jobs that wait for an answer.
     Requests {
         /// Also list those that were answered or closed.
         #[arg(long)]
         all: bool,
     },
-    /// Answer a question of an agent.
+    /// Answer a question of an agent or a job.
     Answer {
         /// The ID of the request.
         #[arg(value_name = "REQUEST")]

@@ -114,6 +114,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         environments: env::folder(args.environments.as_ref()).ok(),
         spool: args.spool.clone().unwrap_or_else(std::env::temp_dir),
         minimum: args.minimum,
+        renders: true,
         grace: args.grace,
     };
     let name = options.name.clone();

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use catena_adapters::Options;
-use catena_engine::Adapter;
+use catena_engine::{Adapter, Engine};
 use catena_sandbox::abort::AbortMark;
 use catena_server::{AbortWatch, Config, Venue};
 
 use crate::commands::executor::Executors;
 use crate::exit::Exit;
+use crate::limits::{RELEASE_INTERVAL, RELEASED_BYTES_MIN};
 use crate::output::{Failure, Output};
 use crate::settings::Settings;
 use crate::venue::DEFAULT;
@@ -16,6 +17,7 @@ use crate::venue::DEFAULT;
 /// How this process leaves a mark when it aborts.
 const WATCH: AbortWatch = AbortWatch {
     start: catena_sandbox::abort::mark_aborts,
+    share: catena_sandbox::abort::share_words,
     parse: |bytes| AbortMark::parse(bytes).map(|mark| (mark.signal, mark.work)),
 };
 
@@ -60,6 +62,7 @@ fn run(
 ) -> Result<(), Failure> {
     let started = catena_server::log::start(config.log_format.value, &config.log_level.value);
     started.map_err(|error| Failure::new(Exit::Invalid, "config_invalid", error))?;
+    catena_sandbox::allocator::return_large_blocks();
     let adapters = adapters(&config)?;
     let failed = |error: std::io::Error| {
         Failure::new(Exit::Invalid, "runtime_failed", format!("could not start: {error}"))
@@ -75,7 +78,9 @@ fn run(
         let executors = Executors::for_venue(&settings, venue.address());
         let executors = executors.map(|executors| tokio::spawn(executors.keep_running()));
         ready(&venue, output);
+        let releasing = tokio::spawn(release_memory(venue.engine().clone()));
         let served = venue.serve_until(stop).await.map_err(|error| venue_failed(&error));
+        releasing.abort();
         // Dropping the task ends the executors.
         if let Some(executors) = executors {
             executors.abort();
@@ -88,6 +93,21 @@ fn run(
     served
 }
 
+/// Returns memory to the kernel after requests that needed much of it. Never returns.
+async fn release_memory(engine: Engine) {
+    let mut highest = 0;
+    loop {
+        tokio::time::sleep(RELEASE_INTERVAL).await;
+        let held = engine.memory_held();
+        highest = held.max(highest);
+        if highest >= RELEASED_BYTES_MIN {
+            let _ =
+                tokio::task::spawn_blocking(catena_sandbox::allocator::release_free_memory).await;
+            highest = held;
+        }
+    }
+}
+
 /// The built-in adapters with the operator's policy.
 fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
     let hosts = config.allow_hosts.iter().map(String::as_str);
@@ -97,12 +117,9 @@ fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
         Failure::new(Exit::Invalid, "config_invalid", text)
     })?;
     let known_venues = Some(config.data.join("known-venues"));
-    let is_reachable = !config.listen.ip().is_loopback();
-    let agent_deliveries_per_second =
-        is_reachable.then_some(catena_adapters::limits::AGENT_DELIVERIES_PER_SECOND);
     let mut adapters = catena_adapters::all(Options {
         known_venues,
-        agent_deliveries_per_second,
+        agents: config.agents(),
         plan: config.plan(),
         default_environment: config.default_environment.value.clone(),
         ..options

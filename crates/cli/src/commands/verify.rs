@@ -1,7 +1,6 @@
 //! `catena verify`: verifies the history of a job.
 
 mod compare;
-mod deep;
 
 use std::path::Path;
 
@@ -161,11 +160,14 @@ fn job_at(url: &str) -> Result<(VenueUrl, JobId), Failure> {
 fn fetch(args: &Args, client: &HttpClient, job: JobId) -> Result<Value, Failure> {
     block_on(async {
         let id = job.to_string();
-        let history = client.history(&id).await?;
         if !args.deep {
-            return Ok(history);
+            return Ok(client.history(&id).await?);
         }
-        deep::with_children(args, client, &id, history).await
+        // The credentials were read before, so that a client of another venue can be made as well.
+        let other_venue = |venue: VenueUrl| {
+            args.may_fetch_from(&venue).then(|| args.client(venue).ok()).flatten()
+        };
+        Ok(client.history_with_subjobs(&id, &other_venue).await?)
     })
 }
 
