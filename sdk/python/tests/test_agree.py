@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from catena_worker import VerificationFailed
+from catena_worker import Key, VerificationFailed
 from catena_worker.verify import verify_history
 from test_verify import ENDED_CALL, FIRST, RUN, STARTED_CALL, chain
 
 BINARY = os.environ.get("CATENA_BIN")
-HISTORIES = 300
+HISTORIES = 500
 
 pytestmark = pytest.mark.skipif(not BINARY, reason="CATENA_BIN is not set: nothing to compare with")
 
@@ -28,6 +28,8 @@ STEP = {"kind": "step", "started": [{"step": 0, "job": JOB, "record": RECORD}]}
 STEP_ENDED = {"kind": "step", "ended": [{"step": 0, "status": "COMPLETE", "record": RECORD}]}
 HELD = {"kind": "held", "outcome": {"status": "COMPLETE", "output": [1, 1.0]}}
 REUSED = {"reused": [{"step": 1, "job": JOB, "record": RECORD}], "reusedOutputs": [5]}
+
+KEY = Key(b"1" * 32)
 
 CHAINS: list[list[dict[str, Any]]] = [
     list(RUN),
@@ -42,6 +44,8 @@ CHAINS: list[list[dict[str, Any]]] = [
         {**STARTED, "note": {"kind": "recovered", "attempt": 3, "interruptions": 1}},
         {"status": "FAILED", "error": "no"},
     ],
+    [FIRST, STARTED, {"status": "COMPLETE", "by": KEY.did, "output": {"a": [1, 1.0]}}],
+    [FIRST, STARTED, {"status": "FAILED", "by": KEY.did, "error": "no"}],
     [{**FIRST, "parent": {"job": JOB, "call": 3}, "status": "REJECTED", "error": "no"}],
     [FIRST, STARTED, {**STARTED, "note": {**STARTED_CALL, **{"ended": ENDED_CALL["ended"]}}}, {"status": "CANCELLED", "error": "x"}],
 ]
@@ -76,6 +80,8 @@ def history(seed: int) -> str:
     if how == 5:
         records.insert(chance.randrange(len(records) + 1), copy.deepcopy(chance.choice(chance.choice(CHAINS))))
     document = chain(*records)
+    if chance.random() < 0.3:
+        sign(chance, document)
     if how == 6:
         entries = document["records"]
         match chance.randrange(3):
@@ -89,6 +95,16 @@ def history(seed: int) -> str:
         container, name = chance.choice(places(document))
         container[name] = copy.deepcopy(chance.choice(VALUES))
     return json.dumps(document)
+
+
+def sign(chance: random.Random, document: dict[str, Any]) -> None:
+    """Adds a signature to the last record, by the key that it names or by another one."""
+    entry = document["records"][-1]
+    record = entry["record"]
+    end = {"output": record.get("output")} if record.get("status") == "COMPLETE" else {"error": record.get("error")}
+    value = chance.choice([KEY, KEY, Key(b"2" * 32)]).sign_end(str(document["records"][0]["record"].get("id")), 7, end)
+    members = [{"fence": 7, "value": value}] * 4 + [{"fence": 8, "value": value}, {"value": value}, {"fence": 7, "value": 1}, value]
+    entry["signature"] = chance.choice(members)
 
 
 def ours(text: str) -> tuple[str, int | None]:
@@ -114,4 +130,4 @@ def test_the_verdict_is_that_of_catena_verify() -> None:
     for seed, (text, verdict) in enumerate(zip(texts, expected)):
         assert ours(text) == verdict, f"seed {seed}: {text}"
     codes = {code for code, _ in expected}
-    assert {"valid", "hash_mismatch", "illegal_transition", "malformed_record", "commitment", "bad_annotation"} <= codes, codes
+    assert {"valid", "hash_mismatch", "illegal_transition", "malformed_record", "commitment", "bad_annotation", "signature"} <= codes, codes

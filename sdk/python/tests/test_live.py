@@ -13,13 +13,15 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from catena_worker import AsyncClient, Client, Context, Failure, Job, JobFailed, Retry, RetryPolicy
-from catena_worker import SyncContext, VenueError, Worker
+from catena_worker import AsyncClient, Client, Context, Failure, Job, JobFailed, Key, NotAuthentic, Retry, RetryPolicy
+from catena_worker import SyncContext, VenueError, Worker, receive
 
 BINARY = os.environ.get("CATENA_BIN")
 SOURCES = Path(__file__).resolve().parent.parent / "src"
@@ -37,12 +39,12 @@ class Venue:
         self.listen = "127.0.0.1:0"
         self.process: subprocess.Popen[str] | None = None
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         assert BINARY is not None
         command = [str(Path(BINARY).resolve()), "serve", "--listen", self.listen, "--data", f"{self.folder}/data"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("CATENA_")}
         self.process = subprocess.Popen(
-            [*command, "--log-format", "json", "--executors", "0"],
+            [*command, "--log-format", "json", "--executors", "0", *options],
             cwd=self.folder,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -190,6 +192,77 @@ def test_a_worker_token_can_run_jobs_and_not_register_operations(venue: Venue) -
             assert await client.run("o/work", {"n": 8}, timeout=30) == 4
 
     asyncio.run(scenario())
+
+
+def test_a_worker_with_a_key_identifies_itself_and_signs_how_jobs_end(venue: Venue) -> None:
+    key = Key.generate()
+    worker = Worker(venue.url, key=key)
+
+    @worker.operation
+    async def divide(ctx: Context, a: int, b: int) -> Any:
+        if b == 0:
+            raise Failure("division by zero")
+        return {"quotient": a / b, "text": "é", "list": [a, b, None, True, 2**70]}
+
+    async def scenario() -> None:
+        async with serving(worker), AsyncClient(venue.url, key=key) as client:
+            for input, ended in (({"a": 1, "b": 2}, "COMPLETE"), ({"a": 1, "b": 0}, "FAILED")):
+                job = await client.wait((await client.invoke("o/divide", input)).id, timeout=30)
+                assert (job.status, job.json["caller"]) == (ended, key.did), job.json
+                report = await client.verify(job.id)
+                assert (report.signatures_verified, report.signatures_unchecked) == (1, 0)
+                history = await client.history_page(job.id)
+                command = [str(Path(BINARY or "").resolve()), "verify", "--json", "-"]
+                verified = subprocess.run(command, input=history, check=True, capture_output=True).stdout
+                assert json.loads(verified)["signaturesVerified"] == 1
+        # A signature of another key than that of the token's subject is refused, and the job does not hang.
+        other = Worker(venue.url, token=venue.token("--subject", "alice"), key=key)
+        other.operation(divide)
+        async with serving(other), AsyncClient(venue.url, token=venue.token("--subject", "alice")) as client:
+            job = await client.wait((await client.invoke("o/divide", {"a": 1, "b": 2})).id, timeout=30)
+            assert (job.status, job.json["errorCode"]) == ("FAILED", "result_refused"), job.json
+
+    asyncio.run(scenario())
+
+
+def test_a_receiver_checks_who_sent_a_job(tmp_path: Path) -> None:
+    received: list[tuple[dict[str, str], bytes]] = []
+    identity: list[str] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            headers, body = dict(self.headers.items()), self.rfile.read(int(self.headers["content-length"]))
+            received.append((headers, body))
+            answer = json.dumps(receive(identity[0], headers, body).claim.input["name"]).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        address = f"127.0.0.1:{server.server_address[1]}"
+        venue = Venue(str(tmp_path))
+        venue.start("--allow-host", address)
+        try:
+            document = httpx.get(f"{venue.url}/.well-known/did.json").json()
+            identity.append(document["id"])
+            definition = {"name": "Push", "operation": {"adapter": "worker", "url": f"http://{address}/jobs"}}
+            httpx.put(f"{venue.url}/api/v1/operations/push", json=definition).raise_for_status()
+            with Client(venue.url) as client:
+                assert client.run("o/push", {"name": "Ada"}, timeout=30) == "Ada"
+            headers, body = received[0]
+            with pytest.raises(NotAuthentic):
+                receive(Key.generate().did, headers, body)
+            with pytest.raises(NotAuthentic):
+                receive(identity[0], headers, body.replace(b"Ada", b"Eve"))
+        finally:
+            venue.stop(signal.SIGKILL)
+            server.shutdown()
 
 
 def test_a_worker_with_one_slot_calls_its_own_queue(venue: Venue) -> None:

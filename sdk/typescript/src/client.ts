@@ -11,7 +11,7 @@ import type { Job as Chain } from "./verify/chain.js";
 import { Fault } from "./verify/fault.js";
 import { JsonError, readBytes } from "./verify/json.js";
 import { SUBJOB_DEPTH_MAX } from "./verify/limits.js";
-import { incomplete, readHistory, subjobsOf, Verifier } from "./verify/verify.js";
+import { Counts, incomplete, readHistory, subjobsOf, Verifier } from "./verify/verify.js";
 import type { Report } from "./verify/verify.js";
 
 /** A job as a venue shows it. */
@@ -174,8 +174,8 @@ export class Client {
   }
 
   /**
-   * Fetches the history of a job and of its sub-jobs and verifies them in this process. Rejects with `VerificationFailed`.
-   * Signatures are counted, not checked.
+   * Fetches the history of a job and of its sub-jobs and verifies them in this process, with the signatures of their ends.
+   * Rejects with `VerificationFailed`.
    */
   async verify(id: string, expected: { head?: string } = {}): Promise<Report> {
     try {
@@ -205,27 +205,22 @@ export class Client {
     }
     const chain = verifier.finish({ venue, head });
     if (!isSameJob(chain.id, id)) throw new Fault("unexpected", `expected job ${id}, found ${chain.id}`);
-    let verified = 0;
-    let unavailable = 0;
-    let signatures = verifier.signatures;
+    const counts = new Counts(verifier);
     for (const subjob of subjobsOf(chain, verifier.claims)) {
       if (subjob.isRemote || depth === 0) {
-        unavailable++;
+        counts.subjobsUnavailable++;
         continue;
       }
       try {
         const child = await this.verifyTree(subjob.job, chain.venue, undefined, depth - 1);
         subjob.check(child.chain, child.report);
-        verified += 1 + child.report.subjobsVerified;
-        unavailable += child.report.subjobsUnavailable;
-        signatures += child.report.signaturesUnchecked;
+        counts.add(child.report);
       } catch (error) {
         if (error instanceof Fault) throw error.inSubjob(subjob.job);
         if (!(error instanceof VenueError && [404, 410].includes(error.status))) throw error;
-        unavailable++;
+        counts.subjobsUnavailable++;
       }
     }
-    const counts = { subjobsVerified: verified, subjobsUnavailable: unavailable, signaturesUnchecked: signatures };
     return { chain, report: { ...verifier.report(chain), ...counts } };
   }
 }

@@ -74,3 +74,15 @@ export const FOLLOW_RETRY_MS = 1_000;
 
 /** Runs of one job in the test helper. A handler that needs more asks or calls without end. */
 export const REPLAYS_MAX = 1_000;
+
+/** How long a token that a key issues for itself is valid, in seconds; a venue accepts at most an hour. */
+export const TOKEN_S = 300;
+
+/** After this time a new token is issued, long before the old one expires, even if the clocks differ by a minute. */
+export const TOKEN_REFRESH_MS = 120_000;
+
+/** Largest age of a pushed job, and largest difference of the clocks, as Standard Webhooks recommend. */
+export const WEBHOOK_AGE_S = 300;
+
+/** Signatures of one request that are tried; a venue sends one. */
+export const WEBHOOK_SIGNATURES_MAX = 8;

@@ -41,8 +41,8 @@ export interface Claim {
 
 /** How a run ends, as it is sent to the venue. */
 export type End =
-  | { readonly output: unknown }
-  | { readonly error: string; readonly code?: string; readonly retry: "never" | "may" | number }
+  | { readonly output: unknown; readonly signature?: string }
+  | { readonly error: string; readonly code?: string; readonly retry: "never" | "may" | number; readonly signature?: string }
   | { readonly ask: { readonly message: string; readonly schema?: JsonSchema } }
   | { readonly awaiting: readonly string[] };
 

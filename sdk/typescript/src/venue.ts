@@ -3,6 +3,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { CatenaError, Fenced, Unreachable, VenueError } from "./errors.js";
 import type { ErrorBody } from "./errors.js";
+import { keyInEnvironment, TokenIssuer } from "./key.js";
+import type { Key } from "./key.js";
 import { BACKOFF_MAX_MS, BACKOFF_MIN_MS, REQUEST_TIMEOUT_MS } from "./limits.js";
 import type { CallResult, Claim, End, Link, Reports } from "./run.js";
 
@@ -14,6 +16,8 @@ export interface Access {
   readonly url?: string | undefined;
   /** `CATENA_TOKEN` unless it is given; without either, access is anonymous. */
   readonly token?: string | undefined;
+  /** Without a token, this key identifies the caller; the one in the file that `CATENA_KEY` names unless it is given. */
+  readonly key?: Key | undefined;
 }
 
 /** The wait before a repetition in ms: doubling, bounded, and different for each worker. */
@@ -40,11 +44,13 @@ export interface RequestOptions {
 export class Http {
   readonly url: string;
   private readonly headers: Readonly<Record<string, string>>;
+  private readonly issuer: TokenIssuer | undefined;
 
-  constructor({ url, token }: Access) {
+  constructor({ url, token, key = keyInEnvironment() }: Access) {
     this.url = (url ?? process.env["CATENA_VENUE"] ?? DEFAULT_URL).replace(/\/+$/, "");
     const bearer = token ?? process.env["CATENA_TOKEN"];
     this.headers = bearer ? { authorization: `Bearer ${bearer}` } : {};
+    this.issuer = key && !bearer ? new TokenIssuer(key, this.url) : undefined;
   }
 
   /** Sends one request. Rejects with `VenueError`, `Unreachable` or the reason of the signal. */
@@ -58,6 +64,8 @@ export class Http {
       init.headers = { ...headers, "content-type": "application/json" };
     }
     return this.guard(options.signal, async () => {
+      const token = await this.issuer?.token();
+      if (token !== undefined) init.headers = { ...init.headers, authorization: `Bearer ${token}` };
       const response = await fetch(this.url + path, init);
       if (response.status >= 400) throw await errorOf(response);
       return response;

@@ -9,6 +9,8 @@ import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CatenaError, Fenced, VenueError } from "./errors.js";
 import { execute } from "./execute.js";
+import { keyInEnvironment } from "./key.js";
+import type { Key } from "./key.js";
 import {
   BEAT_INTERVAL_MIN_MS,
   BEAT_WAIT_MS,
@@ -31,6 +33,7 @@ import type { Claim, End, Link } from "./run.js";
 import { backoff, isTransient, Venue } from "./venue.js";
 import type { Access } from "./venue.js";
 
+/** A worker with a key signs how its jobs end. If it has a token as well, the token's subject must be the DID of the key. */
 export interface WorkerOptions extends Access {
   /** Identifies this process. The lease belongs to it, so two processes must never share one. */
   readonly name?: string;
@@ -52,6 +55,8 @@ export interface WorkerOptions extends Access {
 export class Worker {
   readonly name: string;
   readonly parallel: number;
+  /** Signs how jobs end. */
+  readonly key: Key | undefined;
   readonly operations = new Map<string, Operation>();
   private readonly byAsset = new Map<string, Operation>();
   private readonly warn: (text: string) => void;
@@ -62,6 +67,7 @@ export class Worker {
     this.name = options.name ?? `${hostname()}-${process.pid}-${randomBytes(4).toString("hex")}`;
     this.parallel = options.parallel ?? PARALLEL_DEFAULT;
     if (!Number.isInteger(this.parallel) || this.parallel < 1) throw new RangeError("`parallel` must be at least 1");
+    this.key = options.key ?? keyInEnvironment();
     this.warn = options.warn ?? ((text) => console.warn(`catena-worker: ${text}`));
   }
 
@@ -306,7 +312,7 @@ class Session {
     const end =
       operation === undefined
         ? failed(`this worker has no handler for ${claim.op || claim.operation}`, "no_handler", "may")
-        : await execute(run, operation);
+        : this.signed(claim, await execute(run, operation));
     if (this.isClosed) return;
     if (end && run.hasReports) await this.sendReports(run);
     if (this.runs.get(claim.id) === run) this.runs.delete(claim.id);
@@ -317,6 +323,14 @@ class Session {
     }
     if (end) this.done.push({ claim, end });
     this.wake?.();
+  }
+
+  /** The end with the signature of the worker, if it has a key. Questions and jobs that are given back are not signed. */
+  private signed(claim: Claim, end: End | undefined): End | undefined {
+    const { key } = this.worker;
+    if (key === undefined || end === undefined || !("output" in end || "error" in end)) return end;
+    const result = "output" in end ? { output: end.output ?? null } : { error: end.error };
+    return { ...end, ...result, signature: key.signEnd(claim.id, claim.fence, result) };
   }
 
   /** Sends the last progress and log of a job before its end. They are not worth repeating the request for. */

@@ -1,7 +1,7 @@
 // The library against a real venue: the binary that `CATENA_BIN` names.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import test from "node:test";
 import type { TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Client, Failure, JobFailed, Retry, s, Worker } from "../src/index.js";
+import { Client, Failure, JobFailed, Key, Retry, s, Worker } from "../src/index.js";
 import type { Job, WorkerOptions } from "../src/index.js";
 
 const binary = process.env["CATENA_BIN"];
@@ -121,6 +121,28 @@ test("functions run as jobs and their chains verify", { skip }, async (t) => {
   assert.deepEqual([report.status, report.subjobsVerified, report.subjobsUnavailable], ["COMPLETE", 1, 0]);
   const rejected = await client.wait((await client.invoke("o/add", { a: "two" })).id, { timeoutMs });
   assert.equal(rejected.status, "REJECTED");
+});
+
+test("a worker with a key identifies itself and signs how jobs end", { skip }, async (t) => {
+  const key = Key.generate();
+  const { venue, worker, start } = await setUp(t, { key });
+  worker.operation({ name: "divide", input: s.object({ a: s.integer(), b: s.integer() }) }, ({ a, b }) => {
+    if (b === 0) throw new Failure("division by zero");
+    return { quotient: a / b, text: "é", list: [a, b, null, true, undefined] };
+  });
+  await start();
+  const client = new Client({ url: venue.url, key });
+  for (const [input, ended] of [[{ a: 1, b: 2 }, "COMPLETE"], [{ a: 1, b: 0 }, "FAILED"]] as const) {
+    const { id } = await client.invoke("o/divide", input);
+    const job = await client.wait(id, { timeoutMs });
+    assert.deepEqual([job.status, job["caller"]], [ended, key.did], JSON.stringify(job));
+    const { signaturesVerified, signaturesUnchecked } = await client.verify(id);
+    assert.deepEqual([signaturesVerified, signaturesUnchecked], [1, 0]);
+    const file = join(venue.folder, "history.json");
+    writeFileSync(file, await client.historyPage(id));
+    const verified = JSON.parse(execFileSync(binary!, ["verify", "--json", file], { encoding: "utf8" }));
+    assert.equal(verified.signaturesVerified, 1);
+  }
 });
 
 test("registering again keeps the asset and its locally computed ID", { skip }, async (t) => {

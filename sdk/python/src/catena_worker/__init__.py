@@ -2,6 +2,7 @@
 
 - `Worker` runs functions as jobs; `Context` and `SyncContext` are what a function can do for its job.
 - `Client` and `AsyncClient` invoke operations, follow jobs and verify their histories.
+- `Key` signs how jobs end and identifies its holder; `receive` checks jobs that a venue sends to a URL.
 - `catena_worker.testing.Harness` runs a handler without a venue.
 """
 
@@ -19,9 +20,11 @@ from .errors import (
     VenueError,
     VerificationFailed,
 )
+from .key import Key
 from .operation import Limit, Operation, Options, Rate, RetryPolicy, define
 from .schema import Mismatch, Secret, schema_of
 from .verify import Report
+from .webhook import NotAuthentic, PushedJob, check_signature, receive
 from .worker import Worker
 
 __all__ = [
@@ -36,10 +39,13 @@ __all__ = [
     "Fenced",
     "Job",
     "JobFailed",
+    "Key",
     "Limit",
     "Mismatch",
+    "NotAuthentic",
     "Operation",
     "Options",
+    "PushedJob",
     "Rate",
     "Report",
     "Retry",
@@ -50,6 +56,8 @@ __all__ = [
     "VenueError",
     "VerificationFailed",
     "Worker",
+    "check_signature",
     "define",
+    "receive",
     "schema_of",
 ]

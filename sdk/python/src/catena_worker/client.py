@@ -20,12 +20,13 @@ import httpx
 
 from .chain import Chain
 from .errors import JobFailed, Unreachable, VenueError, VerificationFailed
+from .key import Key, key_in_environment
 from .limits import FOLLOW_RETRY_S, HISTORY_PAGE, WAIT_S_MAX
 from .run import ENDED
 from .schema import decode, encode
 from .sse import Parser
-from .venue import error_of, timeouts, venue_headers, venue_url
-from .verify import Report, Verifier
+from .venue import error_of, timeouts, venue_auth, venue_headers, venue_url
+from .verify import Report, Subjobs, Verifier
 
 T = TypeVar("T")
 
@@ -79,11 +80,15 @@ class Event:
 
 
 class AsyncClient:
-    """The grid API of a venue. `url` and `token` default to `CATENA_VENUE` and `CATENA_TOKEN`."""
+    """The grid API of a venue. `url` and `token` default to `CATENA_VENUE` and `CATENA_TOKEN`.
 
-    def __init__(self, url: str | None = None, *, token: str | None = None) -> None:
+    Without a token, a `key` (default: the file that `CATENA_KEY` names) identifies the caller.
+    """
+
+    def __init__(self, url: str | None = None, *, token: str | None = None, key: Key | None = None) -> None:
         self.url = venue_url(url)
-        self._http = httpx.AsyncClient(base_url=self.url, headers=venue_headers(token), timeout=timeouts())
+        auth = venue_auth(token, key or key_in_environment(), self.url)
+        self._http = httpx.AsyncClient(base_url=self.url, headers=venue_headers(token), timeout=timeouts(), auth=auth)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -222,26 +227,24 @@ class AsyncClient:
             if start is not None and verifier.count == before:
                 raise VerificationFailed("incomplete", "a page of the history has no records", before)
         chain = verifier.finish(job=id, venue=venue, head=head)
-        verified = unavailable = signatures = 0
+        found = Subjobs()
         for subjob in verifier.subjobs():
             if subjob.is_remote or depth == 0:
-                unavailable += 1
+                found.unavailable += 1
                 continue
             try:
                 child, report = await self._verify(subjob.job, None, chain.venue, depth - 1)
             except VenueError as error:
                 if error.status not in (404, 410):
                     raise
-                unavailable += 1
+                found.unavailable += 1
                 continue
             except VerificationFailed as error:
                 subjob_id = error.subjob or subjob.job
                 raise VerificationFailed(error.code, error.reason, error.record, subjob_id) from None
             subjob.check(chain, child)
-            verified += 1 + report.subjobs_verified
-            unavailable += report.subjobs_unavailable
-            signatures += report.signatures_unchecked
-        return chain, verifier.report(verified, unavailable, signatures)
+            found.add(report)
+        return chain, verifier.report(found)
 
 
 def _path(id: str, action: str = "") -> str:
@@ -251,11 +254,11 @@ def _path(id: str, action: str = "") -> str:
 class Client:
     """The grid API of a venue for code without an event loop. The methods are those of `AsyncClient`."""
 
-    def __init__(self, url: str | None = None, *, token: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, token: str | None = None, key: Key | None = None) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="catena-client", daemon=True)
         self._thread.start()
-        self._client = AsyncClient(url, token=token)
+        self._client = AsyncClient(url, token=token, key=key)
 
     def __enter__(self) -> Client:
         return self

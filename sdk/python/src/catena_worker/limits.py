@@ -72,3 +72,18 @@ FOLLOW_RETRY_S = 1.0
 
 REPLAYS_MAX = 1_000
 """Runs of one job in the test helper. A handler that needs more asks or calls without end."""
+
+KEY_FILE_BYTES_MAX = 256
+"""Bytes of a key file that are read: 64 hex digits and some blanks."""
+
+TOKEN_S = 300
+"""How long a token that a key issues for itself is valid; a venue accepts at most an hour."""
+
+TOKEN_REFRESH_S = 120.0
+"""After this time a new token is issued, long before the old one expires, even if the clocks differ by a minute."""
+
+WEBHOOK_AGE_S = 300.0
+"""Largest age of a pushed job, and largest difference of the clocks, as Standard Webhooks recommend."""
+
+WEBHOOK_SIGNATURES_MAX = 8
+"""Signatures of one request that are tried; a venue sends one."""

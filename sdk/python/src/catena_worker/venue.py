@@ -13,6 +13,7 @@ from urllib.parse import quote
 import httpx
 
 from .errors import Fenced, Unreachable, VenueError
+from .key import Key, KeyAuth
 from .limits import BACKOFF_MAX_S, BACKOFF_MIN_S, CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S
 from .run import CallResult, Claim
 
@@ -30,6 +31,11 @@ def venue_headers(token: str | None) -> dict[str, str]:
     """The headers for a token, else for `CATENA_TOKEN`, else for anonymous access."""
     token = token or os.environ.get("CATENA_TOKEN")
     return {"authorization": f"Bearer {token}"} if token else {}
+
+
+def venue_auth(token: str | None, key: Key | None, url: str) -> KeyAuth | None:
+    """Authentication with a key, unless there is a token."""
+    return KeyAuth(key, url) if key is not None and not venue_headers(token) else None
 
 
 def timeouts(wait_ms: int = 0) -> httpx.Timeout:
@@ -57,11 +63,12 @@ def backoff(attempt: int) -> float:
 class Venue:
     """The worker API of a venue."""
 
-    def __init__(self, url: str | None, token: str | None, worker: str) -> None:
+    def __init__(self, url: str | None, token: str | None, worker: str, key: Key | None = None) -> None:
         self.url = venue_url(url)
         self.worker = worker
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        self._http = httpx.AsyncClient(base_url=self.url, headers=venue_headers(token), limits=limits)
+        auth = venue_auth(token, key, self.url)
+        self._http = httpx.AsyncClient(base_url=self.url, headers=venue_headers(token), limits=limits, auth=auth)
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from .cad003 import INTEGER_BYTES_MAX, value_id
 from .chain import BadField, Chain, ChainError, Record, is_integer, job_id, record_id, same, short_text
 from .errors import VerificationFailed
+from .key import is_end_signed_by
 
 INTEGER_DIGITS_MAX = 9_864
 """Most decimal digits of an integer of `INTEGER_BYTES_MAX` bytes."""
@@ -35,7 +36,10 @@ class Report:
     subjobs_verified: int = 0
     subjobs_unavailable: int = 0
     """Sub-jobs that are no longer stored, or belong to another venue."""
+    signatures_verified: int = 0
+    """Ends that whoever ran the job has signed."""
     signatures_unchecked: int = 0
+    """Signatures of another form."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,30 @@ class Subjob:
             refuse(last, f"the parent job committed to {self.status} as the final status")
 
 
+@dataclass
+class Subjobs:
+    """What was found in the sub-jobs of a job."""
+
+    verified: int = 0
+    unavailable: int = 0
+    signatures_verified: int = 0
+    signatures_unchecked: int = 0
+
+    def add(self, report: Report) -> None:
+        """Counts a sub-job that was verified, and its own."""
+        self.verified += 1 + report.subjobs_verified
+        self.unavailable += report.subjobs_unavailable
+        self.signatures_verified += report.signatures_verified
+        self.signatures_unchecked += report.signatures_unchecked
+
+
 class Verifier:
     """Verifies one chain, page by page."""
 
     def __init__(self) -> None:
         self.chain: Chain | None = None
-        self.signatures = 0
+        self.signatures_verified = 0
+        self.signatures_unchecked = 0
         self.total: int | None = None
         self.has_more = False
         """Whether the last page said that more records follow."""
@@ -146,7 +168,26 @@ class Verifier:
                     reason = f"step {start.number} starts although its output was reused"
                     raise VerificationFailed("commitment", reason, at)
         self._seen[found] = at
-        self.signatures += "signature" in entry
+        if "signature" in entry:
+            self._check_signature(fields, entry["signature"], at)
+
+    def _check_signature(self, fields: dict[str, Any], signature: Any, at: int) -> None:
+        """Checks the signature next to a record: whoever ended the job signed how it ended."""
+        members = signature if isinstance(signature, dict) else {}
+        ended = {"COMPLETE": "output", "FAILED": "error"}.get(fields["status"])
+        assert self.chain is not None
+        if ended is None or not is_integer(members.get("fence"), 0, 2**63 - 1) or "value" not in members:
+            self.signatures_unchecked += 1
+            return
+        result = fields.get(ended)
+        if ended == "error" and not isinstance(result, str):
+            result = ""
+        by = fields["by"] if isinstance(fields.get("by"), str) else ""
+        value = members["value"] if isinstance(members["value"], str) else ""
+        if not is_end_signed_by(by, value, self.chain.id, members["fence"], {ended: result}):
+            signer = by or "nobody, whom the record names"
+            raise VerificationFailed("signature", f"the signature of the end is not that of {signer}", at)
+        self.signatures_verified += 1
 
     def _follow(self, fields: dict[str, Any], id: str, at: int) -> Record:
         try:
@@ -242,7 +283,9 @@ class Verifier:
                 )
         return found + self._reused
 
-    def report(self, verified: int, unavailable: int, signatures: int) -> Report:
+    def report(self, subjobs: Subjobs | None = None) -> Report:
+        """The report on a chain that is complete. Without `subjobs`, all of them count as unavailable."""
+        subjobs = subjobs or Subjobs(unavailable=len(self.subjobs()))
         chain = self.chain
         assert chain is not None
         return Report(
@@ -252,9 +295,10 @@ class Verifier:
             records=chain.count,
             first=chain.first,
             head=chain.head,
-            subjobs_verified=verified,
-            subjobs_unavailable=unavailable,
-            signatures_unchecked=signatures + self.signatures,
+            subjobs_verified=subjobs.verified,
+            subjobs_unavailable=subjobs.unavailable,
+            signatures_verified=subjobs.signatures_verified + self.signatures_verified,
+            signatures_unchecked=subjobs.signatures_unchecked + self.signatures_unchecked,
         )
 
 
@@ -263,7 +307,7 @@ def verify_history(text: bytes | str, *, job: str | None = None, head: str | Non
     verifier = Verifier()
     verifier.push_page(text)
     verifier.finish(job=job, head=head)
-    return verifier.report(0, len(verifier.subjobs()), 0)
+    return verifier.report()
 
 
 def _malformed(reason: str, at: int | None = None) -> VerificationFailed:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar, overload
 
 from .errors import CatenaError, Unreachable, VenueError
 from .execute import execute
+from .key import Key, key_in_environment
 from .limits import (
     BEAT_INTERVAL_MIN_S,
     BEAT_WAIT_MS,
@@ -51,6 +52,9 @@ class Worker:
     `url` and `token` default to `CATENA_VENUE` and `CATENA_TOKEN`. `name` identifies this process; the lease belongs to it, so
     two processes must never share one. `parallel` is the number of jobs at once. With `register=False` the operations are not
     registered at the start, which a worker token may not do.
+
+    A worker with a `key` (default: the file that `CATENA_KEY` names) signs how its jobs end. Without a token it also identifies itself
+    with the key. With one, the token's subject must be the DID of the key, because a venue refuses signatures of others.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Worker:
         parallel: int = PARALLEL_DEFAULT,
         grace: float = GRACE_S,
         register: bool = True,
+        key: Key | None = None,
     ) -> None:
         if parallel < 1:
             raise ValueError("`parallel` must be at least 1")
@@ -70,6 +75,7 @@ class Worker:
         self.parallel = parallel
         self.grace = grace
         self.operations: dict[str, Operation] = {}
+        self.key = key or key_in_environment()
         self._token = token
         self._registers = register
         self._by_asset: dict[str, Operation] = {}
@@ -140,7 +146,7 @@ class Worker:
         if len(self.queues) > CLAIM_QUEUES_MAX:
             reason = f"a worker claims from at most {CLAIM_QUEUES_MAX} queues, not {len(self.queues)}"
             raise CatenaError(f"{reason}: give several operations the same `queue`")
-        venue = Venue(self.url, self._token, self.name)
+        venue = Venue(self.url, self._token, self.name, self.key)
         try:
             if self._registers:
                 await self._register(venue)
@@ -165,7 +171,7 @@ class Worker:
 
     async def register(self) -> dict[str, str]:
         """Registers the operations and returns their asset IDs by name. It needs the owner's credentials."""
-        venue = Venue(self.url, self._token, self.name)
+        venue = Venue(self.url, self._token, self.name, self.key)
         try:
             return await self._register(venue)
         finally:
@@ -342,12 +348,21 @@ class _Session:
         if isinstance(outcome, Dropped):
             log.info("job %s was stopped", claim.id)
             return
-        end = outcome.end()
+        end = self.signed(claim, outcome.end())
         if self.is_claiming or self.draining.is_set() or _size(end) > DONE_BYTES_MAX:
             await self.end(claim, end)
         else:
             self.done.append((claim, end))
             self.wake.set()
+
+    def signed(self, claim: Claim, end: dict[str, Any]) -> dict[str, Any]:
+        """The end with the signature of the worker, if it has a key. Questions and jobs that are given back are not signed."""
+        key = self.worker.key
+        if key is None or not {"output", "error"} & end.keys():
+            return end
+        # What counts is the value that the venue reads from the JSON.
+        plain = json.loads(json.dumps(end))
+        return {**plain, "signature": key.sign_end(claim.id, claim.fence, plain)}
 
     def forget(self, run: Run) -> None:
         if self.runs.get(run.claim.id) is run:

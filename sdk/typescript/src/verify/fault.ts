@@ -10,7 +10,8 @@ export type Code =
   | "duplicate_record"
   | "fork"
   | "incomplete"
-  | "unexpected";
+  | "unexpected"
+  | "signature";
 
 /** The first fault that verification found. */
 export class Fault extends Error {

@@ -18,7 +18,8 @@ export interface Entry {
   /** Record ID that the document states; not verified. */
   readonly id: string;
   readonly record: ValueMap;
-  readonly isSigned: boolean;
+  /** What whoever ended the job signed. Undefined if there is no signature. */
+  readonly signature: Value | undefined;
 }
 
 /** The document or an entry does not have the required shape. */
@@ -63,7 +64,7 @@ export function parseEntry(value: Value): Entry {
   if (!map.has("record")) throw new ShapeError("`record` is missing");
   const record = asMap(map.get("record"));
   if (!record) throw new ShapeError("`record` must be an object");
-  return { id, record, isSigned: map.has("signature") };
+  return { id, record, signature: map.get("signature") };
 }
 
 /** The history of a sub-job as a document. Undefined if the history does not carry it. */

@@ -14,6 +14,7 @@ import { SUBJOB_DEPTH_MAX } from "./limits.js";
 import { parseRecord } from "./record.js";
 import type { Link, StateRecord } from "./record.js";
 import { checkReused, Claims } from "./reused.js";
+import { checkSignature } from "./signature.js";
 import type { Status } from "./status.js";
 import type { Value } from "./value.js";
 
@@ -34,6 +35,9 @@ export interface Report {
   readonly head: string;
   readonly subjobsVerified: number;
   readonly subjobsUnavailable: number;
+  /** Ends that whoever ran the job has signed. */
+  readonly signaturesVerified: number;
+  /** Signatures of another form. */
   readonly signaturesUnchecked: number;
 }
 
@@ -72,13 +76,11 @@ function verifyHistory(history: History, expected: Expected, depth: number): Ver
     throw new Fault("incomplete", reason, found);
   }
   const job = verifier.finish(expected);
-  let verified = 0;
-  let unavailable = 0;
-  let signatures = verifier.signatures;
+  const counts = new Counts(verifier);
   for (const subjob of subjobsOf(job, verifier.claims)) {
     const document = childDocument(history, subjob.job);
     if (document === undefined) {
-      unavailable++;
+      counts.subjobsUnavailable++;
       continue;
     }
     if (depth === SUBJOB_DEPTH_MAX) {
@@ -89,20 +91,33 @@ function verifyHistory(history: History, expected: Expected, depth: number): Ver
       const wanted = { job: subjob.job, venue: subjob.venue };
       const { job: child, report } = verifyHistory(readHistory(document), wanted, depth + 1);
       subjob.check(child, report);
-      verified += 1 + report.subjobsVerified;
-      unavailable += report.subjobsUnavailable;
-      signatures += report.signaturesUnchecked;
+      counts.add(report);
     } catch (error) {
       throw error instanceof Fault ? error.inSubjob(subjob.job) : error;
     }
   }
-  const report = {
-    ...verifier.report(job),
-    subjobsVerified: verified,
-    subjobsUnavailable: unavailable,
-    signaturesUnchecked: signatures,
-  };
-  return { job, report };
+  return { job, report: { ...verifier.report(job), ...counts } };
+}
+
+/** What was found in a job and its sub-jobs. */
+export class Counts {
+  subjobsVerified = 0;
+  subjobsUnavailable = 0;
+  signaturesVerified: number;
+  signaturesUnchecked: number;
+
+  constructor(verifier: Verifier) {
+    this.signaturesVerified = verifier.signaturesVerified;
+    this.signaturesUnchecked = verifier.signaturesUnchecked;
+  }
+
+  /** Counts a sub-job that was verified, and its own. */
+  add(report: Report): void {
+    this.subjobsVerified += 1 + report.subjobsVerified;
+    this.subjobsUnavailable += report.subjobsUnavailable;
+    this.signaturesVerified += report.signaturesVerified;
+    this.signaturesUnchecked += report.signaturesUnchecked;
+  }
 }
 
 export function incomplete(found: number, total: number): Fault {
@@ -187,7 +202,8 @@ export class Verifier {
   private job: Job | undefined;
   /** Index of each record, to distinguish forks and duplicates from broken links. */
   private readonly seen = new Map<string, number>();
-  signatures = 0;
+  signaturesVerified = 0;
+  signaturesUnchecked = 0;
   /** What the job claims to have reused. */
   claims = new Claims();
 
@@ -219,8 +235,15 @@ export class Verifier {
     if (at === 0) this.claims = Claims.fromFirstRecord(record);
     else this.claims.checkRecord(at, record);
     this.seen.set(found, at);
-    if (entry.isSigned) this.signatures++;
+    if (entry.signature !== undefined && this.job) this.checkSignature(this.job.id, record, entry.signature, at);
     return record;
+  }
+
+  private checkSignature(job: string, record: StateRecord, signature: Value, at: number): void {
+    const checked = checkSignature(job, record, signature);
+    if (typeof checked === "string") throw new Fault("signature", checked, at);
+    if (checked) this.signaturesVerified++;
+    else this.signaturesUnchecked++;
   }
 
   private follow(entry: Entry, id: string, at: number): StateRecord {
@@ -283,7 +306,8 @@ export class Verifier {
       head: job.head,
       subjobsVerified: 0,
       subjobsUnavailable: subjobsOf(job, this.claims).length,
-      signaturesUnchecked: this.signatures,
+      signaturesVerified: this.signaturesVerified,
+      signaturesUnchecked: this.signaturesUnchecked,
     };
   }
 }
