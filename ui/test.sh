@@ -8,7 +8,12 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-npm ci --loglevel=error
+# The packages are installed again only if the lock file or Node.js has changed.
+wanted="$(cat package-lock.json <(node --version) | sha256sum)"
+if [ "$(cat node_modules/.installed 2>/dev/null || true)" != "$wanted" ]; then
+  npm ci --loglevel=error
+  echo "$wanted" > node_modules/.installed
+fi
 npm run --silent build
 
 changed=$(git status --porcelain -- ../crates/server/src/console)

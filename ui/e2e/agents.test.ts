@@ -5,13 +5,9 @@ import { fixture } from "./fixture";
 import type { Fixture } from "./fixture";
 
 let { venue, page } = {} as Fixture;
-fixture(
-  (given) => ({ venue, page } = given),
-  async (page) => expect(await page.evaluate(() => "pwned" in window)).toBe(false),
-);
+fixture((given) => ({ venue, page } = given));
 
-const run = (operation: string, input: object): Promise<unknown> =>
-  venue.call("POST", "/api/v1/run", { operation, input });
+const run = (operation: string, input: object): Promise<unknown> => venue.run(operation, input);
 
 const MODEL = { operation: "llm:agent", llmOperation: "test:toolllm" };
 
@@ -52,6 +48,25 @@ describe("an agent that counts", () => {
     await page.getByRole("button", { name: "Resume" }).click();
     await page.locator('.page-head [data-status="SLEEPING"]').waitFor();
     await fact("Failures in a row").getByText("none; after 3").waitFor();
+  });
+});
+
+describe("an agent that is controlled", () => {
+  it("is run, suspended, resumed and terminated", async () => {
+    await run("agent:create", { agentId: "worker", config: { operation: "test:tally" } });
+    await run("agent:message", { agentId: "worker", message: "count this" });
+    await page.goto("/ui/agents/worker");
+    const status = (word: string): Promise<void> => page.locator(`.page-head [data-status="${word}"]`).waitFor();
+    await page.getByRole("button", { name: "Run", exact: true }).click();
+    await page.locator('[data-turn="0"]').getByText("count this").first().waitFor();
+    await page.getByRole("button", { name: "Suspend" }).click();
+    await status("SUSPENDED");
+    await page.getByRole("button", { name: "Resume" }).click();
+    await status("SLEEPING");
+    await page.getByRole("button", { name: "Terminate" }).click();
+    await page.getByRole("dialog", { name: "Terminate this agent?" }).getByRole("button", { name: "Terminate it" }).click();
+    await status("TERMINATED");
+    expect(await page.getByRole("button", { name: /^(Run|Suspend|Resume|Terminate)$/ }).count()).toBe(0);
   });
 });
 

@@ -1,18 +1,13 @@
 // Debian's Chromium, and what every page is checked for.
 
-import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core";
+import { inject } from "vitest";
 
-const EXECUTABLE = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find(existsSync);
-
-export function launch(): Promise<Browser> {
-  const executablePath = process.env["CHROMIUM"] ?? EXECUTABLE;
-  if (executablePath === undefined) throw new Error("install chromium, or set CHROMIUM");
-  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
-}
+/** The browser that `setup.ts` has started. Closing it closes the pages of this file only. */
+export const connect = (): Promise<Browser> => chromium.connect(inject("browser"));
 
 export interface Watched {
   readonly page: Page;
@@ -53,6 +48,13 @@ export async function open(
   });
   return { page, faults, close: () => context.close() };
 }
+
+/** Goes to another page of the console without loading the document again. */
+export const go = (page: Page, path: string): Promise<void> =>
+  page.evaluate((path) => {
+    history.pushState(null, "", path);
+    dispatchEvent(new PopStateEvent("popstate"));
+  }, path);
 
 const dist = fileURLToPath(new URL("../../crates/server/src/console/dist/", import.meta.url));
 

@@ -1,40 +1,103 @@
-// What most files of tests need: one venue and one browser for the file, and a fresh page for each
-// test, on which nothing may have gone wrong.
+// What files of tests need: one venue for the file, if asked for a proxy in front of it, and a fresh page
+// for each test, on which nothing may have gone wrong.
 
-import type { Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
-import { launch, open } from "./browser";
+import { connect, open } from "./browser";
 import type { Watched } from "./browser";
+import { Proxy } from "./proxy";
 import { Venue } from "./venue";
 
 export interface Fixture {
   readonly venue: Venue;
+  /** Passes everything on unless a test says otherwise. Each test begins without answers and tampering. */
+  readonly proxy: Proxy;
   readonly page: Page;
+  readonly browser: Browser;
 }
 
-/** Calls `use` before each test. `check` runs after it, while the page is still there. */
-export function fixture(
-  use: (fixture: Fixture) => void,
-  check?: (page: Page) => Promise<void>,
-): void {
+export interface Options {
+  readonly start?: () => Promise<Venue>;
+  /** Prepares the venue, once for the file. */
+  readonly prepare?: (venue: Venue) => Promise<void>;
+  /** Whether the page talks to the proxy instead of the venue. */
+  readonly isProxied?: boolean;
+}
+
+/** Calls `use` before each test. */
+export function fixture(use: (fixture: Fixture) => void, options: Options = {}): void {
+  const { start = Venue.start, prepare, isProxied = false } = options;
   let venue: Venue;
-  let browser: Awaited<ReturnType<typeof launch>>;
+  let proxy: Proxy;
+  let browser: Browser;
   let watched: Watched;
   beforeAll(async () => {
-    venue = await Venue.start();
-    browser = await launch();
+    venue = await start();
+    proxy = await Proxy.start(venue.url);
+    browser = await connect();
+    await prepare?.(venue);
   });
   afterAll(async () => {
     await browser.close();
+    await proxy.stop();
     await venue.stop();
   });
   beforeEach(async () => {
-    watched = await open(browser, venue.url);
-    use({ venue, page: watched.page });
+    proxy.reset();
+    watched = await open(browser, isProxied ? proxy.url : venue.url);
+    use({ venue, proxy, page: watched.page, browser });
+  });
+  afterEach(() => closeClean(watched));
+}
+
+/** Closes a page after a look at what must not have happened on it. */
+export async function closeClean({ page, faults, close }: Watched): Promise<void> {
+  const isHacked = await page.evaluate(() => "pwned" in window);
+  await close();
+  expect(isHacked, "a script of the content was executed").toBe(false);
+  expect(faults).toEqual([]);
+}
+
+/** A venue, a browser, and pages that a test opens itself. */
+export interface Bench {
+  readonly browser: Browser;
+  /** Starts a venue that ends with the test. */
+  readonly start: (...flags: string[]) => Promise<Venue>;
+  /** Opens a page that is checked and closed with the test. */
+  readonly open: (origin: string, options?: BrowserContextOptions) => Promise<Page>;
+}
+
+/** For tests that need a venue of their own. Calls `use` before each test. */
+export function bench(use: (bench: Bench) => void): void {
+  let browser: Browser;
+  let venues: Venue[] = [];
+  let pages: Watched[] = [];
+  beforeAll(async () => {
+    browser = await connect();
+  });
+  afterAll(() => browser.close());
+  beforeEach(() => {
+    venues = [];
+    pages = [];
+    use({
+      browser,
+      start: async (...flags) => {
+        const venue = await Venue.start(...flags);
+        venues.push(venue);
+        return venue;
+      },
+      open: async (origin, options) => {
+        const watched = await open(browser, origin, options);
+        pages.push(watched);
+        return watched.page;
+      },
+    });
   });
   afterEach(async () => {
-    await check?.(watched.page);
-    expect(watched.faults).toEqual([]);
-    await watched.close();
+    try {
+      for (const watched of pages) await closeClean(watched);
+    } finally {
+      for (const venue of venues) await venue.stop();
+    }
   });
 }

@@ -1,22 +1,14 @@
 // Everything from callers is text: hostile strings in every field that a caller controls.
 
-import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
+import { go } from "./browser";
+import { expectBelow, longestTask } from "./figures";
 import { fixture } from "./fixture";
+import type { Fixture } from "./fixture";
 import { HOSTILE } from "./hostile";
-import type { Venue } from "./venue";
 
-let venue: Venue;
-let page: Page;
-
-fixture(
-  (next) => {
-    ({ venue, page } = next);
-  },
-  async (page) => {
-    expect(await page.evaluate(() => "pwned" in window)).toBe(false);
-  },
-);
+let { venue, page, browser } = {} as Fixture;
+fixture((given) => ({ venue, page, browser } = given));
 
 /** Opens a page and unfolds and hovers what is on it. */
 async function visit(path: string): Promise<void> {
@@ -42,20 +34,27 @@ describe("hostile strings", () => {
 
   it("stay text in input, output, tags, errors and messages of jobs", async () => {
     const tags = HOSTILE.map((text) => text.slice(0, 60)).filter((tag) => !tag.includes("\0"));
-    const echo = await venue.invoke("test:echo", everything, { tags: tags.slice(0, 10) });
+    const echoes = await Promise.all(
+      [0, 1, 2, 3].map((part) =>
+        venue.invoke("test:echo", everything, { tags: tags.slice(part * 10, part * 10 + 10) }),
+      ),
+    );
     const error = await venue.invoke("test:error", { message: HOSTILE.join("\n") });
     const chat = await venue.invoke("test:chat", everything);
+    const cancelled = await venue.invoke("test:never", everything);
+    const reason = HOSTILE.map((text) => text.slice(0, 90)).join("\n");
+    await venue.call("PUT", `/api/v1/jobs/${cancelled}/cancel`, { reason });
     for (const text of HOSTILE) {
       await venue.call("POST", `/api/v1/jobs/${chat}`, { content: text, messageId: text.slice(0, 99) });
     }
-    for (const id of [echo, error, chat]) {
+    for (const id of [...echoes.slice(1), cancelled]) await visit(`/ui/jobs/${id}`);
+    for (const id of [echoes[0]!, error, chat, cancelled]) {
       for (const tab of ["", "/messages", "/chain", "/chain#record-3"]) {
         await visit(`/ui/jobs/${id}${tab}`);
       }
     }
     await visit("/ui/jobs");
     await visit("/");
-    for (const text of HOSTILE.slice(0, 8)) await visit(`/ui/jobs?tag=${encodeURIComponent(text)}`);
   });
 
   it("stay text in the names of operations, steps and schedules", async () => {
@@ -65,19 +64,23 @@ describe("hostile strings", () => {
         name: name.slice(0, 100),
         input: { x: ["const", name] },
       }));
-      const operation = (await venue.call("POST", "/api/v1/assets", {
+      const operation = await venue.register({
         name: text,
         description: text,
         operation: {
           adapter: "orchestrator",
           input: {
             type: "object",
-            properties: { [text.slice(0, 80)]: { type: "string", title: text, description: text } },
+            properties: {
+              [text.slice(0, 80)]: { type: "string", title: text, description: text, default: text },
+              choice: { enum: HOSTILE, description: text },
+              when: { type: "string", format: text.slice(0, 80), examples: [text] },
+            },
           },
           steps,
           result: ["const", 1],
         },
-      })) as string;
+      });
       if (HOSTILE.indexOf(text) % 8 !== 0) continue;
       const id = await venue.invoke(operation, {}, { wait: true });
       await visit(`/ui/operations/${operation}`);
@@ -85,16 +88,13 @@ describe("hostile strings", () => {
       await visit(`/ui/jobs/${id}/steps`);
       await visit(`/ui/jobs/${id}/steps#step-3`);
     }
-    await venue.call("POST", "/api/v1/run", {
-      operation: "scheduler:schedule",
-      input: { operation: "test:echo", input: everything, after: 3_600_000 },
-    });
+    await venue.run("scheduler:schedule", { operation: "test:echo", input: everything, after: 3_600_000 });
     for (const path of ["/ui/operations", "/ui/assets", "/ui/schedules"]) await visit(path);
   });
 
   it("stay text in messages, configurations, questions and answers of agents", async () => {
     const run = (operation: string, input: object): Promise<unknown> =>
-      venue.call("POST", "/api/v1/run", { operation, input: { agentId: "hostile", ...input } });
+      venue.run(operation, { agentId: "hostile", ...input });
     const short = HOSTILE.map((text) => text.slice(0, 200));
     await run("agent:create", { config: { operation: "test:tally", note: everything } });
     await run("agent:chat", { message: everything });
@@ -112,11 +112,18 @@ describe("hostile strings", () => {
   });
 
   it("stay text in addresses", async () => {
-    for (const text of HOSTILE.slice(0, 12)) {
-      await visit(`/ui/jobs/${encodeURIComponent(text)}`);
-      await visit(`/ui/operations/${encodeURIComponent(text)}`);
-      await visit(`/ui/nothing#${encodeURIComponent(text)}`);
-    }
+    const [first, ...others] = HOSTILE.map((text) => encodeURIComponent(text.slice(0, 500)));
+    const paths = (text: string | undefined): string[] => [
+      `/ui/jobs/${text}`,
+      `/ui/jobs/${text}/chain#${text}`,
+      `/ui/operations/${text}`,
+      `/ui/agents/${text}`,
+      `/ui/nothing#${text}`,
+      `/ui/jobs?tag=${text}&text=${text}`,
+    ];
+    for (const path of paths(first)) await visit(path);
+    for (const path of others.flatMap(paths)) await go(page, path);
+    await page.waitForFunction(() => document.querySelector("main .spinner") === null);
   });
 
   it("cannot hide: characters without a shape are shown by their code point", async () => {
@@ -140,20 +147,40 @@ describe("hostile strings", () => {
 });
 
 describe("large values", () => {
-  it("of 9 MB and of 10,000 members do not freeze the page", async () => {
-    const long = await venue.invoke("test:echo", { text: "x".repeat(9_000_000) });
+  it("of 10 MB and of 10,000 members are loaded on request and do not freeze the page", async () => {
+    const long = await venue.invoke("test:echo", "x".repeat(9_999_900));
     const wide = await venue.invoke(
       "test:echo",
       Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`member ${i}`, i])),
     );
-    await page.goto(`/ui/jobs/${long}`);
-    await page.getByRole("button", { name: "Show it" }).first().click();
-    await page.getByText(/characters left/).first().waitFor();
+    let received = 0;
+    page.on("response", (response) => {
+      void response.body().then((body) => (received += body.length), () => undefined);
+    });
+    const longest = await longestTask(browser, page, async () => {
+      await page.goto(`/ui/jobs/${long}`);
+      await page.locator('.page-head [data-status="COMPLETE"]').waitFor();
+      await page.locator(".legend, .timeline, .card p").first().waitFor();
+      expect(received).toBeLessThan(1_000_000);
+      await page.getByText("This value is larger than 64 kB and was not loaded.").first().waitFor();
+      await page.getByRole("button", { name: "Load it" }).first().click();
+      await page.getByText(/characters left/).first().waitFor();
+      await page.getByText("not yet verified").first().waitFor();
+      await page.getByRole("button", { name: "Verify here" }).click();
+      await page.getByText("verified here: 3 records").waitFor();
+    });
+    expectBelow("longest task with a text of 10 MB", longest, 500, 4);
+    await page.goto(`/ui/jobs/${long}/chain#record-0`);
+    await page.getByRole("button", { name: "Load the complete record" }).click();
+    await page.getByText("The record as JSON").click();
+    await page.getByRole("button", { name: "Show it" }).waitFor();
     await page.goto(`/ui/jobs/${wide}`);
+    await page.getByRole("button", { name: "Load it" }).first().click();
     await page.getByText("{ 10000 members }").first().waitFor();
     await page.getByRole("button", { name: "{ 10000 members }" }).first().click();
     await page.getByText(/Show more \(9,900 left\)/).waitFor();
     expect(await page.locator(".json-line").count()).toBeLessThan(1000);
+    await page.getByRole("button", { name: "Verify here" }).click();
     await page.getByText("verified here: 3 records").waitFor();
   });
 });

@@ -1,16 +1,12 @@
 // Running, watching and controlling jobs.
 
-import type { Page, Request } from "playwright-core";
+import type { Request } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { fixture } from "./fixture";
-import type { Venue } from "./venue";
+import type { Fixture } from "./fixture";
 
-let venue: Venue;
-let page: Page;
-
-fixture((next) => {
-  ({ venue, page } = next);
-});
+let { venue, page } = {} as Fixture;
+fixture((given) => ({ venue, page } = given));
 
 const status = (word: string): string => `.page-head [data-status="${word}"]`;
 
@@ -24,7 +20,7 @@ describe("the console", () => {
 
   it("shows a job finish without loading the page again", async () => {
     await page.goto("/ui/operations/v/test/ops/delay");
-    await page.getByLabel("delay").fill("4000");
+    await page.getByLabel("delay").fill("3000");
     await page.getByRole("button", { name: "Run", exact: true }).click();
     await page.waitForURL(/\/ui\/jobs\/0x/);
     await page.evaluate(() => Object.assign(window, { isSame: true }));
@@ -38,9 +34,13 @@ describe("the console", () => {
     const id = await venue.invoke("test:progress", { totalItems: 100_000, itemMs: 20 });
     await page.goto(`/ui/jobs/${id}`);
     await page.getByRole("progressbar").waitFor();
+    const progress = page.getByRole("region", { name: "Progress" });
+    await progress.getByText(/^[\d.]+ per second$/).waitFor();
+    await progress.getByText(/^about .* left$/).waitFor();
     await page.getByRole("button", { name: "Pause" }).click();
     await page.locator(status("PAUSED")).waitFor();
     expect(await venue.status(id)).toBe("PAUSED");
+    await page.locator(".legend").getByText("paused").waitFor();
     await page.getByRole("button", { name: "Resume" }).click();
     await page.locator(status("STARTED")).waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();
@@ -48,6 +48,10 @@ describe("the console", () => {
     await page.locator(status("CANCELLED")).waitFor();
     expect(await venue.status(id)).toBe("CANCELLED");
     await page.getByText(/verified here: \d+ records/).waitFor();
+    // The timeline keeps apart what the job waited, worked and was paused.
+    for (const activity of ["waiting to run", "working", "paused"]) {
+      await page.locator(".legend li", { hasText: activity }).waitFor();
+    }
   });
 
   it("answers an interactive job", async () => {
@@ -58,6 +62,8 @@ describe("the console", () => {
     await page.getByLabel("Message", { exact: true }).fill("hello");
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByText("The message was accepted").waitFor();
+    await page.getByRole("button", { name: "Approve" }).click();
+    await page.getByText(/"approved"|approved/).first().waitFor();
     await page.getByLabel("Message", { exact: true }).fill("done");
     await page.getByRole("button", { name: "Send" }).click();
     await page.locator(status("COMPLETE")).waitFor();
@@ -84,6 +90,31 @@ describe("the console", () => {
     await page.getByRole("button", { name: "Delete the job" }).click();
     await page.waitForURL(/\/ui\/jobs$/);
     await expect(venue.status(id)).rejects.toThrow("410");
+  });
+
+  it("shows input and output as JSON that is folded, searched and copied, and copies commands", async () => {
+    const input = { list: [1, 2, { deep: "needle" }], name: "it's" };
+    const id = await venue.invoke("test:echo", input, { wait: true });
+    await page.goto(`/ui/jobs/${id}`);
+    const card = page.locator(".card", { has: page.getByRole("heading", { name: "Input" }) });
+    await card.getByRole("searchbox").fill("NEEDLE");
+    await card.getByText("1 match").waitFor();
+    await card.getByText("needle").waitFor();
+    await card.getByRole("searchbox").fill("");
+    await card.getByRole("button", { name: /3 items/ }).click();
+    await card.getByText("needle").waitFor({ state: "detached" });
+    const copied = async (name: string): Promise<string> => {
+      await page.getByRole("button", { name }).first().click();
+      await page.getByRole("button", { name: "Copied" }).or(page.getByTitle("Copied")).first().waitFor();
+      return page.evaluate(() => navigator.clipboard.readText());
+    };
+    expect(JSON.parse(await copied("Copy the input as JSON"))).toEqual(input);
+    const curl = await copied("curl: Copy as a curl command");
+    expect(curl).toMatch(/^curl .*\/api\/v1\/invoke/s);
+    expect(curl).toContain("needle");
+    expect(await copied("CLI: Copy as a catena command")).toMatch(/^catena .*test:echo/s);
+    const time = page.locator(".fact", { hasText: "Created" }).locator("time");
+    expect(await time.getAttribute("title")).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC.*\(\d{13}\)$/);
   });
 
   it("keeps integers of any size as they are in the record", async () => {
@@ -132,6 +163,41 @@ describe("the list of jobs", () => {
     await page.getByRole("heading", { name: "Schedules" }).waitFor();
     await page.keyboard.press("?");
     await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
+  });
+});
+
+describe("the list of jobs as a whole", () => {
+  it("is filtered by time and parent, counts each status, and is drawn as a plot", async () => {
+    const step = { op: "test:echo", input: { n: ["const", 1] } };
+    const steps = [step, step, step];
+    const operation = await venue.register({
+      name: "Parent",
+      operation: { adapter: "orchestrator", steps, result: [2] },
+    });
+    const parent = await venue.invoke(operation, {}, { wait: true, tags: ["plotted"] });
+    for (let n = 0; n < 2; n++) await venue.invoke("test:echo", n, { tags: ["plotted"] });
+    const failed = await venue.invoke("test:error", { message: "x" }, { tags: ["plotted"] });
+    await page.goto("/ui/jobs?tag=plotted");
+    await page.getByText("4 jobs", { exact: true }).waitFor();
+    const plot = page.getByRole("img", { name: /^4 ended jobs by time and duration/ });
+    await plot.locator(`path[data-job="${failed}"]`).waitFor();
+    expect(await plot.locator("circle[data-job]").count()).toBe(3);
+    const presets = page.getByRole("navigation", { name: "Jobs by status" });
+    await presets.getByRole("link", { name: /Complete\s*3/ }).waitFor();
+    await presets.getByRole("link", { name: /Failed\s*1/ }).click();
+    await page.getByText("1 job", { exact: true }).waitFor();
+    await page.goto("/ui/jobs?tag=plotted");
+    await page.getByText("More filters").click();
+    await page.getByLabel("Since").fill("2100-01-01T00:00Z");
+    await page.getByRole("button", { name: "Filter" }).click();
+    await page.getByText("No job matches.").waitFor();
+    await page.getByLabel("Since").fill("2020-01-01T00:00Z");
+    await page.getByLabel("Until").fill("2100-01-01T00:00Z");
+    await page.getByRole("button", { name: "Filter" }).click();
+    await page.getByText("4 jobs", { exact: true }).waitFor();
+    await page.goto(`/ui/jobs?parent=${parent}`);
+    await page.getByText("3 jobs", { exact: true }).waitFor();
+    await plot.locator(`[data-job]`).first().waitFor({ state: "detached" });
   });
 });
 
@@ -256,6 +322,21 @@ describe("the home page", () => {
     await hour.getByRole("img", { name: "Jobs ended by minute" }).waitFor();
     await hour.getByText("Running time, p99").waitFor();
   });
+
+  it("shows health, what runs, what failed, storage, and what a restart recovered", async () => {
+    const running = await venue.invoke("test:never", {});
+    const failed = await venue.invoke("test:error", { message: "x" });
+    await venue.kill();
+    await venue.restart();
+    await page.goto("/");
+    await page.getByText("The venue accepts work.").waitFor();
+    await page.getByText(/^[1-9]\d* found, \d+ continued, 0 failed/).waitFor();
+    const card = (name: string) => page.locator(".card", { has: page.getByRole("heading", { name, exact: true }) });
+    await card("Running now").locator(`a[href$="${running}"]`).waitFor();
+    await card("Needs attention").locator(`a[href$="${failed}"]`).waitFor();
+    await card("Storage").getByText(/bytes written since the start/).waitFor();
+    await venue.call("PUT", `/api/v1/jobs/${running}/cancel`);
+  });
 });
 
 describe("schedules", () => {
@@ -270,8 +351,11 @@ describe("schedules", () => {
     await page.getByText("It was invoked now.").waitFor();
     await page.goto("/ui/jobs?tag=scheduled");
     await page.locator('[data-row="0"]').click();
-    await page.locator(".fact", { hasText: "Started by" }).getByRole("link").click();
+    await page.locator(".fact", { hasText: "Started by" }).getByRole("link", { name: "0 9 * * 1-5" }).click();
     await page.waitForURL(/\/ui\/schedules#schedule-/);
+    await page.getByRole("link", { name: "Jobs that it started" }).click();
+    await page.getByText("1 job", { exact: true }).waitFor();
+    await page.goBack();
     await page.getByRole("button", { name: "Remove" }).click();
     await page.getByRole("button", { name: "Remove it" }).click();
     await page.getByText("Nothing is scheduled.").waitFor();

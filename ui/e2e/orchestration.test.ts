@@ -1,20 +1,14 @@
 // Orchestrations: registering them, and watching their graph.
 
-import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { open } from "./browser";
 import { fixture } from "./fixture";
+import type { Fixture } from "./fixture";
 import { expectBelow } from "./figures";
 import { Venue } from "./venue";
 
-let venue: Venue;
-let page: Page;
-
-fixture((next) => {
-  ({ venue, page } = next);
-});
-
-const browser = () => page.context().browser()!;
+let { venue, page, browser } = {} as Fixture;
+fixture((given) => ({ venue, page, browser } = given));
 
 describe("an orchestration", () => {
   it("is registered after every problem was shown at its line", async () => {
@@ -35,7 +29,7 @@ describe("an orchestration", () => {
 
   it("shows its graph finish, step by step", async () => {
     const delay = (input: object): object => ({ op: "test:delay", input });
-    const operation = (await venue.call("POST", "/api/v1/assets", {
+    const operation = await venue.register({
       name: "Slow chain",
       operation: {
         adapter: "orchestrator",
@@ -46,7 +40,7 @@ describe("an orchestration", () => {
         ],
         result: [2],
       },
-    })) as string;
+    });
     const id = await venue.invoke(operation, {});
     await page.goto(`/ui/jobs/${id}/steps`);
     const step = (index: number, status: string): Promise<void> =>
@@ -69,10 +63,10 @@ describe("an orchestration", () => {
 
   it("is run again from a step", async () => {
     const echo = (n: number): object => ({ op: "test:echo", input: { n: ["const", n] } });
-    const operation = (await venue.call("POST", "/api/v1/assets", {
+    const operation = await venue.register({
       name: "Three echoes",
       operation: { adapter: "orchestrator", steps: [1, 2, 3].map(echo), result: [2] },
-    })) as string;
+    });
     const id = await venue.invoke(operation, {}, { wait: true });
     await page.goto(`/ui/jobs/${id}/steps#step-2`);
     const drawer = page.getByRole("dialog", { name: "Step 2" });
@@ -88,16 +82,16 @@ describe("an orchestration", () => {
     const other = await Venue.start();
     const here = await Venue.start("--allow-venue", other.url);
     try {
-      const operation = (await here.call("POST", "/api/v1/assets", {
+      const operation = await here.register({
         name: "On another venue",
         operation: {
           adapter: "orchestrator",
           steps: [{ op: "test:never", venue: other.url, input: {} }, { op: "test:echo", input: {} }],
           result: [1],
         },
-      })) as string;
+      });
       const id = await here.invoke(operation, {});
-      const { page, close } = await open(browser(), here.url);
+      const { page, close } = await open(browser, here.url);
       await page.goto(`/ui/jobs/${id}/steps`);
       const step = page.locator('[data-step="0"][data-status="STARTED"]');
       await step.getByText(/^on 127\.0\..*, as of \d\d:\d\d$/).waitFor();
@@ -119,10 +113,10 @@ describe("an orchestration", () => {
           ? { n: ["const", index] }
           : { n: [index - 10, "n"], m: [index - 7, "n"] },
     }));
-    const operation = (await venue.call("POST", "/api/v1/assets", {
+    const operation = await venue.register({
       name: "Wide",
       operation: { adapter: "orchestrator", steps, result: ["const", 1] },
-    })) as string;
+    });
     const id = await venue.invoke(operation, {}, { wait: true });
     await page.goto(`/ui/jobs/${id}`);
     await page.getByText("Steps (200)").waitFor();

@@ -1,6 +1,6 @@
 // Every page of the console with something on it, for checks and screenshots.
 
-import { withExecution } from "./made_up";
+import { withExecutors } from "./made_up";
 import { Proxy } from "./proxy";
 import type { Venue } from "./venue";
 
@@ -50,8 +50,7 @@ const WORKSPACE: readonly (readonly [string, unknown])[] = [
 
 /** An agent that has had turns, failed, and waits for an answer. */
 async function createAgent(venue: Venue): Promise<void> {
-  const run = (operation: string, input: object): Promise<unknown> =>
-    venue.call("POST", "/api/v1/run", { operation, input });
+  const run = (operation: string, input: object): Promise<unknown> => venue.run(operation, input);
   const config = {
     operation: "llm:agent",
     llmOperation: "test:toolllm",
@@ -76,7 +75,7 @@ async function createAgent(venue: Venue): Promise<void> {
 
 /** Fills a venue with jobs of every kind and returns the pages that show them. */
 export async function populate(venue: Venue): Promise<PageEntry[]> {
-  const operation = (await venue.call("POST", "/api/v1/assets", ORCHESTRATION)) as string;
+  const operation = await venue.register(ORCHESTRATION);
   const report = await venue.invoke(operation, { day: "2026-01-31" }, { wait: true, tags: ["nightly"] });
   await Promise.all(
     Array.from({ length: 30 }, (_, i) => venue.invoke("test:delay", { delay: (i * 37) % 600 }, { wait: 2000 })),
@@ -99,13 +98,10 @@ export async function populate(venue: Venue): Promise<PageEntry[]> {
   const paused = await venue.invoke("test:progress", { totalItems: 1000, itemMs: 50 });
   await venue.call("PUT", `/api/v1/jobs/${paused}/pause`);
   for (const [cron, n] of [["0 9 * * 1-5", 1], ["*/15 * * * *", 2]] as const) {
-    await venue.call("POST", "/api/v1/run", {
-      operation: "scheduler:schedule",
-      input: { operation: "test:echo", cron, input: { n } },
-    });
+    await venue.run("scheduler:schedule", { operation: "test:echo", cron, input: { n } });
   }
   for (const [path, value] of WORKSPACE) {
-    await venue.call("POST", "/api/v1/run", { operation: "covia:write", input: { path, value } });
+    await venue.run("covia:write", { path, value });
   }
   await createAgent(venue);
   return [
@@ -116,7 +112,7 @@ export async function populate(venue: Venue): Promise<PageEntry[]> {
     { name: "job-messages", path: `/ui/jobs/${chat}/messages`, ready: /record \d/ },
     { name: "job-steps", path: `/ui/jobs/${report}/steps`, ready: "Steps" },
     { name: "job-calls", path: `/ui/jobs/${calling}/calls`, ready: "Operations that this job invoked" },
-    { name: "job-chain", path: `/ui/jobs/${report}/chain#record-3`, ready: "Record 3" },
+    { name: "job-chain", path: `/ui/jobs/${report}/chain#record-3`, ready: /verified here/ },
     { name: "operations", path: "/ui/operations", ready: "test:echo" },
     { name: "operation", path: `/ui/operations/${operation}`, ready: "Key of the archive" },
     { name: "register", path: "/ui/register", ready: "Preview" },
@@ -140,19 +136,35 @@ export interface Site {
   readonly stop: () => Promise<void>;
 }
 
-/** Every page: those of the venue, and those that need an executor, with made-up answers. */
+/** Code with output, a plot, and an error at its end. */
+const CELL = `import math
+print("x", "sin(x)")
+points = [(x / 10, math.sin(x / 10)) for x in range(80)]
+for x, y in points[::20]:
+    print(f"{x:.1f} {y:.4f}")
+line = " ".join(f"{10 + 30 * x:.0f},{60 - 50 * y:.0f}" for x, y in points)
+with open("sine.svg", "w") as file:
+    file.write('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 260 120" width="520" height="240">')
+    file.write(f'<polyline points="{line}" fill="none" stroke="teal" stroke-width="3"/></svg>')
+open("points.txt", "w").write(line)
+print(1 / math.floor(points[0][0]))
+`;
+
+/** Every page of a venue with an executor. */
 export async function allSites(venue: Venue): Promise<Site[]> {
-  const execution = await withExecution(venue);
-  const executions = await Proxy.start(venue.url);
-  executions.answer = execution.answer;
+  const pages = await populate(venue);
+  const failed = await venue.invoke("exec:python", { code: CELL }, { wait: true });
+  await venue.invoke("exec:python", { code: "print(1)" }, { wait: true });
+  const proxy = await Proxy.start(venue.url);
+  proxy.answer = await withExecutors(venue);
   return [
-    { url: venue.url, pages: await populate(venue), stop: () => Promise.resolve() },
+    { url: venue.url, pages, stop: () => Promise.resolve() },
     {
-      url: executions.url,
-      stop: () => executions.stop(),
+      url: proxy.url,
+      stop: () => proxy.stop(),
       pages: [
-        { name: "executions", path: "/ui/executions", ready: "Latest executions" },
-        { name: "job-execution", path: `/ui/jobs/${execution.id}/execution`, ready: "3 more were dropped." },
+        { name: "executions", path: "/ui/executions", ready: "Last heartbeat" },
+        { name: "job-execution", path: `/ui/jobs/${failed}/execution`, ready: /verified here/ },
       ],
     },
   ];

@@ -50,6 +50,12 @@ export class Proxy {
     return proxy;
   }
 
+  /** Passes everything on as it is. */
+  reset(): void {
+    this.tamper = undefined;
+    this.answer = undefined;
+  }
+
   get url(): string {
     return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
   }

@@ -1,26 +1,19 @@
-// Questions of agents to people: the count in the header, the list, answers, and those who were faster.
+// Questions of agents and jobs to people: the count in the header, the list, answers, and those who were faster.
 
 import { expect, it } from "vitest";
 import { fixture } from "./fixture";
 import type { Fixture } from "./fixture";
-import type { Venue } from "./venue";
 
 let { venue, page } = {} as Fixture;
-fixture(
-  (given) => ({ venue, page } = given),
-  async (page) => expect(await page.evaluate(() => "pwned" in window)).toBe(false),
-);
+fixture((given) => ({ venue, page } = given));
 
 interface Asked {
   requestId: string;
 }
 
-const run = (venue: Venue, operation: string, input: object): Promise<unknown> =>
-  venue.call("POST", "/api/v1/run", { operation, input });
-
 async function ask(agentId: string, question: unknown, options?: unknown[]): Promise<string> {
-  await run(venue, "agent:create", { agentId, config: { operation: "test:tally" } });
-  const asked = (await run(venue, "agent:ask", { agentId, question, options })) as Asked;
+  await venue.run("agent:create", { agentId, config: { operation: "test:tally" } });
+  const asked = (await venue.run("agent:ask", { agentId, question, options })) as Asked;
   return asked.requestId;
 }
 
@@ -34,9 +27,9 @@ it("a question of a model is counted in the header, and answered with one of its
   await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Requests" }).waitFor();
   expect(await count().count()).toBe(0);
   const config = { operation: "llm:agent", llmOperation: "test:toolllm", tools: ["agent:ask"] };
-  await run(venue, "agent:create", { agentId: "payer", config });
+  await venue.run("agent:create", { agentId: "payer", config });
   const call = { question: "Pay the <b>invoice</b>?", options: ["yes", "no", { amount: 12 }] };
-  await run(venue, "agent:chat", { agentId: "payer", message: `tool agent_ask ${JSON.stringify(call)}` });
+  await venue.run("agent:chat", { agentId: "payer", message: `tool agent_ask ${JSON.stringify(call)}` });
   // The page is not loaded again.
   await count().getByText("1 question waits for an answer").waitFor({ state: "attached" });
   await count().click();
@@ -95,9 +88,45 @@ it("one that somebody else answered says so, and nothing that was typed is lost"
 
 it("one whose agent has ended is closed", async () => {
   const id = await ask("brief", "Still there?");
-  await run(venue, "agent:delete", { agentId: "brief" });
+  await venue.run("agent:delete", { agentId: "brief" });
   await page.goto("/ui/requests");
   await page.getByRole("checkbox", { name: /answered or closed/ }).check();
   const card = page.locator(`[data-request="${id}"]`);
   await card.getByText("Closed: the agent ended before an answer came.").waitFor();
+});
+
+it("a question of a job names the job, and is answered in a form of its schema", async () => {
+  const schema = {
+    type: "object",
+    required: ["copies"],
+    properties: { copies: { type: "integer", minimum: 1 }, key: { type: "string", writeOnly: true } },
+  };
+  const job = await venue.invoke("jobs:ask", { question: "How many copies?", schema });
+  await page.goto("/ui/requests");
+  const card = page.getByRole("article", { name: "How many copies?" });
+  const send = card.getByRole("button", { name: "Answer", exact: true });
+  await send.click();
+  await card.getByText("1 field needs attention.").waitFor();
+  await card.getByLabel(/^copies/).fill("3");
+  await card.getByLabel("key", { exact: true }).fill("a-very-secret-key");
+  await send.click();
+  await card.getByText('You answered {"copies":3,"key":"…"}. The job gets it as a message.').waitFor();
+  await card.getByRole("link", { name: /^job/ }).click();
+  await page.waitForURL(`**/ui/jobs/${job}`);
+  await page.locator('.page-head [data-status="COMPLETE"]').waitFor();
+  const { output } = (await venue.call("GET", `/api/v1/jobs/${job}`)) as { output: { answer: unknown } };
+  expect(output.answer).toEqual({ copies: 3, key: "a-very-secret-key" });
+});
+
+it("one whose job has ended is closed, and nothing that was entered is lost", async () => {
+  const question = "How many are still needed?";
+  const job = await venue.invoke("jobs:ask", { question, schema: { type: "integer" } });
+  await page.goto("/ui/requests");
+  const card = page.getByRole("article", { name: question });
+  await card.getByLabel(/^Answer/).fill("7");
+  await venue.call("PUT", `/api/v1/jobs/${job}/cancel`);
+  await card.getByText("Closed: the job ended before an answer came.").waitFor();
+  await card.getByText("What you typed was not sent: 7").waitFor();
+  await card.getByRole("button", { name: "Discard it" }).click();
+  await card.waitFor({ state: "detached" });
 });

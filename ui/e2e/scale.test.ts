@@ -1,12 +1,11 @@
 // Long lists, long chains and fast changes.
 
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launch, open } from "./browser";
-import { LongChain } from "./long_chain";
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
 import { expectBelow, isExact, longestTask, slowestKey } from "./figures";
-import { Proxy } from "./proxy";
-import { Venue } from "./venue";
+import { fixture } from "./fixture";
+import type { Fixture } from "./fixture";
+import { LongChain } from "./long_chain";
 
 /** Jobs that really exist. */
 const JOBS = isExact ? 50_000 : 1000;
@@ -15,24 +14,16 @@ const LISTED = 50_000;
 const RECORDS = isExact ? 100_000 : 10_000;
 const AT_ONCE = 50;
 
-let venue: Venue;
-let proxy: Proxy;
-let browser: Browser;
-
-beforeAll(async () => {
-  venue = await Venue.start();
-  proxy = await Proxy.start(venue.url);
-  browser = await launch();
-  let left = JOBS;
-  const work = async (): Promise<void> => {
-    while (left-- > 0) await venue.invoke("test:echo", { n: left });
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
-}, 600_000);
-afterAll(async () => {
-  await browser.close();
-  await proxy.stop();
-  await venue.stop();
+let { venue, proxy, page, browser } = {} as Fixture;
+fixture((given) => ({ venue, proxy, page, browser } = given), {
+  isProxied: true,
+  prepare: async (venue) => {
+    let left = JOBS;
+    const work = async (): Promise<void> => {
+      while (left-- > 0) await venue.invoke("test:echo", { n: left });
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+  },
 });
 
 /** The list of jobs, as if there were 50,000. */
@@ -64,7 +55,6 @@ async function scrollThrough(page: Page, label: string, steps: number): Promise<
 describe(`a list of ${LISTED} jobs`, () => {
   it("scrolls with few rows in the document and short frames", async () => {
     if (!isExact) proxy.answer = madeUp;
-    const { page, faults, close } = await open(browser, proxy.url);
     await page.goto("/ui/jobs");
     await page.getByText(`${LISTED.toLocaleString("en")} jobs`, { exact: true }).waitFor();
     await page.locator(`[data-row="0"]`).waitFor();
@@ -77,13 +67,9 @@ describe(`a list of ${LISTED} jobs`, () => {
     });
     expectBelow("longest task while scrolling", longest, 50, 3);
     expect(await page.locator(".job-item").count()).toBeLessThan(200);
-    expect(faults).toEqual([]);
-    await close();
-    proxy.answer = undefined;
   });
 
   it("keeps its position while jobs are added, and says how many", async () => {
-    const { page, close } = await open(browser, venue.url);
     await page.goto("/ui/jobs");
     const list = page.getByRole("group", { name: "Jobs" });
     await list.evaluate((element) => {
@@ -98,13 +84,11 @@ describe(`a list of ${LISTED} jobs`, () => {
     await page.getByRole("button", { name: "Show 2 new jobs" }).waitFor();
     expect(await row.getAttribute("data-job")).toBe(id);
     expect(await page.evaluate(() => document.activeElement?.getAttribute("data-job"))).toBe(id);
-    await close();
   });
 });
 
 describe("200 changes a second", () => {
   it("keep the latency of input below 100 ms", async () => {
-    const { page, close } = await open(browser, venue.url);
     await page.goto("/ui/jobs");
     await page.locator("[data-row='0']").waitFor();
     let isRunning = true;
@@ -126,7 +110,6 @@ describe("200 changes a second", () => {
     console.log(`changes a second: ${rate.toFixed(0)}`);
     if (isExact) expect(rate).toBeGreaterThan(190);
     expectBelow("slowest key", slowest, 100, 10);
-    await close();
   });
 });
 
@@ -135,7 +118,6 @@ describe(`a chain of ${RECORDS} records`, () => {
     const real = await venue.invoke("test:never", {});
     const chain = new LongChain(real, await venue.call("GET", `/api/v1/jobs/${real}`), RECORDS);
     proxy.answer = (url) => chain.answer(url);
-    const { page, faults, close } = await open(browser, proxy.url);
     await page.goto(`/ui/jobs/${real}/chain`);
     await page.getByText(/not yet verified \(1,000 of/).waitFor();
     const heap = async (): Promise<number> => {
@@ -156,8 +138,5 @@ describe(`a chain of ${RECORDS} records`, () => {
     await page.locator(`[data-record="${RECORDS - 1}"]`).waitFor();
     expect(await page.locator(".record-item").count()).toBeLessThan(200);
     expectBelow("longest task of the page while verifying", longest, 50, 3);
-    expect(faults).toEqual([]);
-    await close();
-    proxy.answer = undefined;
   });
 });

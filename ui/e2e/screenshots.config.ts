@@ -1,9 +1,6 @@
-import { fileURLToPath } from "node:url";
-import { defineConfig } from "vitest/config";
-import { alias } from "../vite.config.ts";
+import { mergeConfig } from "vitest/config";
+import base from "./vitest.config.ts";
 
-export default defineConfig({
-  root: fileURLToPath(new URL("..", import.meta.url)),
-  resolve: { alias },
-  test: { include: ["e2e/screenshots.ts"], environment: "node" },
-});
+const config = mergeConfig(base, {});
+config.test = { ...config.test, include: ["e2e/screenshots.ts"] };
+export default config;

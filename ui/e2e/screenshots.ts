@@ -3,35 +3,37 @@
 import { mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { it } from "vitest";
-import { launch, open } from "./browser";
+import { connect, open } from "./browser";
+import { startWithExecutor } from "./executor";
 import { allSites } from "./pages";
-import { Venue } from "./venue";
 
 const folder = fileURLToPath(new URL("../../docs/console/", import.meta.url));
-const WIDTHS = { wide: 1280, narrow: 360 } as const;
+const SIZES = { wide: { width: 1280, height: 800 }, narrow: { width: 360, height: 720 } } as const;
 
 it("writes a picture of every page", { timeout: 300_000 }, async () => {
   mkdirSync(folder, { recursive: true });
-  const venue = await Venue.start("--name", "example");
-  const browser = await launch();
+  const venue = await startWithExecutor("--name", "example");
+  const browser = await connect();
   try {
     const sites = await allSites(venue);
-    for (const colorScheme of ["light", "dark"] as const) {
-      for (const [size, width] of Object.entries(WIDTHS)) {
-        for (const { url, pages } of sites) {
-          const { page, close } = await open(browser, url, {
-            colorScheme,
-            viewport: { width, height: size === "wide" ? 800 : 720 },
-          });
-          for (const { name, path, ready } of pages) {
-            await page.goto(path);
-            await page.getByText(ready).first().waitFor();
-            await page.waitForFunction(() => document.querySelector("main .spinner") === null);
+    for (const { url, pages } of sites) {
+      const { page, close } = await open(browser, url);
+      for (const { name, path, ready } of pages) {
+        for (const [size, viewport] of Object.entries(SIZES)) {
+          await page.setViewportSize(viewport);
+          // Loaded for each width, so that nothing is scrolled or unfolded from before.
+          await page.goto("about:blank");
+          await page.goto(path);
+          await page.getByText(ready).first().waitFor();
+          await page.waitForFunction(() => document.querySelector("main .spinner") === null);
+          await page.waitForFunction(() => [...document.images].every(({ complete }) => complete));
+          for (const colorScheme of ["light", "dark"] as const) {
+            await page.emulateMedia({ colorScheme });
             await page.screenshot({ path: `${folder}${name}-${colorScheme}-${size}.png` });
           }
-          await close();
         }
       }
+      await close();
     }
     for (const { stop } of sites) await stop();
   } finally {

@@ -2,26 +2,16 @@
 
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
-import type { Browser } from "playwright-core";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { launch, open } from "./browser";
-import type { Watched } from "./browser";
+import { describe, expect, it } from "vitest";
+import { go } from "./browser";
+import { bench } from "./fixture";
+import type { Bench } from "./fixture";
 import { populate } from "./pages";
-import { binary, Venue } from "./venue";
+import { binary } from "./venue";
+import type { Venue } from "./venue";
 
-let browser: Browser;
-let venue: Venue | undefined;
-let watched: Watched | undefined;
-
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
-afterEach(async () => {
-  expect(watched?.faults ?? []).toEqual([]);
-  await watched?.close();
-  await venue?.stop();
-});
+let { start, open } = {} as Bench;
+bench((given) => ({ start, open } = given));
 
 /** A token that the venue issues. */
 function token(venue: Venue): string {
@@ -32,10 +22,9 @@ function token(venue: Venue): string {
 
 describe("a venue without anonymous access", () => {
   it("asks for a token, and asks again without losing what was typed", async () => {
-    venue = await Venue.start("--public-access", "off");
+    const venue = await start("--public-access", "off");
     const secret = token(venue);
-    watched = await open(browser, venue.url);
-    const { page } = watched;
+    const page = await open(venue.url);
     await page.goto("/ui/operations/v/test/ops/error");
     const dialog = page.getByRole("dialog", { name: "Sign in" });
     await dialog.waitFor();
@@ -67,10 +56,9 @@ describe("a venue without anonymous access", () => {
   });
 
   it("does not ask again on its own after the dialog was dismissed", async () => {
-    venue = await Venue.start("--public-access", "off");
+    const venue = await start("--public-access", "off");
     const secret = token(venue);
-    watched = await open(browser, venue.url);
-    const { page } = watched;
+    const page = await open(venue.url);
     await page.goto("/ui/jobs");
     const dialog = page.getByRole("dialog", { name: "Sign in" });
     await dialog.getByRole("button", { name: "Not now" }).click();
@@ -88,10 +76,9 @@ describe("a venue without anonymous access", () => {
   });
 
   it("keeps the token until the tab is closed if asked to", async () => {
-    venue = await Venue.start("--public-access", "off");
+    const venue = await start("--public-access", "off");
     const secret = token(venue);
-    watched = await open(browser, venue.url);
-    const { page } = watched;
+    const page = await open(venue.url);
     await page.goto("/ui/settings");
     await page.getByLabel("Token").fill(secret);
     await page.getByLabel("Keep it until this tab is closed").check();
@@ -105,11 +92,30 @@ describe("a venue without anonymous access", () => {
   });
 });
 
+describe("the theme", () => {
+  it("follows the system unless the reader chooses another one, which is kept", async () => {
+    const venue = await start();
+    const page = await open(venue.url, { colorScheme: "light" });
+    await page.goto("/ui/settings");
+    const background = (): Promise<string> => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await background();
+    await page.emulateMedia({ colorScheme: "dark" });
+    const dark = await background();
+    expect(dark).not.toBe(light);
+    await page.getByRole("button", { name: "Light" }).click();
+    expect(await background()).toBe(light);
+    await page.reload();
+    await page.getByRole("button", { name: "Light" }).waitFor();
+    expect(await background()).toBe(light);
+    await page.getByRole("button", { name: "As the system" }).click();
+    expect(await background()).toBe(dark);
+  });
+});
+
 describe("a venue that is killed", () => {
   it("before it sent the verifier can still be verified when it is back", async () => {
-    venue = await Venue.start();
-    watched = await open(browser, venue.url);
-    const { page } = watched;
+    const venue = await start();
+    const page = await open(venue.url);
     const id = await venue.invoke("test:echo", {}, { wait: true });
     const script = "**/worker-*.js";
     await page.context().route(script, (route) => route.abort());
@@ -121,10 +127,9 @@ describe("a venue that is killed", () => {
   });
 
   it("is noticed, and what was missed is shown when it is back", async () => {
-    venue = await Venue.start();
-    watched = await open(browser, venue.url);
-    const { page } = watched;
-    const id = await venue.invoke("test:delay", { delay: 6000 });
+    const venue = await start();
+    const page = await open(venue.url);
+    const id = await venue.invoke("test:delay", { delay: 4000 });
     await page.goto(`/ui/jobs/${id}`);
     await page.locator('.page-head [data-status="STARTED"]').waitFor();
     await venue.kill();
@@ -138,30 +143,27 @@ describe("a venue that is killed", () => {
   });
 
   it("is said on every page, and every page is complete again when it is back", async () => {
-    venue = await Venue.start();
-    watched = await open(browser, venue.url);
-    const { page } = watched;
-    const pages = await populate(venue);
+    const venue = await start();
+    const page = await open(venue.url);
+    const pages = [
+      ...(await populate(venue)),
+      { name: "executions", path: "/ui/executions", ready: "No code has run yet." },
+    ];
     // Pages are reached without loading the document again, which a venue that was killed cannot send.
-    const go = (path: string): Promise<void> =>
-      page.evaluate((path) => {
-        history.pushState(null, "", path);
-        dispatchEvent(new PopStateEvent("popstate"));
-      }, path);
     await page.goto("/ui/nothing");
     await venue.kill();
     for (const { path } of pages) {
-      await go(path);
+      await go(page, path);
       await page.locator(".banner", { hasText: "The venue cannot be reached" }).waitFor();
       await page.waitForFunction(() => document.querySelector("main .spinner") === null);
       expect(await page.locator("main h1").count(), path).toBe(1);
     }
-    await go("/ui/operations");
+    await go(page, "/ui/operations");
     await page.getByText("This page loads again as soon as the venue is back.").first().waitFor();
     await venue.restart();
     await page.getByText(/Connected again after/).waitFor();
     for (const { path, ready } of pages) {
-      await go(path);
+      await go(page, path);
       await page.getByText(ready).first().waitFor();
     }
   });

@@ -39,7 +39,7 @@ export class Venue {
   private constructor(
     readonly port: number,
     readonly folder: string,
-    private readonly flags: readonly string[],
+    private flags: readonly string[],
   ) {}
 
   get url(): string {
@@ -53,10 +53,18 @@ export class Venue {
     return venue;
   }
 
+  /** Kills the process and starts another one with other flags. */
+  async restartWith(...flags: string[]): Promise<void> {
+    await this.kill();
+    this.flags = flags;
+    await this.restart();
+  }
+
   /** Starts the process, and returns when it is ready. */
   async restart(): Promise<void> {
     const listen = `127.0.0.1:${this.port}`;
-    const args = ["serve", "--listen", listen, "--data", join(this.folder, "data"), "--executors", "0", ...this.flags];
+    const executors = this.flags.includes("--executors") ? [] : ["--executors", "0"];
+    const args = ["serve", "--listen", listen, "--data", join(this.folder, "data"), ...executors, ...this.flags];
     const child = spawn(binary(), args, { stdio: "ignore" });
     this.process = child;
     for (;;) {
@@ -102,6 +110,16 @@ export class Venue {
   async invoke(operation: string, input: unknown, more: object = {}): Promise<string> {
     const job = await this.call("POST", "/api/v1/invoke", { operation, input, ...more });
     return (job as { id: string }).id;
+  }
+
+  /** Runs an operation and returns its output. */
+  async run(operation: string, input: unknown): Promise<unknown> {
+    return this.call("POST", "/api/v1/run", { operation, input });
+  }
+
+  /** Registers an asset and returns its ID. */
+  async register(metadata: object): Promise<string> {
+    return (await this.call("POST", "/api/v1/assets", metadata)) as string;
   }
 
   async status(id: string): Promise<string> {

@@ -1,20 +1,12 @@
 // The badge: what this browser found in the records that it received.
 
 import { execFileSync } from "node:child_process";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { launch, open } from "./browser";
-import type { Watched } from "./browser";
-import { onPage, Proxy } from "./proxy";
+import { describe, expect, it } from "vitest";
+import { fixture } from "./fixture";
+import type { Fixture } from "./fixture";
+import { onPage } from "./proxy";
 import type { Tamper } from "./proxy";
-import { binary, Venue } from "./venue";
-
-let venue: Venue;
-let proxy: Proxy;
-let browser: Browser;
-let watched: Watched;
-let page: Page;
-let job: string;
+import { binary } from "./venue";
 
 const ORCHESTRATION = {
   name: "Three in a row",
@@ -29,26 +21,13 @@ const ORCHESTRATION = {
   },
 };
 
-beforeAll(async () => {
-  venue = await Venue.start();
-  proxy = await Proxy.start(venue.url);
-  browser = await launch();
-  const operation = (await venue.call("POST", "/api/v1/assets", ORCHESTRATION)) as string;
-  job = await venue.invoke(operation, {}, { wait: true });
-});
-afterAll(async () => {
-  await browser.close();
-  await proxy.stop();
-  await venue.stop();
-});
-beforeEach(async () => {
-  proxy.tamper = undefined;
-  watched = await open(browser, proxy.url);
-  page = watched.page;
-});
-afterEach(async () => {
-  expect(watched.faults).toEqual([]);
-  await watched.close();
+let { venue, proxy, page } = {} as Fixture;
+let job: string;
+fixture((given) => ({ venue, proxy, page } = given), {
+  isProxied: true,
+  prepare: async (venue) => {
+    job = await venue.invoke(await venue.register(ORCHESTRATION), {}, { wait: true });
+  },
 });
 
 /** What `catena verify` says about the same text. */

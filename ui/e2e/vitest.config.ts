@@ -8,8 +8,10 @@ export default defineConfig({
   test: {
     include: ["e2e/**/*.test.ts"],
     environment: "node",
-    // One browser at a time: the machines that run this have few cores.
-    fileParallelism: false,
+    globalSetup: "e2e/setup.ts",
+    // Two files at a time: a test mostly waits for a page or a venue. Figures are measured alone.
+    fileParallelism: process.env["CATENA_E2E_EXACT"] !== "1",
+    maxWorkers: 2,
     testTimeout: 180_000,
     hookTimeout: 180_000,
   },

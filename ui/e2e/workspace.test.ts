@@ -1,25 +1,16 @@
 // The workspace: browsing, editing, and containers with many entries.
 
-import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
+import { go } from "./browser";
 import { fixture } from "./fixture";
+import type { Fixture } from "./fixture";
 import { HOSTILE } from "./hostile";
-import type { Venue } from "./venue";
 
-let venue: Venue;
-let page: Page;
-
-fixture(
-  (next) => {
-    ({ venue, page } = next);
-  },
-  async (page) => {
-    expect(await page.evaluate(() => "pwned" in window)).toBe(false);
-  },
-);
+let { venue, page } = {} as Fixture;
+fixture((given) => ({ venue, page } = given));
 
 const write = (path: string, value: unknown): Promise<unknown> =>
-  venue.call("POST", "/api/v1/run", { operation: "covia:write", input: { path, value } });
+  venue.run("covia:write", { path, value });
 
 async function read(path: string): Promise<unknown> {
   const query = `/api/v1/values/read?path=${encodeURIComponent(path)}`;
@@ -124,8 +115,8 @@ describe("the workspace", () => {
       await page.goto(`/ui/workspace?path=w/texts/${at}`);
       await value().getByText("String", { exact: true }).waitFor();
     }
-    for (const text of HOSTILE.slice(0, 10)) {
-      await page.goto(`/ui/workspace?path=${encodeURIComponent(`w/${text}`)}`);
+    for (const text of HOSTILE) {
+      await go(page, `/ui/workspace?path=${encodeURIComponent(`w/${text.slice(0, 500)}`)}`);
       await page.getByRole("heading", { name: "Workspace" }).waitFor();
       await page.waitForFunction(() => document.querySelector("main .spinner") === null);
     }

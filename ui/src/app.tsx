@@ -157,7 +157,7 @@ export function App() {
 /** How often the questions that wait are counted while the page can be seen. */
 const COUNT_MS = 5000;
 
-/** How many questions of agents wait for an answer. Nothing is there if none does. */
+/** How many questions of agents and jobs wait for an answer. Nothing is there if none does. */
 function RequestCount() {
   const { hasRequests } = useStore(capabilities);
   const used = useStore(token);

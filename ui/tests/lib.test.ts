@@ -8,11 +8,11 @@ import { callsOf } from "../src/lib/calls";
 import { changes } from "../src/lib/diff";
 import { jsonText } from "../src/lib/json_text";
 import { executionOf } from "../src/api/executions";
-import { placesOf } from "../src/lib/places";
+import { envelopeOf, executorsOf } from "../src/api/executors";
 import { columns, criticalPath, layout, planOf } from "../src/lib/plan";
 import { lineOf } from "../src/lib/pointers";
 import { rates, sample } from "../src/lib/rates";
-import { questionText, requestOf, shownRequests } from "../src/lib/requests";
+import { answerForm, answerMessage, endSentence, questionText, requestOf, shownRequests } from "../src/lib/requests";
 import { parseRoute, paths } from "../src/lib/router";
 import { fieldOf } from "../src/lib/schema";
 import { asCli, asCurl, quote } from "../src/lib/shell";
@@ -23,6 +23,7 @@ import { duration, relative } from "../src/lib/time";
 import { timeline, totals } from "../src/lib/timeline";
 import type { Moment } from "../src/lib/timeline";
 import { segments, visible } from "../src/lib/visible";
+import { EXECUTORS } from "../e2e/made_up";
 import { readText } from "@verify/json";
 import type { ValueMap } from "@verify/value";
 
@@ -86,6 +87,7 @@ describe("the timeline", () => {
     by: undefined,
     hasMessage: false,
     attempt: undefined,
+    isFailedAttempt: false,
   });
 
   it("separates waiting from working", () => {
@@ -110,6 +112,23 @@ describe("the timeline", () => {
       ["end", 5],
     ]);
     expect(made.to).toBe(60);
+  });
+
+  it("counts the time between a failed attempt and the claim of the next one as waiting", () => {
+    const failed = { ...moment(2, "STARTED", 30, "attempt"), isFailedAttempt: true, attempt: 2 };
+    const claimed = { ...moment(3, "STARTED", 70, "attempt"), attempt: 2 };
+    const begin = [moment(0, "PENDING", 0), moment(1, "STARTED", 10)];
+    const end = moment(4, "COMPLETE", 80);
+    const sums = (...moments: Moment[]) => [...totals(timeline([...begin, ...moments, end], 1000))];
+    expect(sums(failed, claimed)).toEqual([
+      ["waiting", 50],
+      ["working", 30],
+    ]);
+    // A retry in the venue itself is not recorded when it starts.
+    expect(sums(failed)).toEqual([
+      ["waiting", 10],
+      ["working", 70],
+    ]);
   });
 
   it("goes on until now while the job runs", () => {
@@ -402,7 +421,7 @@ describe("an agent in words", () => {
   });
 });
 
-describe("questions of agents", () => {
+describe("questions to people", () => {
   const request = (id: string, created: number) =>
     requestOf(readText(`{"id":"${id}","agentId":"a","status":"OPEN","created":${created},"question":"${id}?"}`));
 
@@ -410,12 +429,56 @@ describe("questions of agents", () => {
     const text = `{"id":"a~1","agentId":"a","status":"ANSWERED","created":5,"question":{"text":"Go on?"},
       "options":["yes",2,null],"answer":2,"sessionId":"s"}`;
     const read = requestOf(readText(text));
-    expect(read).toMatchObject({ id: "a~1", agent: "a", status: "ANSWERED", created: 5, session: "s" });
+    expect(read).toMatchObject({ id: "a~1", status: "ANSWERED", created: 5, session: "s" });
     expect(read.options).toEqual(["yes", 2n, null]);
+    expect(read.asker).toEqual({ kind: "agent", id: "a" });
     expect(read.answer).toBe(2n);
     expect(questionText(read.question)).toBe("Go on?");
     expect(questionText(readText(`{"text":"Go on?","sum":3}`))).toBeUndefined();
     expect(request("b", 1).options).toBeUndefined();
+  });
+
+  const job = "0x0123456789abcdef0123456789abcdef";
+  const ofJob = (more: string) =>
+    requestOf(readText(`{"id":"~${job.slice(2)}","job":"${job}","status":"OPEN","created":1,"question":"?"${more}}`));
+
+  it("name the job that asks, which is told from an agent", () => {
+    expect(ofJob("").asker).toEqual({ kind: "job", id: job });
+    expect(parseRoute(paths.job(ofJob("").asker!.id))).toEqual({ page: "job", id: job, tab: "overview" });
+    expect(requestOf(readText(`{"id":"x"}`)).asker).toBeUndefined();
+  });
+
+  it("are answered by buttons, by a form of their schema, or by a text", () => {
+    const schema = `,"schema":{"type":"integer","minimum":1}`;
+    expect(answerForm(ofJob(""))).toBe("text");
+    expect(answerForm(ofJob(`,"schema":null`))).toBe("text");
+    expect(answerForm(ofJob(schema))).toBe("schema");
+    expect(answerForm(ofJob(`${schema},"options":[1,2]`))).toBe("options");
+    const field = fieldOf(ofJob(schema).schema);
+    expect(field).toMatchObject({ kind: "number", isInteger: true, minimum: 1 });
+    const problems: Problems = new Map();
+    expect(readDraft(field, { kind: "text", text: "12345678901234567890" }, true, "", problems)).toBe(
+      12345678901234567890n,
+    );
+    expect(problems.size).toBe(0);
+    readDraft(field, { kind: "text", text: "0" }, true, "", problems);
+    expect(problems.get("")).toBe("The number must be at least 1.");
+  });
+
+  it("say what became of them in terms of who asked", () => {
+    const ended = (asker: string, status: string) => endSentence(requestOf(readText(`{${asker},"status":"${status}"}`)));
+    expect(ended(`"agentId":"a"`, "CLOSED")).toBe("Closed: the agent ended before an answer came.");
+    expect(ended(`"job":"0x1"`, "CLOSED")).toBe("Closed: the job ended before an answer came.");
+    expect(ended(`"job":"0x1"`, "ANSWERED")).toBe("Answered by a message to the job.");
+    expect(ended(`"job":"0x1"`, "OPEN")).toBeUndefined();
+  });
+
+  it("of a job get the answer as a member of a message, whatever its own members are", () => {
+    const answer = `{"content":"x"}`;
+    const asked = readText(`{"question":"?","requestId":"~1","schema":{}}`);
+    expect(answerMessage(asked, answer)).toBe(`{"answer":{"content":"x"}}`);
+    expect(answerMessage(readText(`{"schema":{}}`), answer)).toBe(answer);
+    expect(answerMessage(undefined, answer)).toBe(answer);
   });
 
   it("stay on the page while they are in use, in order", () => {
@@ -430,31 +493,40 @@ describe("questions of agents", () => {
 });
 
 describe("executors", () => {
-  it("are those that executions name, the one that was used last first", () => {
-    const ran = (executor: string, tier: string, env: string, finished: string) =>
-      executionOf(
-        readText(
-          `{"executor":"${executor}","tier":"${tier}","environment":{"env_version":"${env}"},"finished_at":"${finished}"}`,
-        ),
-        undefined,
-      );
-    const waiting = executionOf(readText(`{"status":"PENDING","hint":"No executor is connected."}`), undefined);
+  it("are read with their isolation, slots, times and environments", () => {
+    const { slots, running, executors, environments } = executorsOf(readText(JSON.stringify(EXECUTORS)));
+    expect([slots, running]).toEqual([3, 1]);
+    expect(executors[0]).toMatchObject({ name: "host-4711-ab12cd", tier: "T2", slots: 2, running: 1 });
+    expect(executors[0]?.heartbeat).toBe(Date.UTC(2026, 10, 17, 10, 0, 7));
+    expect(executors[1]).toMatchObject({ tier: undefined, leaseUntil: undefined, environments: [] });
+    expect(executors[1]?.tiers).toEqual([
+      { name: "T1", isAvailable: false, reason: "user namespaces are not allowed" },
+    ]);
+    expect(environments.map(({ isDefault, executors }) => [isDefault, executors])).toEqual([
+      [true, 1],
+      [false, 0],
+    ]);
+  });
+
+  it("may be missing, and then code says why it waits", () => {
+    const waiting = executionOf(readText(`{"status":"PENDING","hint":"No executor is connected."}`), null);
     expect(waiting.hint).toBe("No executor is connected.");
-    const places = placesOf([
-      ran("one", "T2", "py-bare@1", "2026-01-31T09:00:00.000Z"),
-      ran("two", "T1", "py-bare@1", "2026-01-31T10:00:00.000Z"),
-      ran("one", "T2", "py-data@1", "soon"),
-      waiting,
-    ]);
-    expect(places).toEqual([
-      { executor: "two", tiers: ["T1"], environments: ["py-bare@1"], executions: 1, last: Date.UTC(2026, 0, 31, 10) },
-      {
-        executor: "one",
-        tiers: ["T2"],
-        environments: ["py-bare@1", "py-data@1"],
-        executions: 2,
-        last: Date.UTC(2026, 0, 31, 9),
-      },
-    ]);
+    expect(executorsOf(readText("{}"))).toEqual({ slots: 0, running: 0, executors: [], environments: [] });
+  });
+
+  it("say what code wrote that failed, where the envelope has no outputs", () => {
+    const said = readText(`{"outputs":{"stdout":"1.0","stdout_truncated":true,"stderr":""}}`);
+    const failed = executionOf(readText(`{"status":"FAILED","outputs":{}}`), said);
+    expect(failed.stdout).toEqual({ text: "1.0", isTruncated: true });
+    expect(failed.stderr).toEqual({ text: "", isTruncated: false });
+  });
+
+  it("get code of the playground, for one environment or the default", () => {
+    const revision = "00000000-0000-4000-8000-000000000001";
+    const code = { source: 'print("1")', environment: undefined, mayReuse: false };
+    const text = (environment: string | undefined) => jsonText(envelopeOf({ ...code, environment }, revision));
+    expect(text("py-sci@1")).toContain('"env_version":"py-sci@1"');
+    expect(text(undefined)).not.toContain("env_version");
+    expect(text(undefined)).toContain(`"document_revision_id":"${revision}"`);
   });
 });

@@ -44,6 +44,7 @@ export async function send(path: string, options: RequestOptions = {}): Promise<
     const response = await attempt(path, options, used);
     if (response.ok || response.status === 304) return response;
     const error = await errorOf(response);
+    if (error.code === "stopping") reportFailure(true);
     if (response.status !== 401 || options.mayAsk === false) throw error;
     // Another request may have been given a new token meanwhile.
     if (token.get() !== used && token.get() !== undefined) continue;
@@ -70,9 +71,7 @@ async function attempt(
   if (options.body !== undefined) init.body = options.body;
   if (options.signal) init.signal = options.signal;
   try {
-    const response = await fetch(path, init);
-    if (response.status === 503) reportFailure(true);
-    return response;
+    return await fetch(path, init);
   } catch (error) {
     if (options.signal?.aborted) throw error;
     reportFailure(false);
@@ -87,9 +86,13 @@ async function errorOf(response: Response): Promise<ApiError> {
   } catch {
     body = undefined;
   }
-  const map = asMap(body);
+  const answer = asMap(body);
+  // The contract API has the same members in an object.
+  const inner = asMap(answer?.get("error"));
+  const map = inner ?? answer;
   const code = asText(map?.get("code")) ?? "";
-  const message = asText(map?.get("error")) ?? `The venue answered ${response.status}.`;
+  const message =
+    asText(inner?.get("message")) ?? asText(map?.get("error")) ?? `The venue answered ${response.status}.`;
   return new ApiError(response.status, code, message, asText(map?.get("hint")), body);
 }
 

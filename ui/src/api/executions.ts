@@ -3,7 +3,7 @@
 import { asList, asMap, asText } from "@verify/value";
 import type { Value, ValueMap } from "@verify/value";
 import { readJson, send } from "./client";
-import { listJobs } from "./jobs";
+import { listJobs, readMember } from "./jobs";
 import type { Job, ListedJob } from "./jobs";
 
 /** Operations whose jobs are executions. */
@@ -56,7 +56,6 @@ export interface Execution {
   readonly network: string | undefined;
   /** What to do about code that waits for an environment. */
   readonly hint: string | undefined;
-  readonly finished: number | undefined;
   readonly attempt: number;
   readonly durationMs: number | undefined;
   readonly key: string | undefined;
@@ -75,23 +74,21 @@ export interface Execution {
 const at = (id: string): string => `/contract/v1/jobs/${encodeURIComponent(id)}`;
 
 export async function readExecution(job: Job, signal?: AbortSignal): Promise<Execution> {
-  return executionOf(await readJson(at(job.id), { signal }), job.output);
+  const said = job.omitted.includes("execution") ? await readMember(job.id, "execution", signal) : job.execution;
+  return executionOf(await readJson(at(job.id), { signal }), said ?? null);
 }
 
 const numberOf = (value: Value | undefined): number | undefined =>
   typeof value === "bigint" || typeof value === "number" ? Number(value) : undefined;
 
-/** A time in RFC 3339 as Unix time in ms. */
-function timeOf(text: string | undefined): number | undefined {
-  const time = Date.parse(text ?? "");
-  return Number.isNaN(time) ? undefined : time;
-}
-
-/** Reads a result envelope. The output of an operation that runs code alone is that of its job. */
-export function executionOf(envelope: Value, output: Value | undefined): Execution {
+/**
+ * Reads a result envelope. That of an operation which runs code alone has no outputs: they are in what its executor
+ * said, also if the code failed.
+ */
+export function executionOf(envelope: Value, said: Value): Execution {
   const map: ValueMap = asMap(envelope) ?? new Map();
   const stated = asMap(map.get("outputs"));
-  const outputs = stated && stated.size > 0 ? stated : asMap(output);
+  const outputs = stated && stated.size > 0 ? stated : asMap(asMap(said)?.get("outputs"));
   const text = (name: string): string | undefined => asText(map.get(name));
   return {
     status: text("status") ?? "",
@@ -100,7 +97,6 @@ export function executionOf(envelope: Value, output: Value | undefined): Executi
     environment: asText(asMap(map.get("environment"))?.get("env_version")),
     network: asText(asMap(map.get("environment"))?.get("network_access")),
     hint: text("hint"),
-    finished: timeOf(text("finished_at")),
     attempt: numberOf(map.get("attempt")) ?? 1,
     durationMs: numberOf(map.get("duration_ms")),
     key: text("execution_key"),
@@ -217,23 +213,4 @@ export async function listExecutions(limit: number, signal?: AbortSignal): Promi
   );
   const all = pages.flatMap(({ items }) => items);
   return all.sort((a, b) => b.created - a.created).slice(0, limit);
-}
-
-/** Executions that have ended, which never change again. */
-const ended = new Map<string, Execution>();
-const ENDED_MAX = 64;
-
-/** The executions of these jobs. Those that have ended are read once. */
-export async function readEnded(ids: readonly string[], signal?: AbortSignal): Promise<Execution[]> {
-  return Promise.all(
-    ids.map(async (id) => {
-      const known = ended.get(id);
-      if (known) return known;
-      const read = executionOf(await readJson(at(id), { signal }), undefined);
-      const [oldest] = ended.keys();
-      if (ended.size >= ENDED_MAX && oldest !== undefined) ended.delete(oldest);
-      ended.set(id, read);
-      return read;
-    }),
-  );
 }

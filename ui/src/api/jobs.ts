@@ -101,6 +101,8 @@ export interface Job {
   readonly head: string;
   readonly input: Value | undefined;
   readonly output: Value | undefined;
+  /** What an executor said about code that it ran. */
+  readonly execution: Value | undefined;
   readonly error: string | undefined;
   readonly errorCode: string | undefined;
   readonly message: string | undefined;
@@ -114,6 +116,8 @@ export interface Job {
   readonly queueDepth: number;
   readonly progress: Progress | undefined;
   readonly steps: readonly Step[] | undefined;
+  /** Members that were left out because they are large. */
+  readonly omitted: readonly string[];
 }
 
 export interface Progress {
@@ -161,6 +165,7 @@ export function jobOf(value: Value): Job {
     head: text("head") ?? "",
     input: map.get("input"),
     output: map.get("output"),
+    execution: map.get("execution"),
     error: text("error"),
     errorCode: text("errorCode"),
     message: text("message"),
@@ -174,8 +179,13 @@ export function jobOf(value: Value): Job {
     queueDepth: numberOf(map.get("queueDepth")) ?? 0,
     progress: map.has("progress") ? progressOf(map.get("progress")!) : undefined,
     steps: asList(map.get("steps"))?.map(stepOf),
+    omitted: omittedOf(map),
   };
 }
+
+/** The names of the members that a venue left out of a job or an entry of a history. */
+export const omittedOf = (map: ValueMap | undefined): readonly string[] =>
+  (asList(map?.get("omittedMembers")) ?? []).map(asText).filter((name) => name !== undefined);
 
 export function progressOf(value: Value): Progress {
   const map = asMap(value);
@@ -212,18 +222,28 @@ function stepOf(value: Value, at: number): Step {
 
 const at = (id: string): string => `/api/v1/jobs/${encodeURIComponent(id)}`;
 
+/** Whether large members are included, or left out and named. */
+export type Values = "full" | "brief";
+
 export async function readJob(id: string, signal?: AbortSignal): Promise<Job> {
-  return jobOf(await readJson(at(id), { signal }));
+  return jobOf(await readJson(`${at(id)}?values=brief`, { signal }));
 }
 
-/** A page of records as received: verification needs the text itself. */
+/** A member of a job, of any size. */
+export async function readMember(id: string, name: string, signal?: AbortSignal): Promise<Value> {
+  return asMap(await readJson(at(id), { signal }))?.get(name) ?? null;
+}
+
+/** A page of records as received: verification needs the text itself, with full values. */
 export async function readHistoryBytes(
   id: string,
   from: number,
   limit: number,
+  values: Values,
   signal?: AbortSignal,
 ): Promise<ArrayBuffer> {
-  const response = await send(`${at(id)}/history?from=${from}&limit=${limit}`, { signal });
+  const brief = values === "brief" ? "&values=brief" : "";
+  const response = await send(`${at(id)}/history?from=${from}&limit=${limit}${brief}`, { signal });
   return response.arrayBuffer();
 }
 

@@ -89,6 +89,9 @@ export async function readContent(id: string, signal?: AbortSignal): Promise<Blo
   return response.blob();
 }
 
+/** The beginning of the tag by which jobs name the schedule that started them; its handle follows. */
+export const SCHEDULE_TAG = "schedule:";
+
 export interface Schedule {
   readonly handle: string;
   readonly operation: string;

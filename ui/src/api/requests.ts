@@ -1,4 +1,4 @@
-// Questions of agents to people. A question is answered once.
+// Questions of agents and jobs to people. A question is answered once.
 
 import { Store } from "../lib/store";
 import { requestOf } from "../lib/requests";
@@ -46,8 +46,10 @@ export async function answerRequest(id: string, answer: Value): Promise<void> {
 
 /** What became of a question. Undefined if there is no such question any more. */
 export async function readRequest(
-  { id, agent }: HumanRequest,
+  { id, asker }: HumanRequest,
   signal?: AbortSignal,
 ): Promise<HumanRequest | undefined> {
+  // Those of jobs are listed with all others.
+  const agent = asker?.kind === "agent" ? asker.id : undefined;
   return (await listRequests({ agent, isAll: true }, signal)).find((request) => request.id === id);
 }

@@ -85,6 +85,8 @@ export interface Capabilities {
   readonly hasSecrets: boolean;
   /** `GET /contract/v1/jobs/{job_id}`. */
   readonly hasExecutions: boolean;
+  /** `GET /contract/v1/executors`. */
+  readonly hasExecutors: boolean;
   /** `GET /api/v1/agents`. */
   readonly hasAgents: boolean;
   /** `GET /api/v1/requests` and `POST /api/v1/requests/{id}`. */
@@ -100,6 +102,7 @@ const BASIC: Capabilities = {
   hasWorkspace: false,
   hasSecrets: false,
   hasExecutions: false,
+  hasExecutors: false,
   hasAgents: false,
   hasRequests: false,
   listParameters: new Set(["status", "op", "tag", "order", "owner"]),
@@ -124,6 +127,7 @@ export async function readCapabilities(): Promise<void> {
     hasWorkspace: paths?.has("/api/v1/values/list") ?? false,
     hasSecrets: paths?.has("/api/v1/secrets") ?? false,
     hasExecutions: paths?.has("/contract/v1/jobs/{job_id}") ?? false,
+    hasExecutors: paths?.has("/contract/v1/executors") ?? false,
     hasAgents: paths?.has("/api/v1/agents") ?? false,
     hasRequests: ["/api/v1/requests", "/api/v1/requests/{id}"].every((path) => paths?.has(path)),
     listParameters: new Set(parameters.filter((name) => name !== undefined)),

@@ -10,7 +10,7 @@ export function CopyButton({
   label,
   name,
 }: {
-  text: string | (() => string);
+  text: string | (() => string | Promise<string>);
   /** What is copied, for people who cannot see the button's surroundings. */
   label: string;
   /** Text on the button. Without it, the button shows only an icon. */
@@ -22,12 +22,13 @@ export function CopyButton({
     const timer = setTimeout(() => setState("idle"), 1500);
     return () => clearTimeout(timer);
   }, [state]);
-  const copy = (): void => {
-    const content = typeof text === "function" ? text() : text;
-    navigator.clipboard.writeText(content).then(
-      () => setState("copied"),
-      () => setState("failed"),
-    );
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(typeof text === "function" ? await text() : text);
+      setState("copied");
+    } catch {
+      setState("failed");
+    }
   };
   const said = state === "copied" ? "Copied" : state === "failed" ? "Could not copy" : label;
   return (
@@ -36,7 +37,7 @@ export function CopyButton({
       class={name ? "button small" : "icon-button"}
       title={said}
       aria-label={name && state === "idle" ? `${name}: ${said}` : said}
-      onClick={copy}
+      onClick={() => void copy()}
     >
       <Icon name={state === "copied" ? "check" : state === "failed" ? "cross" : "copy"} />
       {name && <span>{state === "idle" ? name : said}</span>}

@@ -10,8 +10,10 @@ import { useStore } from "../lib/store";
 import { duration } from "../lib/time";
 import { ContentPreview, isImage, saveAs } from "./content";
 import { Id } from "./copy";
+import { Fact } from "./facts";
 import { Icon } from "./icons";
 import { JsonView } from "./json_view";
+import { FieldProblem } from "./states";
 import { Text } from "./text";
 
 /** Lines of code that are shown. */
@@ -255,11 +257,7 @@ function ArtifactView({ job, artifact }: { job: string; artifact: Artifact }) {
         </span>
       </div>
       {blob && <ContentPreview blob={blob} type={artifact.type} name={artifact.name} />}
-      {problem !== undefined && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
       <Id id={artifact.digest} label="the digest" />
     </li>
   );
@@ -280,21 +278,15 @@ function Facts({ execution }: { execution: Execution }) {
       {facts.map(
         ([name, text]) =>
           text !== undefined && (
-            <div class="fact" key={name}>
-              <dt>{name}</dt>
-              <dd>
-                <Text text={text} most={120} />
-              </dd>
-            </div>
+            <Fact key={name} name={name}>
+              <Text text={text} most={120} />
+            </Fact>
           ),
       )}
       {key !== undefined && (
-        <div class="fact">
-          <dt>Execution key</dt>
-          <dd>
-            <Id id={key} label="the execution key" />
-          </dd>
-        </div>
+        <Fact name="Execution key">
+          <Id id={key} label="the execution key" />
+        </Fact>
       )}
     </dl>
   );

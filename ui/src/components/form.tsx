@@ -13,29 +13,39 @@ import { Icon } from "./icons";
 import { Text } from "./text";
 
 /**
- * A form for the input of an operation. `onSubmit` is given JSON text. What was typed stays in the
+ * A form for a value, such as the input of an operation. `onSubmit` is given JSON text. What was typed stays in the
  * form, also while the person signs in again; values are never put into a URL or stored.
  */
 export function SchemaForm({
   schema,
   initial,
+  what = "Input",
+  start = "{}",
   action,
   isBusy,
   onSubmit,
   onChange,
+  onEdit,
 }: {
   schema: Value | undefined;
   initial?: Value | undefined;
+  /** The name of the value, as a label. */
+  what?: string;
+  /** The text to begin with if only JSON text can express the value. */
+  start?: string;
   action: string;
   isBusy: boolean;
-  onSubmit: (input: string) => void;
+  /** `shown` is the input without secrets. */
+  onSubmit: (input: string, shown: string) => void;
   /** Called with the JSON text of what was entered so far, without secrets. */
   onChange?: (input: string) => void;
+  /** Called whenever the person changes something. */
+  onEdit?: () => void;
 }) {
   const field = useMemo(() => fieldOf(schema), [schema]);
   const [draft, setDraft] = useState<Draft>(() => draftOf(field, initial));
   const [isText, setIsText] = useState(field.kind === "json");
-  const [text, setText] = useState(() => (initial === undefined ? "{}" : jsonText(initial, 2)));
+  const [text, setText] = useState(() => (initial === undefined ? start : jsonText(initial, 2)));
   const [problems, setProblems] = useState<Problems>(new Map());
   const form = useRef<HTMLFormElement>(null);
   const read = (): { value: Value | undefined; problems: Problems } => {
@@ -56,11 +66,21 @@ export function SchemaForm({
     event.preventDefault();
     const { value, problems } = read();
     setProblems(problems);
-    if (problems.size === 0 && value !== undefined) return onSubmit(jsonText(value));
+    if (problems.size === 0 && value !== undefined) {
+      return onSubmit(jsonText(value), jsonText(withoutSecrets(field, value)));
+    }
     // The first field with a problem, once it is marked.
     requestAnimationFrame(() =>
       form.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus(),
     );
+  };
+  const editText = (text: string): void => {
+    setText(text);
+    onEdit?.();
+  };
+  const editDraft = (draft: Draft): void => {
+    setDraft(draft);
+    onEdit?.();
   };
   const toText = (): void => {
     const value = readDraft(field, draft, true, "", new Map());
@@ -77,7 +97,7 @@ export function SchemaForm({
   return (
     <form class="form" ref={form} onSubmit={submit} noValidate>
       {field.kind !== "json" && (
-        <div class="segmented" role="group" aria-label="How to enter the input">
+        <div class="segmented" role="group" aria-label={`How to enter the ${what.toLowerCase()}`}>
           <button type="button" aria-pressed={!isText} onClick={toForm}>
             Form
           </button>
@@ -88,21 +108,22 @@ export function SchemaForm({
       )}
       {isText ? (
         <TextArea
-          label="Input (JSON)"
+          label={`${what} (JSON)`}
           text={text}
           problem={problems.get("")}
-          onText={setText}
+          onText={editText}
           rows={10}
         />
       ) : (
         <FieldView
-          name={undefined}
+          // The members of an object are at the top.
+          name={field.kind === "object" ? undefined : what}
           field={field}
           draft={draft}
           isRequired
           path=""
           problems={problems}
-          onDraft={setDraft}
+          onDraft={editDraft}
         />
       )}
       <div class="form-actions">
@@ -119,7 +140,7 @@ export function SchemaForm({
   );
 }
 
-/** The value with every secret replaced, for previews such as "copy as curl". */
+/** The value with every secret replaced, for what is shown, such as "copy as curl". */
 function withoutSecrets(field: Field, value: Value): Value {
   if (field.isSecret) return "…";
   if (field.kind === "object" && value instanceof Map) {
@@ -219,7 +240,7 @@ function FieldView(props: FieldProps) {
 function Label({ name, field, isRequired }: FieldProps) {
   return (
     <span>
-      <Text text={field.title ?? name ?? "Input"} most={200} />
+      <Text text={field.title ?? name ?? ""} most={200} />
       {isRequired ? <span class="required"> required</span> : null}
     </span>
   );

@@ -15,8 +15,17 @@ const LARGE = 200_000;
 /** Members that a search looks at; more would take too long. */
 const SEARCHED_MAX = 200_000;
 
-export function JsonView({ value, label }: { value: Value; label: string }) {
-  const [isOpen, setIsOpen] = useState(false);
+export function JsonView({
+  value,
+  label,
+  isRequested = false,
+}: {
+  value: Value;
+  label: string;
+  /** Whether the reader has asked for it, however large it is. */
+  isRequested?: boolean;
+}) {
+  const [isOpen, setIsOpen] = useState(isRequested);
   const [query, setQuery] = useState("");
   const size = useMemo(() => sizeUpTo(value, LARGE + 1), [value]);
   const matches = useMemo(() => (query === "" ? undefined : search(value, query)), [value, query]);

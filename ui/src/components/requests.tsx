@@ -1,4 +1,4 @@
-// Questions of agents to people, each with a form for its answer.
+// Questions of agents and jobs to people, each with a form for its answer.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, messageOf } from "../api/client";
@@ -6,12 +6,15 @@ import { answerRequest, listRequests, readRequest } from "../api/requests";
 import { jsonText } from "../lib/json_text";
 import { useInterval, useLoad } from "../lib/load";
 import type { Loaded } from "../lib/load";
-import { questionText, shownRequests } from "../lib/requests";
-import type { HumanRequest } from "../lib/requests";
+import { answerForm, endSentence, questionText, shownRequests } from "../lib/requests";
+import type { Asker, HumanRequest } from "../lib/requests";
 import { paths } from "../lib/router";
+import { visible } from "../lib/visible";
+import { readText } from "@verify/json";
 import { asText } from "@verify/value";
 import type { Value } from "@verify/value";
-import { TextArea } from "./form";
+import { shorten } from "./copy";
+import { SchemaForm, TextArea } from "./form";
 import { Icon } from "./icons";
 import { JsonView } from "./json_view";
 import { Text } from "./text";
@@ -19,6 +22,7 @@ import { Time } from "./time";
 
 const REFRESH_MS = 3000;
 const GONE = "This no longer waits for an answer.";
+const GONE_FOR_GOOD = "This no longer waits for an answer: somebody else has answered it, or it was removed.";
 
 /** The questions of one agent or of all, loaded again every few seconds. */
 export function useRequests(agent: string | undefined, isAll: boolean): Loaded<HumanRequest[]> {
@@ -29,13 +33,13 @@ export function useRequests(agent: string | undefined, isAll: boolean): Loaded<H
 
 export function RequestList({
   listed,
-  hasAgent,
+  hasAsker,
   reload,
   empty,
 }: {
   listed: readonly HumanRequest[];
-  /** Whether the agent is named. */
-  hasAgent: boolean;
+  /** Whether it is said who asks. */
+  hasAsker: boolean;
   reload: () => void;
   empty: preact.ComponentChildren;
 }) {
@@ -59,7 +63,7 @@ export function RequestList({
           key={request.id}
           request={request}
           isOpen={open.has(request.id)}
-          hasAgent={hasAgent}
+          hasAsker={hasAsker}
           onUse={(isUsed) => use(request, isUsed)}
           reload={reload}
         />
@@ -71,28 +75,29 @@ export function RequestList({
 function RequestCard({
   request,
   isOpen,
-  hasAgent,
+  hasAsker,
   onUse,
   reload,
 }: {
   request: HumanRequest;
   isOpen: boolean;
-  hasAgent: boolean;
+  hasAsker: boolean;
   onUse: (isUsed: boolean) => void;
   reload: () => void;
 }) {
-  const [text, setText] = useState("");
+  // What was entered here, as it is shown. Undefined if nothing was.
+  const [entered, setEntered] = useState<string | undefined>(undefined);
   const [isBusy, setIsBusy] = useState(false);
   const [problem, setProblem] = useState<string | undefined>(undefined);
   const [sent, setSent] = useState<Value | undefined>(undefined);
   const outcome = useRef<HTMLParagraphElement>(null);
-  const answer = async (value: Value): Promise<void> => {
+  const answer = async (value: Value, shown = value): Promise<void> => {
     setIsBusy(true);
     setProblem(undefined);
     onUse(true);
     try {
       await answerRequest(request.id, value);
-      setSent(value);
+      setSent(shown);
     } catch (error) {
       // If somebody else was faster, the card says what became of the question once it is known.
       const isGone = error instanceof ApiError && (error.status === 404 || error.status === 409);
@@ -102,9 +107,9 @@ function RequestCard({
       reload();
     }
   };
-  const type = (typed: string): void => {
-    setText(typed);
-    onUse(typed !== "" || problem !== undefined);
+  const enter = (shown: string | undefined): void => {
+    setEntered(shown);
+    onUse(shown !== undefined || problem !== undefined);
   };
   const isOver = sent !== undefined || !isOpen;
   // The button that had the focus is gone.
@@ -116,14 +121,7 @@ function RequestCard({
     <li>
       <article class="card" aria-labelledby={heading} data-request={request.id}>
         <p class="row wrap muted">
-          {hasAgent && (
-            <span>
-              from{" "}
-              <a href={paths.agent(request.agent)}>
-                <Text text={request.agent} most={128} />
-              </a>
-            </span>
-          )}
+          {hasAsker && request.asker && <AskerLink asker={request.asker} />}
           <Time at={request.created} />
           {request.session !== undefined && (
             <span class="tag">
@@ -136,28 +134,19 @@ function RequestCard({
           <p class="callout good" role="status" tabIndex={-1} ref={outcome}>
             <Icon name="check" />
             <span class="callout-text">
-              You answered <AnswerText answer={sent} />. The agent gets it as a message.
+              You answered <AnswerText answer={sent} />. The {request.asker?.kind ?? "agent"} gets it as a message.
             </span>
           </p>
         ) : isOver ? (
-          <Over request={request} text={text} onDismiss={() => type("")} />
-        ) : request.options !== undefined ? (
-          <Options options={request.options} isBusy={isBusy} onAnswer={(value) => void answer(value)} />
+          <Over request={request} entered={entered} onDismiss={() => enter(undefined)} />
         ) : (
-          <form
-            class="form"
-            onSubmit={(event) => {
-              event.preventDefault();
-              void answer(text);
-            }}
-          >
-            <TextArea label="Answer" text={text} onText={type} rows={2} />
-            <div class="form-actions">
-              <button type="submit" class="button primary" disabled={isBusy || text.trim() === ""}>
-                <Icon name="message" /> {isBusy ? "Sending…" : "Answer"}
-              </button>
-            </div>
-          </form>
+          <AnswerForm
+            request={request}
+            isBusy={isBusy}
+            entered={entered}
+            onEnter={enter}
+            onAnswer={(value, shown) => void answer(value, shown)}
+          />
         )}
         {problem !== undefined && !isOver && (
           <p class="field-problem" role="alert">
@@ -166,6 +155,94 @@ function RequestCard({
         )}
       </article>
     </li>
+  );
+}
+
+function AskerLink({ asker: { kind, id } }: { asker: Asker }) {
+  if (kind === "agent") {
+    return (
+      <span>
+        from{" "}
+        <a href={paths.agent(id)}>
+          <Text text={id} most={128} />
+        </a>
+      </span>
+    );
+  }
+  return (
+    <span>
+      from{" "}
+      <a href={paths.job(id)} title={visible(id)}>
+        job <code>{visible(shorten(id))}</code>
+      </a>
+    </span>
+  );
+}
+
+interface AnswerProps {
+  request: HumanRequest;
+  isBusy: boolean;
+  entered: string | undefined;
+  /** Given what was entered so far, as it may be shown; undefined if nothing is. */
+  onEnter: (shown: string | undefined) => void;
+  /** `shown` is the answer without secrets. */
+  onAnswer: (answer: Value, shown?: Value) => void;
+}
+
+function AnswerForm(props: AnswerProps) {
+  const { request, isBusy, onAnswer } = props;
+  switch (answerForm(request)) {
+    case "options":
+      return <Options options={request.options ?? []} isBusy={isBusy} onAnswer={onAnswer} />;
+    case "schema":
+      return <SchemaAnswer {...props} />;
+    case "text":
+      return <TextAnswer {...props} />;
+  }
+}
+
+function SchemaAnswer({ request, isBusy, onEnter, onAnswer }: AnswerProps) {
+  const [isEdited, setIsEdited] = useState(false);
+  // Without secrets. Empty while nothing can be read.
+  const [shown, setShown] = useState("");
+  useEffect(() => {
+    if (isEdited) onEnter(shown);
+  }, [isEdited, shown]);
+  return (
+    <SchemaForm
+      schema={request.schema}
+      what="Answer"
+      start=""
+      action="Answer"
+      isBusy={isBusy}
+      onEdit={() => setIsEdited(true)}
+      onChange={setShown}
+      onSubmit={(input, shown) => onAnswer(readText(input), readText(shown))}
+    />
+  );
+}
+
+function TextAnswer({ isBusy, entered: text = "", onEnter, onAnswer }: AnswerProps) {
+  return (
+    <form
+      class="form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        onAnswer(text);
+      }}
+    >
+      <TextArea
+        label="Answer"
+        text={text}
+        onText={(text) => onEnter(text === "" ? undefined : text)}
+        rows={2}
+      />
+      <div class="form-actions">
+        <button type="submit" class="button primary" disabled={isBusy || text.trim() === ""}>
+          <Icon name="message" /> {isBusy ? "Sending…" : "Answer"}
+        </button>
+      </div>
+    </form>
   );
 }
 
@@ -203,7 +280,7 @@ function Options({
   isBusy: boolean;
   onAnswer: (answer: Value) => void;
 }) {
-  if (options.length === 0) return <p class="muted">The agent accepts no answer: its list of options is empty.</p>;
+  if (options.length === 0) return <p class="muted">No answer is accepted: the list of options is empty.</p>;
   return (
     <div class="row wrap" role="group" aria-label="Answers">
       {options.map((option, index) => (
@@ -224,12 +301,12 @@ function Options({
 /** What became of a question that this page did not answer. */
 function Over({
   request,
-  text,
+  entered,
   onDismiss,
 }: {
   request: HumanRequest;
-  /** What was typed here meanwhile. */
-  text: string;
+  /** What was entered here meanwhile. */
+  entered: string | undefined;
   onDismiss: () => void;
 }) {
   const known = request.status === "OPEN" ? undefined : request;
@@ -248,18 +325,15 @@ function Over({
               {known ? "Answered: " : "Somebody else has answered this: "}
               <AnswerText answer={now.answer} />
             </>
-          ) : now?.status === "CLOSED" ? (
-            "Closed: the agent ended before an answer came."
-          ) : found.isLoading ? (
-            GONE
           ) : (
-            "This no longer waits for an answer: somebody else has answered it, or it was removed."
+            ((now && endSentence(now)) ?? (found.isLoading ? GONE : GONE_FOR_GOOD))
           )}
         </p>
-        {text !== "" && (
+        {entered !== undefined && (
           <>
             <p>
-              What you typed was not sent: <Text text={text} />
+              What you typed was not sent{entered === "" ? "." : ": "}
+              <Text text={entered} />
             </p>
             <p>
               <button type="button" class="button small" onClick={onDismiss}>

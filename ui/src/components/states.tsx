@@ -71,6 +71,15 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
   );
 }
 
+/** Why an action or a field failed. Nothing if it did not. */
+export function FieldProblem({ text }: { text: string | undefined }) {
+  return text === undefined ? null : (
+    <p class="field-problem" role="alert">
+      <Text text={text} />
+    </p>
+  );
+}
+
 /** Shows what was loaded, or why it is not there. */
 export function Result<T>({
   loaded,

@@ -13,6 +13,8 @@ export interface Moment {
   readonly by: string | undefined;
   readonly hasMessage: boolean;
   readonly attempt: number | undefined;
+  /** Whether the record says that an attempt failed; the next one waits from then on. */
+  readonly isFailedAttempt: boolean;
 }
 
 export type Activity = "waiting" | "working" | "paused" | "input" | "auth";
@@ -66,19 +68,38 @@ export function timeline(moments: readonly Moment[], now: number): Timeline {
   const marks: Mark[] = [];
   const end = isTerminal(last.status) ? last.at : Math.max(now, last.at);
   let begun = first;
+  let isBetweenAttempts = false;
   const close = (to: number, isOpen: boolean): void => {
-    const activity = ACTIVITY[begun.status];
+    const activity = isBetweenAttempts ? "waiting" : ACTIVITY[begun.status];
     if (activity) spans.push({ activity, from: begun.at, to, isOpen, record: begun.index });
   };
-  for (const moment of moments) {
+  for (const [at, moment] of moments.entries()) {
     const mark = markOf(moment);
     if (mark) marks.push(mark);
-    if (moment === first || moment.status === begun.status) continue;
+    const waits = isFollowedByClaim(moments, at);
+    const isClaim = isBetweenAttempts && moment.kind === "attempt" && !moment.isFailedAttempt;
+    if (moment === first || (moment.status === begun.status && !waits && !isClaim)) continue;
     close(moment.at, false);
     begun = moment;
+    isBetweenAttempts = waits;
   }
   if (!isTerminal(last.status)) close(end, true);
   return { from: first.at, to: end, spans, marks };
+}
+
+/**
+ * Whether a failed attempt is followed by the claim of the next one, so that the time in between is known to be
+ * waiting. A retry in the process of the venue is not recorded when it starts.
+ */
+function isFollowedByClaim(moments: readonly Moment[], at: number): boolean {
+  const failed = moments[at];
+  if (!failed?.isFailedAttempt) return false;
+  for (let next = at + 1; next < moments.length; next++) {
+    const { kind, status, isFailedAttempt } = moments[next]!;
+    if (kind === "attempt") return !isFailedAttempt;
+    if (status !== failed.status) return false;
+  }
+  return false;
 }
 
 function markOf({ index, status, at, kind, hasMessage, attempt }: Moment): Mark | undefined {

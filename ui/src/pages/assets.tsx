@@ -6,7 +6,7 @@ import { listAssets, readAsset, readContent } from "../api/operations";
 import { ContentPreview, saveAs } from "../components/content";
 import { Id } from "../components/copy";
 import { Icon } from "../components/icons";
-import { Empty, Result } from "../components/states";
+import { Empty, FieldProblem, Result } from "../components/states";
 import { Text } from "../components/text";
 import { useLoad } from "../lib/load";
 import { paths } from "../lib/router";
@@ -164,11 +164,7 @@ function Content({ id, content }: { id: string; content: Value }) {
           <Icon name="down" /> {isBusy ? "Loading…" : "Load the content"}
         </button>
       )}
-      {problem && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
       {blob && <ContentPreview blob={blob} type={type} name="the content" />}
     </section>
   );

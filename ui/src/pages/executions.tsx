@@ -1,29 +1,27 @@
-// Executions: a playground, the latest executions, and the executors that run them.
+// Executions: a playground, the latest executions, and the executors that are connected.
 
-import { useRef, useState } from "preact/hooks";
-import { messageOf, newKey } from "../api/client";
-import { listExecutions, readEnded, readExecution } from "../api/executions";
-import { invoke } from "../api/jobs";
-import type { Job, ListedJob } from "../api/jobs";
-import { capabilities, readStats } from "../api/venue";
-import { operationName, shorten } from "../components/copy";
+import { useState } from "preact/hooks";
+import { listExecutions, readExecution } from "../api/executions";
+import { readExecutors, submitCode } from "../api/executors";
+import type { Environment, Executors, Submitted } from "../api/executors";
+import type { Job } from "../api/jobs";
+import { capabilities } from "../api/venue";
+import { shorten } from "../components/copy";
 import { WaitingHint } from "../components/execution";
+import { ExecutorList } from "../components/executors";
 import { TextArea } from "../components/form";
 import { Icon } from "../components/icons";
-import { Result } from "../components/states";
+import { JobLinks } from "../components/job_links";
+import { FieldProblem, Result } from "../components/states";
 import { StatusChip } from "../components/status";
-import { Text } from "../components/text";
 import { Time } from "../components/time";
-import { jsonText } from "../lib/json_text";
+import { useAction } from "../lib/action";
 import { useInterval, useLoad } from "../lib/load";
 import type { Loaded } from "../lib/load";
-import { placesOf } from "../lib/places";
-import type { Place } from "../lib/places";
 import { paths } from "../lib/router";
 import { useStore } from "../lib/store";
+import { visible } from "../lib/visible";
 import { isTerminal } from "@verify/status";
-import { asList, asMap, asText } from "@verify/value";
-import type { Value } from "@verify/value";
 import { ExecutionTab } from "./job/execution";
 import { useJob } from "./job/follow";
 import { ProgressBar } from "./job/progress";
@@ -45,38 +43,36 @@ const LISTED = 20;
 const REFRESH_MS = 5000;
 
 export function ExecutionsPage() {
-  const latest = useLoad((signal) => listExecutions(LISTED, signal), []);
-  useInterval(latest.reload, REFRESH_MS);
+  const { hasExecutors } = useStore(capabilities);
+  const executors = useLoad(
+    (signal) => (hasExecutors ? readExecutors(signal) : Promise.resolve(undefined)),
+    [hasExecutors],
+  );
+  useInterval(executors.reload, REFRESH_MS);
   return (
     <>
       <header class="page-head">
         <h1 tabIndex={-1}>Executions</h1>
       </header>
-      <Playground />
+      <Playground environments={executors.value?.environments ?? []} />
       <div class="columns">
-        <Latest latest={latest} />
-        <Executors latest={latest.value ?? []} />
+        <Latest />
+        {hasExecutors && <ConnectedExecutors executors={executors} />}
       </div>
     </>
   );
 }
 
-function Playground() {
-  const [code, setCode] = useState(EXAMPLE);
-  const [job, setJob] = useState<Job | undefined>(undefined);
-  const [problem, setProblem] = useState<string | undefined>(undefined);
-  const [isBusy, setIsBusy] = useState(false);
-  const run = async (): Promise<void> => {
-    setIsBusy(true);
-    setProblem(undefined);
-    try {
-      setJob(await invoke("exec:python", `{"code":${JSON.stringify(code)}}`, newKey()));
-    } catch (error) {
-      setProblem(messageOf(error));
-    } finally {
-      setIsBusy(false);
-    }
-  };
+function Playground({ environments }: { environments: readonly Environment[] }) {
+  const [source, setSource] = useState(EXAMPLE);
+  const [environment, setEnvironment] = useState("");
+  const [mayReuse, setMayReuse] = useState(false);
+  const [submitted, setSubmitted] = useState<Submitted | undefined>(undefined);
+  const { isBusy, problem, act } = useAction();
+  const run = (): Promise<void> =>
+    act(async () => {
+      setSubmitted(await submitCode({ source, environment: environment || undefined, mayReuse }));
+    });
   return (
     <>
       <form
@@ -92,45 +88,72 @@ function Playground() {
         <h2>Playground</h2>
         <TextArea
           label="Python"
-          text={code}
-          onText={setCode}
+          text={source}
+          onText={setSource}
           rows={12}
           hint="Runs in a sandbox without a network. Files that it writes become artifacts; what main returns is the result."
         />
+        <div class="row wrap options">
+          {environments.length > 0 && (
+            <label class="option">
+              <span>Environment</span>
+              <select value={environment} onChange={(event) => setEnvironment(event.currentTarget.value)}>
+                {environments.map((known) => (
+                  <option key={known.version} value={known.isDefault ? "" : known.version}>
+                    {titleOf(known)}
+                  </option>
+                ))}
+              </select>
+            </label>
+          )}
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={mayReuse}
+              onChange={(event) => setMayReuse(event.currentTarget.checked)}
+            />
+            <span>Reuse the result if equal code has run before</span>
+          </label>
+        </div>
         <div class="form-actions">
-          <button type="submit" class="button primary" disabled={isBusy || code.trim() === ""}>
+          <button type="submit" class="button primary" disabled={isBusy || source.trim() === ""}>
             <Icon name="play" /> {isBusy ? "Sending…" : "Run"}
           </button>
           <span class="muted wide-only">Ctrl Enter</span>
-          {problem !== undefined && (
-            <p class="field-problem" role="alert">
-              <Text text={problem} />
-            </p>
-          )}
+          <FieldProblem text={problem} />
         </div>
       </form>
-      {job && <Ran key={job.id} id={job.id} />}
+      {submitted && <Ran key={submitted.job} submitted={submitted} />}
     </>
   );
 }
 
-/** The execution that was started here, as it goes on. */
-function Ran({ id }: { id: string }) {
+/** An environment as it is offered: one that no connected executor has would wait. */
+function titleOf({ version, isDefault, executors }: Environment): string {
+  const notes = [isDefault ? "default" : "", executors === 0 ? "not connected" : ""].filter(Boolean);
+  return visible(version) + (notes.length > 0 ? ` (${notes.join(", ")})` : "");
+}
+
+/** The execution that was started or found here, as it goes on. */
+function Ran({ submitted }: { submitted: Submitted }) {
+  const { job: id, isDeduplicated } = submitted;
   const { job } = useJob(id);
   if (!job) return null;
   return (
     <section class="cards" aria-label="The execution">
       <p class="row wrap" role="status">
         <StatusChip status={job.status} />
+        {isDeduplicated && <span>deduplicated from</span>}
         <a href={paths.job(id, "execution")}>
           Job <code>{shorten(id)}</code>
         </a>
+        {isDeduplicated && (
+          <span class="muted">
+            of <Time at={job.created} />: equal code was not run again
+          </span>
+        )}
       </p>
-      {isTerminal(job.status) ? (
-        <ExecutionTab job={job} />
-      ) : (
-        <Unfinished job={job} />
-      )}
+      {isTerminal(job.status) ? <ExecutionTab job={job} /> : <Unfinished job={job} />}
     </section>
   );
 }
@@ -146,30 +169,18 @@ function Unfinished({ job }: { job: Job }) {
   return <p class="muted">{job.status === "STARTED" ? "The code runs." : "The code waits for an executor."}</p>;
 }
 
-function Latest({ latest }: { latest: Loaded<ListedJob[]> }) {
+function Latest() {
+  const latest = useLoad((signal) => listExecutions(LISTED, signal), []);
+  useInterval(latest.reload, REFRESH_MS);
   return (
-    <section class="card">
+    <section class="card" aria-label="Latest executions">
       <h2>Latest executions</h2>
       <Result loaded={latest} what="the executions">
         {(jobs) =>
           jobs.length === 0 ? (
             <p class="muted">No code has run yet.</p>
           ) : (
-            <ul class="job-links">
-              {jobs.map((job) => (
-                <li key={job.id}>
-                  <a href={paths.job(job.id, "execution")}>
-                    <StatusChip status={job.status} />
-                    <span class="job-op">
-                      <Text text={operationName(job.op)} most={80} />
-                    </span>
-                    <span class="muted">
-                      <Time at={job.updated} />
-                    </span>
-                  </a>
-                </li>
-              ))}
-            </ul>
+            <JobLinks jobs={jobs} tab="execution" />
           )
         }
       </Result>
@@ -177,101 +188,13 @@ function Latest({ latest }: { latest: Loaded<ListedJob[]> }) {
   );
 }
 
-/**
- * What the venue says about its executors: name, tier, slots, and when they were last heard of. If it says
- * nothing, those that the latest executions name.
- */
-function Executors({ latest }: { latest: readonly ListedJob[] }) {
-  const { hasStats } = useStore(capabilities);
-  const stats = useLoad((signal) => (hasStats ? readStats(signal) : Promise.resolve(null)), [hasStats]);
-  useInterval(stats.reload, REFRESH_MS);
-  const executors = asList(asMap(stats.value)?.get("executors")) ?? [];
+function ConnectedExecutors({ executors }: { executors: Loaded<Executors | undefined> }) {
   return (
-    <section class="card">
+    <section class="card" aria-label="Executors">
       <h2>Executors</h2>
-      {executors.length === 0 ? (
-        <Places latest={latest} />
-      ) : (
-        <ul class="cards">
-          {executors.map((executor, index) => (
-            <li key={index}>
-              <dl class="facts narrow">
-                {[...(asMap(executor) ?? [])].map(([name, value]) => (
-                  <div class="fact" key={name}>
-                    <dt>
-                      <Text text={name} most={60} />
-                    </dt>
-                    <dd>
-                      <Member value={value} />
-                    </dd>
-                  </div>
-                ))}
-              </dl>
-            </li>
-          ))}
-        </ul>
-      )}
+      <Result loaded={executors} what="the executors">
+        {(value) => value && <ExecutorList executors={value} />}
+      </Result>
     </section>
   );
-}
-
-/** Executions whose executors are looked at. */
-const LOOKED_AT = 10;
-
-function Places({ latest }: { latest: readonly ListedJob[] }) {
-  const ids = latest
-    .filter(({ status }) => isTerminal(status))
-    .slice(0, LOOKED_AT)
-    .map(({ id }) => id);
-  const loaded = useLoad((signal) => readEnded(ids, signal), [ids]);
-  const known = useRef<readonly Place[]>([]);
-  if (loaded.value) known.current = placesOf(loaded.value);
-  const places = known.current;
-  if (places.length === 0) return <p class="muted">The venue names no executors.</p>;
-  return (
-    <>
-      <p class="muted">Those of the latest executions. The venue does not say which are connected.</p>
-      <ul class="cards">
-        {places.map(({ executor, tiers, environments, executions, last }) => (
-          <li key={executor}>
-            <h3>
-              <Text text={executor} most={80} />
-            </h3>
-            <dl class="facts narrow">
-              <Fact name="Isolation" text={tiers.join(", ")} />
-              <Fact name="Environments" text={environments.join(", ")} />
-              <Fact name="Executions" text={String(executions)} />
-              {last !== undefined && (
-                <div class="fact">
-                  <dt>Last one ended</dt>
-                  <dd>
-                    <Time at={last} />
-                  </dd>
-                </div>
-              )}
-            </dl>
-          </li>
-        ))}
-      </ul>
-    </>
-  );
-}
-
-function Fact({ name, text }: { name: string; text: string }) {
-  return (
-    <div class="fact">
-      <dt>{name}</dt>
-      <dd>
-        <Text text={text === "" ? "–" : text} most={300} />
-      </dd>
-    </div>
-  );
-}
-
-/** Unix times in ms are shown as times, anything else as it is. */
-function Member({ value }: { value: Value }) {
-  if (typeof value === "bigint" && value > 1_000_000_000_000n && value < 10_000_000_000_000n) {
-    return <Time at={Number(value)} />;
-  }
-  return <Text text={asText(value) ?? jsonText(value)} most={200} />;
 }

@@ -1,19 +1,22 @@
 // Is the venue healthy, what is it doing, and what needs somebody's attention?
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { messageOf, newKey } from "../api/client";
+import { ApiError, newKey } from "../api/client";
 import { invoke, listJobs } from "../api/jobs";
-import type { Job, JobPage, ListedJob } from "../api/jobs";
+import type { Job, JobPage } from "../api/jobs";
 import { capabilities, readHealth, readMetrics, readStats, readStatus, venueStatus } from "../api/venue";
 import type { Health } from "../api/venue";
 import { VerificationBadge } from "../components/badge";
-import { Id, operationName, shorten } from "../components/copy";
+import { Id, shorten } from "../components/copy";
+import { Fact } from "../components/facts";
 import { Icon } from "../components/icons";
+import { JobLinks } from "../components/job_links";
 import { JsonView } from "../components/json_view";
-import { Result } from "../components/states";
+import { FieldProblem, Result } from "../components/states";
 import { lookOf, StatusChip } from "../components/status";
 import { Text } from "../components/text";
 import { Time } from "../components/time";
+import { useAction } from "../lib/action";
 import { useInterval, useLoad } from "../lib/load";
 import { rates, sample } from "../lib/rates";
 import type { Sample } from "../lib/rates";
@@ -91,26 +94,19 @@ function HealthFacts({ health }: { health: Health }) {
       </p>
       <dl class="facts narrow">
         {health.checks.map(([name, state]) => (
-          <div class="fact" key={name}>
-            <dt>{name === "engine" ? "Engine" : name === "store" ? "Store" : name}</dt>
-            <dd>{WORDS[state] ?? state}</dd>
-          </div>
+          <Fact key={name} name={name === "engine" ? "Engine" : name === "store" ? "Store" : name}>
+            {WORDS[state] ?? state}
+          </Fact>
         ))}
-        <div class="fact">
-          <dt>Last start</dt>
-          <dd>
-            <Time at={number("startedAt")} />
-          </dd>
-        </div>
-        <div class="fact">
-          <dt>Recovery</dt>
-          <dd>
-            {number("found") === 0
-              ? "no job was interrupted"
-              : `${number("found")} found, ${number("requeued")} continued, ${number("failed")} failed`}
-            {isRecovering ? `, ${number("left")} left` : ` (${duration(number("durationMs"))})`}
-          </dd>
-        </div>
+        <Fact name="Last start">
+          <Time at={number("startedAt")} />
+        </Fact>
+        <Fact name="Recovery">
+          {number("found") === 0
+            ? "no job was interrupted"
+            : `${number("found")} found, ${number("requeued")} continued, ${number("failed")} failed`}
+          {isRecovering ? `, ${number("left")} left` : ` (${duration(number("durationMs"))})`}
+        </Fact>
       </dl>
     </>
   );
@@ -127,7 +123,10 @@ function useSamples(): readonly Sample[] | undefined {
         samples.current = [...samples.current.slice(-59), sample(metrics, Date.now())];
         setRound((n) => n + 1);
       },
-      () => setIsDenied(true),
+      (error: unknown) => {
+        // A venue that cannot be reached is asked again.
+        if (error instanceof ApiError && (error.status === 401 || error.status === 403)) setIsDenied(true);
+      },
     );
   };
   useEffect(read, []);
@@ -158,21 +157,15 @@ function ThroughputCard() {
           </div>
           <Sparkline values={rate.ended} label="Jobs ended per second, since this page was opened" />
           <dl class="facts narrow">
-            <div class="fact">
-              <dt>Invocations</dt>
-              <dd>
-                {rate.invokeP50 === undefined
-                  ? "none since this page was opened"
-                  : `p50 ≤ ${duration(rate.invokeP50)}, p99 ≤ ${duration(rate.invokeP99 ?? 0)}`}
-              </dd>
-            </div>
-            <div class="fact">
-              <dt>Since the start</dt>
-              <dd>
-                {latest.invoked.toLocaleString("en")} created, {latest.ended.toLocaleString("en")}{" "}
-                ended
-              </dd>
-            </div>
+            <Fact name="Invocations">
+              {rate.invokeP50 === undefined
+                ? "none since this page was opened"
+                : `p50 ≤ ${duration(rate.invokeP50)}, p99 ≤ ${duration(rate.invokeP99 ?? 0)}`}
+            </Fact>
+            <Fact name="Since the start">
+              {latest.invoked.toLocaleString("en")} created, {latest.ended.toLocaleString("en")}{" "}
+              ended
+            </Fact>
           </dl>
         </>
       )}
@@ -213,14 +206,12 @@ function HourCharts({ value }: { value: Value }) {
         label="Time that jobs ran by minute, 99th percentile"
       />
       <dl class="facts narrow">
-        <div class="fact">
-          <dt>Running time, p99</dt>
-          <dd>{slowest === undefined ? "nothing ended" : `at most ${duration(slowest)}`}</dd>
-        </div>
-        <div class="fact">
-          <dt>Waiting time, p99</dt>
-          <dd>{waited === undefined ? "nothing started" : `at most ${duration(waited)}`}</dd>
-        </div>
+        <Fact name="Running time, p99">
+          {slowest === undefined ? "nothing ended" : `at most ${duration(slowest)}`}
+        </Fact>
+        <Fact name="Waiting time, p99">
+          {waited === undefined ? "nothing started" : `at most ${duration(waited)}`}
+        </Fact>
       </dl>
       <details>
         <summary>All figures</summary>
@@ -315,41 +306,13 @@ function RunningCard() {
   );
 }
 
-function JobLinks({ jobs }: { jobs: readonly ListedJob[] }) {
-  return (
-    <ul class="job-links">
-      {jobs.map((job) => (
-        <li key={job.id}>
-          <a href={paths.job(job.id)}>
-            <StatusChip status={job.status} />
-            <span class="job-op">
-              <Text text={operationName(job.op)} most={80} />
-            </span>
-            <span class="muted">
-              <Time at={job.updated} />
-            </span>
-          </a>
-        </li>
-      ))}
-    </ul>
-  );
-}
-
 function FirstJobCard() {
   const [job, setJob] = useState<Job | undefined>(undefined);
-  const [problem, setProblem] = useState<string | undefined>(undefined);
-  const [isBusy, setIsBusy] = useState(false);
-  const run = async (): Promise<void> => {
-    setIsBusy(true);
-    setProblem(undefined);
-    try {
+  const { isBusy, problem, act } = useAction();
+  const run = (): Promise<void> =>
+    act(async () => {
       setJob(await invoke("test:echo", '{"text":"Hello, Catena"}', newKey(), { wait: 2000 }));
-    } catch (error) {
-      setProblem(messageOf(error));
-    } finally {
-      setIsBusy(false);
-    }
-  };
+    });
   return (
     <section class="card">
       <h2>A first job</h2>
@@ -360,11 +323,7 @@ function FirstJobCard() {
       <button type="button" class="button primary" disabled={isBusy} onClick={() => void run()}>
         <Icon name="play" /> {job ? "Run another" : "Run it"}
       </button>
-      {problem && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
       {job && <Proof key={job.id} job={job} />}
     </section>
   );
@@ -405,29 +364,21 @@ function StorageCard() {
         <p class="muted">Measuring…</p>
       ) : (
         <dl class="facts narrow">
-          <div class="fact">
-            <dt>Journal</dt>
-            <dd>{latest.journalBytes.toLocaleString("en")} bytes written since the start</dd>
-          </div>
-          <div class="fact">
-            <dt>Syncs</dt>
-            <dd>
-              {latest.syncs.toLocaleString("en")}
-              {latest.syncs > 0 &&
-                `, ${duration((latest.syncSeconds / latest.syncs) * 1000)} on average`}
-            </dd>
-          </div>
-          <div class="fact">
-            <dt>Commits per sync</dt>
-            <dd>{latest.syncs > 0 ? (latest.entries / latest.syncs).toFixed(1) : "–"}</dd>
-          </div>
+          <Fact name="Journal">
+            {latest.journalBytes.toLocaleString("en")} bytes written since the start
+          </Fact>
+          <Fact name="Syncs">
+            {latest.syncs.toLocaleString("en")}
+            {latest.syncs > 0 &&
+              `, ${duration((latest.syncSeconds / latest.syncs) * 1000)} on average`}
+          </Fact>
+          <Fact name="Commits per sync">
+            {latest.syncs > 0 ? (latest.entries / latest.syncs).toFixed(1) : "–"}
+          </Fact>
           {status && (
-            <div class="fact">
-              <dt>Catalogue</dt>
-              <dd>
-                {status.operations} operations, {status.assets} assets
-              </dd>
-            </div>
+            <Fact name="Catalogue">
+              {status.operations} operations, {status.assets} assets
+            </Fact>
           )}
         </dl>
       )}

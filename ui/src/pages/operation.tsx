@@ -1,7 +1,7 @@
 // One operation: what it does, what it takes, and a form to run it.
 
 import { useMemo, useRef, useState } from "preact/hooks";
-import { messageOf, newKey } from "../api/client";
+import { newKey } from "../api/client";
 import { invoke } from "../api/jobs";
 import { readAsset, readOperation } from "../api/operations";
 import type { Operation } from "../api/operations";
@@ -10,8 +10,9 @@ import { CopyButton, Id } from "../components/copy";
 import { SchemaForm } from "../components/form";
 import { Graph } from "../components/graph";
 import { JsonView } from "../components/json_view";
-import { Loading, Problem } from "../components/states";
+import { FieldProblem, Loading, Problem } from "../components/states";
 import { Text } from "../components/text";
+import { useAction } from "../lib/action";
 import { useLoad } from "../lib/load";
 import { planOf } from "../lib/plan";
 import { navigate, paths } from "../lib/router";
@@ -93,26 +94,18 @@ function Loaded({ operation }: { operation: Operation }) {
 }
 
 function RunForm({ operation, reference }: { operation: Operation; reference: string }) {
-  const [isBusy, setIsBusy] = useState(false);
-  const [problem, setProblem] = useState<string | undefined>(undefined);
+  const { isBusy, problem, act } = useAction();
   const [entered, setEntered] = useState("{}");
   // One key per input: pressing the button twice creates one job.
   const key = useRef<{ input: string; key: string }>({ input: "", key: "" });
   const venue = useStore(venueStatus);
-  const run = async (input: string): Promise<void> => {
-    setIsBusy(true);
-    setProblem(undefined);
-    if (key.current.input !== input) key.current = { input, key: newKey() };
-    try {
+  const run = (input: string): Promise<void> =>
+    act(async () => {
+      if (key.current.input !== input) key.current = { input, key: newKey() };
       const job = await invoke(reference, input, key.current.key);
       key.current = { input: "", key: "" };
       navigate(paths.job(job.id));
-    } catch (error) {
-      setProblem(messageOf(error));
-    } finally {
-      setIsBusy(false);
-    }
-  };
+    });
   const { origin } = globalThis.location;
   return (
     <>
@@ -123,11 +116,7 @@ function RunForm({ operation, reference }: { operation: Operation; reference: st
         onSubmit={(input) => void run(input)}
         onChange={setEntered}
       />
-      {problem && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
       <div class="row wrap form-copy">
         <CopyButton
           name="curl"

@@ -6,6 +6,7 @@ import { registerAsset } from "../api/operations";
 import { TextArea } from "../components/form";
 import { Graph } from "../components/graph";
 import { Icon } from "../components/icons";
+import { FieldProblem } from "../components/states";
 import { Text } from "../components/text";
 import { planOf } from "../lib/plan";
 import type { PlanStep } from "../lib/plan";
@@ -82,11 +83,7 @@ export function RegisterPage() {
           <button type="submit" class="button primary" disabled={isBusy}>
             <Icon name="plus" /> {isBusy ? "Registering…" : "Register"}
           </button>
-          {other && (
-            <p class="field-problem" role="alert">
-              <Text text={other} />
-            </p>
-          )}
+          <FieldProblem text={other} />
         </div>
       </form>
       {problems.length > 0 && (

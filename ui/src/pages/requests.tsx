@@ -1,4 +1,4 @@
-// The questions of the caller's agents to people.
+// The questions of the caller's agents and jobs to people.
 
 import { useState } from "preact/hooks";
 import { RequestList, useRequests } from "../components/requests";
@@ -24,11 +24,11 @@ export function RequestsPage() {
         {(listed) => (
           <RequestList
             listed={listed}
-            hasAgent
+            hasAsker
             reload={requests.reload}
             empty={
-              <Empty title="No agent waits for an answer.">
-                <p>Questions of your agents appear here.</p>
+              <Empty title="Nothing waits for an answer.">
+                <p>Questions of your agents and jobs appear here.</p>
               </Empty>
             }
           />

@@ -1,18 +1,19 @@
 // Schedules: operations that the venue invokes later, once or again and again.
 
 import { useEffect, useState } from "preact/hooks";
-import { messageOf } from "../api/client";
 import { run } from "../api/jobs";
-import { controlSchedule, listSchedules, readOperation } from "../api/operations";
+import { controlSchedule, listSchedules, readOperation, SCHEDULE_TAG } from "../api/operations";
 import type { Schedule } from "../api/operations";
 import { Id } from "../components/copy";
 import { Confirm } from "../components/dialog";
+import { Fact } from "../components/facts";
 import { SchemaForm } from "../components/form";
 import { Icon } from "../components/icons";
 import { JsonView } from "../components/json_view";
-import { Empty, Result } from "../components/states";
+import { Empty, FieldProblem, Result } from "../components/states";
 import { Text } from "../components/text";
 import { Time } from "../components/time";
+import { useAction } from "../lib/action";
 import { useInterval, useLoad } from "../lib/load";
 import { location, paths } from "../lib/router";
 import { useStore } from "../lib/store";
@@ -55,19 +56,16 @@ export function SchedulesPage() {
 }
 
 function ScheduleCard({ schedule, reload }: { schedule: Schedule; reload: () => void }) {
-  const [problem, setProblem] = useState<string | undefined>(undefined);
+  const { problem, act } = useAction();
   const [said, setSaid] = useState<string | undefined>(undefined);
   const [isAsked, setIsAsked] = useState(false);
-  const act = async (action: "cancel" | "trigger"): Promise<void> => {
-    setProblem(undefined);
-    try {
+  const runs = paths.jobsWhere({ tag: SCHEDULE_TAG + schedule.handle });
+  const control = (action: "cancel" | "trigger"): Promise<void> =>
+    act(async () => {
       await controlSchedule(action, schedule.handle);
       setSaid(action === "trigger" ? "It was invoked now." : undefined);
       reload();
-    } catch (error) {
-      setProblem(messageOf(error));
-    }
-  };
+    });
   return (
     <li class="card" id={`schedule-${schedule.handle}`}>
       <div class="row wrap spread">
@@ -77,7 +75,7 @@ function ScheduleCard({ schedule, reload }: { schedule: Schedule; reload: () => 
           </a>
         </h2>
         <span class="row wrap">
-          <button type="button" class="button small" onClick={() => void act("trigger")}>
+          <button type="button" class="button small" onClick={() => void control("trigger")}>
             <Icon name="play" /> Invoke now
           </button>
           <button type="button" class="button small" onClick={() => setIsAsked(true)}>
@@ -86,47 +84,38 @@ function ScheduleCard({ schedule, reload }: { schedule: Schedule; reload: () => 
         </span>
       </div>
       <dl class="facts">
-        <div class="fact">
-          <dt>Next</dt>
-          <dd>
-            {schedule.time === undefined ? (
-              <span class="muted">–</span>
-            ) : (
-              <Time at={schedule.time} />
-            )}
-          </dd>
-        </div>
-        <div class="fact">
-          <dt>Repeats</dt>
-          <dd>
-            {schedule.cron === undefined ? (
-              "no"
-            ) : (
-              <code>
-                <Text text={schedule.cron} most={80} />
-              </code>
-            )}
-          </dd>
-        </div>
-        <div class="fact">
-          <dt>Latest run</dt>
-          <dd>
-            {schedule.lastJob === undefined ? (
-              <span class="muted">none yet</span>
-            ) : (
-              <span class="row wrap">
-                <Id id={schedule.lastJob} href={paths.job(schedule.lastJob)} label="the job's ID" />
-                {schedule.lastTime !== undefined && <Time at={schedule.lastTime} />}
-              </span>
-            )}
-          </dd>
-        </div>
-        <div class="fact">
-          <dt>Handle</dt>
-          <dd>
-            <Id id={schedule.handle} label="the schedule's handle" />
-          </dd>
-        </div>
+        <Fact name="Next">
+          {schedule.time === undefined ? (
+            <span class="muted">–</span>
+          ) : (
+            <Time at={schedule.time} />
+          )}
+        </Fact>
+        <Fact name="Repeats">
+          {schedule.cron === undefined ? (
+            "no"
+          ) : (
+            <code>
+              <Text text={schedule.cron} most={80} />
+            </code>
+          )}
+        </Fact>
+        <Fact name="Latest run">
+          {schedule.lastJob === undefined ? (
+            <span class="muted">none yet</span>
+          ) : (
+            <span class="row wrap">
+              <Id id={schedule.lastJob} href={paths.job(schedule.lastJob)} label="the job's ID" />
+              {schedule.lastTime !== undefined && <Time at={schedule.lastTime} />}
+            </span>
+          )}
+        </Fact>
+        <Fact name="Runs">
+          <a href={runs}>Jobs that it started</a>
+        </Fact>
+        <Fact name="Handle">
+          <Id id={schedule.handle} label="the schedule's handle" />
+        </Fact>
       </dl>
       <details>
         <summary>Everything about it</summary>
@@ -134,20 +123,16 @@ function ScheduleCard({ schedule, reload }: { schedule: Schedule; reload: () => 
       </details>
       {said && (
         <p class="muted" role="status">
-          {said} <a href={paths.jobs}>Show jobs</a>
+          {said} <a href={runs}>Show its runs</a>
         </p>
       )}
-      {problem && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
       {isAsked && (
         <Confirm
           title="Remove this schedule?"
           action="Remove it"
           isDangerous
-          onConfirm={() => void act("cancel")}
+          onConfirm={() => void control("cancel")}
           onClose={() => setIsAsked(false)}
         >
           <p>The operation is not invoked any more. Jobs that it created stay.</p>
@@ -159,22 +144,14 @@ function ScheduleCard({ schedule, reload }: { schedule: Schedule; reload: () => 
 
 function NewSchedule({ onCreated }: { onCreated: () => void }) {
   const operation = useLoad((signal) => readOperation("v/ops/scheduler/schedule", signal), []);
-  const [isBusy, setIsBusy] = useState(false);
   const [round, setRound] = useState(0);
-  const [problem, setProblem] = useState<string | undefined>(undefined);
-  const create = async (input: string): Promise<void> => {
-    setIsBusy(true);
-    setProblem(undefined);
-    try {
+  const { isBusy, problem, act } = useAction();
+  const create = (input: string): Promise<void> =>
+    act(async () => {
       await run("scheduler:schedule", input);
       setRound(round + 1);
       onCreated();
-    } catch (error) {
-      setProblem(messageOf(error));
-    } finally {
-      setIsBusy(false);
-    }
-  };
+    });
   return (
     <section class="card">
       <h2>New schedule</h2>
@@ -196,11 +173,7 @@ function NewSchedule({ onCreated }: { onCreated: () => void }) {
           </>
         )}
       </Result>
-      {problem && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
     </section>
   );
 }

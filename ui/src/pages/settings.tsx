@@ -3,6 +3,7 @@
 import { requestSignIn, signOut, token } from "../api/session";
 import { capabilities, readStatus, whoAmI } from "../api/venue";
 import { Id } from "../components/copy";
+import { Fact } from "../components/facts";
 import { ShortcutList } from "../components/help";
 import { Icon } from "../components/icons";
 import { Result } from "../components/states";
@@ -39,16 +40,10 @@ function IdentityCard() {
       <Result loaded={identity} what="your identity">
         {({ caller, isAuthenticated }) => (
           <dl class="facts narrow">
-            <div class="fact">
-              <dt>You are</dt>
-              <dd>{isAuthenticated ? "signed in" : "anonymous"}</dd>
-            </div>
-            <div class="fact">
-              <dt>DID</dt>
-              <dd>
-                <Id id={caller} label="your DID" />
-              </dd>
-            </div>
+            <Fact name="You are">{isAuthenticated ? "signed in" : "anonymous"}</Fact>
+            <Fact name="DID">
+              <Id id={caller} label="your DID" />
+            </Fact>
           </dl>
         )}
       </Result>
@@ -116,40 +111,21 @@ function VenueCard() {
       <Result loaded={status} what="the venue">
         {(value) => (
           <dl class="facts narrow">
-            <div class="fact">
-              <dt>Name</dt>
-              <dd>
-                <Text text={value.name} most={80} />
-              </dd>
-            </div>
-            <div class="fact">
-              <dt>DID</dt>
-              <dd>
-                <Id id={value.did} label="the venue's DID" />
-              </dd>
-            </div>
-            <div class="fact">
-              <dt>Version</dt>
-              <dd>
-                Catena {value.version}, Covia API {value.apiLevel}
-              </dd>
-            </div>
-            <div class="fact">
-              <dt>Anonymous access</dt>
-              <dd>{value.isPublic ? "on" : "off"}</dd>
-            </div>
-            <div class="fact">
-              <dt>Stream of all jobs</dt>
-              <dd>{hasEvents ? "yes" : "no; lists are read every two seconds"}</dd>
-            </div>
-            <div class="fact">
-              <dt>Statistics</dt>
-              <dd>{offered(hasStats)}</dd>
-            </div>
-            <div class="fact">
-              <dt>Bulk actions</dt>
-              <dd>{offered(hasBulkControl)}</dd>
-            </div>
+            <Fact name="Name">
+              <Text text={value.name} most={80} />
+            </Fact>
+            <Fact name="DID">
+              <Id id={value.did} label="the venue's DID" />
+            </Fact>
+            <Fact name="Version">
+              Catena {value.version}, Covia API {value.apiLevel}
+            </Fact>
+            <Fact name="Anonymous access">{value.isPublic ? "on" : "off"}</Fact>
+            <Fact name="Stream of all jobs">
+              {hasEvents ? "yes" : "no; lists are read every two seconds"}
+            </Fact>
+            <Fact name="Statistics">{offered(hasStats)}</Fact>
+            <Fact name="Bulk actions">{offered(hasBulkControl)}</Fact>
           </dl>
         )}
       </Result>

@@ -73,7 +73,7 @@ export class ChainVerification {
   private async continue(expected: Expected, pages: number): Promise<void> {
     for (let page = 0; ; page++) {
       const { signal } = this.abort;
-      const bytes = await readHistoryBytes(this.job, this.checked, PAGE, signal);
+      const bytes = await readHistoryBytes(this.job, this.checked, PAGE, "full", signal);
       const result = await this.session.page(bytes);
       const isStuck = result.hasMore && result.count === this.checked;
       this.checked = result.count;
@@ -119,7 +119,7 @@ export class ChainVerification {
     const session = new VerifySession();
     try {
       for (let from = 0; ; ) {
-        const bytes = await readHistoryBytes(job, from, PAGE, this.abort.signal);
+        const bytes = await readHistoryBytes(job, from, PAGE, "full", this.abort.signal);
         const { count, hasMore } = await session.page(bytes);
         if (!hasMore || count === from) break;
         from = count;

@@ -7,6 +7,7 @@ import { messageOf } from "../../api/client";
 import { TextArea } from "../../components/form";
 import { Icon } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
+import { FieldProblem } from "../../components/states";
 import { Text } from "../../components/text";
 import { Time } from "../../components/time";
 import { useLoad } from "../../lib/load";
@@ -133,11 +134,7 @@ export function Chat({ agent, onSent }: { agent: Agent; onSent: () => void }) {
           <button type="submit" class="button primary" disabled={isBusy || text.trim() === ""}>
             <Icon name="message" /> {isBusy ? "Waiting for the response…" : "Send"}
           </button>
-          {problem !== undefined && (
-            <p class="field-problem" role="alert">
-              <Text text={problem} />
-            </p>
-          )}
+          <FieldProblem text={problem} />
         </div>
       </form>
     </section>

@@ -2,12 +2,12 @@
 
 import { useState } from "preact/hooks";
 import { actOnAgent, listAgents } from "../../api/agents";
-import { messageOf } from "../../api/client";
 import { readOperation } from "../../api/operations";
 import { SchemaForm } from "../../components/form";
-import { Empty, Result } from "../../components/states";
+import { Empty, FieldProblem, Result } from "../../components/states";
 import { StatusChip } from "../../components/status";
 import { Text } from "../../components/text";
+import { useAction } from "../../lib/action";
 import { useInterval, useLoad } from "../../lib/load";
 import { navigate, paths } from "../../lib/router";
 import { readText } from "@verify/json";
@@ -73,20 +73,12 @@ export function AgentsPage() {
 
 function NewAgent() {
   const operation = useLoad((signal) => readOperation("v/ops/agent/create", signal), []);
-  const [isBusy, setIsBusy] = useState(false);
-  const [problem, setProblem] = useState<string | undefined>(undefined);
-  const create = async (input: string): Promise<void> => {
-    setIsBusy(true);
-    setProblem(undefined);
-    try {
+  const { isBusy, problem, act } = useAction();
+  const create = (input: string): Promise<void> =>
+    act(async () => {
       await actOnAgent("create", input);
       navigate(paths.agent(asText(asMap(readText(input))?.get("agentId")) ?? ""));
-    } catch (error) {
-      setProblem(messageOf(error));
-    } finally {
-      setIsBusy(false);
-    }
-  };
+    });
   return (
     <section class="card">
       <h2>New agent</h2>
@@ -100,11 +92,7 @@ function NewAgent() {
           />
         )}
       </Result>
-      {problem !== undefined && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
     </section>
   );
 }

@@ -7,11 +7,12 @@ import { messageOf } from "../../api/client";
 import { capabilities } from "../../api/venue";
 import { Id } from "../../components/copy";
 import { Confirm } from "../../components/dialog";
+import { Fact } from "../../components/facts";
 import { Icon } from "../../components/icons";
 import type { IconName } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
 import { RequestList, useRequests } from "../../components/requests";
-import { Loading, Problem, Result } from "../../components/states";
+import { FieldProblem, Loading, Problem, Result } from "../../components/states";
 import { StatusChip } from "../../components/status";
 import { Text } from "../../components/text";
 import { Time } from "../../components/time";
@@ -139,11 +140,7 @@ function Actions({ agent, reload }: { agent: Agent; reload: () => void }) {
           ),
         )}
       </div>
-      {problem !== undefined && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
       {isAsked && (
         <Confirm
           title="Terminate this agent?"
@@ -163,46 +160,25 @@ function Facts({ agent }: { agent: Agent }) {
   return (
     <dl class="facts">
       {agent.created !== undefined && (
-        <div class="fact">
-          <dt>Created</dt>
-          <dd>
-            <Time at={agent.created} />
-          </dd>
-        </div>
+        <Fact name="Created">
+          <Time at={agent.created} />
+        </Fact>
       )}
       {agent.changed !== undefined && (
-        <div class="fact">
-          <dt>Last change</dt>
-          <dd>
-            <Time at={agent.changed} />
-          </dd>
-        </div>
+        <Fact name="Last change">
+          <Time at={agent.changed} />
+        </Fact>
       )}
-      <div class="fact">
-        <dt>When it runs</dt>
-        <dd>
-          <Text text={wakeSentence(agent.config)} most={200} />
-        </dd>
-      </div>
-      <div class="fact">
-        <dt>Turns</dt>
-        <dd>{agent.turns.toLocaleString("en")}</dd>
-      </div>
-      <div class="fact">
-        <dt>Failures in a row</dt>
-        <dd>{failuresSentence(agent.failures, agent.config)}</dd>
-      </div>
-      <div class="fact">
-        <dt>Runs in progress or waiting</dt>
-        <dd>{agent.tasks.toLocaleString("en")}</dd>
-      </div>
+      <Fact name="When it runs">
+        <Text text={wakeSentence(agent.config)} most={200} />
+      </Fact>
+      <Fact name="Turns">{agent.turns.toLocaleString("en")}</Fact>
+      <Fact name="Failures in a row">{failuresSentence(agent.failures, agent.config)}</Fact>
+      <Fact name="Runs in progress or waiting">{agent.tasks.toLocaleString("en")}</Fact>
       {agent.job !== undefined && (
-        <div class="fact">
-          <dt>Run</dt>
-          <dd>
-            <Id id={agent.job} href={paths.job(agent.job)} label="the job of the run" />
-          </dd>
-        </div>
+        <Fact name="Run">
+          <Id id={agent.job} href={paths.job(agent.job)} label="the job of the run" />
+        </Fact>
       )}
     </dl>
   );
@@ -237,7 +213,7 @@ function Grants({ id, changed }: { id: string; changed: number | undefined }) {
 function Requests({ id }: { id: string }) {
   const requests = useRequests(id, false);
   return (
-    <RequestList listed={requests.value ?? []} hasAgent={false} reload={requests.reload} empty={null} />
+    <RequestList listed={requests.value ?? []} hasAsker={false} reload={requests.reload} empty={null} />
   );
 }
 

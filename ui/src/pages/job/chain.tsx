@@ -5,12 +5,14 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { isAbort, messageOf } from "../../api/client";
 import type { Job } from "../../api/jobs";
 import { Id, shorten } from "../../components/copy";
+import { Fact } from "../../components/facts";
 import { Icon } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
-import { Loading } from "../../components/states";
+import { FieldProblem, Loading } from "../../components/states";
 import { lookOf, StatusChip } from "../../components/status";
 import { Text } from "../../components/text";
 import { VirtualRows } from "../../components/virtual";
+import { useAction } from "../../lib/action";
 import { changes } from "../../lib/diff";
 import { jsonText } from "../../lib/json_text";
 import { location, navigate, paths } from "../../lib/router";
@@ -41,6 +43,7 @@ export function Chain({
 }) {
   const { hash } = useStore(location);
   const { record, total, problem, ensure } = usePages(job);
+  const complete = useComplete(job.id);
   const fault = verification.state === "mismatch" && !verification.subjob ? verification.fault : undefined;
   const linked = /^record-(\d+)$/.exec(hash)?.[1];
   const chosen = linked === undefined ? (fault?.record ?? 0) : Number(linked);
@@ -57,11 +60,7 @@ export function Chain({
     <section class="card">
       <h2>Chain</h2>
       <Summary job={job} chain={chain} verification={verification} />
-      {problem !== undefined && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
       {total === undefined ? (
         <Loading what="the records" />
       ) : (
@@ -88,14 +87,30 @@ export function Chain({
             job={job.id}
             index={chosen}
             total={total}
-            entry={record(chosen)}
+            entry={complete.of(record(chosen))}
             previous={record(chosen - 1)}
             fault={fault?.record === chosen ? fault : undefined}
+            onLoad={complete.load}
           />
         </div>
       )}
     </section>
   );
+}
+
+/** The record with large values that the reader has asked for. */
+function useComplete(job: string): {
+  of: (entry: ListedRecord | undefined) => ListedRecord | undefined;
+  load: (index: number) => Promise<void>;
+} {
+  const [loaded, setLoaded] = useState<ListedRecord | undefined>(undefined);
+  return {
+    of: (entry) => (entry && entry.index === loaded?.index ? loaded : entry),
+    load: async (index) => {
+      const { records } = await readRecords(job, index, 1, undefined, "full");
+      setLoaded(records[0]);
+    },
+  };
 }
 
 /** The pages of records that are near the view. */
@@ -307,6 +322,7 @@ function RecordDetail({
   entry,
   previous,
   fault,
+  onLoad,
 }: {
   job: string;
   index: number;
@@ -315,7 +331,16 @@ function RecordDetail({
   entry: ListedRecord | undefined;
   previous: ListedRecord | undefined;
   fault: FaultInfo | undefined;
+  /** Loads what was left out of the record. */
+  onLoad: (index: number) => Promise<void>;
 }) {
+  const { isBusy, problem, act } = useAction();
+  const isPartial = (entry?.omitted.length ?? 0) > 0;
+  const load = (): Promise<void> => act(() => onLoad(index));
+  // What was computed here can be compared with the complete record only.
+  useEffect(() => {
+    if (fault && isPartial) void load();
+  }, [fault, isPartial, index]);
   if (index >= total) {
     return <p class="muted record-detail">The chain has no record {index}.</p>;
   }
@@ -335,34 +360,25 @@ function RecordDetail({
         <StatusChip status={asText(entry.record.get("status")) ?? ""} />
       </header>
       <dl class="facts narrow">
-        <div class="fact">
-          <dt>ID</dt>
-          <dd>
-            <Id id={entry.id} label="the record's ID" />
-          </dd>
-        </div>
-        <div class="fact">
-          <dt>Previous</dt>
-          <dd>
-            {prev === undefined ? (
-              <span class="muted">none: the chain starts here</span>
-            ) : (
-              <Id id={prev} href={paths.record(job, index - 1)} label="the previous record's ID" />
-            )}
-          </dd>
-        </div>
-        <div class="fact">
-          <dt>Caused by</dt>
-          <dd>
-            {by === undefined ? (
-              <span class="muted">{index === 0 ? "the caller" : "the venue"}</span>
-            ) : (
-              <Id id={by} label="the DID" />
-            )}
-          </dd>
-        </div>
+        <Fact name="ID">
+          <Id id={entry.id} label="the record's ID" />
+        </Fact>
+        <Fact name="Previous">
+          {prev === undefined ? (
+            <span class="muted">none: the chain starts here</span>
+          ) : (
+            <Id id={prev} href={paths.record(job, index - 1)} label="the previous record's ID" />
+          )}
+        </Fact>
+        <Fact name="Caused by">
+          {by === undefined ? (
+            <span class="muted">{index === 0 ? "the caller" : "the venue"}</span>
+          ) : (
+            <Id id={by} label="the DID" />
+          )}
+        </Fact>
       </dl>
-      {fault && <FaultDetail entry={entry} previous={previous} fault={fault} />}
+      {fault && !isPartial && <FaultDetail entry={entry} previous={previous} fault={fault} />}
       <h4>{index === 0 ? "Fields" : "Changes from the previous record"}</h4>
       <table class="diff">
         <tbody>
@@ -390,10 +406,22 @@ function RecordDetail({
           ))}
         </tbody>
       </table>
-      <details>
-        <summary>The record as JSON</summary>
-        <JsonView value={entry.record} label={`record ${index}`} />
-      </details>
+      {isPartial ? (
+        <div class="row wrap">
+          <span class="muted">
+            Larger than 64 kB and not loaded: <Text text={entry.omitted.join(", ")} most={200} />
+          </span>
+          <button type="button" class="button small" disabled={isBusy} onClick={() => void load()}>
+            {isBusy ? "Loading…" : "Load the complete record"}
+          </button>
+          <FieldProblem text={problem} />
+        </div>
+      ) : (
+        <details>
+          <summary>The record as JSON</summary>
+          <JsonView value={entry.record} label={`record ${index}`} />
+        </details>
+      )}
     </article>
   );
 }

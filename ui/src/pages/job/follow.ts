@@ -54,7 +54,7 @@ export function useJob(id: string): FollowedJob {
         const job = await readJob(id, abort.signal);
         show(job);
         if (isTerminal(job.status)) return;
-        stop = follow(`/api/v1/jobs/${encodeURIComponent(id)}/sse?progress=1`, {
+        stop = follow(`/api/v1/jobs/${encodeURIComponent(id)}/sse?progress=1&values=brief`, {
           onEvent: ({ event, data }) => {
             if (event === "progress") progress = progressOf(readText(data));
             else if (event === "job-update") update = data;

@@ -9,6 +9,7 @@ import { JsonView } from "../../components/json_view";
 import { SchemaForm, TextArea } from "../../components/form";
 import { Text } from "../../components/text";
 import { Time } from "../../components/time";
+import { answerMessage } from "../../lib/requests";
 import { paths } from "../../lib/router";
 import { readText } from "@verify/json";
 import { asMap, asText } from "@verify/value";
@@ -122,7 +123,7 @@ function Composer({ job }: { job: Job }) {
           schema={schema}
           action="Send the answer"
           isBusy={isBusy}
-          onSubmit={(body) => void send(body)}
+          onSubmit={(answer) => void send(answerMessage(job.output, answer))}
         />
       )}
       <form class="form" onSubmit={submit}>

@@ -1,19 +1,23 @@
 // What a job is and what became of it.
 
-import { useMemo } from "preact/hooks";
-import type { ComponentChildren } from "preact";
+import { useMemo, useState } from "preact/hooks";
+import { readMember } from "../../api/jobs";
 import type { Job } from "../../api/jobs";
-import { listSchedules } from "../../api/operations";
-import { Id, operationName } from "../../components/copy";
+import { listSchedules, SCHEDULE_TAG } from "../../api/operations";
+import { Id, operationName, shorten } from "../../components/copy";
+import { Fact } from "../../components/facts";
 import { Icon } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
+import { FieldProblem } from "../../components/states";
 import { Text } from "../../components/text";
 import { Duration, Elapsed, Time } from "../../components/time";
 import { TimelineView } from "../../components/timeline";
+import { useAction } from "../../lib/action";
 import { useLoad, useNow } from "../../lib/load";
 import { paths } from "../../lib/router";
 import { timeline } from "../../lib/timeline";
 import { isTerminal } from "@verify/status";
+import type { Value } from "@verify/value";
 import { momentOf } from "./records";
 import type { ListedRecord } from "./records";
 
@@ -64,23 +68,46 @@ export function Overview({ job, records }: { job: Job; records: readonly ListedR
       <div class="columns">
         <section class="card">
           <h2>Input</h2>
-          <JsonView value={job.input ?? null} label="the input" />
+          <MemberValue job={job} name="input" />
         </section>
         <section class="card">
           <h2>Output</h2>
-          {job.output === undefined ? (
-            <p class="muted">{hasEnded ? "There is no output." : "There is no output yet."}</p>
-          ) : (
-            <JsonView value={job.output} label="the output" />
-          )}
+          <MemberValue job={job} name="output" />
         </section>
       </div>
     </>
   );
 }
 
+/** The input or the output. A large one is loaded on request. */
+function MemberValue({ job, name }: { job: Job; name: "input" | "output" }) {
+  const [loaded, setLoaded] = useState<{ head: string; value: Value } | undefined>(undefined);
+  const { isBusy, problem, act } = useAction();
+  const value = job[name];
+  const label = `the ${name}`;
+  if (value !== undefined) return <JsonView value={value} label={label} />;
+  if (!job.omitted.includes(name)) {
+    return <p class="muted">{isTerminal(job.status) ? `There is no ${name}.` : `There is no ${name} yet.`}</p>;
+  }
+  if (loaded && (name === "input" || loaded.head === job.head)) {
+    return <JsonView value={loaded.value} label={label} isRequested />;
+  }
+  const load = (): Promise<void> =>
+    act(async () => setLoaded({ head: job.head, value: await readMember(job.id, name) }));
+  return (
+    <div class="json-large">
+      <p class="muted">This value is larger than 64 kB and was not loaded.</p>
+      <button type="button" class="button small" disabled={isBusy} onClick={() => void load()}>
+        {isBusy ? "Loading…" : "Load it"}
+      </button>
+      <FieldProblem text={problem} />
+    </div>
+  );
+}
+
 function Facts({ job }: { job: Job }) {
   const hasEnded = isTerminal(job.status);
+  const schedule = job.tags.find((tag) => tag.startsWith(SCHEDULE_TAG));
   return (
     <dl class="facts">
       <Fact name="Operation">
@@ -124,9 +151,9 @@ function Facts({ job }: { job: Job }) {
           <Id id={job.rerunOf} href={paths.job(job.rerunOf)} label="the earlier job's ID" />
         </Fact>
       )}
-      {job.tags.includes(SCHEDULED) && (
+      {schedule !== undefined && (
         <Fact name="Started by">
-          <SchedulesOf job={job} />
+          <ScheduleOf handle={schedule.slice(SCHEDULE_TAG.length)} />
         </Fact>
       )}
       {job.tags.length > 0 && (
@@ -147,35 +174,23 @@ function Facts({ job }: { job: Job }) {
   );
 }
 
-/** The tag of every job that a schedule started. */
-const SCHEDULED = "scheduled";
-
-/** The schedule that started the job: the one whose latest run it is, else those that may have. */
-function SchedulesOf({ job }: { job: Job }) {
+/** The schedule that started the job, which a tag names. */
+function ScheduleOf({ handle }: { handle: string }) {
   const schedules = useLoad(listSchedules, []);
-  const all = schedules.value ?? [];
-  const exact = all.filter(({ lastJob }) => lastJob === job.id);
-  const found = exact.length > 0 ? exact : all.filter(({ operation }) => operation === job.op);
-  if (found.length === 0) {
-    return <span class="muted">a schedule{schedules.value && " that no longer exists"}</span>;
-  }
+  const found = schedules.value?.find((schedule) => schedule.handle === handle);
   return (
     <span class="row wrap">
-      <span class="muted">{exact.length > 0 ? "the schedule" : "a schedule, perhaps"}</span>
-      {found.slice(0, 5).map(({ handle, cron }) => (
-        <a key={handle} href={paths.schedule(handle)}>
-          <Text text={cron ?? handle} most={40} />
-        </a>
-      ))}
+      {found ? (
+        <>
+          <span class="muted">the schedule</span>
+          <a href={paths.schedule(handle)}>
+            <Text text={found.cron ?? shorten(handle)} most={40} />
+          </a>
+        </>
+      ) : (
+        <span class="muted">a schedule{schedules.value && " that no longer exists"}</span>
+      )}
+      <a href={paths.jobsWhere({ tag: SCHEDULE_TAG + handle })}>All its runs</a>
     </span>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: ComponentChildren }) {
-  return (
-    <div class="fact">
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }

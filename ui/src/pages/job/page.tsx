@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { messageOf } from "../../api/client";
 import { generation } from "../../api/connection";
 import { isExecution } from "../../api/executions";
-import { allowed, control, rerun } from "../../api/jobs";
+import { allowed, control, readMember, rerun } from "../../api/jobs";
 import type { Control, Job } from "../../api/jobs";
 import { readAsset } from "../../api/operations";
 import { capabilities, venueStatus } from "../../api/venue";
@@ -13,7 +13,7 @@ import { CopyButton, Id, operationName } from "../../components/copy";
 import { Confirm } from "../../components/dialog";
 import { Icon } from "../../components/icons";
 import type { IconName } from "../../components/icons";
-import { Loading, Problem } from "../../components/states";
+import { FieldProblem, Loading, Problem } from "../../components/states";
 import { lookOf, StatusChip } from "../../components/status";
 import { Text } from "../../components/text";
 import { callsOf } from "../../lib/calls";
@@ -73,8 +73,10 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
   };
   const verify = (): void => void chain.run(expected);
   const current = useStore(generation);
-  // Short chains are verified at once, and again as they grow; long ones on request.
+  // Short chains are verified at once, and again as they grow; those that are long or have large
+  // values are read on request.
   useEffect(() => {
+    if (verification.state === "none" && job.omitted.length > 0) return;
     const pages = verification.state === "verified" ? Infinity : 1;
     void chain.run(expected, pages);
   }, [chain, job.head, current]);
@@ -177,7 +179,8 @@ function Actions({ job, reload }: { job: Job; reload: () => void }) {
       if (action === "delete") navigate(paths.jobs);
       else reload();
     });
-  const input = job.input === undefined ? "null" : jsonText(job.input);
+  const input = async (): Promise<string> =>
+    jsonText(job.omitted.includes("input") ? await readMember(job.id, "input") : (job.input ?? null));
   const { origin } = globalThis.location;
   return (
     <div class="actions">
@@ -208,19 +211,15 @@ function Actions({ job, reload }: { job: Job; reload: () => void }) {
         <CopyButton
           name="curl"
           label="Copy as a curl command"
-          text={() => asCurl(origin, job.op, input, venue?.isPublic === false)}
+          text={async () => asCurl(origin, job.op, await input(), venue?.isPublic === false)}
         />
         <CopyButton
           name="CLI"
           label="Copy as a catena command"
-          text={() => asCli(origin, job.op, input)}
+          text={async () => asCli(origin, job.op, await input())}
         />
       </div>
-      {problem && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
       {asked === "cancel" && (
         <Confirm
           title="Cancel this job?"

@@ -1,7 +1,8 @@
 // The records of a job, page by page.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { readHistoryBytes } from "../../api/jobs";
+import { omittedOf, readHistoryBytes } from "../../api/jobs";
+import type { Values } from "../../api/jobs";
 import type { Moment } from "../../lib/timeline";
 import { parseEntry, parseHistory } from "@verify/history";
 import { readBytes } from "@verify/json";
@@ -13,6 +14,8 @@ export interface ListedRecord {
   readonly index: number;
   readonly id: string;
   readonly record: ValueMap;
+  /** Members of the record that were left out because they are large. */
+  readonly omitted: readonly string[];
 }
 
 export interface RecordPage {
@@ -25,12 +28,13 @@ export async function readRecords(
   from: number,
   limit: number,
   signal?: AbortSignal,
+  values: Values = "brief",
 ): Promise<RecordPage> {
-  const bytes = await readHistoryBytes(id, from, limit, signal);
+  const bytes = await readHistoryBytes(id, from, limit, values, signal);
   const history = parseHistory(readBytes(new Uint8Array(bytes)));
   const records = history.records.map((entry, at) => {
     const { id, record } = parseEntry(entry);
-    return { index: from + at, id, record };
+    return { index: from + at, id, record, omitted: omittedOf(asMap(entry)) };
   });
   return { records, total: history.total ?? from + records.length };
 }
@@ -48,6 +52,7 @@ export function momentOf({ index, record }: ListedRecord): Moment {
     kind: asText(note?.get("kind")),
     by: asText(record.get("by")),
     hasMessage: asMap(record.get("trigger"))?.has("messageId") ?? false,
+    isFailedAttempt: asText(note?.get("kind")) === "attempt" && note?.has("reason") === true,
     attempt: typeof attempt === "bigint" ? Number(attempt) : undefined,
   };
 }

@@ -7,10 +7,11 @@ import type { Job, Step } from "../../api/jobs";
 import { readAsset } from "../../api/operations";
 import { Id } from "../../components/copy";
 import { Dialog } from "../../components/dialog";
+import { Fact } from "../../components/facts";
 import { criticalSteps, Graph } from "../../components/graph";
 import { Icon } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
-import { Empty } from "../../components/states";
+import { Empty, FieldProblem } from "../../components/states";
 import { StatusChip } from "../../components/status";
 import { Text } from "../../components/text";
 import { Duration, Elapsed, Time } from "../../components/time";
@@ -175,52 +176,37 @@ function StepDrawer({
         {step.isReused && <span class="tag">reused</span>}
       </div>
       <dl class="facts narrow">
-        <div class="fact">
-          <dt>Operation</dt>
-          <dd>
-            <a href={paths.operation(step.op)}>
-              <Text text={step.op} most={200} />
-            </a>
-          </dd>
-        </div>
+        <Fact name="Operation">
+          <a href={paths.operation(step.op)}>
+            <Text text={step.op} most={200} />
+          </a>
+        </Fact>
         {needs.length > 0 && (
-          <div class="fact">
-            <dt>Needs</dt>
-            <dd>{needs.map((need) => `step ${need}`).join(", ")}</dd>
-          </div>
+          <Fact name="Needs">{needs.map((need) => `step ${need}`).join(", ")}</Fact>
         )}
         {step.id && (
-          <div class="fact">
-            <dt>Job</dt>
-            <dd>
-              <Id
-                id={step.id}
-                href={step.venue === undefined ? paths.job(step.id) : undefined}
-                label="the step's job ID"
-              />
-            </dd>
-          </div>
+          <Fact name="Job">
+            <Id
+              id={step.id}
+              href={step.venue === undefined ? paths.job(step.id) : undefined}
+              label="the step's job ID"
+            />
+          </Fact>
         )}
         {step.venue !== undefined && (
-          <div class="fact">
-            <dt>Venue</dt>
-            <dd>
-              <Text text={step.venue} most={200} />
-              {step.asOf !== undefined && (
-                <>
-                  , as of <Time at={step.asOf} />
-                </>
-              )}
-            </dd>
-          </div>
+          <Fact name="Venue">
+            <Text text={step.venue} most={200} />
+            {step.asOf !== undefined && (
+              <>
+                , as of <Time at={step.asOf} />
+              </>
+            )}
+          </Fact>
         )}
         {step.started !== undefined && (
-          <div class="fact">
-            <dt>Started</dt>
-            <dd>
-              <Time at={step.started} />
-            </dd>
-          </div>
+          <Fact name="Started">
+            <Time at={step.started} />
+          </Fact>
         )}
       </dl>
       {step.error !== undefined && (
@@ -244,11 +230,7 @@ function StepDrawer({
           </button>
         </div>
       )}
-      {problem && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
     </Dialog>
   );
 }

@@ -16,6 +16,7 @@ import {
 import type { Described, ReadValue } from "../../api/values";
 import { Id } from "../../components/copy";
 import { Confirm } from "../../components/dialog";
+import { Fact } from "../../components/facts";
 import { Icon } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
 import { Result } from "../../components/states";
@@ -144,26 +145,17 @@ export function Detail({
 function Facts({ path, described }: { path: string; described: Described }) {
   return (
     <dl class="facts narrow">
-      <div class="fact">
-        <dt>Path</dt>
-        <dd>
-          <Id id={path} label="the path" isFull />
-        </dd>
-      </div>
-      <div class="fact">
-        <dt>Type</dt>
-        <dd>
-          {described.exists ? described.type : "nothing yet"}
-          {described.count !== undefined && `, ${described.count.toLocaleString("en")} entries`}
-        </dd>
-      </div>
+      <Fact name="Path">
+        <Id id={path} label="the path" isFull />
+      </Fact>
+      <Fact name="Type">
+        {described.exists ? described.type : "nothing yet"}
+        {described.count !== undefined && `, ${described.count.toLocaleString("en")} entries`}
+      </Fact>
       {described.id !== undefined && (
-        <div class="fact">
-          <dt>Value ID</dt>
-          <dd>
-            <Id id={described.id} label="the Value ID" />
-          </dd>
-        </div>
+        <Fact name="Value ID">
+          <Id id={described.id} label="the Value ID" />
+        </Fact>
       )}
     </dl>
   );

@@ -5,7 +5,7 @@ import { messageOf } from "../../api/client";
 import { deleteSecret, listSecrets, setSecret } from "../../api/values";
 import { Confirm } from "../../components/dialog";
 import { Icon } from "../../components/icons";
-import { Result } from "../../components/states";
+import { FieldProblem, Result } from "../../components/states";
 import { Text } from "../../components/text";
 import { useLoad } from "../../lib/load";
 
@@ -51,11 +51,7 @@ export function Secrets() {
           )
         }
       </Result>
-      {problem && (
-        <p class="field-problem" role="alert">
-          <Text text={problem} />
-        </p>
-      )}
+      <FieldProblem text={problem} />
       <SetSecret onSet={secrets.reload} />
       {asked !== undefined && (
         <Confirm
