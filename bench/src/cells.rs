@@ -11,8 +11,8 @@ use catena_sandbox::{
 };
 
 use crate::Fault;
-use crate::measure::Round;
-use crate::web::{Client, Options, Venue, invocation, post};
+use crate::measure::{Round, median};
+use crate::web::{Client, Complete, Options, Until, Venue, drive, invocation, post};
 
 /// Cells through the sandbox and over HTTP: latency, rate, and what is left after many.
 #[derive(clap::Args)]
@@ -32,6 +32,9 @@ pub(crate) struct Args {
 
 /// Threads that run cells at the same time.
 const THREADS: usize = 2;
+
+/// The number of connections of a load of echo jobs.
+const CONNECTIONS: usize = 64;
 
 /// How long the executor of a venue may take to announce itself.
 const ANNOUNCED_WITHIN: Duration = Duration::from_secs(30);
@@ -65,7 +68,37 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     println!("  ratio of the medians {ratio:.2} (target 0.5)");
     many_cells(&sandbox, many)?;
     drop(sandbox);
-    over_http(args, cells, &sandboxed)
+    over_http(args, cells, &sandboxed)?;
+    with_idle_executor(args)
+}
+
+/// Echo jobs of a venue with an executor that has nothing to do, against one without.
+fn with_idle_executor(args: &Args) -> Result<(), Fault> {
+    let (rounds, seconds) = if args.small { (1, 0.2) } else { (9, 2.0) };
+    let (folder, _guard) = args.options.folder()?;
+    let binary = args.options.binary()?;
+    let start = |name: &str, count: &str| {
+        Venue::start_with(&binary, &folder.join(name), None, &["--executors", count])
+    };
+    let (without, with) = (start("without", "0")?, start("with", "1")?);
+    // The executor has started its interpreter by then.
+    std::thread::sleep(Duration::from_secs(2));
+    let bodies = [invocation("test:echo", r#"{"text":"hello"}"#)];
+    let (mut without_rates, mut with_rates) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        for (venue, rates) in [(&without, &mut without_rates), (&with, &mut with_rates)] {
+            let mut load = Complete::new(venue.address, &bodies);
+            let until = Until::Passed(Duration::from_secs_f64(seconds));
+            let mode = args.options.wait_mode();
+            rates.push(drive(venue.address, CONNECTIONS, until, mode, &mut load)?.rate());
+        }
+    }
+    let (alone, idle) = (median(without_rates), median(with_rates));
+    let loss = (1.0 - idle / alone) * 100.0;
+    println!(
+        "submit_echo: {alone:.0}/s without an executor, {idle:.0}/s with one that idles: {loss:.1} % less (target: below 5 %)"
+    );
+    Ok(())
 }
 
 fn measure(count: usize, once: impl Fn() -> Result<(), Fault>) -> Result<Round, Fault> {
@@ -79,7 +112,7 @@ fn measure(count: usize, once: impl Fn() -> Result<(), Fault>) -> Result<Round, 
     Round::from_latencies(latencies, begun.elapsed())
 }
 
-fn print(name: &str, round: &Round) {
+pub(crate) fn print(name: &str, round: &Round) {
     let ms = |us: u64| us as f64 / 1000.0;
     println!(
         "{name}: {} cells, p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
@@ -108,7 +141,7 @@ fn check(sandbox: &Sandbox) -> Result<(), Fault> {
 }
 
 /// Memory in kB, descriptors, and processes of this process.
-fn used() -> Result<[u64; 3], Fault> {
+pub(crate) fn used() -> Result<[u64; 3], Fault> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let resident = resident.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok());

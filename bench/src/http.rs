@@ -37,7 +37,7 @@ pub(crate) struct Args {
 
 /// A workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     /// The no-op route, with the body of an echo.
     Noop,
     /// One commit: durable and COMPLETE in the response.
@@ -53,7 +53,7 @@ enum Kind {
 impl Kind {
     const JOBS: [Kind; 4] = [Kind::Echo, Kind::Delay, Kind::Poll, Kind::PollWide];
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Noop => "noop",
             Kind::Echo => "submit_echo",
@@ -179,14 +179,14 @@ impl Load for Jobs<'_> {
 }
 
 /// One measurement and its cost.
-struct Measured {
+pub(crate) struct Measured {
     kind: Kind,
     connections: usize,
-    round: Round,
+    pub(crate) round: Round,
     /// The rate as a share of that of the no-op with as many connections, measured just before.
     ratio: f64,
     /// Core time that the venue spent on a request, in seconds.
-    cost: f64,
+    pub(crate) cost: f64,
     /// The share that it would reach if only the venue's core limited both. On a busy machine this
     /// is the stable ratio.
     cost_ratio: f64,
@@ -205,14 +205,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
         }
         None => println!("generator and venue (pid {}) on any core", venue.pid()),
     }
-    let mut bench = Bench {
-        venue,
-        time: Duration::from_secs_f64(seconds),
-        wait_mode: args.options.wait_mode(),
-        known: Known::default(),
-    };
-    bench.measure(Kind::Echo, 64, None)?;
-    println!("(that was to warm up)");
+    let time = Duration::from_secs_f64(seconds);
+    let mut bench = Bench::warmed_up(venue, time, args.options.wait_mode())?;
     let mut all = Vec::new();
     for _ in 0..rounds {
         bench.round(args, &mut all)?;
@@ -222,7 +216,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-struct Bench {
+/// A venue that is measured.
+pub(crate) struct Bench {
     venue: Venue,
     time: Duration,
     wait_mode: WaitMode,
@@ -230,6 +225,18 @@ struct Bench {
 }
 
 impl Bench {
+    /// Makes the venue run echo jobs before anything is measured, so that there are jobs to read.
+    pub(crate) fn warmed_up(
+        venue: Venue,
+        time: Duration,
+        wait_mode: WaitMode,
+    ) -> Result<Bench, Fault> {
+        let mut bench = Bench { venue, time, wait_mode, known: Known::default() };
+        bench.measure(Kind::Echo, 64, None)?;
+        println!("(that was to warm up)");
+        Ok(bench)
+    }
+
     /// Measures every workload once. The no-op is measured before each of the others, so that a
     /// ratio compares adjacent measurements.
     fn round(&mut self, args: &Args, all: &mut Vec<Measured>) -> Result<(), Fault> {
@@ -248,7 +255,8 @@ impl Bench {
         Ok(())
     }
 
-    fn measure(
+    /// Measures a workload once. `noop` is the rate and the cost of the no-op, to which it is compared.
+    pub(crate) fn measure(
         &mut self,
         kind: Kind,
         connections: usize,

@@ -2,10 +2,12 @@
 #![allow(clippy::print_stdout, reason = "a benchmark reports on the standard output")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
+mod agents;
 mod backlog;
 mod bare;
 mod blob_crash;
 mod cells;
+mod compare;
 mod consoles;
 mod crash;
 mod http;
@@ -17,6 +19,7 @@ mod million;
 mod orchestrations;
 mod pause_tree;
 mod recovery;
+mod render;
 mod sse;
 mod store;
 mod trees;
@@ -42,12 +45,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Agents(agents::Args),
     Store(store::Args),
     StoreCrash(crash::Args),
     StoreMillion(million::Args),
     BlobCrash(blob_crash::Args),
     Cells(cells::Args),
+    Compare(compare::Args),
     Recovery(recovery::Args),
+    Render(render::Args),
     Http(http::Args),
     HttpMillion(http_million::Args),
     HttpCrash(http_crash::Args),
@@ -64,13 +70,20 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // The workload `render` executes this program again, in the sandbox.
+    if let Some(served) = catena_executor::serve_child() {
+        return if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let done = match Cli::parse().command {
+        Command::Agents(args) => agents::run(&args),
         Command::Store(args) => store::run(&args),
         Command::StoreCrash(args) => crash::run(&args),
         Command::StoreMillion(args) => million::run(&args),
         Command::BlobCrash(args) => blob_crash::run(&args),
         Command::Cells(args) => cells::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Recovery(args) => recovery::run(&args),
+        Command::Render(args) => render::run(&args),
         Command::Http(args) => http::run(&args),
         Command::HttpMillion(args) => http_million::run(&args),
         Command::HttpCrash(args) => http_crash::run(&args),

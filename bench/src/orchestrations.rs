@@ -28,7 +28,7 @@ pub(crate) struct Args {
 const FAN_STEPS: usize = 50;
 
 /// The number of concurrent workflows.
-const AT_ONCE: usize = 8;
+pub(crate) const AT_ONCE: usize = 8;
 
 /// A load that repeats one request.
 struct Same {
@@ -50,10 +50,10 @@ impl Load for Same {
 }
 
 /// A measurement and its cost to the venue.
-struct Measured {
-    round: Round,
+pub(crate) struct Measured {
+    pub(crate) round: Round,
     /// Core time that the venue spent on a request, in seconds.
-    cost: f64,
+    pub(crate) cost: f64,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Fault> {
@@ -71,14 +71,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     sleeps(&bench)
 }
 
-struct Bench {
-    venue: Venue,
-    time: Duration,
-    wait_mode: WaitMode,
+/// A venue whose workflows are measured.
+pub(crate) struct Bench {
+    pub(crate) venue: Venue,
+    pub(crate) time: Duration,
+    pub(crate) wait_mode: WaitMode,
 }
 
 impl Bench {
-    fn measure(&self, body: &str, connections: usize) -> Result<Measured, Fault> {
+    /// Repeats one invocation on so many connections.
+    pub(crate) fn measure(&self, body: &str, connections: usize) -> Result<Measured, Fault> {
         let address = self.venue.address;
         let pid = self.venue.pid();
         let mut load = Same { request: post(address, "/api/v1/invoke", body) };
@@ -104,6 +106,16 @@ impl Bench {
         }
     }
 
+    /// Registers the fan-out with its join, and returns the body that invokes it.
+    pub(crate) fn fan_invocation(&self) -> Result<String, Fault> {
+        let mut steps: Vec<String> =
+            (0..FAN_STEPS).map(|n| echo(&format!(r#"{{"n":["const",{n}]}}"#))).collect();
+        let all: Vec<String> = (0..FAN_STEPS).map(|n| format!(r#"[{n},"n"]"#)).collect();
+        steps.push(echo(&format!(r#"["array",{}]"#, all.join(","))));
+        let operation = self.define(&steps, &format!("[{FAN_STEPS}]"))?;
+        Ok(invocation(&operation, "{}"))
+    }
+
     /// The time of one invocation, up to the end of the job.
     fn time_of(&self, operation: &str) -> Result<Duration, Fault> {
         let body = invocation(operation, "{}").replacen('{', r#"{"wait":60000,"#, 1);
@@ -127,12 +139,7 @@ fn echo(input: &str) -> String {
 
 /// A fan-out of echo steps and a join, against plain echo jobs.
 fn fan(bench: &Bench, rounds: usize) -> Result<(), Fault> {
-    let mut steps: Vec<String> =
-        (0..FAN_STEPS).map(|n| echo(&format!(r#"{{"n":["const",{n}]}}"#))).collect();
-    let all: Vec<String> = (0..FAN_STEPS).map(|n| format!(r#"[{n},"n"]"#)).collect();
-    steps.push(echo(&format!(r#"["array",{}]"#, all.join(","))));
-    let operation = bench.define(&steps, &format!("[{FAN_STEPS}]"))?;
-    let workflow = invocation(&operation, "{}");
+    let workflow = bench.fan_invocation()?;
     let plain = invocation("test:echo", r#"{"n":1}"#);
     let (mut by_time, mut by_cost, mut rates, mut alone) = (vec![], vec![], vec![], vec![]);
     let parts = (FAN_STEPS + 1) as f64;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Fault;
 use crate::measure::{Round, median};
-use crate::web::{Client, Load, Options, Until, Venue, WaitMode, drive, invocation, post};
+use crate::web::{Client, Complete, Options, Until, Venue, WaitMode, drive, invocation, post};
 
 /// Compares writes with echo jobs, 200 writers of one path with writers of 200 paths, and writes into a large
 /// object with writes into a small one.
@@ -150,8 +150,7 @@ impl Bench {
     /// Repeats invocations, each of which must be complete in its response.
     fn measure(&self, bodies: &[String], connections: usize) -> Result<Round, Fault> {
         let address = self.venue.address;
-        let requests = bodies.iter().map(|body| post(address, "/api/v1/invoke", body)).collect();
-        let mut load = Complete { requests, next: 0 };
+        let mut load = Complete::new(address, bodies);
         drive(address, connections, Until::Passed(self.time), self.wait_mode, &mut load)
     }
 
@@ -179,25 +178,4 @@ impl Bench {
 
 fn write(path: &str, value: &str) -> String {
     invocation("covia:write", &format!(r#"{{"path":"{path}","value":{value}}}"#))
-}
-
-/// A load that repeats requests whose jobs are complete at once.
-struct Complete {
-    requests: Vec<Vec<u8>>,
-    next: usize,
-}
-
-impl Load for Complete {
-    fn request(&mut self, _: usize) -> &[u8] {
-        self.next = (self.next + 1) % self.requests.len();
-        &self.requests[self.next]
-    }
-
-    fn answer(&mut self, _: usize, status: u16, body: &[u8]) -> Result<(), Fault> {
-        let body = std::str::from_utf8(body)?;
-        if status != 201 || !body.contains(r#""status":"COMPLETE""#) {
-            return Err(format!("{status}: {body}").into());
-        }
-        Ok(())
-    }
 }

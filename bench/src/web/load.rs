@@ -12,7 +12,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 
-use super::wire::head_of;
+use super::wire::{head_of, post};
 use crate::Fault;
 use crate::measure::Round;
 
@@ -29,6 +29,35 @@ pub(crate) trait Load {
 
     /// Checks the response to the last request of a connection.
     fn answer(&mut self, connection: usize, status: u16, body: &[u8]) -> Result<(), Fault>;
+}
+
+/// A load that repeats invocations whose jobs are complete at once.
+pub(crate) struct Complete {
+    requests: Vec<Vec<u8>>,
+    next: usize,
+}
+
+impl Complete {
+    /// A load of invocations with these bodies, in turn.
+    pub(crate) fn new(address: SocketAddr, bodies: &[String]) -> Complete {
+        let requests = bodies.iter().map(|body| post(address, "/api/v1/invoke", body)).collect();
+        Complete { requests, next: 0 }
+    }
+}
+
+impl Load for Complete {
+    fn request(&mut self, _: usize) -> &[u8] {
+        self.next = (self.next + 1) % self.requests.len();
+        &self.requests[self.next]
+    }
+
+    fn answer(&mut self, _: usize, status: u16, body: &[u8]) -> Result<(), Fault> {
+        let body = std::str::from_utf8(body)?;
+        if status != 201 || !body.contains(r#""status":"COMPLETE""#) {
+            return Err(format!("{status}: {body}").into());
+        }
+        Ok(())
+    }
 }
 
 /// When to stop sending requests.

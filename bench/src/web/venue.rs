@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use catena_value::json;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::load::WaitMode;
@@ -178,6 +179,14 @@ impl Venue {
     /// Kills the venue with SIGKILL.
     pub(crate) fn kill(mut self) -> Result<(), Fault> {
         self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Stops the venue with SIGTERM and waits for its end.
+    pub(crate) fn stop(mut self) -> Result<(), Fault> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id())?).ok_or("there is no process")?;
+        kill_process(pid, Signal::TERM)?;
         self.child.wait()?;
         Ok(())
     }
