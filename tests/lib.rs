@@ -4,7 +4,7 @@
 //! [`chain`] (a history, checked from its JSON alone), [`site`] (a venue in this process and its
 //! client), [`mcp`] (an MCP client), [`process`] (a venue in a separate process, which can be killed),
 //! [`target`] (a server that counts the requests it receives), [`service`] (a server whose answers a
-//! test decides), [`model`] (a language model whose answers a test decides), [`crash`] (kill, restart, compare).
+//! test decides), [`model`] (a language model whose answers a test decides), [`random`] (seeded decisions), [`crash`] (kill, restart, compare).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub mod mcp;
 pub mod model;
 #[path = "support/process.rs"]
 pub mod process;
+#[path = "support/random.rs"]
+pub mod random;
 #[path = "support/service.rs"]
 pub mod service;
 #[path = "support/site.rs"]

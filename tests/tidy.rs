@@ -26,17 +26,18 @@ use std::process::Command;
 use tree::{assert_none, files, layers, root, sources, without_tests};
 
 /// The crates of this workspace that each crate may depend on. `executor` and `sandbox` are planned.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("value", &[]),
     ("job", &["auth", "value"]),
     ("auth", &["value"]),
     ("sandbox", &[]),
+    ("render", &[]),
     ("ledger", &[]),
     ("store", &["ledger", "job", "value"]),
     ("engine", &["store", "job", "auth", "value"]),
     ("adapters", &["engine", "store", "job", "api", "auth", "value"]),
-    ("api", &["auth", "value"]),
-    ("executor", &["sandbox", "api", "job", "value"]),
+    ("api", &["job", "auth", "value"]),
+    ("executor", &["render", "sandbox", "api", "job", "value"]),
     ("server", &["adapters", "engine", "store", "job", "api", "auth", "value"]),
     (
         "cli",

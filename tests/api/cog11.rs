@@ -21,6 +21,8 @@ mod record;
 mod run;
 #[path = "cog11/sdk.rs"]
 mod sdk;
+#[path = "cog11/sentences.rs"]
+mod sentences;
 #[path = "cog11/wake.rs"]
 mod wake;
 

@@ -1,5 +1,35 @@
 //! The contract API `/contract/v1`, section by section of its source (`job-contracts.md`). In most tests
 //! the test itself is the executor; those in `cells` run a real one with its sandbox.
+//!
+//! Each file quotes the sections that its tests check:
+//!
+//! | Section | Where |
+//! |---|---|
+//! | 1 Principles | this file |
+//! | 2 Job Types | `sections` |
+//! | 3 Status Model | `states`, `lifecycle`; under kills `tests/crash/executors.rs` |
+//! | 4 Identity & Traceability | `sections` |
+//! | 5 Idempotency & Deduplication | `sections` (5.1), `dedupe` (5.2, 5.3) |
+//! | 6 Job Payload Contract | `sections` (6.1, 6.2, 6.4), `envelope`, `shares` (6.3) |
+//! | 7 Job-Specific Payloads | `cells`, `sections` (7.1) |
+//! | 8 Result Contract | `cells` (8.1, 8.3), `artifacts` (8.2) |
+//! | 9 Failure Semantics | `cells` (9.1, 9.2), `lifecycle` (9.3) |
+//! | 10 Cancellation | `lifecycle`, `dedupe`, `shares` (10.1), `cells` (10.2) |
+//! | 11 Security Requirements | `envelope`, `artifacts`, `cells`; the attacks are in `crates/sandbox/tests` |
+//! | 12 Compatibility & Versioning | `sections` |
+//! | 13 Minimal Implementation Checklist | the sections above, each item with its test in this list |
+//!
+//! Section 1: "Platform orchestrates, executor computes": the server does not depend on the sandbox
+//! (`tests/tidy.rs::dependencies_point_down`). "Deterministic, traceable execution: Every job references a
+//! specific document revision and object(s)" (section 4). "Immutable artifacts" (8.2). "Idempotent by
+//! design" (5). "Bounded outputs: Logs, stdout/stderr, and error payloads must be size-limited" (8.3).
+//!
+//! Section 13, "Platform must implement": "execution_key computation" (5.1), "idempotency keys at API
+//! boundary" (5.3), "job persistence + lifecycle transitions" (3.2), "dedupe lookup + reuse on hit" (5.2),
+//! "signed URL generation for artifact retrieval" (8.2), "bounded output storage" (8.3). "Executor must
+//! implement": "schema validation" (12.1), "sandbox enforcement" (11), "limits enforcement" (6.3, 9.2),
+//! "artifact upload + digest reporting" (8.2), "bounded logs/stdout/stderr" (8.3), "structured failure
+//! categories" (9.2).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 #[path = "contract/artifacts.rs"]
@@ -10,8 +40,12 @@ mod cells;
 mod dedupe;
 #[path = "contract/envelope.rs"]
 mod envelope;
+#[path = "contract/executors.rs"]
+mod executors;
 #[path = "contract/lifecycle.rs"]
 mod lifecycle;
+#[path = "contract/sections.rs"]
+mod sections;
 #[path = "contract/shares.rs"]
 mod shares;
 #[path = "contract/states.rs"]

@@ -3,6 +3,8 @@
 
 #[path = "mcp/calls.rs"]
 mod calls;
+#[path = "mcp/prompts.rs"]
+mod prompts;
 #[path = "mcp/protocol.rs"]
 mod protocol;
 #[path = "mcp/tasks.rs"]

@@ -1,6 +1,8 @@
 //! The API of workers `/worker/v1`, and named operations: what users' own processes rely on.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
+#[path = "worker/library.rs"]
+mod library;
 #[path = "worker/push.rs"]
 mod push;
 #[path = "worker/signed.rs"]

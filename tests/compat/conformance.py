@@ -4,16 +4,23 @@
     python3 tests/compat/conformance.py --binary target/debug/catena
 
 The suite and a version of Node.js that it needs are npm packages. Many of its scenarios call tools, resources and
-prompts of a made-up server; those that cannot pass are listed below with the reason, and must not pass unnoticed.
+prompts of a made-up server. They are registered here over the public API, so no build of the venue has them. The suite
+calls them by names of its own; in a copy of the suite these are replaced by those that the venue gives them: the tool of
+the operation `o/x` is `o_x`, and the URI of a resource is the DID URL of its asset. Scenarios that cannot pass are listed
+with the reason, and must not pass unnoticed.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import json
 import pathlib
 import re
 import subprocess
 import sys
+import urllib.request
+from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import harness  # noqa: E402
@@ -21,45 +28,98 @@ import harness  # noqa: E402
 PACKAGES = ["@modelcontextprotocol/conformance@0.1.16", "node@22"]
 FOLDER = harness.TARGET / "compat" / "conformance"
 
-CONTENT = "results of operations are text and structured content, never images, audio or embedded resources"
-SERVER = "a server with sessions only: clients that use a handshake are not asked questions and get no log messages"
-TOOL = "the suite calls a tool of a made-up server, which the venue does not have"
-PROMPTS = "no operation and no asset is a prompt"
-FIXTURE = "the URI of a resource is the DID URL of an asset"
+LOGGING = "a level of logging is state of a session, and there are no sessions"
+QUESTIONS = "what a client can be asked is agreed in the handshake of a session, and there are no sessions"
+IMMUTABLE = "resources do not change: an asset is what its ID says"
 
 EXPECTED_FAILURES = {
-    "logging-set-level": SERVER,
-    "completion-complete": PROMPTS,
-    "tools-call-simple-text": TOOL,
-    "tools-call-error": TOOL,
-    "tools-call-image": CONTENT,
-    "tools-call-audio": CONTENT,
-    "tools-call-embedded-resource": CONTENT,
-    "tools-call-mixed-content": CONTENT,
-    "tools-call-with-logging": SERVER,
-    "tools-call-with-progress": TOOL,
-    "tools-call-sampling": SERVER,
-    "tools-call-elicitation": SERVER,
-    "elicitation-sep1034-defaults": SERVER,
-    "elicitation-sep1330-enums": SERVER,
-    "resources-read-text": FIXTURE,
-    "resources-read-binary": FIXTURE,
-    "resources-templates-read": FIXTURE,
-    "resources-subscribe": "resources do not change: an asset is what its ID says",
-    "resources-unsubscribe": "resources do not change: an asset is what its ID says",
-    "prompts-list": PROMPTS,
-    "prompts-get-simple": PROMPTS,
-    "prompts-get-with-args": PROMPTS,
-    "prompts-get-embedded-resource": PROMPTS,
-    "prompts-get-with-image": PROMPTS,
+    "logging-set-level": LOGGING,
+    "tools-call-with-logging": LOGGING,
+    "tools-call-sampling": QUESTIONS,
+    "tools-call-elicitation": QUESTIONS,
+    "elicitation-sep1034-defaults": QUESTIONS,
+    "elicitation-sep1330-enums": QUESTIONS,
+    "resources-subscribe": IMMUTABLE,
+    "resources-unsubscribe": IMMUTABLE,
 }
 PASSING = {
     "server-initialize",
     "ping",
+    "completion-complete",
     "tools-list",
+    "tools-call-simple-text",
+    "tools-call-image",
+    "tools-call-audio",
+    "tools-call-embedded-resource",
+    "tools-call-mixed-content",
+    "tools-call-error",
+    "tools-call-with-progress",
     "server-sse-multiple-streams",
     "resources-list",
+    "resources-read-text",
+    "resources-read-binary",
+    "resources-templates-read",
+    "prompts-list",
+    "prompts-get-simple",
+    "prompts-get-with-args",
+    "prompts-get-embedded-resource",
+    "prompts-get-with-image",
     "dns-rebinding-protection",
+}
+
+# A picture of one red pixel, and a tenth of a millisecond of silence.
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQIAAACAgA=="
+
+IMAGE = {"type": "string", "contentMediaType": "image/png", "contentEncoding": "base64"}
+AUDIO = {"type": "string", "contentMediaType": "audio/wav", "contentEncoding": "base64"}
+TEXT = {"type": "string", "contentMediaType": "text/plain"}
+
+# The outputs of tools: schema and value.
+TOOLS: dict[str, tuple[Any, Any]] = {
+    "test_simple_text": ({"type": "string"}, "This is a simple text response for testing."),
+    "test_image_content": (IMAGE, PNG),
+    "test_audio_content": (AUDIO, WAV),
+    "test_embedded_resource": (TEXT, "This is an embedded resource content."),
+    "test_multiple_content_types": (
+        {"type": "object", "properties": {"image": IMAGE, "document": TEXT}},
+        {"image": PNG, "document": "A document."},
+    ),
+}
+PROMPTS: dict[str, dict[str, Any]] = {
+    "test_simple_prompt": {"messages": [{"role": "user", "content": "This is a simple prompt for testing."}]},
+    "test_prompt_with_arguments": {
+        "arguments": [
+            {"name": "arg1", "description": "First test argument", "required": True},
+            {"name": "arg2", "description": "Second test argument", "required": True},
+        ],
+        "messages": [{"role": "user", "content": "Prompt with arguments: arg1='{{arg1}}', arg2='{{arg2}}'"}],
+    },
+    "test_prompt_with_embedded_resource": {
+        "arguments": [{"name": "resourceUri", "description": "URI of the resource to embed", "required": True}],
+        "messages": [
+            {
+                "role": "user",
+                "content": {
+                    "type": "resource",
+                    "resource": {"uri": "{{resourceUri}}", "mimeType": "text/plain", "text": "Embedded content."},
+                },
+            },
+            {"role": "user", "content": "Please process the embedded resource above."},
+        ],
+    },
+    "test_prompt_with_image": {
+        "messages": [
+            {"role": "user", "content": {"type": "image", "data": PNG, "mimeType": "image/png"}},
+            {"role": "user", "content": "Please analyze the image above."},
+        ]
+    },
+}
+# The suite's URIs of resources, with media type and content.
+RESOURCES = {
+    "test://static-text": ("text/plain", b"This is the content of the static text resource."),
+    "test://static-binary": ("image/png", base64.b64decode(PNG)),
+    "test://template/123/data": ("application/json", b'{"id":"123","templateTest":true}'),
 }
 
 
@@ -77,6 +137,56 @@ def install() -> str | None:
     return ended.stderr.strip().splitlines()[-1] if ended.returncode != 0 else None
 
 
+def send(url: str, method: str, body: bytes) -> Any:
+    request = urllib.request.Request(url, body, {"content-type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, timeout=harness.TIMEOUT_S) as response:
+        return json.loads(response.read() or b"null")
+
+
+def register(venue: harness.Venue) -> dict[str, str]:
+    """Registers what the suite calls. Returns the texts of the suite to replace."""
+    api = f"{venue.url}/api/v1"
+    replaced = {}
+
+    def operation(name: str, step: dict[str, Any], members: dict[str, Any]) -> None:
+        members = {"adapter": "orchestrator", "steps": [step], **members}
+        metadata = {"name": name, "description": f"For the scenario of {name}", "operation": members}
+        send(f"{api}/operations/{name}", "PUT", json.dumps(metadata).encode())
+        replaced[f"`{name}`"] = f"`o_{name}`"
+
+    echo = {"op": "test:echo", "input": {}}
+    for name, (schema, output) in TOOLS.items():
+        operation(name, echo, {"output": schema, "result": ["const", output]})
+    error = {"op": "test:error", "input": {"message": ["const", "This tool intentionally returns an error"]}}
+    operation("test_error_handling", error, {"result": ["const", None]})
+    # An operation of the catalogue reports progress; it needs to be told for how long.
+    replaced["name:`test_tool_with_progress`,arguments:{}"] = "name:`test_progress`,arguments:{totalItems:40,itemMs:25}"
+    for name, prompt in PROMPTS.items():
+        metadata = {"name": name, "description": f"For the scenario of {name}", "prompt": prompt}
+        send(f"{api}/assets", "POST", json.dumps(metadata).encode())
+    with urllib.request.urlopen(f"{venue.url}/.well-known/did.json", timeout=harness.TIMEOUT_S) as response:
+        did = json.loads(response.read())["id"]
+    for uri, (media, content) in RESOURCES.items():
+        metadata = {"name": uri, "content": {"contentType": media}}
+        asset = send(f"{api}/assets", "POST", json.dumps(metadata).encode())
+        send(f"{api}/assets/{asset}/content", "PUT", content)
+        replaced[f"`{uri}`"] = f"`{did}/a/{asset.removeprefix('0x')}`"
+    return replaced
+
+
+def suite_with(replaced: dict[str, str]) -> pathlib.Path:
+    """A copy of the suite with other names."""
+    original = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    text = original.read_text()
+    for old, new in replaced.items():
+        if old not in text:
+            raise SystemExit(f"the suite does not contain {old}")
+        text = text.replace(old, new)
+    copy = original.with_name("catena.js")
+    copy.write_text(text)
+    return copy
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     arguments.add_argument("--binary", type=pathlib.Path, required=True)
@@ -84,10 +194,10 @@ def main() -> None:
     if reason := install():
         print(f"the MCP conformance suite: SKIPPED, it cannot be installed: {reason}")
         return
-    modules = FOLDER / "node_modules"
-    suite = modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    node = FOLDER / "node_modules" / ".bin" / "node"
     with harness.venue(binary) as venue:
-        command = [str(modules / ".bin" / "node"), str(suite), "server", "--url", f"{venue.url}/mcp"]
+        suite = suite_with(register(venue))
+        command = [str(node), str(suite), "server", "--url", f"{venue.url}/mcp"]
         ended = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=120)
         problems = venue.problems()
     results = dict(re.findall(r"^[^\w\n]*([a-z0-9-]+): \d+ passed, (\d+) failed", ended.stdout, re.MULTILINE))

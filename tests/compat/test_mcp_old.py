@@ -63,8 +63,9 @@ async def test_errors_are_results_and_wrong_calls_are_errors():
         with pytest.raises(McpError) as caught:
             await session.call_tool("no_such_tool", {})
         assert caught.value.error.code == types.INVALID_PARAMS
+        assert (await session.list_prompts()).prompts == []
         with pytest.raises(McpError) as caught:
-            await session.list_prompts()
+            await session.subscribe_resource("https://example.org/")
         assert caught.value.error.code == types.METHOD_NOT_FOUND
         assert (await session.call_tool("test_echo", {})).structuredContent == {}
 

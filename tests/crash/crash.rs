@@ -15,6 +15,7 @@ use serde_json::{Value as Json, json};
 
 use crate::http::{Connection, Reply, Request};
 use crate::process::{Process, start_and_kill};
+use crate::random::Random;
 use crate::site::{Client, id_of};
 use crate::target::Target;
 
@@ -57,23 +58,6 @@ pub struct Summary {
     pub requests: usize,
     /// The number of jobs by final status.
     pub endings: BTreeMap<String, usize>,
-}
-
-/// A seeded random number generator (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn in_range(&mut self, range: std::ops::Range<u64>) -> u64 {
-        range.start + self.next() % (range.end - range.start)
-    }
 }
 
 /// A job that a client requested.
@@ -119,7 +103,7 @@ pub async fn run(plan: &Plan) -> Summary {
         repeat_requests(venue.address, &mut asked[repeated..], &mut summary).await;
         repeated = asked.len();
         let clients = (0..plan.clients).map(|client| {
-            let random = Random(random.next());
+            let random = Random(random.number());
             let name = format!("{round}-{client}");
             tokio::spawn(load(venue.address, target.address, name, random))
         });
@@ -130,7 +114,7 @@ pub async fn run(plan: &Plan) -> Summary {
         for client in clients {
             asked.extend(client.await.unwrap());
         }
-        if random.next().is_multiple_of(2) {
+        if random.number().is_multiple_of(2) {
             let after = Duration::from_millis(random.in_range(STARTUP_MS));
             start_and_kill(&plan.binary, &data, &flags, after).await;
             summary.kills += 1;
@@ -187,7 +171,7 @@ async fn load_until_gone(
     }
     let ids: Vec<_> = asked.iter().filter_map(|asked| asked.id.clone()).collect();
     loop {
-        let id = &ids[random.next() as usize % ids.len()];
+        let id = &ids[random.number() as usize % ids.len()];
         let reply = connection.ask(&Request::new("GET", &format!("/api/v1/jobs/{id}"))).await?;
         assert_eq!(reply.status(), 200, "{}", reply.text());
     }
@@ -195,7 +179,7 @@ async fn load_until_gone(
 
 fn invocation(key: &str, target: SocketAddr, random: &mut Random) -> Json {
     let url = format!("http://{target}/{key}");
-    match random.next() % 10 {
+    match random.number() % 10 {
         0..4 => json!({"operation": "test:echo", "input": {"key": key}}),
         4..6 => {
             let delay = random.in_range(0..400);

@@ -3,19 +3,25 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use catena_api::{Credentials, HttpClient};
 use catena_tests::TIMEOUT;
 use catena_tests::process::{FREE, Process};
+use catena_tests::random::Random;
 use catena_tests::site::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value as Json, json};
+use tokio::process::{Child, Command};
 
-use super::binary;
+use super::{binary, set};
 
 /// The number of cells that run while processes are killed.
-const CELLS: usize = 24;
+const CELLS: usize = 80;
+
+/// How often the venue or an executor is killed.
+const KILLS: usize = 8;
 
 fn flags(more: &[&str]) -> Vec<String> {
     more.iter().map(|&flag| flag.to_owned()).collect()
@@ -80,8 +86,47 @@ async fn submit(client: &Client, body: &Json) -> String {
     }
 }
 
+/// A token for an executor that the test itself plays.
+fn executor_token(data: &Path) -> String {
+    let token = std::process::Command::new(binary())
+        .args(["token", "create", "--executor", "--data"])
+        .arg(data)
+        .output()
+        .unwrap();
+    String::from_utf8(token.stdout).unwrap().trim().to_owned()
+}
+
+/// Claims a job as an executor that is not heard of again. `None` if others have all of them.
+async fn claim_and_forget(played: &Client, name: &str, queue: &str) -> Option<Json> {
+    let claim = json!({"worker": name, "queues": [queue], "max": 1, "waitMs": 1_000,
+                       "about": {"tier": "T2"}});
+    let job = played.post("/worker/v1/claim", &claim).await.expect(200).json()["jobs"][0].clone();
+    job.is_object().then_some(job)
+}
+
+/// Kills the venue, or one of its executors. Returns the venue that runs then.
+async fn kill_something(venue: Process, folder: &Path, random: &mut Random) -> Process {
+    let address = venue.address;
+    let executors = children(venue.id(), "executor");
+    let chosen = random.in_range(0..3);
+    if chosen == 0 || executors.is_empty() {
+        venue.kill().await;
+        return start(address, folder).await;
+    }
+    let id = executors[usize::try_from(chosen).unwrap() % executors.len()];
+    let id = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
+    // It may have ended meanwhile.
+    let _ = kill_process(id, Signal::KILL);
+    venue
+}
+
+/// Section 3.2 under `kill -9` of the venue and of executors at random moments: no job is lost, none
+/// succeeds twice, and no result is accepted under an old fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cells_survive_kills_of_venue_and_executors_and_succeed_once() {
+    let seed = set("CATENA_CRASH_SEED", 20_261_116);
+    let mut random = Random(seed);
+    println!("CATENA_CRASH_SEED={seed}");
     let folder = tempfile::tempdir().unwrap();
     let mut venue = start(FREE, folder.path()).await;
     let address = venue.address;
@@ -91,41 +136,24 @@ async fn cells_survive_kills_of_venue_and_executors_and_succeed_once() {
         let source = format!("import time\ntime.sleep(0.15)\nprint({number})");
         ids.push(submit(&client, &payload(&source)).await);
     }
-    // An executor of this test takes a job and is not heard of until others have it.
-    let token = std::process::Command::new(binary())
-        .args(["token", "create", "--executor", "--data"])
-        .arg(folder.path().join("data"))
-        .output()
-        .unwrap();
-    let token = String::from_utf8(token.stdout).unwrap();
-    let played = Client::with_token(address, token.trim());
+    let played = Client::with_token(address, &executor_token(&folder.path().join("data")));
     let version = client.get(&format!("/contract/v1/jobs/{}/payload", ids[0])).await.json();
     let version = version["environment"]["env_version"].as_str().unwrap().replace('@', ".");
-    let claim = json!({"worker": "played", "queues": [format!("exec.{version}")], "max": 1,
-                       "waitMs": 10_000, "about": {"tier": "T2"}});
-    let lost = played.post("/worker/v1/claim", &claim).await.expect(200).json()["jobs"][0].clone();
-    for (pause, is_venue) in [(137, false), (260, true), (411, false), (83, true)] {
+    let queue = format!("exec.{version}");
+    let mut lost = Vec::new();
+    for kill in 0..KILLS {
+        let pause = random.in_range(5..700);
+        println!("kill {kill} after {pause} ms");
         tokio::time::sleep(Duration::from_millis(pause)).await;
-        if is_venue {
-            venue.kill().await;
-            venue = start(address, folder.path()).await;
-        } else if let Some(id) = children(venue.id(), "executor").first() {
-            let id = Pid::from_raw(i32::try_from(*id).unwrap()).unwrap();
-            // It may have ended meanwhile.
-            let _ = kill_process(id, Signal::KILL);
+        if kill % 2 == 0 {
+            lost.extend(claim_and_forget(&played, &format!("played-{kill}"), &queue).await);
         }
+        venue = kill_something(venue, folder.path(), &mut random).await;
     }
+    assert!(!lost.is_empty(), "the executor of the test got nothing");
     let mut endings = BTreeMap::new();
     for (number, id) in ids.iter().enumerate() {
-        let path = format!("/contract/v1/jobs/{id}?wait=20000");
-        let started = tokio::time::Instant::now();
-        let result = loop {
-            let result = client.get(&path).await.expect(200).json();
-            if !["QUEUED", "RUNNING"].contains(&result["status"].as_str().unwrap()) {
-                break result;
-            }
-            assert!(started.elapsed() < TIMEOUT, "{result}");
-        };
+        let result = ended(&client, id).await;
         let status = result["status"].as_str().unwrap().to_owned();
         if status == "SUCCEEDED" {
             assert_eq!(result["outputs"]["stdout"], format!("{number}\n"));
@@ -138,19 +166,143 @@ async fn cells_survive_kills_of_venue_and_executors_and_succeed_once() {
             );
             assert_eq!(result["attempt"], 3, "it was lost three times");
         }
-        // The chain verifies, has one end, and no step back.
-        let chain = client.history(id).await;
-        let of = |entry: &Json| entry["record"]["status"].as_str().map(str::to_owned);
-        let statuses: Vec<String> = chain.entries.iter().filter_map(of).collect();
-        let ends = statuses.iter().filter(|one| ["COMPLETE", "FAILED"].contains(&one.as_str()));
-        assert_eq!(ends.count(), 1, "{statuses:?}");
+        check_transitions(&client, id).await;
         *endings.entry(status).or_insert(0) += 1;
     }
     println!("{endings:?}");
     assert!(endings["SUCCEEDED"] > CELLS / 2, "{endings:?}");
-    let path = format!("/worker/v1/jobs/{}/end", lost["id"].as_str().unwrap());
-    let late = json!({"fence": lost["fence"], "output": {"stdout": "late"}});
-    assert_eq!(played.post(&path, &late).await.status(), 409, "the fence is an old one");
+    for job in lost {
+        let path = format!("/worker/v1/jobs/{}/end", job["id"].as_str().unwrap());
+        let late = json!({"fence": job["fence"], "output": {"stdout": "late"}});
+        assert_eq!(played.post(&path, &late).await.status(), 409, "the fence is an old one");
+    }
+    venue.terminate().await;
+}
+
+/// Waits for the end of a job.
+async fn ended(client: &Client, id: &str) -> Json {
+    let path = format!("/contract/v1/jobs/{id}?wait=20000");
+    let started = tokio::time::Instant::now();
+    loop {
+        let result = client.get(&path).await.expect(200).json();
+        if !["QUEUED", "RUNNING"].contains(&result["status"].as_str().unwrap()) {
+            return result;
+        }
+        assert!(started.elapsed() < TIMEOUT, "{result}");
+    }
+}
+
+/// Checks that the chain of a job verifies, has one end, and makes no step back.
+async fn check_transitions(client: &Client, id: &str) {
+    let chain = client.history(id).await;
+    let of = |entry: &Json| entry["record"]["status"].as_str().map(str::to_owned);
+    let statuses: Vec<String> = chain.entries.iter().filter_map(of).collect();
+    let rank = |status: &String| match status.as_str() {
+        "PENDING" => 0,
+        "STARTED" => 1,
+        "COMPLETE" | "FAILED" => 2,
+        other => panic!("{other} in {statuses:?}"),
+    };
+    assert!(statuses.iter().map(rank).is_sorted(), "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| rank(status) == 2).count(), 1, "{statuses:?}");
+}
+
+/// Starts an executor of its own in a folder: as another user if this is root.
+fn join_venue(address: SocketAddr, folder: &Path, token: &str, grace: &str) -> Child {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let file = folder.join("token");
+    std::fs::write(&file, token).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    let mut command = if is_root {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.arg(binary());
+        command
+    } else {
+        Command::new(binary())
+    };
+    let venue = format!("http://{address}");
+    command.args(["executor", "--venue", &venue, "--slots", "1", "--grace", grace]);
+    command.arg("--token-file").arg(&file);
+    // The interpreter of root may be in its home folder.
+    command.env("PATH", "/usr/bin:/bin").current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.kill_on_drop(true).spawn().unwrap()
+}
+
+/// Waits until this many executors are connected, and returns them.
+async fn connected(client: &Client, count: usize) -> Vec<Json> {
+    let started = tokio::time::Instant::now();
+    loop {
+        let listed = client.get("/contract/v1/executors").await.expect(200).json();
+        let executors = listed["executors"].as_array().unwrap().clone();
+        if executors.len() == count {
+            return executors;
+        }
+        assert!(started.elapsed() < TIMEOUT, "{listed}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Waits until a job runs, and returns the executor that runs it.
+async fn running(client: &Client, id: &str) -> String {
+    client.until(id, "STARTED").await;
+    let chain = client.history(id).await;
+    let mut attempts =
+        chain.entries.iter().filter_map(|entry| entry["record"]["executor"].as_str());
+    attempts.next_back().unwrap().to_owned()
+}
+
+/// Executors join as another user, from another folder. One is killed and another takes over; one that is told to
+/// stop gives back what it cannot finish.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn executors_join_are_killed_and_drain() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), open).unwrap();
+    }
+    let data = folder.path().join("data");
+    let more = flags(&["--executors", "0", "--limits-worker-lease", "2s"]);
+    let venue = Process::start(&binary(), &data, &more).await;
+    let client = Client::anonymous(venue.address);
+    let reply = client.post("/contract/v1/jobs", &payload("print(1)")).await;
+    assert_eq!(reply.status(), 503, "no executor has joined yet");
+    let token = executor_token(&data);
+    let mut first = join_venue(venue.address, &folder.path().join("e1"), &token, "60");
+    let listed = connected(&client, 1).await;
+    assert_eq!(listed[0]["slots"], 1);
+    let id = submit(&client, &payload("print(1)")).await;
+    let result = ended(&client, &id).await;
+    assert_eq!(result["status"], "SUCCEEDED", "{result}");
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(result["tier"], "T2", "a plain user: {result}");
+    }
+    // It is killed while a cell runs; the second one runs the cell again.
+    let id = submit(&client, &payload("import time\ntime.sleep(1)\nprint(2)")).await;
+    running(&client, &id).await;
+    first.kill().await.unwrap();
+    let second = join_venue(venue.address, &folder.path().join("e2"), &token, "1");
+    let result = ended(&client, &id).await;
+    assert_eq!((&result["status"], &result["attempt"]), (&json!("SUCCEEDED"), &json!(2)));
+    // The second one is told to stop: it gives back a cell that takes longer than it may.
+    let id = submit(&client, &payload("import time\ntime.sleep(4)\nprint(3)")).await;
+    running(&client, &id).await;
+    let pid = Pid::from_raw(i32::try_from(second.id().unwrap()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    let stopping = tokio::time::timeout(TIMEOUT, second.wait_with_output());
+    let stopped = stopping.await.unwrap().unwrap();
+    assert!(stopped.status.success(), "{:?}", stopped.status);
+    let read = client.get(&format!("/contract/v1/jobs/{id}")).await.expect(200).json();
+    assert_eq!(read["status"], "RUNNING", "it never moves backwards");
+    let _third = join_venue(venue.address, &folder.path().join("e3"), &token, "1");
+    let result = ended(&client, &id).await;
+    assert_eq!(result["outputs"]["stdout"], "3\n", "{result}");
+    check_transitions(&client, &id).await;
     venue.terminate().await;
 }
 

@@ -67,7 +67,7 @@ async fn aborting(victim: &Victim, operation: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_aborts_the_process_is_paused_and_others_go_on() {
-    for operation in ["abort:now", "abort:overflow"] {
+    for operation in ["abort:now", "abort:overflow", "abort:kill"] {
         let mut victim = Victim::start().await;
         let Some(operation) = aborting(&victim, operation).await else { return };
         let delay = json!({"delay": 600_000});
@@ -100,12 +100,73 @@ async fn a_job_that_aborts_the_process_is_paused_and_others_go_on() {
         assert_eq!(victim.attacker.job(&bystander).await["status"], "STARTED");
         victim.echo().await;
 
-        // It stays paused, and a resume is the decision of a person.
+        // It stays paused, and a resume is the decision of a person: the job runs again, and one more abort
+        // pauses it again.
         victim.restart().await;
-        assert_eq!(victim.attacker.job(&id_of(&paused)).await["status"], "PAUSED");
-        victim.attacker.control(&id_of(&paused), "cancel").await.expect(200);
+        let job = id_of(&paused);
+        assert_eq!(victim.attacker.job(&job).await["status"], "PAUSED");
+        let path = format!("/api/v1/jobs/{job}/resume");
+        try_ask(&victim.attacker, "PUT", &path, None).await;
+        assert_eq!(victim.until_paused_or_ended(None).await, None);
+        assert!(victim.try_start_again().await);
+        assert!(victim.until_paused_or_ended(Some(&job)).await.is_some());
+        victim.attacker.control(&job, "cancel").await.expect(200);
         assert_eq!(victim.attacker.job(&bystander).await["status"], "STARTED");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_suspect_runs_alone_and_others_are_answered_meanwhile() {
+    let mut victim = Victim::start().await;
+    let step = json!({"op": "test:echo", "input": ["const", 1]});
+    let definition = json!({"name": "w", "type": "orchestration",
+        "operation": {"adapter": "orchestrator", "steps": [step], "result": ["const", 1]}});
+    let workflow = victim.attacker.post("/api/v1/assets", &definition).await.expect(201).json();
+    let workflow = workflow.as_str().unwrap().to_owned();
+    let suspect = id_of(&victim.attacker.invoke("test:never", json!({})).await);
+    let bystander = id_of(&victim.attacker.invoke("test:never", json!({})).await);
+    victim.process.take().unwrap().kill().await;
+    // As if two processes had died with it before.
+    let file = victim.folder.path().join("data/suspects");
+    std::fs::write(file, format!("{suspect} 2\n")).unwrap();
+    assert!(victim.try_start_again().await);
+    let phase = async |job: &str| {
+        let reply = victim.attacker.get(&format!("/canvas/v1/jobs/{job}")).await;
+        reply.expect(200).json()["status"].clone()
+    };
+    let started = async {
+        while phase(&suspect).await != "processing" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, started).await.unwrap();
+    // Nothing else starts: what was running, a new task, a new workflow.
+    let task = id_of(&victim.attacker.invoke("test:delay", json!({"delay": 1})).await);
+    let workflow = id_of(&victim.attacker.invoke(&workflow, json!({})).await);
+    for _ in 0..5 {
+        victim.under("a suspect that runs alone", victim.attacker.get("/livez")).await.expect(200);
+    }
+    assert_eq!(phase(&bystander).await, "pending");
+    assert_eq!(victim.attacker.job(&task).await["status"], "PENDING");
+    assert_eq!(victim.attacker.job(&workflow).await["status"], "PENDING");
+    victim.attacker.control(&bystander, "pause").await.expect(200);
+    victim.attacker.control(&bystander, "cancel").await.expect(200);
+    // It has run for long enough.
+    victim.attacker.until(&task, "COMPLETE").await;
+    victim.attacker.until(&workflow, "COMPLETE").await;
+    assert_eq!(victim.attacker.job(&suspect).await["status"], "STARTED");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_killed_from_outside_makes_nobody_a_suspect() {
+    let mut victim = Victim::start().await;
+    let busy = json!({"totalItems": 1_000_000, "itemMs": 1});
+    let job = id_of(&victim.attacker.invoke("test:progress", busy).await);
+    victim.process.take().unwrap().kill().await;
+    assert!(victim.try_start_again().await);
+    let task = id_of(&victim.attacker.invoke("test:delay", json!({"delay": 1})).await);
+    victim.attacker.until(&task, "COMPLETE").await;
+    assert_eq!(victim.attacker.job(&job).await["status"], "STARTED");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,14 +9,17 @@
 mod aborts;
 mod connections;
 mod floods;
+mod http2;
 mod identities;
 mod memory;
 mod requests;
 mod schemas;
+mod surfaces;
 mod trees;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use catena_auth::KeyPair;
@@ -61,6 +64,14 @@ const ECHO_PAUSE: Duration = Duration::from_millis(50);
 
 /// Attacks run one after the other: they measure how long others wait.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// How many attacks there were in this run.
+static ATTACKS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts an attack.
+fn count_attack() {
+    ATTACKS.fetch_add(1, Ordering::Relaxed);
+}
 
 /// A venue with limited memory, under attack by one caller and used by another.
 struct Victim {
@@ -133,6 +144,7 @@ impl Victim {
 
     /// Runs an attack while the other caller keeps sending echoes. Each must be answered in time.
     async fn under<T>(&self, name: &str, attack: impl Future<Output = T>) -> T {
+        count_attack();
         let begun = tokio::time::Instant::now();
         let mut slowest = Duration::ZERO;
         let echoes = async {
@@ -201,6 +213,12 @@ impl Victim {
     }
 }
 
+impl Drop for Victim {
+    fn drop(&mut self) {
+        println!("{} attacks so far", ATTACKS.load(Ordering::Relaxed));
+    }
+}
+
 /// Writes a program that runs the venue with limited memory.
 fn limited_binary(folder: &Path) -> PathBuf {
     let path = folder.join("limited");
@@ -220,7 +238,12 @@ fn limited_binary(folder: &Path) -> PathBuf {
 
 /// Returns the peak of a process's resident memory in kB.
 fn peak_kb(process: &Process) -> u64 {
+    status_kb(process, "VmHWM:")
+}
+
+/// Returns a line of what the kernel knows of a process, in kB.
+fn status_kb(process: &Process, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

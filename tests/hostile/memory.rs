@@ -1,11 +1,14 @@
 //! Requests, jobs and responses that take much memory at once.
 
+use std::time::Duration;
+
+use catena_auth::KeyPair;
 use catena_tests::http::Request;
-use catena_tests::site::id_of;
+use catena_tests::site::{id_of, token};
 use serde_json::{Value as Json, json};
 use tokio::io::AsyncWriteExt as _;
 
-use super::Victim;
+use super::{Victim, count_attack, is_release, peak_kb, status_kb};
 
 /// As many bytes as a request may nearly have.
 const LARGE: usize = 9_000_000;
@@ -157,4 +160,142 @@ async fn plans_that_duplicate_values_do_not_harm_the_venue() {
     }
     victim.restart().await;
     victim.echo().await;
+}
+
+/// Requests at a time, and callers that send them.
+const AT_ONCE: usize = 64;
+const CALLERS: usize = 8;
+
+/// What the requests of a venue may hold, with what is not counted, in kB.
+fn allowed_kb() -> u64 {
+    // Without optimisation the test is too short to fill the caches of the store before it measures.
+    let caches = if is_release() { 0 } else { 400_000 };
+    (512 * 1024 * 1024 + 64 * 1024 * 1024) / 1_000 + caches
+}
+
+/// Bytes of one of these requests.
+fn request_bytes() -> usize {
+    if is_release() { LARGE } else { 150_000 }
+}
+
+/// A text of which no two parts are equal.
+fn distinct(from: usize, bytes: usize) -> String {
+    (from..from + bytes / 10).map(|number| format!("{number:>10}")).collect()
+}
+
+/// Inputs of so many bytes as JSON, one of each kind for each number.
+fn kinds(number: usize, bytes: usize) -> Vec<(&'static str, &'static str, &'static str, Json)> {
+    let from = number * bytes;
+    let numbers: Vec<usize> = (from..from + bytes / 10).collect();
+    let members = (from..from + bytes / 25).map(|n| (format!("k{n}"), json!(n)));
+    let members: serde_json::Map<String, Json> = members.collect();
+    let text = distinct(from, bytes);
+    let list = Json::from(numbers.clone()).to_string();
+    vec![
+        ("texts", "/api/v1/invoke", "test:echo", json!(text)),
+        ("tasks", "/api/v1/invoke", "test:delay", json!({"delay": 500, "input": text})),
+        ("lists", "/api/v1/invoke", "test:echo", json!(numbers)),
+        ("maps", "/api/v1/invoke", "test:echo", members.into()),
+        ("runs", "/api/v1/run", "test:echo", json!(text)),
+        ("texts that become values", "/api/v1/run", "json:parse", json!({"text": list})),
+        ("values that become texts", "/api/v1/run", "json:stringify", json!({"value": numbers})),
+        (
+            "writes",
+            "/api/v1/invoke",
+            "covia:write",
+            json!({"path": format!("w/a{number}"), "value": text}),
+        ),
+    ]
+}
+
+impl Victim {
+    /// Waits until the venue has returned what it does not need, and returns its resident memory in kB.
+    async fn idle_kb(&self) -> u64 {
+        let process = self.process.as_ref().unwrap();
+        let mut before = u64::MAX;
+        loop {
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+            let now = status_kb(process, "VmRSS:");
+            if now + 4_000 >= before {
+                return now;
+            }
+            before = now;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it takes minutes, and measures an optimised binary: see docs/operate/security.md"]
+async fn any_64_requests_at_a_time_take_no_more_than_the_budget_and_64_mb() {
+    let mut victim = Victim::start().await;
+    let venue = &victim;
+    let did = venue.attacker.get("/.well-known/did.json").await.json()["id"].clone();
+    let seeds = 20..20 + u8::try_from(CALLERS).unwrap();
+    let tokens = seeds.map(|seed| {
+        let key = KeyPair::from_seed(&[seed; 32]);
+        format!("Bearer {}", token(&key, &[("aud", did.as_str().unwrap().into())]))
+    });
+    let tokens: Vec<String> = tokens.collect();
+    let bytes = request_bytes();
+    let count = kinds(0, 100).len();
+    let mut job = None;
+    // The first round fills the caches of the store, which stay: idle is what it is after that.
+    let rounds: &[bool] = if is_release() { &[false, true] } else { &[true] };
+    for &is_measured in rounds {
+        for kind in 0..count {
+            let mut name = "";
+            let mut requests = Vec::new();
+            for number in 0..AT_ONCE {
+                let number = number + AT_ONCE * (kind + count * usize::from(is_measured));
+                let (kind_name, path, operation, input) = kinds(number, bytes).swap_remove(kind);
+                name = kind_name;
+                let body = json!({"operation": operation, "input": input, "wait": 10_000});
+                let request = Request::new("POST", path)
+                    .header("authorization", &tokens[number % CALLERS])
+                    .json(&body);
+                requests.push(request);
+            }
+            let replies = venue.measured(name, requests, is_measured).await;
+            let is_fine = |status: u16| status < 500 || status == 503;
+            assert!(replies.iter().all(|(status, _)| is_fine(*status)), "{name}: {replies:?}");
+            job = job.or(replies.into_iter().find_map(|(_, job)| job));
+        }
+    }
+    let path = format!("/api/v1/jobs/{}", job.unwrap());
+    for accepted in ["identity", "gzip"] {
+        let read = |number: usize| {
+            Request::new("GET", &path)
+                .header("authorization", &tokens[number % CALLERS])
+                .header("accept-encoding", accepted)
+        };
+        venue.measured("reads", (0..AT_ONCE).map(read).collect(), true).await;
+    }
+    victim.restart().await;
+}
+
+impl Victim {
+    /// Sends requests at the same time and checks what the venue takes above what it takes idle. Returns the
+    /// statuses and the jobs.
+    async fn measured(
+        &self,
+        name: &str,
+        requests: Vec<Request>,
+        is_measured: bool,
+    ) -> Vec<(u16, Option<String>)> {
+        let idle = self.idle_kb().await;
+        let process = self.process.as_ref().unwrap();
+        // The peak begins anew.
+        std::fs::write(format!("/proc/{}/clear_refs", process.id()), "5").unwrap();
+        count_attack();
+        let replies = self.send_all(requests).await;
+        let above = peak_kb(process).saturating_sub(idle);
+        println!("64 {name}: {} MB above {} MB", above / 1_000, idle / 1_000);
+        assert!(!is_measured || above <= allowed_kb(), "{name}: {above} kB above {idle} kB");
+        let job = |reply: &catena_tests::http::Reply| {
+            let has_job = matches!(reply.status(), 200 | 201) && reply.body.starts_with(b"{");
+            let body = serde_json::from_slice::<Json>(&reply.body).ok().filter(|_| has_job);
+            body.and_then(|body| body["id"].as_str().map(str::to_owned))
+        };
+        replies.iter().map(|reply| (reply.status(), job(reply))).collect()
+    }
 }

@@ -74,10 +74,15 @@ impl Process {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Sends a signal and waits until the process has ended.
-    pub async fn end_by(mut self, signal: Signal) -> ExitStatus {
+    /// Sends a signal.
+    pub fn send(&self, signal: Signal) {
         let id = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap()));
         kill_process(id.unwrap(), signal).unwrap();
+    }
+
+    /// Sends a signal and waits until the process has ended.
+    pub async fn end_by(mut self, signal: Signal) -> ExitStatus {
+        self.send(signal);
         tokio::time::timeout(TIMEOUT, self.child.wait()).await.unwrap().unwrap()
     }
 

@@ -65,6 +65,7 @@ impl Site {
         let options = Options {
             plan: config.plan(),
             default_environment: config.default_environment.value.clone(),
+            agents: config.agents(),
             ..options
         };
         let mut adapters = catena_adapters::all(options);

@@ -78,6 +78,107 @@ async fn a_request_ends_with_its_agent() {
     }
 }
 
+/// A job asks, waits, and gets one answer, as a message.
+#[tokio::test]
+async fn a_job_asks_a_person_and_gets_one_answer() {
+    let site = Site::start().await;
+    let (alice, bob) = (site.caller(1).await, site.caller(2).await);
+    let question = json!({"question": "How many?", "schema": {"type": "integer", "minimum": 1}});
+    let job = alice.invoked("jobs:ask", question, "INPUT_REQUIRED").await;
+    assert_eq!(alice.job(&job).await["message"], "How many?");
+    let listed = alice.get("/api/v1/requests").await.expect(200).json();
+    let request = &listed["requests"][0];
+    assert_eq!((&request["status"], &request["question"]), (&json!("OPEN"), &json!("How many?")));
+    let id = request["id"].as_str().unwrap().to_owned();
+    let read = alice.get(&format!("/api/v1/values/read?path=h/{id}")).await.expect(200).json();
+    assert_eq!(read["value"], *request, "it is at h/<id>");
+    let path = format!("/api/v1/requests/{id}");
+    assert_eq!(bob.get("/api/v1/requests").await.expect(200).json()["requests"], json!([]));
+    bob.post(&path, &json!({"answer": 3})).await.expect_error(404, "request_not_found");
+    for wrong in [json!("three"), json!(0), json!(null)] {
+        alice.post(&path, &json!({"answer": wrong})).await.expect_error(400, "bad_request");
+    }
+    assert_eq!(alice.job(&job).await["status"], "INPUT_REQUIRED");
+    let answered = alice.post(&path, &json!({"answer": 3})).await.expect(200).json();
+    assert_eq!(answered["status"], "ANSWERED");
+    alice.post(&path, &json!({"answer": 4})).await.expect_error(409, "request_answered");
+    let ended = alice.until(&job, "COMPLETE").await;
+    assert_eq!(ended["output"], json!({"requestId": id, "answer": 3}));
+    let chain = alice.history(&job).await;
+    let trigger = chain.entries.iter().find_map(|entry| entry["record"]["trigger"].as_object());
+    let from = trigger.unwrap()["from"].as_str().unwrap().to_owned();
+    assert!(from.starts_with("did:key:"), "the answer is a message of its sender: {from}");
+    assert_eq!(alice.get("/api/v1/requests").await.expect(200).json()["requests"], json!([]));
+    let all = alice.get("/api/v1/requests?all=true").await.expect(200).json();
+    assert_eq!(all["requests"][0]["answer"], 3);
+    // Of answers at the same time, one counts.
+    let job = alice.invoked("jobs:ask", json!({"question": "Who?"}), "INPUT_REQUIRED").await;
+    let listed = alice.get("/api/v1/requests").await.expect(200).json();
+    let path = format!("/api/v1/requests/{}", listed["requests"][0]["id"].as_str().unwrap());
+    let answers = (0..6).map(|number| {
+        let (alice, path) = (alice.clone(), path.clone());
+        tokio::spawn(async move { alice.post(&path, &json!({"answer": number})).await.status() })
+    });
+    let mut statuses = Vec::new();
+    for answer in answers.collect::<Vec<_>>() {
+        statuses.push(answer.await.unwrap());
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 409, 409, 409, 409, 409]);
+    alice.until(&job, "COMPLETE").await;
+}
+
+/// A request of a job ends with the job, and with everything above it.
+#[tokio::test]
+async fn a_request_of_a_job_ends_with_its_job() {
+    let site = Site::start().await;
+    let only = async || {
+        let all = site.get("/api/v1/requests").await.expect(200).json();
+        assert_eq!(all["requests"].as_array().unwrap().len(), 1, "{all}");
+        all["requests"][0]["id"].as_str().unwrap().to_owned()
+    };
+    let job = site.invoked("jobs:ask", json!({"question": "Go on?"}), "INPUT_REQUIRED").await;
+    let id = only().await;
+    site.control(&job, "cancel").await.expect(200);
+    let path = format!("/api/v1/requests/{id}");
+    site.post(&path, &json!({"answer": 1})).await.expect_error(409, "request_answered");
+    let read = site.get(&format!("/api/v1/values/read?path=h/{id}")).await.expect(200).json();
+    assert_eq!(read["value"]["status"], "CLOSED", "{read}");
+    // A step asks; its parent is cancelled.
+    let steps = json!([{"op": "jobs:ask", "input": {"question": ["input", "q"]}},
+                       {"op": "test:echo", "input": {"said": [0, "answer"]}}]);
+    let metadata = json!({"name": "Ask", "type": "orchestration", "operation": {
+        "adapter": "orchestrator", "steps": steps, "result": {"said": [1, "said"]}}});
+    let asset = site.post("/api/v1/assets", &metadata).await.expect(201).json();
+    let asset = asset.as_str().unwrap();
+    let ask = async || {
+        let parent = site.invoke(asset, json!({"q": "And?"})).await;
+        let parent = parent["id"].as_str().unwrap().to_owned();
+        site.until_that(&parent, |job| job["steps"][0]["status"] == "INPUT_REQUIRED").await;
+        (parent, only().await)
+    };
+    let (parent, id) = ask().await;
+    site.control(&parent, "cancel").await.expect(200);
+    let path = format!("/api/v1/requests/{id}");
+    site.post(&path, &json!({"answer": 1})).await.expect_error(409, "request_answered");
+    // And one whose request is answered goes on.
+    let (parent, id) = ask().await;
+    let path = format!("/api/v1/requests/{id}");
+    site.post(&path, &json!({"answer": "yes"})).await.expect(200);
+    let ended = site.until(&parent, "COMPLETE").await;
+    assert_eq!(ended["output"], json!({"said": "yes"}));
+    // What does not fit is asked again, also if the message was sent to the job itself.
+    let input = json!({"question": "A or B?", "options": ["A", "B"]});
+    let job = site.invoked("jobs:ask", input, "INPUT_REQUIRED").await;
+    site.send(&job, &json!({"content": "C"})).await.expect(202);
+    site.until_that(&job, |job| job["message"].as_str().is_some_and(|m| m.contains("options")))
+        .await;
+    site.send(&job, &json!({"content": "B"})).await.expect(202);
+    assert_eq!(site.until(&job, "COMPLETE").await["output"]["answer"], "B");
+    let listed = site.get("/api/v1/requests").await.expect(200).json();
+    assert_eq!(listed["requests"], json!([]));
+}
+
 #[tokio::test]
 async fn conversations_are_read_compacted_and_deleted() {
     let site = Site::start().await;

@@ -171,3 +171,39 @@ async fn an_id_is_a_plain_name() {
     ran(&site, "agent:create", json!({"agentId": id})).await;
     assert_eq!(status(&site, &id).await, "SLEEPING");
 }
+
+/// The operator sets the limits of agents; an agent can only lower its own.
+#[tokio::test]
+async fn the_operator_sets_the_limits_of_agents() {
+    let site = Site::with(|flags| {
+        flags.agents_per_user = Some("2".to_owned());
+        flags.agents_inbox = Some("3".to_owned());
+        flags.agents_timeline = Some("1".to_owned());
+        flags.agents_failures = Some("1".to_owned());
+        flags.agents_deliveries = Some("off".to_owned());
+    })
+    .await;
+    tally(&site, "a").await;
+    let lower = json!({"operation": "test:tally", "limits": {"inbox": 1, "timeline": 99}});
+    ran(&site, "agent:create", json!({"agentId": "b", "config": lower})).await;
+    let third = ended(&site, "agent:create", json!({"agentId": "c"})).await;
+    assert_eq!(third["errorCode"], "too_many_agents", "{third}");
+    for (agent, most) in [("a", 3), ("b", 1)] {
+        for number in 0..=most {
+            let input = json!({"agentId": agent, "message": number});
+            let job = ended(&site, "agent:message", input).await;
+            let is_full = number == most;
+            assert_eq!(job["errorCode"] == "inbox_full", is_full, "{agent} {number}: {job}");
+        }
+    }
+    ran(&site, "agent:run", json!({"agentId": "b"})).await;
+    deliver(&site, "b", json!("again")).await;
+    let full = ended(&site, "agent:run", json!({"agentId": "b"})).await;
+    assert_eq!(full["errorCode"], "timeline_full", "{full}");
+    ran(&site, "agent:delete", json!({"agentId": "b", "remove": true})).await;
+    tally(&site, "d").await;
+    deliver(&site, "d", json!({"fail": true})).await;
+    ended(&site, "agent:run", json!({"agentId": "d"})).await;
+    let resumed = ended(&site, "agent:resume", json!({"agentId": "d"})).await;
+    assert_eq!(resumed["errorCode"], "too_many_failures", "{resumed}");
+}

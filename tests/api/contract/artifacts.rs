@@ -1,4 +1,10 @@
 //! Sections 8.2 and 11: datasets, artifacts and signed URLs.
+//!
+//! Section 8.2: "`uri` is an internal storage reference. Clients obtain access via Platform-issued signed URLs.
+//! `digest` is mandatory for immutability and caching".
+//!
+//! Section 11: "Dataset access must be via immutable digests and controlled retrieval. Artifacts must be
+//! content-addressed (digest) and stored outside the worker FS".
 
 use catena_tests::http::Connection;
 use catena_tests::site::Client;
@@ -118,6 +124,29 @@ async fn a_signed_url_serves_an_artifact_until_it_expires_or_the_job_is_deleted(
     assert_eq!(stranger.get(&format!("/contract/v1/jobs/{id}/artifacts/a1")).await.status(), 404);
     bench.owner.put(&format!("/api/v1/jobs/{id}/delete")).await;
     assert_eq!(code(bench.site.get(&url).await), invalid, "deleting the job revokes its URLs");
+}
+
+#[tokio::test]
+async fn files_of_a_job_count_as_stored_for_its_owner() {
+    let bench = Bench::with(|flags| flags.stored_bytes = Some("2MB".to_owned())).await;
+    bench.announce().await;
+    let (id, job) = bench.claimed(&payload("a")).await;
+    let path = format!("/contract/v1/executor/jobs/{id}/artifacts/{XS}?fence={}", job["fence"]);
+    let upload = bench.executor.request("PUT", &path).body("x".repeat(3 << 20));
+    bench.executor.ask(upload).await.expect(200);
+    bench.succeed(&job).await;
+    let echo = json!({"operation": "test:echo", "input": {}});
+    bench.owner.post("/api/v1/invoke", &echo).await.expect_error(429, "storage_full");
+    let stranger = bench.site.caller(2).await;
+    stranger.post("/api/v1/invoke", &echo).await.expect(201);
+    // They are removed with the job.
+    bench.owner.put(&format!("/api/v1/jobs/{id}/delete")).await.expect(200);
+    let freed = async {
+        while bench.owner.post("/api/v1/invoke", &echo).await.status() != 201 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(catena_tests::TIMEOUT, freed).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,4 +1,21 @@
-//! Sections 7.1, 8 and 9 with a real executor: cells run in the sandbox, and their ends have categories.
+//! Sections 7.1, 8, 9, 10.2 and 11 with a real executor: cells run in the sandbox, and their ends have
+//! categories.
+//!
+//! Section 8.1, "Envelope (common)": `schema_version`, `job_id`, `job_type`, `status`, `started_at`,
+//! `finished_at`, `duration_ms`, `resource_usage` (`cpu_ms`, `memory_mb_peak`), `outputs` (`result_json`,
+//! `stdout`, `stderr`), `artifacts` (`artifact_id`, `kind`, `format`, `digest`, `size_bytes`, `uri`,
+//! `content_type`, `metadata`), `logs` (`level`, `message`, `timestamp`).
+//!
+//! Section 8.3: "`stdout` and `stderr` must be truncated to `max_output_kb`; `logs` must be bounded in count
+//! and size".
+//!
+//! Section 9.1, "Failure envelope": the same with `error` (`category`, `code`, `message`, `details` with
+//! `traceback`, `line`, `column`).
+//!
+//! Section 10.2: "If the worker supports cooperative cancellation, it should terminate early".
+//!
+//! Section 11: "Network disabled unless explicitly permitted. File writes restricted to a temp job directory.
+//! Artifacts must be content-addressed (digest) and stored outside the worker FS".
 //!
 //! Section 9.2, "Error categories (required)":
 //!
@@ -49,6 +66,7 @@ impl Live {
             environments,
             spool: std::env::temp_dir(),
             minimum: Tier::T2,
+            renders: false,
             grace: Duration::from_secs(5),
         };
         let executor =
@@ -150,6 +168,30 @@ async fn a_cell_runs_with_its_parameters_data_and_files() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_executor_says_what_its_host_allows() {
+    let live = Live::start().await;
+    let started = tokio::time::Instant::now();
+    let executor = loop {
+        let listed = live.bench.owner.get("/contract/v1/executors").await.expect(200).json();
+        let executor = listed["executors"][0].clone();
+        // The tiers are tried while the first jobs run.
+        if executor["tiers"].as_array().is_some_and(|tiers| !tiers.is_empty()) {
+            break executor;
+        }
+        assert!(started.elapsed() < catena_tests::TIMEOUT, "{listed}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!((&executor["executor"], &executor["slots"]), (&json!("executor-test"), &json!(2)));
+    let tiers = executor["tiers"].as_array().unwrap();
+    let names: Vec<&str> = tiers.iter().filter_map(|tier| tier["tier"].as_str()).collect();
+    assert_eq!(names, ["T1", "T2", "T3", "T4", "T5"]);
+    assert!(tiers.iter().all(|tier| !text(tier, "reason").is_empty()), "{executor}");
+    let used = tiers.iter().find(|tier| tier["available"] == true).unwrap();
+    assert_eq!(used["tier"], executor["tier"], "the strongest that works is used");
+    live.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_cell_reports_its_progress() {
     let live = Live::start().await;
     let owner = &live.bench.owner;
@@ -166,6 +208,73 @@ async fn a_running_cell_reports_its_progress() {
     };
     assert_eq!((&progress["processedItems"], &progress["totalItems"]), (&json!(3), &json!(8)));
     owner.post(&format!("/contract/v1/jobs/{id}/cancel"), &json!({})).await.expect(200);
+    live.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_has_the_fields_of_the_envelope() {
+    let live = Live::start().await;
+    let source = "import base64, sys\nprint('out')\nprint('err', file=sys.stderr)\n\
+        png = base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==')\n\
+        open('dot.png', 'wb').write(png)\nopen('fake.png', 'w').write('no')\n\
+        def main(): return {'ok': True}";
+    let result = live.run(&payload(source)).await;
+    assert_eq!(result["status"], "SUCCEEDED", "{result}");
+    for name in ["schema_version", "job_id", "job_type", "started_at", "finished_at"] {
+        assert!(result[name].is_string(), "{name}: {result}");
+    }
+    assert!(result["started_at"].as_str() <= result["finished_at"].as_str(), "{result}");
+    assert!(result["duration_ms"].as_i64() >= Some(0), "{result}");
+    let usage = &result["resource_usage"];
+    assert!(usage["cpu_ms"].is_i64() && usage["memory_mb_peak"].as_i64() > Some(0), "{usage}");
+    let outputs = &result["outputs"];
+    assert_eq!(
+        (&outputs["result_json"], &outputs["stdout"], &outputs["stderr"]),
+        (&json!({"ok": true}), &json!("out\n"), &json!("err\n"))
+    );
+    let [artifact] = result["artifacts"].as_array().unwrap().as_slice() else {
+        panic!("a file that is no PNG is no artifact: {result}");
+    };
+    let digest = text(artifact, "digest");
+    assert_eq!(digest.len(), "sha256:".len() + 64);
+    assert_eq!(artifact["uri"], format!("blob:{digest}"));
+    assert_eq!(text(artifact, "artifact_id").len(), 36);
+    assert_eq!(
+        (&artifact["format"], &artifact["content_type"], &artifact["size_bytes"]),
+        (&json!("png"), &json!("image/png"), &json!(70))
+    );
+    let metadata = &artifact["metadata"];
+    assert_eq!((&metadata["width"], &metadata["height"]), (&json!(1), &json!(1)), "{metadata}");
+    let logs = result["logs"].as_array().unwrap();
+    assert!(logs.iter().any(|log| text(log, "message").contains("fake.png")), "{logs:?}");
+    for log in logs {
+        assert!(log["level"].is_string() && log["timestamp"].is_string(), "{log}");
+    }
+    // Logs are bounded: every refused file has an entry, up to a number.
+    let many = "for n in range(300):\n    open(f'{n}.png', 'w').write('no')";
+    let result = live.run(&payload(many)).await;
+    let kept = result["logs"].as_array().unwrap();
+    assert!(kept.len() <= 200 && result["logs_dropped"].as_i64() > Some(0), "{}", kept.len());
+    assert!(kept.iter().all(|log| text(log, "message").len() <= 2_000));
+    let failing = "def f(n):\n    return 1 / n\ndef main():\n    return f(0)";
+    let result = live.run(&payload(failing)).await;
+    let error = &result["error"];
+    assert_eq!(result["status"], "FAILED");
+    assert_eq!(
+        (&error["category"], &error["code"], &error["message"]),
+        (
+            &json!("USER_CODE_ERROR"),
+            &json!("PYTHON_EXCEPTION"),
+            &json!("ZeroDivisionError: division by zero")
+        )
+    );
+    assert_eq!(error["details"]["line"], 2, "the innermost line: {error}");
+    assert!(text(&error["details"], "traceback").contains("ZeroDivisionError"), "{error}");
+    assert_eq!(result["artifacts"], json!([]));
+    assert!(result["started_at"].is_string() && result["finished_at"].is_string());
+    let result = live.run(&payload("x = (1 +\n")).await;
+    assert_eq!(result["error"]["code"], "SYNTAX_ERROR");
+    assert!(result["error"]["details"]["column"].is_i64(), "{result}");
     live.stop().await;
 }
 
@@ -251,6 +360,34 @@ async fn code_is_an_operation_and_a_cancelled_cell_is_stopped() {
     for source in ["print(2)", "print(3)"] {
         assert_eq!(live.run(&payload(source)).await["status"], "SUCCEEDED");
     }
+    live.stop().await;
+}
+
+/// A pause reaches the cell within a second and stops its clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_cell_stands_still_and_its_clock_with_it() {
+    let live = Live::start().await;
+    let owner = &live.bench.owner;
+    let source = "import time\nfor n in range(60):\n    progress(n)\n    time.sleep(0.05)";
+    let body = changed(source, &[("/limits", json!({"timeout_ms": 6_000}))]);
+    let id = text(&owner.post("/contract/v1/jobs", &body).await.expect(202).json(), "job_id");
+    let begun = tokio::time::Instant::now();
+    while !live.bench.read(&id).await["progress"].is_object() {
+        assert!(begun.elapsed() < catena_tests::TIMEOUT, "no progress");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    owner.control(&id, "pause").await.expect(200);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = live.bench.read(&id).await["progress"]["processedItems"].clone();
+    // Longer than the cell may take in all.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let after = live.bench.read(&id).await;
+    assert_eq!(after["progress"]["processedItems"], before, "it goes on while it is paused");
+    assert_eq!(after["status"], "RUNNING");
+    owner.control(&id, "resume").await.expect(200);
+    let path = format!("/contract/v1/jobs/{id}?wait=25000");
+    let result = owner.get(&path).await.expect(200).json();
+    assert_eq!(result["status"], "SUCCEEDED", "{result}");
     live.stop().await;
 }
 

@@ -1,4 +1,13 @@
-//! Section 5: execution keys, deduplication and idempotency keys.
+//! Section 5: deduplication and idempotency keys. The key itself is in `sections`.
+//!
+//! Section 5.2: "If an existing job exists with the same `execution_key` and a terminal state: If `SUCCEEDED`:
+//! return the previous job’s outputs/artifacts. If `FAILED`: return the previous failure **only** if
+//! requested via a `reuse_failed` flag (default false)".
+//!
+//! Section 5.3: "accept `Idempotency-Key` header (opaque string); store it for a bounded time window (e.g.,
+//! 24h); same key + same user + same endpoint + same body → same response".
+//!
+//! Section 10.1: "job is superseded (optional policy)".
 
 use serde_json::json;
 

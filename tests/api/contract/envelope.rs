@@ -1,4 +1,8 @@
-//! Sections 4, 6 and 12: what a payload must have, and how a request is refused.
+//! Sections 6 and 11: what a payload must have, what an executor gets, and how a request is refused.
+//!
+//! Section 6.3: "executor must enforce limits; platform must not allow user overrides beyond plan/quota".
+//!
+//! Section 11: "No platform secrets in payloads".
 
 use serde_json::{Value as Json, json};
 
@@ -64,7 +68,7 @@ async fn an_invalid_envelope_is_refused_without_a_job() {
         ("/target", json!({}), "INVALID_PAYLOAD"),
         ("/priority", json!("urgent"), "INVALID_PAYLOAD"),
         ("/schema_version", json!("2.0"), "UNSUPPORTED_SCHEMA_VERSION"),
-        ("/job_type", json!("object_render"), "UNSUPPORTED_JOB_TYPE"),
+        ("/job_type", json!("object_render"), "UNSUPPORTED_FORMAT"),
         ("/job_type", json!("object_dance"), "UNSUPPORTED_JOB_TYPE"),
         ("/limits", json!({"timeout_ms": 300_001}), "LIMIT_ABOVE_PLAN"),
         ("/environment", json!({"network_access": "enabled"}), "NETWORK_NOT_ALLOWED"),
@@ -80,6 +84,11 @@ async fn an_invalid_envelope_is_refused_without_a_job() {
             assert_eq!(error["details"]["available"], json!([ENVIRONMENT]));
         }
     }
+    // A formula is valid, and nobody here can render it.
+    let formula = json!({"object": {"content": {"format": "latex", "value": "x"}}});
+    let body = changed("", &[("/job_type", json!("object_render")), ("/inputs", formula)]);
+    let reply = bench.owner.post("/contract/v1/jobs", &body).await;
+    assert_eq!(error(&reply)["code"], "UNSUPPORTED_JOB_TYPE");
     assert_eq!(bench.owner.job_count().await, 0);
 }
 

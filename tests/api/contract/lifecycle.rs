@@ -7,6 +7,9 @@
 //! - `DEPENDENCY_ERROR`: "retry only if dependency becomes available"; the same request is then a new job
 //! - `INTERNAL_ERROR`: "eligible for retry (bounded attempts)"
 //!
+//! Section 10.1: "Platform may mark a job as `CANCELLED` if: user explicitly cancels; job is superseded
+//! (see `dedupe`); quota enforcement triggers cancellation (see `shares`)".
+//!
 //! Section 10.2: "If not, platform treats it as cancelled and discards late results".
 
 use serde_json::{Value as Json, json};
@@ -81,6 +84,27 @@ async fn only_internal_errors_are_retried_and_at_most_three_times_in_all() {
     let result = bench.read(&id).await;
     assert_eq!((&result["status"], &result["attempt"]), (&json!("FAILED"), &json!(3)));
     assert_eq!(result["error"]["category"], "INTERNAL_ERROR");
+}
+
+/// "no automatic retry (unless limits changed)", "retry only if dependency becomes available": the request
+/// decides, and is then another job.
+#[tokio::test]
+async fn what_failed_runs_again_if_it_is_requested_again() {
+    let bench = Bench::ready().await;
+    for category in ["RESOURCE_LIMIT", "DEPENDENCY_ERROR"] {
+        let (id, job) = bench.claimed(&payload(category)).await;
+        bench.fail(&job, category).await;
+        assert_eq!(bench.try_claim("e1", 0).await["jobs"], json!([]), "{category}");
+        let reused = changed(category, &[("/reuse_failed", json!(true))]);
+        let reused = bench.owner.post("/contract/v1/jobs", &reused).await.expect(200).json();
+        assert_eq!(reused["job_id"], json!(id));
+        let more = changed(category, &[("/limits", json!({"memory_mb": 1024}))]);
+        for again in [payload(category), more] {
+            let (other, job) = bench.claimed(&again).await;
+            assert!(other != id && job["attempt"] == 1, "{category}");
+            bench.succeed(&job).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,7 @@
 //! Sections 6.3 and 10.1: what the plan allows, quotas, and the shares of owners.
+//!
+//! Section 6.3: "platform must not allow user overrides beyond plan/quota". Section 10.1: "quota enforcement
+//! triggers cancellation".
 
 use catena_tests::site::Client;
 use serde_json::{Value as Json, json};

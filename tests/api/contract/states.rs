@@ -1,3 +1,7 @@
+//! Section 3.1: "`PENDING` — created, not yet queued", "`QUEUED` — placed on queue for workers", "`RUNNING` —
+//! worker claimed and started execution", "`SUCCEEDED` — completed successfully", "`FAILED` — completed with an
+//! error", "`CANCELLED` — cancelled by user/system", "`TIMED_OUT` — hit runtime/resource deadline".
+//!
 //! Section 3.2, "Allowed transitions": every one of them, and no other.
 //!
 //! - `PENDING → QUEUED`

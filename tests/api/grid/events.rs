@@ -220,6 +220,21 @@ async fn a_cursor_continues_a_list_where_it_ended() {
 }
 
 #[tokio::test]
+async fn a_total_that_was_not_counted_says_what_it_is_at_least() {
+    let site = Site::start().await;
+    for _ in 0..5 {
+        site.invoke("test:echo", json!({})).await;
+    }
+    let first = site.get("/api/v1/jobs?text=echo&limit=2").await.expect(200).json();
+    assert_eq!((&first["total"], first["items"].as_array().unwrap().len()), (&json!(5), 2));
+    let next = first["next"].as_str().unwrap();
+    let path = format!("/api/v1/jobs?text=echo&limit=2&cursor={next}");
+    let second = site.get(&path).await.expect(200).json();
+    let at_least = second["total"]["atLeast"].as_u64().unwrap();
+    assert!((2..=5).contains(&at_least), "{second}");
+}
+
+#[tokio::test]
 async fn the_stream_of_an_ended_job_whose_last_event_was_seen_is_empty() {
     let site = Site::start().await;
     let id = site.invoked("test:echo", json!({}), "COMPLETE").await;
@@ -231,6 +246,37 @@ async fn the_stream_of_an_ended_job_whose_last_event_was_seen_is_empty() {
     ask(last).await.expect(204);
     ask(last - 1).await.expect(200);
     tokio::time::timeout(Duration::from_secs(5), ask(last)).await.unwrap().expect(204);
+}
+
+/// "input and output …, large ones loaded on demand"
+#[tokio::test]
+async fn large_values_of_a_job_are_left_out_on_request() {
+    let site = Site::start().await;
+    let input = json!({"text": "x".repeat(100_000)});
+    let id = site.invoked("test:echo", input.clone(), "COMPLETE").await;
+    let get = async |path: &str| site.get(path).await.expect(200).json();
+    let brief = get(&format!("/api/v1/jobs/{id}?values=brief")).await;
+    let mut omitted: Vec<_> = brief["omittedMembers"].as_array().unwrap().clone();
+    omitted.sort_by_key(Json::to_string);
+    assert_eq!(omitted, [json!("input"), json!("output")]);
+    assert!(brief["input"].is_null() && brief["output"].is_null(), "{brief}");
+    let full = get(&format!("/api/v1/jobs/{id}")).await;
+    assert_eq!((&full["input"], &full["output"]), (&input, &input));
+    assert!(full["omittedMembers"].is_null());
+    assert_eq!(brief["head"], full["head"]);
+    let history = get(&format!("/api/v1/jobs/{id}/history?values=brief")).await;
+    let records = history["records"].as_array().unwrap();
+    assert_eq!(records[0]["omittedMembers"], json!(["input"]));
+    assert_eq!(records[0]["record"]["op"], "test:echo");
+    assert!(records[1]["omittedMembers"].is_null());
+    assert_eq!(records.last().unwrap()["omittedMembers"], json!(["output"]));
+    let request = site.request("GET", &format!("/api/v1/jobs/{id}/sse?values=brief"));
+    let last = Events::open(site.address, &request).await.rest().await.pop().unwrap();
+    assert_eq!(last.data["omittedMembers"].as_array().unwrap().len(), 2);
+    for path in ["", "/history", "/sse"] {
+        let path = format!("/api/v1/jobs/{id}{path}?values=some");
+        site.get(&path).await.expect_error(400, "bad_request");
+    }
 }
 
 #[tokio::test]

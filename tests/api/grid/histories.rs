@@ -157,6 +157,58 @@ async fn a_record_is_read_by_its_id() {
 }
 
 #[tokio::test]
+async fn a_record_is_found_by_its_id_alone() {
+    let site = Site::start().await;
+    let (alice, bob) = (site.caller(1).await, site.caller(2).await);
+    let steps = json!({ "name": "two", "operation": { "adapter": "orchestrator", "steps": [
+        { "op": "v/test/ops/echo", "input": { "n": ["const", 1] } } ], "result": ["const", 2] } });
+    let asset = alice.post("/api/v1/assets", &steps).await.json();
+    let parent = id_of(&alice.invoke(asset.as_str().unwrap(), json!({})).await);
+    alice.until(&parent, "COMPLETE").await;
+    let step = alice.job(&parent).await["steps"][0]["id"].as_str().unwrap().to_owned();
+    for _ in 0..3 {
+        alice.invoke("v/test/ops/echo", json!(1)).await;
+    }
+    for job in [&parent, &step] {
+        for entry in history_of(&alice, job).await["records"].as_array().unwrap() {
+            let id = entry["id"].as_str().unwrap();
+            let reply = alice.get(&format!("/api/v1/records/{id}")).await.expect(200);
+            assert_eq!(reply.json(), entry["record"]);
+            assert_eq!(reply.header("etag"), Some(format!("\"{id}\"").as_str()));
+            assert_eq!(reply.header("catena-job"), Some(job.as_str()));
+            let known = alice.request("GET", &format!("/api/v1/records/{}", &id[2..]));
+            let known = alice.ask(known.header("if-none-match", &format!("\"{id}\""))).await;
+            assert_eq!(known.status(), 304);
+            let foreign = bob.get(&format!("/api/v1/records/{id}")).await;
+            let none = bob.get(&format!("/api/v1/records/0x{}", "0".repeat(64))).await;
+            let text = |reply: &catena_tests::http::Reply| {
+                let error = reply.json();
+                (reply.status(), error["code"].clone(), error["next"].clone())
+            };
+            assert_eq!(text(&foreign), text(&none), "as if it did not exist");
+            foreign.expect_error(404, "record_not_found");
+        }
+    }
+    alice.get("/api/v1/records/0x12").await.expect_error(400, "bad_request");
+}
+
+#[tokio::test]
+async fn a_record_of_an_imported_history_is_found_by_its_id() {
+    let (site, other) = (Site::start().await, Site::start().await);
+    let (alice, bob) = (site.caller(1).await, site.caller(2).await);
+    let author = other.caller(1).await;
+    let job = id_of(&author.invoke("v/test/ops/echo", json!({ "a": 1 })).await);
+    let document = history_of(&author, &job).await;
+    alice.post("/api/v1/histories", &document).await.expect(200);
+    let entry = &document["records"][1];
+    let path = format!("/api/v1/records/{}", entry["id"].as_str().unwrap());
+    let reply = alice.get(&path).await.expect(200);
+    assert_eq!(reply.json(), entry["record"]);
+    assert_eq!(reply.header("catena-job"), Some(job.as_str()));
+    bob.get(&path).await.expect_error(404, "record_not_found");
+}
+
+#[tokio::test]
 async fn namespaces_are_listed() {
     let site = Site::start().await;
     let (alice, bob) = (site.caller(1).await, site.caller(2).await);
@@ -189,6 +241,20 @@ async fn namespaces_are_listed() {
     let count = alice.get("/api/v1/values/count?path=j").await.expect(200).json();
     assert!(count["count"].as_u64().unwrap() >= 3, "{count}");
     alice.get("/api/v1/values/read?path=j").await.expect_error(400, "bad_request");
+    let slice = async |client: &Client, query: &str| {
+        client.get(&format!("/api/v1/values/slice?path={query}")).await.expect(200).json()
+    };
+    let sliced = slice(&alice, "j&offset=1&limit=1").await;
+    assert_eq!(
+        (&sliced["values"][0]["key"], &sliced["values"][1]),
+        (&json!(jobs[1]), &json!(null))
+    );
+    assert_eq!(sliced["values"][0]["value"]["input"], 1);
+    assert_eq!(slice(&alice, "a").await["values"][0]["value"]["name"], "mine");
+    assert_eq!(slice(&bob, "j").await["values"], json!([]));
+    let short = slice(&alice, "j&maxSize=10").await;
+    assert_eq!((&short["values"], &short["truncated"]), (&json!([]), &json!(true)));
+    alice.get("/api/v1/values/slice?path=h").await.expect_error(400, "bad_request");
     let whole = format!("{}/j", did(&alice).await);
     assert_eq!(bob.get(&format!("/api/v1/values/list?path={whole}")).await.status(), 403);
 }

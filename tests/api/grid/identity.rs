@@ -2,9 +2,11 @@
 
 use catena_auth::KeyPair;
 use catena_server::lists::{self, List};
-use catena_tests::site::{Site, delegation, token};
+use catena_tests::site::{Client, Site, delegation, token};
 use catena_value::Value;
 use serde_json::{Value as Json, json};
+
+use crate::isolation::Log;
 
 fn key(seed: u8) -> KeyPair {
     KeyPair::from_seed(&[seed; 32])
@@ -193,4 +195,99 @@ async fn a_foreign_host_name_is_shown_nowhere() {
         assert!(!text.contains("evil.example"), "{path}: {text}");
         assert!(text.contains(&site.address.to_string()), "{path}: {text}");
     }
+}
+
+/// The handles of a caller's schedules, as an admin sees them.
+async fn schedules_of(admin: &Client, owner: &str) -> usize {
+    let list = json!({"operation": "scheduler:list", "input": {"owner": owner}});
+    let reply = admin.post("/api/v1/run", &list).await.expect(200).json();
+    reply["events"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn who_is_removed_from_the_list_or_loses_the_last_token_has_no_streams_and_schedules() {
+    let site = Site::with(|flags| {
+        flags.access = Some("listed".to_owned());
+        flags.admins = Some(key(9).did());
+    })
+    .await;
+    let admin = site.caller(9).await;
+    let config = {
+        let data = Some(site.data().to_str().unwrap().to_owned());
+        let flags = catena_server::config::Flags { data, ..Default::default() };
+        catena_server::config::Config::layered(&flags, &|_| None, None).unwrap()
+    };
+    let request = catena_server::tokens::TokenRequest {
+        subject: "ann",
+        is_admin: false,
+        lifetime: None,
+        now: 100,
+    };
+    let issued = catena_server::tokens::issue(&config, request).unwrap();
+    let line = format!("{{\"id\":\"{}\",\"subject\":\"{}\"}}\n", issued.id, issued.subject);
+    std::fs::write(site.data().join("issued-tokens"), line).unwrap();
+    lists::add(site.data(), List::Members, &key(1).did()).unwrap();
+    let ann = Client::with_token(site.address, &issued.token);
+    let alice = site.caller(1).await;
+    let mut streams = Vec::new();
+    for (client, did) in [(&ann, issued.subject.clone()), (&alice, key(1).did())] {
+        let admitted = async {
+            while client.get("/api/v1/jobs").await.status() != 200 {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(catena_tests::TIMEOUT, admitted).await.unwrap();
+        let job = client.invoked("test:never", json!({}), "STARTED").await;
+        let mut events = client.follow(&job).await;
+        events.next().await.unwrap();
+        streams.push(events);
+        let schedule = json!({"operation": "test:echo", "input": {}, "cron": "0 0 1 1 *"});
+        assert_eq!(client.invoke("scheduler:schedule", schedule).await["status"], "COMPLETE");
+        assert_eq!(schedules_of(&admin, &did).await, 1);
+    }
+    catena_server::tokens::revoke(site.data(), &issued.id).unwrap();
+    lists::remove(site.data(), List::Members, &key(1).did()).unwrap();
+    for events in &mut streams {
+        assert!(events.next().await.is_none(), "the stream ends");
+    }
+    let removed = async {
+        while schedules_of(&admin, "*").await > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(catena_tests::TIMEOUT, removed).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_concerns_security_is_logged_in_one_line_without_contents() {
+    const CONTENT: &str = "C0ntent-of-a-caller";
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    tracing::callsite::rebuild_interest_cache();
+    let site = Site::with(|flags| flags.admins = Some(key(9).did())).await;
+    let alice = site.caller(1).await;
+    let admin = site.caller(9).await;
+    let bad = site.request("GET", "/api/v1/jobs").header("authorization", "Bearer a.b.c");
+    site.ask(bad).await.expect_error(401, "token_invalid");
+    let ucans = json!({"operation": "test:echo", "input": CONTENT, "ucans": ["a.b.c"]});
+    alice.post("/api/v1/invoke", &ucans).await;
+    alice.invoked("test:error", json!({"message": CONTENT}), "FAILED").await;
+    let slow =
+        json!({"operation": "test:never", "input": {"a": CONTENT}, "timeoutMs": 1, "wait": true});
+    alice.post("/api/v1/invoke", &slow).await;
+    let job = alice.invoked("test:never", json!({"a": CONTENT}), "STARTED").await;
+    admin.control(&job, "cancel").await.expect(200);
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let audit: Vec<&str> = text.lines().filter(|line| line.contains("catena::audit")).collect();
+    for event in ["refused an identity", "refused a delegation", "an admin's request"] {
+        let count = audit.iter().filter(|line| line.contains(event)).count();
+        assert_eq!(count, 1, "{event}: {audit:#?}");
+    }
+    for status in ["FAILED", "TIMEOUT"] {
+        let is_failure = |line: &&&str| line.contains("a job failed") && line.contains(status);
+        assert_eq!(audit.iter().filter(is_failure).count(), 1, "{status}: {audit:#?}");
+    }
+    assert!(!text.contains(CONTENT), "{text}");
 }

@@ -82,6 +82,31 @@ async fn what_is_stored_for_a_caller_has_a_quota() {
 }
 
 #[tokio::test]
+async fn what_is_stored_for_all_callers_together_has_a_quota() {
+    let site = Site::with(|flags| flags.stored_bytes_total = Some("1MB".to_owned())).await;
+    let (alice, bob) = (site.caller(1).await, site.caller(2).await);
+    let text = |n: usize| json!({"text": distinct_text(n * 40_000, 40_000)});
+    let mut jobs = Vec::new();
+    for n in 0..3 {
+        jobs.push(alice.invoked("test:echo", text(n), "COMPLETE").await);
+    }
+    let body = json!({"operation": "test:echo", "input": {}});
+    for client in [&alice, &bob] {
+        let refused = client.post("/api/v1/invoke", &body).await.expect_error(429, "storage_full");
+        assert!(refused["error"].as_str().unwrap().contains("all callers together"), "{refused}");
+    }
+    // What frees space is accepted, and a restart knows the number.
+    let delete = json!({"path": "w/nothing"});
+    assert_eq!(bob.invoke("covia:delete", delete).await["status"], "COMPLETE");
+    let site = site.restarted().await;
+    let (alice, bob) = (site.caller(1).await, site.caller(2).await);
+    bob.post("/api/v1/invoke", &body).await.expect_error(429, "storage_full");
+    for job in &jobs {
+        alice.control(job, "delete").await.expect(200);
+    }
+}
+
+#[tokio::test]
 async fn a_workflow_that_stores_too_much_fails() {
     let site = Site::with(|flags| flags.stored_bytes = Some("1MB".to_owned())).await;
     let alice = site.caller(1).await;

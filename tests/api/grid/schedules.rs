@@ -62,6 +62,10 @@ async fn what_is_scheduled_again_and_again_is_listed_triggered_and_cancelled() {
     let triggered = run(&alice, "scheduler:trigger", handle.clone()).await;
     let job = alice.ended(triggered["result"].as_str().unwrap()).await;
     assert_eq!((&job["status"], &job["output"]), (&json!("COMPLETE"), &json!(7)));
+    let tag = format!("schedule:{}", handle["handle"].as_str().unwrap());
+    assert_eq!(job["tags"], json!(["scheduled", tag]), "a run names its schedule");
+    let runs = alice.get(&format!("/api/v1/jobs?tag={tag}&expand")).await.expect(200).json();
+    assert_eq!((&runs["total"], &runs["items"][0]["id"]), (&json!(1), &job["id"]));
     assert_eq!(events(&alice).await, listed, "it stays as it was");
     assert_eq!(run(&alice, "scheduler:cancel", handle.clone()).await, json!({"cancelled": true}));
     assert_eq!(run(&alice, "scheduler:cancel", handle).await, json!({"cancelled": false}));

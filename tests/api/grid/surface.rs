@@ -7,7 +7,7 @@ use catena_tests::site::Site;
 use serde_json::{Value as Json, json};
 
 /// Routes that clients rely on.
-const ROUTES: [&str; 43] = [
+const ROUTES: [&str; 44] = [
     "GET /api/v1/status",
     "POST /api/v1/invoke",
     "POST /api/v1/run",
@@ -23,6 +23,7 @@ const ROUTES: [&str; 43] = [
     "GET /api/v1/jobs/{id}/history",
     "GET /api/v1/jobs/{id}/log",
     "GET /api/v1/jobs/{id}/records/{record}",
+    "GET /api/v1/records/{record}",
     "POST /api/v1/histories",
     "GET /api/v1/histories",
     "GET /api/v1/histories/{venue}/{job}",

@@ -106,7 +106,7 @@ async fn what_is_no_message_is_refused_with_the_numbers_of_json_rpc() {
         assert_eq!(reply["error"]["code"], code, "{body}: {reply}");
         assert!(reply["error"]["data"]["hint"].is_string(), "{reply}");
     }
-    let unknown = post(r#"{"jsonrpc":"2.0","id":"a","method":"prompts/list"}"#).await;
+    let unknown = post(r#"{"jsonrpc":"2.0","id":"a","method":"roots/list"}"#).await;
     let unknown = unknown.expect(200).json();
     assert_eq!((&unknown["error"]["code"], &unknown["id"]), (&json!(-32601), &json!("a")));
 }

@@ -1,6 +1,6 @@
 //! Jobs that the venue sends to a URL.
 
-use catena_auth::key::is_signed_by;
+use catena_api::webhook;
 use catena_tests::service::{ReceivedRequest, Service, json_response, response};
 use catena_tests::site::{Client, Site, id_of};
 use catena_tests::target::Target;
@@ -69,12 +69,15 @@ async fn a_job_is_sent_to_its_url_signed_and_ended_by_the_answer() {
     assert_eq!((trace[0], format!("0x{}", trace[1])), ("00", id.clone()));
     assert_eq!((trace[2].len(), trace[3]), (16, "01"));
     // Whoever knows the venue's DID can check who sent it.
-    let timestamp = &request.headers["webhook-timestamp"];
-    let signed = format!("{id}-1.{timestamp}.{}", request.body);
-    let signature = request.headers["webhook-signature"].strip_prefix("v1a,").unwrap();
-    let signature: [u8; 64] = base64(signature).try_into().unwrap();
-    let key = catena_auth::public_key(document["venue"].as_str().unwrap()).unwrap();
-    assert!(is_signed_by(&key, signed.as_bytes(), &signature));
+    let headers = webhook::SignedHeaders {
+        id: &request.headers["webhook-id"],
+        timestamp: &request.headers["webhook-timestamp"],
+        signature: &request.headers["webhook-signature"],
+    };
+    let now = headers.timestamp.parse().unwrap();
+    let venue = document["venue"].as_str().unwrap();
+    assert_eq!(webhook::check(venue, headers, request.body.as_bytes(), now), Ok(()));
+    assert!(webhook::check(venue, headers, b"{}", now).is_err());
     assert_eq!(document["venue"], site.get("/.well-known/did.json").await.json()["id"]);
     let chain = site.history(&id).await;
     chain.verify();
@@ -82,19 +85,6 @@ async fn a_job_is_sent_to_its_url_signed_and_ended_by_the_answer() {
     assert_eq!(by, [Json::Null, job["caller"].clone(), job["caller"].clone()]);
     let history = site.get(&format!("/api/v1/jobs/{id}/history")).await;
     assert!(!history.text().contains("s3cret"));
-}
-
-/// Decodes base64 with padding.
-fn base64(text: &str) -> Vec<u8> {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digit = |byte: &u8| DIGITS.iter().position(|digit| digit == byte).unwrap() as u32;
-    let mut bytes = Vec::new();
-    for group in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let bits = group.iter().fold(0, |bits, byte| bits << 6 | digit(byte));
-        let bits = bits << (6 * (4 - group.len()));
-        bytes.extend(&bits.to_be_bytes()[1..group.len()]);
-    }
-    bytes
 }
 
 #[tokio::test]
@@ -175,7 +165,7 @@ async fn a_transient_answer_is_retried_and_others_are_final() {
 }
 
 #[tokio::test]
-async fn private_addresses_and_malformed_urls_are_refused() {
+async fn private_addresses_and_malformed_definitions_are_refused() {
     let service = Service::start(|_| json_response(200, "1")).await;
     let site = Site::start().await;
     let operation = define(&site, &service.url("/mail"), json!({})).await;
@@ -188,6 +178,7 @@ async fn private_addresses_and_malformed_urls_are_refused() {
         json!({"adapter": "worker", "url": "https://user:secret@x.example/"}),
         json!({"adapter": "worker", "url": 7}),
         json!({"adapter": "worker", "url": "https://x.example/", "queue": "mail"}),
+        json!({"adapter": "worker", "queue": "mail", "secrets": ["KEY"]}),
     ] {
         let body = json!({"name": "Mail", "operation": operation}).to_string();
         let request = site.request("PUT", "/api/v1/operations/mail").body(body.as_bytes());

@@ -1,5 +1,7 @@
 //! Ends that their workers sign, and the logs of jobs.
 
+use catena_api::Credentials;
+use catena_api::client::worker::{Claim, End, JobEnd, Retry};
 use catena_auth::KeyPair;
 use catena_job::signature::SignedEnd;
 use catena_job::verify::{Expected, verify};
@@ -42,6 +44,44 @@ async fn a_signed_end_is_kept_with_the_chain_and_verified() {
         let fault = verify(&forged, &Expected::default()).unwrap_err();
         assert_eq!((fault.code.as_str(), fault.record), ("signature", Some(2)));
         ann.control(&id, "delete").await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_uses_the_client_with_a_key_signs_its_ends() {
+    let site = Site::start().await;
+    let ann = site.caller(1).await;
+    let operation = define(&ann, json!({})).await;
+    let url = format!("http://{}", site.address).parse().unwrap();
+    let key = KeyPair::from_seed(&[1; 32]);
+    let client = catena_api::HttpClient::connect(url, Credentials::Key(Box::new(key.clone())));
+    let claim = Claim {
+        worker: "w1".to_owned(),
+        queues: vec!["mail".to_owned()],
+        max: 1,
+        wait: catena_tests::TIMEOUT,
+        ..Claim::default()
+    };
+    let output: catena_value::Map = [("sent", catena_value::Value::from(1))].into_iter().collect();
+    let error = End::Error { error: "no".into(), code: None, retry: Retry::Never };
+    let mut jobs = Vec::new();
+    for end in [End::Output(output.into()), error] {
+        jobs.push(id_of(&ann.invoke(&operation, json!(1)).await));
+        let job = client.claim(&claim).await.unwrap().jobs.remove(0);
+        let end = JobEnd { id: job.id, fence: job.fence, end };
+        // One end has a request of its own, the other one travels with a claim.
+        if jobs.len() == 1 {
+            client.end_job(&end).await.unwrap();
+        } else {
+            let claim = Claim { wait: std::time::Duration::ZERO, done: vec![end], ..claim.clone() };
+            let done = client.claim(&claim).await.unwrap().done;
+            assert_eq!(done, [(jobs[1].clone(), None)]);
+        }
+    }
+    for id in jobs {
+        let chain = ann.history(&id).await;
+        assert_eq!(chain.verify().signatures_verified, 1, "{id}");
+        assert_eq!(chain.entries.last().unwrap()["record"]["by"], json!(key.did()));
     }
 }
 
