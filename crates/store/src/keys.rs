@@ -77,6 +77,33 @@ pub(crate) const INDEXES: [TableId; 6] = [LISTS, LIVE, TIMERS, EXECUTIONS, EXPIR
 /// The first eight bytes of a hash of these parts. Rows found by it are checked against the parts
 /// themselves, so a collision costs a lookup and nothing else.
 pub(crate) fn scope(parts: &[&[u8]]) -> [u8; 8] {
+    let slot = SCOPES_HASH.with(|hash| hash.hash_one(parts)) as usize % CACHED_SCOPES;
+    SCOPES.with_borrow_mut(|cached| match &cached[slot] {
+        Some((hashed, scope)) if hashed.iter().map(Vec::as_slice).eq(parts.iter().copied()) => {
+            *scope
+        }
+        _ => {
+            let scope = hash_parts(parts);
+            cached[slot] = Some((parts.iter().map(|part| part.to_vec()).collect(), scope));
+            scope
+        }
+    })
+}
+
+/// The parts that were hashed, and their scope.
+type CachedScope = Option<(Vec<Vec<u8>>, [u8; 8])>;
+
+/// Scopes cached on each thread.
+const CACHED_SCOPES: usize = 512;
+
+thread_local! {
+    /// A job needs a dozen scopes, and most jobs have the same owner, operation and queue as others:
+    /// this saves hashing.
+    static SCOPES: RefCell<Vec<CachedScope>> = RefCell::new(vec![None; CACHED_SCOPES]);
+    static SCOPES_HASH: RandomState = RandomState::default();
+}
+
+fn hash_parts(parts: &[&[u8]]) -> [u8; 8] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
@@ -247,12 +274,12 @@ impl IndexFacts {
     pub(crate) fn from_summary(job: JobId, summary: &Summary) -> Self {
         let key = summary.execution_key.as_deref();
         let is_live = summary.is_live();
-        let owner = OwnerScopes::for_owner_and_op(&summary.owner, &summary.op).owner;
+        let owner = owner_scope(&summary.owner);
         IndexFacts {
             job,
             owner,
             parent: summary.parent.as_ref().map(|parent| parent.job),
-            lists: ListEntries::from_summary(job, summary),
+            lists: ListEntries::from_summary(job, summary, owner),
             execution: key.map(|key| execution_scope(&summary.owner, key)),
             live: is_live.then(|| LiveFacts {
                 status: summary.status,
@@ -343,58 +370,19 @@ impl ListEntries {
     /// `None` for sub-jobs: they are found through their parents, and lists show what callers
     /// invoked. Nearly every job ends up COMPLETE, so the owner's own list serves as the list of
     /// those.
-    fn from_summary(job: JobId, summary: &Summary) -> Option<Self> {
+    fn from_summary(job: JobId, summary: &Summary, owner_scope: [u8; 8]) -> Option<Self> {
         if summary.parent.is_some() {
             return None;
         }
         let owner = summary.owner.as_str();
-        let scopes = OwnerScopes::for_owner_and_op(owner, &summary.op);
         let status =
             (summary.status != Status::Complete).then(|| status_scope(owner, summary.status));
         let tags = summary.tags.iter().map(|tag| tag_scope(owner, tag));
         Some(ListEntries {
-            owner: scopes.owner,
-            owner_entry: encode_owner_entry(job, summary, scopes.check),
-            op: scopes.op,
+            owner: owner_scope,
+            owner_entry: encode_owner_entry(job, summary, owner_check(owner)),
+            op: op_scope(owner, &summary.op),
             others: status.into_iter().chain(tags).collect(),
-        })
-    }
-}
-
-/// The scopes that every job of an owner and operation has.
-#[derive(Clone, Copy)]
-struct OwnerScopes {
-    owner: [u8; 8],
-    check: [u8; 8],
-    op: [u8; 8],
-}
-
-/// The owner and the operation, and their scopes.
-type CachedScopes = Option<(String, String, OwnerScopes)>;
-
-/// Scopes cached on each thread.
-const CACHED_SCOPES: usize = 256;
-
-thread_local! {
-    /// Many jobs have the same owner and operation: this saves hashing.
-    static SCOPES: RefCell<Vec<CachedScopes>> = RefCell::new(vec![None; CACHED_SCOPES]);
-    static SCOPES_HASH: RandomState = RandomState::default();
-}
-
-impl OwnerScopes {
-    fn for_owner_and_op(owner: &str, op: &str) -> Self {
-        let slot = SCOPES_HASH.with(|hash| hash.hash_one((owner, op))) as usize % CACHED_SCOPES;
-        SCOPES.with_borrow_mut(|cached| match &cached[slot] {
-            Some((its_owner, its_op, scopes)) if its_owner == owner && its_op == op => *scopes,
-            _ => {
-                let scopes = OwnerScopes {
-                    owner: owner_scope(owner),
-                    check: owner_check(owner),
-                    op: op_scope(owner, op),
-                };
-                cached[slot] = Some((owner.to_owned(), op.to_owned(), scopes));
-                scopes
-            }
         })
     }
 }

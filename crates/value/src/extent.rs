@@ -56,42 +56,79 @@ impl Value {
     /// Returns about how many bytes a value takes in memory. Parts that are not loaded take none, and
     /// parts that occur several times count several times. Counting stops at `limit`.
     pub fn memory_bytes(&self, limit: u64) -> u64 {
-        let mut bytes = 0_u64;
-        let mut pending = vec![self.clone()];
-        while let Some(value) = pending.pop() {
-            bytes = bytes.saturating_add(match &value {
-                Value::String(text) => HANDLE_BYTES.saturating_add(text.len()),
-                Value::Blob(blob) => HANDLE_BYTES.saturating_add(blob.len()),
-                Value::Map(members) => {
-                    HANDLE_BYTES.saturating_add(members.len().saturating_mul(ENTRY_BYTES))
-                }
-                _ => HANDLE_BYTES,
-            });
-            if bytes >= limit {
-                return limit;
-            }
-            match &value {
-                Value::Vector(items) => {
-                    let room = (limit - bytes) / HANDLE_BYTES;
-                    if items.len() > room {
-                        return limit;
-                    }
-                    pending.extend(items.iter(&NoCells).map_while(Result::ok));
-                }
-                Value::Map(members) => {
-                    let room = (limit - bytes) / (2 * HANDLE_BYTES);
-                    if members.len() > room {
-                        return limit;
-                    }
-                    for (key, member) in members.iter(&NoCells).map_while(Result::ok) {
-                        pending.push(key);
-                        pending.push(member);
-                    }
-                }
-                _ => {}
-            }
+        let mut count = MemoryCount { bytes: 0, limit, pending: Vec::new() };
+        let mut is_within = count.add(self);
+        while is_within && let Some(value) = count.pending.pop() {
+            is_within = count.add(&value);
         }
-        bytes
+        if is_within { count.bytes } else { limit }
+    }
+}
+
+/// The bytes of the parts of a value that were counted so far.
+struct MemoryCount {
+    bytes: u64,
+    limit: u64,
+    /// Containers whose items are not counted yet. Most values have none below the first level.
+    pending: Vec<Value>,
+}
+
+impl MemoryCount {
+    /// Counts a value, and its items if they are no containers. Returns false at the limit.
+    fn add(&mut self, value: &Value) -> bool {
+        if !self.add_own(value) {
+            return false;
+        }
+        match value {
+            Value::Vector(items) => {
+                if items.len() > (self.limit - self.bytes) / HANDLE_BYTES {
+                    return false;
+                }
+                match items.as_leaf() {
+                    Some(items) => items.iter().all(|item| self.add_item(item)),
+                    None => {
+                        items.iter(&NoCells).map_while(Result::ok).all(|item| self.add_item(&item))
+                    }
+                }
+            }
+            Value::Map(members) => {
+                if members.len() > (self.limit - self.bytes) / (2 * HANDLE_BYTES) {
+                    return false;
+                }
+                match members.as_leaf() {
+                    Some(mut members) => members.all(|(key, member)| self.add_member(key, member)),
+                    None => members
+                        .iter(&NoCells)
+                        .map_while(Result::ok)
+                        .all(|(key, member)| self.add_member(&key, &member)),
+                }
+            }
+            _ => true,
+        }
+    }
+
+    fn add_member(&mut self, key: &Value, member: &Value) -> bool {
+        self.add_item(key) && self.add_item(member)
+    }
+
+    fn add_item(&mut self, item: &Value) -> bool {
+        if matches!(item, Value::Vector(_) | Value::Map(_)) {
+            self.pending.push(item.clone());
+            return true;
+        }
+        self.add_own(item)
+    }
+
+    /// Counts a value without its items.
+    fn add_own(&mut self, value: &Value) -> bool {
+        let own = match value {
+            Value::String(text) => text.len(),
+            Value::Blob(blob) => blob.len(),
+            Value::Map(members) => members.len().saturating_mul(ENTRY_BYTES),
+            _ => 0,
+        };
+        self.bytes = self.bytes.saturating_add(HANDLE_BYTES).saturating_add(own);
+        self.bytes < self.limit
     }
 }
 
@@ -108,19 +145,23 @@ impl Walk<'_> {
             Value::Blob(blob) => self.add(blob.len() * 2 + 4),
             Value::Vector(items) => {
                 self.enter(depth)?;
+                // Most containers are small: their items need not be cloned.
+                if let Some(items) = items.as_leaf() {
+                    return items.iter().try_for_each(|item| self.item(item, depth));
+                }
                 for item in items.iter(self.cells) {
-                    self.add(1)?;
-                    self.value(&item?, depth + 1)?;
+                    self.item(&item?, depth)?;
                 }
                 Ok(())
             }
             Value::Map(members) => {
                 self.enter(depth)?;
+                if let Some(mut members) = members.as_leaf() {
+                    return members.try_for_each(|(key, member)| self.member(key, member, depth));
+                }
                 for entry in members.iter(self.cells) {
                     let (key, member) = entry?;
-                    self.add(2)?;
-                    self.value(&key, depth + 1)?;
-                    self.value(&member, depth + 1)?;
+                    self.member(&key, &member, depth)?;
                 }
                 Ok(())
             }
@@ -135,6 +176,17 @@ impl Walk<'_> {
             Value::Double(_) => self.add(NUMBER_BYTES),
             _ => self.add(WORD_BYTES),
         }
+    }
+
+    fn item(&mut self, item: &Value, depth: usize) -> Result<(), ExtentError> {
+        self.add(1)?;
+        self.value(item, depth + 1)
+    }
+
+    fn member(&mut self, key: &Value, member: &Value, depth: usize) -> Result<(), ExtentError> {
+        self.add(2)?;
+        self.value(key, depth + 1)?;
+        self.value(member, depth + 1)
     }
 
     fn enter(&mut self, depth: usize) -> Result<(), ExtentError> {

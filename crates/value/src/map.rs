@@ -59,6 +59,12 @@ impl Map {
         fields
     }
 
+    /// The entries of a map of at most eight, without loading any; values that are not in memory are
+    /// [`Value::Unloaded`]. `None` if there are more.
+    pub fn as_leaf(&self) -> Option<impl Iterator<Item = (&Value, &Value)>> {
+        Some(self.0.as_leaf()?.iter().map(|entry| (&entry.key, &entry.value)))
+    }
+
     /// Calls `visit` for every entry that [`Map::fields`] returns, without collecting them.
     pub fn for_each_field<'a>(&'a self, mut visit: impl FnMut(&'a Value, &'a Value)) {
         self.0.visit_in_memory(&mut |entry| visit(&entry.key, &entry.value));

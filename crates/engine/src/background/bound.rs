@@ -46,8 +46,7 @@ impl Background {
             let (Some(guard), Some(committed)) = (guard, committed) else { return Ok(None) };
             let cause = Cause::Start;
             let spec = RunSpec { operation, caller, input, cause, time_left };
-            let job = (*committed.view.job).clone();
-            return Ok(Some(Run::new(job, committed.view.cells, spec, guard)));
+            return Ok(Some(Run::new(committed.view.job, committed.view.cells, spec, guard)));
         }
         Err(StoreError::Contended)
     }

@@ -186,7 +186,7 @@ impl Background {
         match self.runtime.work_on(id, self.acquire_queued(id)).await {
             Ok(Some(run)) => {
                 let execution = Arc::clone(&self.execution);
-                self.runtime.spawn(run.with_slot(slot).execute(execution));
+                self.runtime.spawn_task(run.with_slot(slot).execute(execution));
                 if let Some(alone) = alone {
                     self.watch_suspect(id, alone);
                 }
@@ -284,7 +284,7 @@ impl Background {
         };
         let view = committed.view;
         let spec = RunSpec { operation, caller, input, cause: Cause::Start, time_left };
-        Ok(Some(Run::new((*view.job).clone(), view.cells, spec, guard)))
+        Ok(Some(Run::new(view.job, view.cells, spec, guard)))
     }
 
     /// Runs the next turn of a job that is STARTED and that nobody runs.
@@ -311,8 +311,7 @@ impl Background {
         let limit = recorded_limit(&self.runtime.limits, &current.job, &operation);
         let time_left = time_until(current.number("deadline"), self.runtime.now(), limit);
         let spec = RunSpec { operation, caller, input, cause, time_left };
-        let job = Arc::unwrap_or_clone(current.job);
-        Ok(Some(Run::new(job, current.cells, spec, guard)))
+        Ok(Some(Run::new(current.job, current.cells, spec, guard)))
     }
 
     /// Fails a job whose payload cannot be read.

@@ -211,7 +211,7 @@ impl Commands {
             cause: Cause::Start,
             time_left: limit,
         };
-        let run = Run::new(child.job().clone(), None, spec, guard).with_slot(slot);
+        let run = Run::new(child.shared_job(), None, spec, guard).with_slot(slot);
         Ok(NewCall { child, run: Some(run), is_queued: false })
     }
 
@@ -253,7 +253,7 @@ impl Commands {
                     self.execution.notify_queued(&queued.job);
                 }
                 if let Some(run) = run {
-                    self.runtime.spawn(run.execute_boxed(Arc::clone(&self.execution)));
+                    self.runtime.spawn_task(run.execute(Arc::clone(&self.execution)));
                 }
                 let view = committed.children.into_iter().next();
                 Ok(Ok(view.map_or(Attempt::Conflict, Attempt::Called)))

@@ -264,7 +264,9 @@ impl Commands {
             draft.add(stored);
         }
         if operation.plan().is_some() {
-            return self.start_orchestration(request, operation, draft, key, rerun).await;
+            // Boxed, because it would make the future of every start larger.
+            let starting = self.start_orchestration(request, operation, draft, key, rerun);
+            return Box::pin(starting).await;
         }
         // Workers take their jobs from a queue, and a bound job starts from it.
         let is_queued = operation.queue().is_some() || is_bound(draft.job());
@@ -289,9 +291,9 @@ impl Commands {
             cause: Cause::Start,
             time_left,
         };
-        let run = Run::new((*view.job).clone(), None, spec, guard);
+        let run = Run::new(Arc::clone(&view.job), None, spec, guard);
         let run = run.with_slot(slot).with_memory(memory);
-        self.runtime.spawn(run.execute(Arc::clone(&self.execution)));
+        self.runtime.spawn_task(run.execute(Arc::clone(&self.execution)));
         Ok(view)
     }
 

@@ -50,7 +50,7 @@ impl Execution {
         for _ in 0..CONTENTION_TRIES_MAX {
             match self.consume_message(id).await? {
                 Consumed::Run(run) => {
-                    self.runtime.spawn(run.execute(Arc::clone(self)));
+                    self.runtime.spawn_task(run.execute(Arc::clone(self)));
                     return Ok(());
                 }
                 Consumed::Nothing => return Ok(()),
@@ -167,6 +167,6 @@ impl Execution {
         };
         let view = committed.view;
         let spec = RunSpec { operation, caller, input, cause: Cause::Message(complete), time_left };
-        Ok(Some(Run::new((*view.job).clone(), view.cells, spec, guard)))
+        Ok(Some(Run::new(view.job, view.cells, spec, guard)))
     }
 }

@@ -210,7 +210,7 @@ mod tests {
         for event in events {
             job.append(Change::new(event.clone(), 2)).unwrap();
         }
-        Current::from_job(job, 4)
+        Current::from_job(std::sync::Arc::new(job), 4)
     }
 
     fn held(outcome: Outcome) -> Event {

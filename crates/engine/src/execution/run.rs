@@ -37,7 +37,7 @@ pub(crate) struct RunSpec {
 
 /// A job that this process holds and runs.
 pub(crate) struct Run {
-    pub(crate) job: Job,
+    pub(crate) job: Arc<Job>,
     pub(crate) cells: Option<JobCells>,
     pub(crate) spec: RunSpec,
     pub(crate) guard: RunGuard,
@@ -53,7 +53,12 @@ enum TurnEnd {
 
 impl Run {
     /// Creates the run of a job that is durably STARTED and held by this process.
-    pub(crate) fn new(job: Job, cells: Option<JobCells>, spec: RunSpec, guard: RunGuard) -> Run {
+    pub(crate) fn new(
+        job: Arc<Job>,
+        cells: Option<JobCells>,
+        spec: RunSpec,
+        guard: RunGuard,
+    ) -> Run {
         Run { job, cells, spec, guard, memory: None }
     }
 
@@ -95,15 +100,11 @@ impl Run {
         memory.grow_for_stored(output)
     }
 
-    /// Runs the job, boxed: a run may start other runs.
-    pub(crate) fn execute_boxed(self, execution: Arc<Execution>) -> Task {
-        Box::pin(self.execute(execution))
-    }
-
     /// Runs the job until it ends, waits or is retried later.
-    pub(crate) async fn execute(self, execution: Arc<Execution>) {
+    pub(crate) fn execute(self, execution: Arc<Execution>) -> Task {
+        let job = self.job.id();
         let runtime = Arc::clone(&execution.runtime);
-        runtime.work_on(self.job.id(), self.execute_turn(execution)).await;
+        Box::pin(runtime.work_on(job, self.execute_turn(execution)))
     }
 
     async fn execute_turn(mut self, execution: Arc<Execution>) {
@@ -116,7 +117,7 @@ impl Run {
         }
         let control = self.guard.handle.control(&execution.runtime.env);
         if self.spec.operation.uses_roots() && !self.spec.operation.is_read_only() {
-            return self.execute_on_roots(&execution, &control).await;
+            return Box::pin(self.execute_on_roots(&execution, &control)).await;
         }
         // Held until the outcome is durable.
         let mut memory = self.reserve_input(&execution);
@@ -133,7 +134,10 @@ impl Run {
             }
         };
         match execution.retry_delay(&self.spec.operation, &self.job, &outcome) {
-            Some((delay, failure)) => self.retry_later(&execution, &control, delay, failure).await,
+            // Boxed, because it is rare and would make the future of every run larger.
+            Some((delay, failure)) => {
+                Box::pin(self.retry_later(&execution, &control, delay, failure)).await;
+            }
             None => self.finish(&execution, outcome, progress).await,
         }
     }
@@ -333,7 +337,7 @@ impl Run {
 
     /// Returns the job as this run knows it.
     pub(crate) fn current(&self) -> Current {
-        let mut current = Current::from_job(self.job.clone(), self.guard.handle.fence);
+        let mut current = Current::from_job(Arc::clone(&self.job), self.guard.handle.fence);
         current.cells = self.cells.clone();
         current
     }

@@ -59,9 +59,9 @@ impl From<StoredJob> for Current {
 
 impl Current {
     /// Creates the current state of a job that this process runs under a fence, as far as it knows.
-    pub(crate) fn from_job(job: Job, fence: u64) -> Self {
+    pub(crate) fn from_job(job: Arc<Job>, fence: u64) -> Self {
         Current {
-            job: Arc::new(job),
+            job,
             cells: None,
             queue_depth: 0,
             progress: None,
@@ -106,7 +106,7 @@ impl Current {
     /// Starts a change.
     pub(crate) fn draft(&self) -> Draft {
         Draft {
-            job: (*self.job).clone(),
+            job: Arc::clone(&self.job),
             after: Some(self.job.head()),
             records: Vec::new(),
             more: Vec::new(),
@@ -150,7 +150,8 @@ impl From<Current> for JobView {
 /// A change that is not durable yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
-    job: Job,
+    /// Copied by the first change if it is shared.
+    job: Arc<Job>,
     after: Option<RecordId>,
     records: Vec<Record>,
     more: Vec<Effect>,
@@ -180,7 +181,7 @@ impl Draft {
         let mut records = Vec::with_capacity(3);
         records.push(first);
         Ok(Draft {
-            job,
+            job: Arc::new(job),
             after: None,
             records,
             more: Vec::new(),
@@ -198,6 +199,11 @@ impl Draft {
 
     pub(crate) fn job(&self) -> &Job {
         &self.job
+    }
+
+    /// Returns the job as it is after what was appended so far.
+    pub(crate) fn shared_job(&self) -> Arc<Job> {
+        Arc::clone(&self.job)
     }
 
     /// Adds an effect that becomes durable together with the records.
@@ -281,7 +287,7 @@ impl Draft {
         {
             *error = truncate_text(error);
         }
-        let record = self.job.append(change)?;
+        let record = Arc::make_mut(&mut self.job).append(change)?;
         self.records.push(record);
         Ok(())
     }
@@ -343,7 +349,7 @@ impl Draft {
         if is_ending {
             effects.push(Effect::CheckMessageCount { job: id, count: self.queue_depth });
         }
-        let job = Arc::new(self.job);
+        let job = self.job;
         if !self.records.is_empty() {
             effects.push(Effect::Append {
                 job: Arc::clone(&job),

@@ -114,7 +114,7 @@ impl Orchestration {
                 cause: Cause::Start,
                 time_left: limit,
             };
-            let run = Run::new((*view.job).clone(), None, spec, guard);
+            let run = Run::new(Arc::clone(&view.job), None, spec, guard);
             let mut driver = OrchestrationDriver::new(run, state, subscription);
             driver.spawn_remote_tasks(self, remote_work);
             self.runtime.spawn(self.runtime.work_on(job, driver.drive(Arc::clone(self))));
@@ -145,7 +145,7 @@ impl Orchestration {
         for run in batch.runs {
             if let Some(child) = children.remove(&run.job) {
                 let run = run.into_run(&self.runtime.limits, caller, &child);
-                self.runtime.spawn(run.execute_boxed(Arc::clone(&self.execution)));
+                self.runtime.spawn_task(run.execute(Arc::clone(&self.execution)));
             }
         }
         Ok(committed.view)
@@ -446,7 +446,7 @@ impl OrchestrationDriver {
             }
             match committed.map_err(CommitFailure::from) {
                 Ok(view) => {
-                    self.run.job = (*view.job).clone();
+                    self.run.job = Arc::clone(&view.job);
                     let (ended, total) = self.state.progress();
                     let progress = step_progress(ended, total);
                     orchestration.jobs.watchers.announce_progress(view.job.id(), &progress);
@@ -517,7 +517,7 @@ impl OrchestrationDriver {
             return Ok(is_recorded.then_some(Next::Listen));
         }
         let Some(committed) = unless_overtaken(committed)? else { return Ok(None) };
-        self.run.job = (*committed.view.job).clone();
+        self.run.job = Arc::clone(&committed.view.job);
         self.queue_depth = self.queue_depth.saturating_sub(1);
         if let Some(child) = self.state.mark_forwarded(step) {
             orchestration.runtime.spawn(orchestration.execution.wake(child));
@@ -539,7 +539,7 @@ impl OrchestrationDriver {
         if current.job.status().is_terminal() {
             return Ok(Next::Over);
         }
-        self.run.job = Arc::unwrap_or_clone(current.job);
+        self.run.job = current.job;
         self.run.cells = current.cells;
         self.queue_depth = current.queue_depth;
         // Events of the old tasks may be lost with the old state: new ones are spawned.

@@ -55,7 +55,7 @@ impl Orchestration {
             match self.acquire_job(job).await {
                 Ok(Acquired::Run(run)) => {
                     let execution = Arc::clone(&self.execution);
-                    return self.runtime.spawn(run.execute_boxed(execution));
+                    return self.runtime.spawn_task(run.execute(execution));
                 }
                 Ok(Acquired::No) => return,
                 Ok(Acquired::Conflict) => {}
@@ -106,7 +106,7 @@ impl Orchestration {
             operation,
             cause: Cause::Retry,
         };
-        let run = Run::new(Arc::unwrap_or_clone(current.job), current.cells, spec, guard);
+        let run = Run::new(current.job, current.cells, spec, guard);
         Ok(Acquired::Run(Box::new(run)))
     }
 

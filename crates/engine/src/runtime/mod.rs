@@ -32,7 +32,7 @@ pub use env::PausedEnv;
 pub use env::{Env, SystemEnv, Task};
 pub use memory::{MemoryBudget, Reservation};
 pub use on_thread::{ENTRY_WORDS, TABLE_WORDS, Work, track_work_in, tracked_work, work_on_threads};
-pub(crate) use on_thread::{Working, current_work};
+pub(crate) use on_thread::{WorkOn, Working, current_work};
 pub(crate) use start_gate::{Alone, Closed, StartGate};
 pub(crate) use stats::{CountedChange, Stats};
 pub use stats::{MinuteStats, Percentiles};
@@ -88,16 +88,22 @@ impl Runtime {
     }
 
     /// Attributes a future to a job whenever it is polled, from now on.
-    pub(crate) fn work_on<T, F>(&self, job: JobId, work: F) -> impl Future<Output = T> + use<T, F>
-    where
-        F: Future<Output = T>,
-    {
+    pub(crate) fn work_on<'a, T>(
+        &self,
+        job: JobId,
+        work: impl Future<Output = T> + Send + 'a,
+    ) -> WorkOn<'a, T> {
         on_thread::work_on(Work { job, since: self.now() }, work)
     }
 
     /// Spawns a task.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.env.spawn(Box::pin(task));
+    }
+
+    /// Spawns a task that is boxed already.
+    pub(crate) fn spawn_task(&self, task: Task) {
+        self.env.spawn(task);
     }
 
     /// Returns a future that is driven to its end even if the caller drops it halfway: a change of

@@ -5,10 +5,11 @@
 //! sees. Each thread has an entry of the table, a line of the processor's cache. Entering and leaving a job are
 //! three stores each; operations that run inside a request, whose jobs are not stored yet, do neither.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
 use catena_job::JobId;
 use parking_lot::Mutex;
@@ -123,14 +124,28 @@ pub(crate) fn current_work() -> Option<Work> {
     load(words(own_entry()?))
 }
 
+/// A future that is attributed to a job whenever it is polled.
+pub(crate) struct WorkOn<'a, T> {
+    work: Work,
+    /// Boxed, because what works on a job is large and would be copied whenever this is moved.
+    future: Pin<Box<dyn Future<Output = T> + Send + 'a>>,
+}
+
 /// Attributes a future to a job whenever it is polled.
-pub(crate) async fn work_on<T>(work: Work, future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    poll_fn(|context| {
-        let _working = Working::on(work);
-        future.as_mut().poll(context)
-    })
-    .await
+pub(crate) fn work_on<'a, T>(
+    work: Work,
+    future: impl Future<Output = T> + Send + 'a,
+) -> WorkOn<'a, T> {
+    WorkOn { work, future: Box::pin(future) }
+}
+
+impl<T> Future for WorkOn<'_, T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let _working = Working::on(self.work);
+        self.future.as_mut().poll(context)
+    }
 }
 
 fn own_entry() -> Option<usize> {

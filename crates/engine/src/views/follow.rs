@@ -190,8 +190,10 @@ impl Follow {
         };
         // No record follows the end of a job, but its steps may end after it.
         let moment = if job.status().is_terminal() { Moment::Present } else { moment };
-        let current =
-            Current { cells: Some(cells.clone()), ..Current::from_job((*job).clone(), 0) };
+        let current = Current {
+            cells: Some(cells.clone()),
+            ..Current::from_job(Arc::new((*job).clone()), 0)
+        };
         let steps = self.views.steps_of(&current, moment).await?.map(|steps| steps.entries);
         Ok(Some(JobEvent::Record { index: job.count() - 1, job, cells, steps }))
     }

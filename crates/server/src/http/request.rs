@@ -33,6 +33,7 @@ use crate::limits::{
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const DEPTH: HeaderName = HeaderName::from_static(DEPTH_HEADER);
 
 /// One request.
 pub(crate) struct ApiRequest {
@@ -181,7 +182,7 @@ impl ApiRequest {
 
     /// The number of orchestrations on other venues that this request comes from.
     pub(crate) fn depth(&self) -> ApiResult<u32> {
-        let Some(depth) = self.head.headers.get(DEPTH_HEADER) else { return Ok(0) };
+        let Some(depth) = self.head.headers.get(&DEPTH) else { return Ok(0) };
         let depth = depth.to_str().ok().and_then(|depth| depth.trim().parse().ok());
         depth.ok_or_else(|| ApiError::bad_request("`Catena-Depth` must be a whole number"))
     }

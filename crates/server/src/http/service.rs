@@ -97,7 +97,6 @@ impl Service {
     async fn serve_route(&self, mounted: &MountedRoute, request: Request) -> Response {
         let route = mounted.route;
         let (head, body) = request.into_parts();
-        let path = head.uri.path().to_owned();
         let trace = self.begin(&head.method, head.uri.path(), &head.headers);
         let compressible = compress::for_request(route, &head.headers);
         let admitted = match self.admit(route, &head.headers) {
@@ -149,7 +148,7 @@ impl Service {
             }
             Err(error) => Err(error),
         };
-        let response = result.unwrap_or_else(|error| error.into_response_for(&path));
+        let response = result.unwrap_or_else(|error| error.into_response_for(route.path));
         self.finish(trace, mounted.number, response)
     }
 

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use catena_auth::identity::UnboundToken;
 use catena_auth::limits::CLOCK_SKEW_SECONDS;
 use catena_auth::{Identity, KeyPair};
@@ -22,8 +22,14 @@ use crate::identity::lists::{AccessLists, List};
 use crate::limits::VERIFIED_TOKENS_MAX;
 
 /// Headers by which a proxy says that it forwards the request of another client.
-const FORWARDED: [&str; 6] =
-    ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via"];
+static FORWARDED: [HeaderName; 6] = [
+    header::FORWARDED,
+    header::VIA,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-real-ip"),
+];
 
 /// Why a request is refused because of who sends it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -197,7 +203,7 @@ impl Authenticator {
         now: i64,
     ) -> Result<Authenticated, AuthError> {
         let Some(value) = headers.get(header::AUTHORIZATION) else {
-            let is_forwarded = FORWARDED.iter().any(|name| headers.contains_key(*name));
+            let is_forwarded = headers.keys().any(|name| FORWARDED.contains(name));
             let is_accepted = !is_forwarded || self.policy.is_anyone_explicit;
             if !self.is_anonymous_on() || !is_accepted {
                 return Err(AuthError::TokenMissing);

@@ -201,7 +201,7 @@ impl OrchestrationDriver {
         draft.set_hold(catena_store::Hold::Under(self.run.guard.handle.fence));
         let committed = unless_overtaken(orchestration.jobs.commit(draft).await)?;
         let Some(committed) = committed else { return Ok(false) };
-        self.run.job = (*committed.view.job).clone();
+        self.run.job = Arc::clone(&committed.view.job);
         Ok(true)
     }
 }

@@ -32,7 +32,7 @@ impl ChildRun {
             input: self.input,
             cause: Cause::Start,
         };
-        let run = Run::new((*view.job).clone(), None, spec, self.guard).with_memory(self.memory);
+        let run = Run::new(Arc::clone(&view.job), None, spec, self.guard).with_memory(self.memory);
         match self.slot {
             Some(slot) => run.with_slot(slot),
             None => run,

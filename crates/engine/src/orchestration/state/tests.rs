@@ -167,7 +167,7 @@ impl Scenario {
 
     /// Lets the state decide, and applies what it decided to the parent.
     fn advance(&mut self) -> Batch {
-        let mut draft = Current::from_job(self.parent.clone(), 1).draft();
+        let mut draft = Current::from_job(Arc::new(self.parent.clone()), 1).draft();
         let mut batch = self.state.advance(&self.host, &mut draft).unwrap();
         self.parent = draft.job().clone();
         for child in std::mem::take(&mut batch.children) {
