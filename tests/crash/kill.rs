@@ -106,7 +106,7 @@ async fn every_scheduled_run_is_created_once_however_often_the_venue_is_killed()
         }
     };
     // A mark of a process that was killed ends after ten seconds.
-    tokio::time::timeout(std::time::Duration::from_secs(40), done).await.unwrap();
+    tokio::time::timeout(2 * catena_tests::TIMEOUT, done).await.unwrap();
     assert_eq!(count(&client, "test:random").await, SCHEDULES);
     venue.kill().await;
 }

@@ -51,6 +51,11 @@ fn start_time() -> Duration {
     Duration::from_secs(if is_release() { 1 } else { 15 })
 }
 
+/// The longest time in which the venue must end after SIGTERM: its grace period is 5 s.
+fn stop_time() -> Duration {
+    Duration::from_secs(if is_release() { 6 } else { 15 })
+}
+
 /// The longest time in which the venue must answer an attack.
 fn attack_time() -> Duration {
     Duration::from_secs(if is_release() { 30 } else { 90 })
@@ -199,7 +204,7 @@ impl Victim {
         let begun = tokio::time::Instant::now();
         let status = process.terminate().await;
         assert!(status.success(), "{status}");
-        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < stop_time(), "{:?}", begun.elapsed());
         let binary = limited_binary(self.folder.path());
         let begun = tokio::time::Instant::now();
         let process = Process::start(&binary, &self.folder.path().join("data"), &[]).await;

@@ -8,7 +8,10 @@ use catena_tests::site::id_of;
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::Victim;
+use super::{Victim, is_release};
+
+/// Nearly as many bytes as a request may have.
+const LARGE: usize = 9_000_000;
 
 /// Checks that a request was refused or done, and never broke anything.
 fn check(name: &str, reply: &Reply) {
@@ -146,6 +149,17 @@ async fn no_agent_secret_or_workspace_harms_the_venue() {
         let body = json!({"operation": operation, "input": input, "wait": 2_000});
         let attack = venue.attacker.post("/api/v1/invoke", &body);
         check(operation, &venue.under(operation, attack).await);
+    }
+    // Questions that take much more memory than their JSON, all of which a list has.
+    let question = json!(vec![0; 31_000]);
+    for _ in 0..if is_release() { 400 } else { 40 } {
+        let body = json!({"operation": "jobs:ask", "input": {"question": question}, "wait": 0});
+        check("a question", &venue.attacker.post("/api/v1/invoke", &body).await);
+    }
+    let lists = venue.send_all(vec![Request::new("GET", "/api/v1/requests"); 8]);
+    for reply in venue.under("8 lists of long questions", lists).await {
+        check("a list of questions", &reply);
+        assert!([200, 429].contains(&reply.status()), "{}", reply.text());
     }
     // Many small ones.
     for n in 0..200 {
@@ -313,6 +327,87 @@ async fn no_call_of_a_model_client_harms_the_venue() {
             .header(header, &value)
             .json(&call("tools/list", json!({})));
         check(name, &venue.under(name, venue.attacker.ask(request)).await);
+    }
+    victim.restart().await;
+}
+
+/// Prompts and lists of assets do more than their small requests seem to ask for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_prompt_or_list_of_assets_harms_the_venue() {
+    let mut victim = Victim::start().await;
+    let venue = &victim;
+    let register = async |metadata: &Json| {
+        let reply = venue.attacker.post("/api/v1/assets", metadata).await.expect(201);
+        reply.json().as_str().unwrap().to_owned()
+    };
+    let call = |method: &str, params: Json| {
+        Request::new("POST", "/mcp")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2025-06-18")
+            .json(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+    };
+    let prompt =
+        |name: &str, messages: Json| json!({"name": name, "prompt": {"messages": messages}});
+    // An argument that is inserted many times.
+    let text = "{{a}}".repeat(10_000);
+    register(&prompt("insert", json!([{"role": "user", "content": text}]))).await;
+    for argument in [json!("x".repeat(LARGE)), json!(vec![0; 500_000])] {
+        let get = call("prompts/get", json!({"name": "insert", "arguments": {"a": argument}}));
+        let reply = venue.under("an argument 10,000 times", venue.attacker.ask(get)).await;
+        assert!(reply.text().contains("more than"), "{}", &reply.text()[..200]);
+    }
+    // A resource that is embedded many times.
+    let asset = register(&json!({"name": "resource"})).await;
+    let path = format!("/api/v1/assets/{asset}/content");
+    venue.attacker.ask(Request::new("PUT", &path).body(vec![b'x'; 690_000])).await.expect(200);
+    let did = venue.attacker.get("/.well-known/did.json").await.json()["id"].clone();
+    let uri = format!("{}/a/{asset}", did.as_str().unwrap());
+    let message =
+        json!({"role": "user", "content": {"type": "resource", "resource": {"uri": uri}}});
+    register(&prompt("embed", json!(vec![message; 300]))).await;
+    let get = call("prompts/get", json!({"name": "embed"}));
+    let reply = venue.under("a resource 300 times", venue.attacker.ask(get)).await;
+    assert!(reply.text().contains("more than"), "{}", &reply.text()[..200]);
+    // Assets with long metadata, which lists have to parse.
+    let count = if is_release() { 60 } else { 12 };
+    for number in 0..count {
+        let numbers = vec![number; if is_release() { 300_000 } else { 100_000 }];
+        register(&json!({"name": format!("long {number}"), "prompt": {"messages": numbers}})).await;
+        let long = "d".repeat(1_000_000);
+        register(&json!({"name": format!("described {number}"), "description": long})).await;
+    }
+    for (name, request) in [
+        ("8 lists of prompts", call("prompts/list", json!({}))),
+        ("8 lists of resources", call("resources/list", json!({}))),
+        ("8 lists of assets", Request::new("GET", "/api/v1/assets?limit=1000")),
+        ("8 lists of operations", Request::new("GET", "/api/v1/assets?type=operation&limit=1000")),
+        (
+            "8 completions",
+            call(
+                "completion/complete",
+                json!({"ref": {"type": "ref/prompt", "name": "long_1"}, "argument": {"name": "a", "value": ""}}),
+            ),
+        ),
+    ] {
+        let replies = venue.under(name, venue.send_all(vec![request; 8])).await;
+        replies.iter().for_each(|reply| check(name, reply));
+    }
+    // A part of the workspace that is larger than what is allowed in memory, taken for the metadata of an asset.
+    for number in 0..if is_release() { 30 } else { 6 } {
+        let value = number.to_string().repeat(if is_release() { 4_500_000 } else { 200_000 });
+        let write = json!({"path": format!("w/large/k{number}"), "value": value});
+        assert_eq!(venue.attack("covia:write", &write).await.json()["status"], "COMPLETE");
+    }
+    let create = json!({"operation": "agent:create",
+        "input": {"agentId": "large", "definition": "w/large", "config": "w/large"}});
+    for (name, request) in [
+        ("a large asset", Request::new("GET", "/api/v1/assets/w%2Flarge")),
+        ("a large operation", Request::new("GET", "/api/v1/operations/w%2Flarge")),
+        ("a large definition", Request::new("POST", "/api/v1/run").json(&create)),
+    ] {
+        let replies = venue.under(name, venue.send_all(vec![request; 16])).await;
+        replies.iter().for_each(|reply| check(name, reply));
+        assert!(replies.iter().all(|reply| reply.status() >= 400), "{name}");
     }
     victim.restart().await;
 }

@@ -51,7 +51,18 @@ impl Process {
         data: &Path,
         more: &[String],
     ) -> Result<Process, String> {
-        let mut child = spawn(address, binary, data, more);
+        Process::try_start_with(&[], address, binary, data, more).await
+    }
+
+    /// Does the same with more environment variables.
+    pub async fn try_start_with(
+        variables: &[(&str, &str)],
+        address: SocketAddr,
+        binary: &Path,
+        data: &Path,
+        more: &[String],
+    ) -> Result<Process, String> {
+        let mut child = spawn(variables, address, binary, data, more);
         let mut log = log_of(&mut child);
         let reading = async {
             let mut seen = Vec::new();
@@ -86,6 +97,11 @@ impl Process {
         tokio::time::timeout(TIMEOUT, self.child.wait()).await.unwrap().unwrap()
     }
 
+    /// Waits until the process has ended by itself.
+    pub async fn ended(mut self) -> ExitStatus {
+        tokio::time::timeout(TIMEOUT, self.child.wait()).await.unwrap().unwrap()
+    }
+
     /// Its process ID.
     pub fn id(&self) -> u32 {
         self.child.id().unwrap()
@@ -104,12 +120,18 @@ impl Process {
 
 /// Starts a venue and kills it after the given time, ready or not.
 pub async fn start_and_kill(binary: &Path, data: &Path, more: &[String], after: Duration) {
-    let mut child = spawn(FREE, binary, data, more);
+    let mut child = spawn(&[], FREE, binary, data, more);
     tokio::time::sleep(after).await;
     child.kill().await.unwrap();
 }
 
-fn spawn(address: SocketAddr, binary: &Path, data: &Path, more: &[String]) -> Child {
+fn spawn(
+    variables: &[(&str, &str)],
+    address: SocketAddr,
+    binary: &Path,
+    data: &Path,
+    more: &[String],
+) -> Child {
     Command::new(binary)
         .arg("serve")
         .args(["--listen", &address.to_string(), "--log-format", "json", "--data"])
@@ -117,6 +139,7 @@ fn spawn(address: SocketAddr, binary: &Path, data: &Path, more: &[String]) -> Ch
         .args(more)
         // Executors take memory and processor time; a test that needs one asks for it with a flag.
         .env("CATENA_EXECUTORS", "0")
+        .envs(variables.iter().copied())
         .current_dir(data.parent().unwrap())
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -537,7 +537,7 @@ const OPERATIONS: &[Definition] = &[
                 "all":{"type":["boolean","null"],"description":"Also those that were answered or closed"}}}"#,
         ),
         output: Some(
-            r#"{"type":"object","required":["requests"],"properties":{"requests":{"type":"array","items":{
+            r#"{"type":"object","required":["requests"],"properties":{"hasMore":{"type":"boolean"},"requests":{"type":"array","items":{
                 "type":"object","required":["id","status","question"],"properties":{
                 "id":{"type":"string"},"agentId":{"type":"string"},"job":{"type":"string"},"question":{},
                 "options":{"type":"array"},"schema":{},

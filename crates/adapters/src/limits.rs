@@ -268,6 +268,10 @@ pub const AGENT_QUESTIONS_MAX: usize = 100;
 /// Requests of the jobs of one user to people that are kept, and that can wait for an answer.
 pub const JOB_REQUESTS_MAX: usize = 1_000;
 
+/// Memory of the requests to people in one list, in bytes. There is at least one in each; those that come first are
+/// the oldest.
+pub const REQUEST_LIST_BYTES_MAX: u64 = 1024 * 1024;
+
 /// Largest question to a person, with its options and its schema, in bytes. People read it.
 pub const QUESTION_BYTES_MAX: u64 = 64 * 1024;
 

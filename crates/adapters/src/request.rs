@@ -6,10 +6,10 @@
 
 use catena_engine::Failure;
 use catena_engine::operations::schema::Schema;
-use catena_value::{Extent, Map, NoCells, Value};
+use catena_value::{CellSource, Extent, Map, NoCells, Value};
 
 use crate::fields::{Fields, array, integer, invalid_input, items, load_failure, text};
-use crate::limits::{QUESTION_BYTES_MAX, WORKSPACE_VALUE_DEPTH_MAX};
+use crate::limits::{QUESTION_BYTES_MAX, REQUEST_LIST_BYTES_MAX, WORKSPACE_VALUE_DEPTH_MAX};
 
 /// What separates the agent from the rest in the ID of a request. No agent has it in its ID; the ID of a
 /// request of a job begins with it.
@@ -82,9 +82,54 @@ pub(crate) fn status_of(request: &Map) -> String {
     request.field("status").and_then(text).unwrap_or_default()
 }
 
-/// Returns when a request was made.
-pub(crate) fn created_at(request: &Map) -> i64 {
-    request.field("created").and_then(integer).unwrap_or(0)
+/// A request as far as it must be read to find it in a list. There can be many with long questions and answers.
+pub(crate) struct RequestHead {
+    pub(crate) id: String,
+    pub(crate) created: i64,
+    pub(crate) status: String,
+    /// The request, of which only a part may be in memory.
+    request: Value,
+}
+
+impl RequestHead {
+    /// Reads the beginning of a request.
+    pub(crate) fn read(request: &Value, cells: &dyn CellSource) -> Result<RequestHead, Failure> {
+        let request = request.loaded(cells).map_err(load_failure)?;
+        let member = |name: &str| -> Result<Option<Value>, Failure> {
+            let Some(map) = request.as_map() else { return Ok(None) };
+            let member = map.get(&name.into(), cells).map_err(load_failure)?;
+            member.map(|member| member.loaded(cells).map_err(load_failure)).transpose()
+        };
+        let id = member("id")?.as_ref().and_then(text).unwrap_or_default();
+        let created = member("created")?.as_ref().and_then(integer).unwrap_or(0);
+        let status = member("status")?.as_ref().and_then(text).unwrap_or_default();
+        Ok(RequestHead { id, created, status, request })
+    }
+
+    /// Loads the request.
+    pub(crate) fn load(&self, cells: &dyn CellSource) -> Result<Map, Failure> {
+        let request = self.request.fully_loaded(cells).map_err(load_failure)?;
+        Ok(request.as_map().cloned().unwrap_or_default())
+    }
+}
+
+/// Loads the oldest of these requests, as many as a list may have. Returns true if these are not all.
+pub(crate) fn oldest(
+    mut heads: Vec<RequestHead>,
+    cells: &dyn CellSource,
+) -> Result<(Vec<Value>, bool), Failure> {
+    heads.sort_by_key(|head| head.created);
+    let mut requests = Vec::new();
+    let mut bytes = 0;
+    for head in &heads {
+        let request = Value::from(head.load(cells)?);
+        bytes += request.memory_bytes(REQUEST_LIST_BYTES_MAX);
+        if bytes > REQUEST_LIST_BYTES_MAX && !requests.is_empty() {
+            return Ok((requests, true));
+        }
+        requests.push(request);
+    }
+    Ok((requests, false))
 }
 
 /// The request with one member replaced.

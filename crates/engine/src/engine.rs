@@ -354,13 +354,14 @@ impl Engine {
         self.0.operations.assets(caller, query).await
     }
 
-    /// Returns the first `limit` prompts that the caller registered, ordered by ID: ID and metadata.
-    pub async fn prompts(
-        &self,
-        caller: &Caller,
-        limit: usize,
-    ) -> Result<Vec<(ValueId, Value)>, StoreError> {
+    /// Returns the IDs of the first `limit` prompts that the caller registered, in their order.
+    pub async fn prompts(&self, caller: &Caller, limit: usize) -> Result<Vec<ValueId>, StoreError> {
         self.0.operations.prompts(caller, limit).await
+    }
+
+    /// Returns the metadata of a prompt. `None` if it is none any more.
+    pub async fn prompt(&self, caller: &Caller, id: &ValueId) -> Result<Option<Value>, StoreError> {
+        self.0.operations.prompt(caller, id).await
     }
 
     /// Returns the number of assets.

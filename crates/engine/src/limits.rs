@@ -128,6 +128,16 @@ pub const REASON_BYTES_MAX: usize = 4_096;
 /// Bytes of an asset's metadata, which is held in memory while it is used.
 pub const METADATA_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes of an asset's metadata that are parsed on a thread of the runtime, which takes less than a millisecond. A list
+/// parses the metadata of every asset on it.
+pub const METADATA_INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of the metadata of a prompt. Names of prompts are unique, so all of a caller are read for most requests.
+pub const PROMPT_METADATA_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of the name, the type and the description of an asset in a list, each.
+pub const LISTED_TEXT_BYTES_MAX: usize = 2_048;
+
 /// Bytes of a job's JSON. A larger job is read record by record, or its output as an asset.
 pub const JOB_JSON_BYTES_MAX: usize = 64 * 1024 * 1024;
 

@@ -60,6 +60,10 @@ pub const TIMELINE_ENTRIES_MAX: u64 = 100_000;
 /// Maximum number of runs that wait for their turn with one agent.
 pub const WAITING_RUNS_MAX: usize = 1_000;
 
+/// Maximum number of jobs that are attached to one agent: each gets a message when it is suspended or ends, in the
+/// same commit.
+pub const ATTACHED_JOBS_MAX: usize = 16;
+
 /// Maximum number of sessions of one agent.
 pub const AGENT_SESSIONS_MAX: u64 = 10_000;
 

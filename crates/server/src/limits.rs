@@ -252,6 +252,16 @@ pub const MCP_PROMPTS_MAX: usize = 500;
 /// MCP: bytes of the messages of a prompt with its arguments inserted.
 pub const MCP_PROMPT_BYTES_MAX: usize = 1024 * 1024;
 
+/// MCP: bytes of the embedded resources of a prompt, in total.
+pub const MCP_PROMPT_RESOURCES_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// MCP: memory of the definitions of named operations on one page of the list of tools, in bytes. There is at least
+/// one on each page.
+pub const MCP_NAMED_PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// MCP: memory of the prompts on one page of a list, in bytes. There is at least one on each page.
+pub const MCP_PROMPTS_PAGE_BYTES_MAX: u64 = 1024 * 1024;
+
 /// MCP: values that a completion suggests; the protocol allows no more.
 pub const MCP_COMPLETIONS_MAX: usize = 100;
 

@@ -9,7 +9,8 @@
 //! from the caller to the committer and back), `read`, `rows` (rows other than a job's own),
 //! `driver` (the ledger below), `sequence`, `counts`, `live`, `recent`, `cells`, `in_use` (what
 //! commits and readers share in memory), `usage` (bytes by owner), `collect` (garbage collection), `check` (verification and rebuild),
-//! `folder` (the data folder with its blobs), [`admin`] (backups of a running process).
+//! `folder` (the data folder with its blobs), [`admin`] (backups of a running process), `death` (tests of the binary that
+//! is killed at a commit).
 
 pub mod admin;
 mod cells;
@@ -18,6 +19,7 @@ mod check;
 mod collect;
 mod commit;
 mod counts;
+mod death;
 mod driver;
 mod folder;
 mod in_use;

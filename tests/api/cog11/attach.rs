@@ -48,15 +48,93 @@ async fn an_agent_is_a_job_that_takes_messages() {
     site.control(&job, "cancel").await.expect(200);
     assert_eq!(status(&site, "a").await, "SLEEPING");
     // "TERMINATED … COMPLETE".
-    tally(&site, "b").await;
-    let job = attached(&site, "b").await;
-    ran(&site, "agent:delete", json!({"agentId": "b"})).await;
-    site.send(&job, &json!({"content": "hello?"})).await.expect(202);
-    let ended_job = site.ended(&job).await;
-    assert_eq!(
-        (&ended_job["status"], &ended_job["output"]["status"]),
-        (&json!("COMPLETE"), &json!("TERMINATED"))
-    );
+    for more in [json!({}), json!({"remove": true})] {
+        tally(&site, "b").await;
+        let job = attached(&site, "b").await;
+        let mut input = json!({"agentId": "b"});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        ran(&site, "agent:delete", input).await;
+        let ended_job = site.ended(&job).await;
+        assert_eq!(
+            (&ended_job["status"], &ended_job["output"]["status"]),
+            (&json!("COMPLETE"), &json!("TERMINATED"))
+        );
+        site.history(&job).await.verify();
+        ended(&site, "agent:delete", json!({"agentId": "b", "remove": true})).await;
+    }
     let missing = ended(&site, "agent:attach", json!({"agentId": "nobody"})).await;
     assert_eq!(missing["errorCode"], "agent_not_found");
+}
+
+/// "SUSPENDED … PAUSED" and "TERMINATED … COMPLETE", whoever changes the agent, and however many jobs are attached.
+#[tokio::test]
+async fn attached_jobs_follow_what_others_do_to_the_agent() {
+    let site = Site::start().await;
+    tally(&site, "a").await;
+    let first = attached(&site, "a").await;
+    let second = attached(&site, "a").await;
+    ran(&site, "agent:suspend", json!({"agentId": "a"})).await;
+    for job in [&first, &second] {
+        let paused = site.until(job, "PAUSED").await;
+        assert_eq!(paused["queueDepth"].as_u64().unwrap_or(0), 0, "{paused}");
+    }
+    site.control(&first, "resume").await.expect(200);
+    site.until(&first, "INPUT_REQUIRED").await;
+    assert_eq!(status(&site, "a").await, "SLEEPING");
+    site.control(&second, "resume").await.expect(200);
+    site.until(&second, "INPUT_REQUIRED").await;
+    // A turn that somebody else made fails.
+    super::deliver(&site, "a", json!({"fail": true})).await;
+    ended(&site, "agent:run", json!({"agentId": "a"})).await;
+    for job in [&first, &second] {
+        site.until(job, "PAUSED").await;
+        let chain = site.history(job).await;
+        chain.verify();
+    }
+    // A turn of one of them fails: it knows, and the other one is told.
+    ran(&site, "agent:update", json!({"agentId": "a", "config": {"operation": "test:slowtally"}}))
+        .await;
+    for job in [&first, &second] {
+        site.control(job, "resume").await.expect(200);
+        site.until(job, "INPUT_REQUIRED").await;
+    }
+    site.send(&first, &json!({"content": {"fail": true}})).await.expect(202);
+    for job in [&first, &second] {
+        let paused = site.until(job, "PAUSED").await;
+        assert_eq!(paused["queueDepth"].as_u64().unwrap_or(0), 0, "{paused}");
+    }
+    // One that is paused ends when it is resumed.
+    ran(&site, "agent:delete", json!({"agentId": "a"})).await;
+    for job in [&first, &second] {
+        site.control(job, "resume").await.expect(200);
+        assert_eq!(site.ended(job).await["status"], "COMPLETE");
+        site.history(job).await.verify();
+    }
+}
+
+/// The number of attached jobs is bounded, and those that have ended do not count.
+#[tokio::test]
+async fn the_number_of_attached_jobs_is_bounded() {
+    let site = Site::start().await;
+    tally(&site, "a").await;
+    let mut jobs = Vec::new();
+    for _ in 0..16 {
+        jobs.push(attached(&site, "a").await);
+    }
+    let job = ended(&site, "agent:attach", json!({"agentId": "a"})).await;
+    assert_eq!(
+        (&job["status"], &job["errorCode"]),
+        (&json!("FAILED"), &json!("too_many_attached"))
+    );
+    site.control(&jobs[3], "cancel").await.expect(200);
+    site.control(&jobs[4], "delete").await.expect(200);
+    attached(&site, "a").await;
+    attached(&site, "a").await;
+    // A job whose queue is full does not keep anybody from suspending the agent.
+    site.control(&jobs[0], "pause").await.expect(200);
+    for number in 0..1_000 {
+        site.send(&jobs[0], &json!({"content": number})).await.expect(202);
+    }
+    let suspended = ran(&site, "agent:suspend", json!({"agentId": "a"})).await;
+    assert_eq!(suspended["status"], "SUSPENDED");
 }

@@ -10,13 +10,13 @@ use super::{deliver, ended, endless_run, ran, record, slow, status, tally};
 async fn messages_during_a_run_stay_in_the_inbox() {
     let site = Site::start().await;
     slow(&site, "a").await;
-    deliver(&site, "a", json!({"delay": 400})).await;
+    deliver(&site, "a", json!({"delay": 2_000})).await;
     let run = id_of(&site.invoke("agent:run", json!({"agentId": "a"})).await);
     site.until(&run, "STARTED").await;
     deliver(&site, "a", json!("later")).await;
     let job = site.ended(&run).await;
     assert_eq!(job["status"], "COMPLETE", "{job}");
-    assert_eq!(job["output"]["result"], json!({"seen": [{"delay": 400}]}));
+    assert_eq!(job["output"]["result"], json!({"seen": [{"delay": 2_000}]}));
     let record = record(&site, "a").await;
     assert_eq!(record["inbox"].as_array().unwrap().len(), 1);
     assert_eq!(record["inbox"][0]["content"], "later");
@@ -85,7 +85,7 @@ async fn runs_wait_for_their_turn() {
 async fn requests_are_answered_in_order() {
     let site = Site::start().await;
     slow(&site, "a").await;
-    let first = json!({"agentId": "a", "input": {"delay": 200}});
+    let first = json!({"agentId": "a", "input": {"delay": 2_000}});
     let first = id_of(&site.invoke("agent:request", first).await);
     site.until(&first, "STARTED").await;
     let mut more = Vec::new();
@@ -149,7 +149,7 @@ async fn suspending_a_running_agent_cancels_its_run() {
 async fn a_paused_run_continues() {
     let site = Site::start().await;
     slow(&site, "a").await;
-    deliver(&site, "a", json!({"delay": 300})).await;
+    deliver(&site, "a", json!({"delay": 2_000})).await;
     let run = id_of(&site.invoke("agent:run", json!({"agentId": "a"})).await);
     site.until(&run, "STARTED").await;
     site.control(&run, "pause").await.expect(200);
@@ -164,7 +164,7 @@ async fn a_paused_run_continues() {
 async fn a_run_survives_a_restart() {
     let site = Site::with(|flags| flags.grace = Some("0s".to_owned())).await;
     slow(&site, "a").await;
-    deliver(&site, "a", json!({"delay": 700})).await;
+    deliver(&site, "a", json!({"delay": 3_000})).await;
     let run = id_of(&site.invoke("agent:run", json!({"agentId": "a"})).await);
     site.until(&run, "STARTED").await;
     let waiting = id_of(&site.invoke("agent:request", json!({"agentId": "a", "input": 1})).await);

@@ -217,6 +217,7 @@ async fn structured_answers_are_checked() {
 /// What a message or a document tells the model to do is bounded by what the agent may do.
 #[tokio::test]
 async fn a_model_that_was_talked_into_something_gets_nothing() {
+    let (log, _logging) = super::Log::start();
     let foreign = Service::start(|_| json_response(200, "{}")).await;
     let url = foreign.url("/steal");
     let bob_did = catena_auth::KeyPair::from_seed(&[2; 32]).did();
@@ -278,11 +279,13 @@ async fn a_model_that_was_talked_into_something_gets_nothing() {
     let written = alice.get("/api/v1/values/read?path=w/denied").await.expect(200).json();
     assert_eq!(written["exists"], false, "{written}");
     assert_eq!(super::files_with(site.data(), PLANTED), Vec::<String>::new());
+    assert!(!log.text().is_empty() && !log.text().contains(PLANTED), "the log has the secret");
 }
 
 /// A secret that is bound to the host of the model is sent there, and found nowhere.
 #[tokio::test]
 async fn a_planted_key_reaches_the_model_and_nothing_else() {
+    let (log, _logging) = super::Log::start();
     let model = Model::start(|_, number| match number {
         1 => calls(&[("covia_write", &json!({"path": "w/k", "value": PLANTED}).to_string())]),
         _ => says(&format!("the key is {PLANTED}")),
@@ -305,6 +308,11 @@ async fn a_planted_key_reaches_the_model_and_nothing_else() {
     seen += &format!("{:?}", alice.follow(id).await.rest().await);
     seen += &record(&alice, "a").await.to_string();
     assert!(!seen.contains(PLANTED), "{seen}");
+    assert!(!log.text().is_empty() && !log.text().contains(PLANTED), "the log has the secret");
+    for request in model.received() {
+        let body = request.body.clone();
+        assert!(!body.contains(PLANTED), "only the header has it: {body}");
+    }
     assert_eq!(super::files_with(site.data(), PLANTED), Vec::<String>::new());
 }
 

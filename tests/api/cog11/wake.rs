@@ -51,14 +51,14 @@ async fn agents_are_woken_at_a_time_by_a_timer_and_after_a_restart() {
     super::tally(&site, "at").await;
     super::tally(&site, "never").await;
     let now = after_turns(&site, "timer", 0).await["ts"].as_i64().unwrap();
-    let set = ran(&site, "agent:wake", json!({"agentId": "at", "at": now + 1_500})).await;
-    assert_eq!((&set["status"], &set["at"]), (&json!("SLEEPING"), &json!(now + 1_500)));
-    ran(&site, "agent:wake", json!({"agentId": "never", "at": now + 1_500})).await;
+    let set = ran(&site, "agent:wake", json!({"agentId": "at", "at": now + 4_000})).await;
+    assert_eq!((&set["status"], &set["at"]), (&json!("SLEEPING"), &json!(now + 4_000)));
+    ran(&site, "agent:wake", json!({"agentId": "never", "at": now + 4_000})).await;
     ran(&site, "agent:wake", json!({"agentId": "never", "at": null})).await;
     let site = site.restarted().await;
     let woken = after_turns(&site, "at", 1).await;
     assert_eq!(woken["timeline"][0]["messages"][0]["content"]["wake"], true, "{woken}");
-    assert!(woken["timeline"][0]["start"].as_i64().unwrap() >= now + 1_500);
+    assert!(woken["timeline"][0]["start"].as_i64().unwrap() >= now + 4_000);
     let timer = after_turns(&site, "timer", 2).await;
     let starts: Vec<i64> = timer["timeline"]
         .as_array()

@@ -13,7 +13,7 @@ use crate::fields::{Fields, array, invalid_input, object};
 use crate::jobs::ask as of_jobs;
 use crate::limits::AGENT_QUESTIONS_MAX;
 use crate::request::{
-    self, ANSWERED, CLOSED, OPEN, SEPARATOR, created_at, not_found, not_open, set, status_of,
+    self, ANSWERED, CLOSED, OPEN, RequestHead, SEPARATOR, not_found, not_open, set, status_of,
 };
 
 /// Returns the agent that a question belongs to. `None` if it belongs to a job.
@@ -26,15 +26,13 @@ pub(super) fn agent_of(request: &str) -> Result<Option<&str>, Failure> {
 }
 
 /// Returns the questions of an agent, oldest first.
-fn all(control: &Control, roots: &Roots) -> Result<Vec<(String, Map)>, Failure> {
+fn all(control: &Control, roots: &Roots) -> Result<Vec<RequestHead>, Failure> {
     let mut all = Vec::new();
     for entry in control.requests.iter(roots.cells()) {
-        let (id, request) = entry.map_err(load_failure)?;
-        let request = request.fully_loaded(roots.cells()).map_err(load_failure)?;
-        let id = id.to_text().map(std::borrow::Cow::into_owned).unwrap_or_default();
-        all.push((id, request.as_map().cloned().unwrap_or_default()));
+        let (_, request) = entry.map_err(load_failure)?;
+        all.push(RequestHead::read(&request, roots.cells())?);
     }
-    all.sort_by(|(a, one), (b, other)| (created_at(one), a).cmp(&(created_at(other), b)));
+    all.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
     Ok(all)
 }
 
@@ -65,12 +63,12 @@ pub(super) fn ask(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
 fn make_room(stored: &mut Stored, roots: &Roots) -> Result<(), Failure> {
     let known = all(&stored.control, roots)?;
     let mut excess = (known.len() + 1).saturating_sub(AGENT_QUESTIONS_MAX);
-    for (id, request) in &known {
+    for head in &known {
         if excess == 0 {
             break;
         }
-        if status_of(request) != OPEN {
-            let changed = stored.control.requests.remove(&id.as_str().into(), roots.cells());
+        if head.status != OPEN {
+            let changed = stored.control.requests.remove(&head.id.as_str().into(), roots.cells());
             stored.control.requests = changed.map_err(load_failure)?;
             excess -= 1;
         }
@@ -90,9 +88,10 @@ pub(super) fn close(stored: &mut Stored, roots: &Roots) -> Result<(), Failure> {
     if stored.control.requests.is_empty() {
         return Ok(());
     }
-    for (id, request) in all(&stored.control, roots)? {
-        if status_of(&request) == OPEN {
-            put(stored, &id, set(&request, "status", CLOSED.into())?, roots)?;
+    for head in all(&stored.control, roots)? {
+        if head.status == OPEN {
+            let request = set(&head.load(roots.cells())?, "status", CLOSED.into())?;
+            put(stored, &head.id, request, roots)?;
         }
     }
     Ok(())
@@ -103,25 +102,23 @@ pub(super) fn list(call: &Call, roots: &Roots) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let only = fields.optional_text("agentId")?;
     let includes_all = fields.get("all") == Some(&true.into());
-    let mut requests = Vec::new();
+    let is_listed = |head: &RequestHead| includes_all || head.status == OPEN;
+    let mut heads = Vec::new();
     for entry in controls(roots)?.iter(roots.cells()) {
         let (id, control) = entry.map_err(load_failure)?;
         if only.as_deref().is_some_and(|only| id.to_text().as_deref() != Some(only)) {
             continue;
         }
         let control = Control::read(&control, roots.cells()).map_err(agent_failure)?;
-        for (_, request) in all(&control, roots)? {
-            if includes_all || status_of(&request) == OPEN {
-                requests.push(request);
-            }
-        }
+        heads.extend(all(&control, roots)?.into_iter().filter(is_listed));
     }
     if only.is_none() {
-        let is_listed = |request: &Map| includes_all || status_of(request) == OPEN;
-        requests.extend(of_jobs::all(roots)?.into_iter().filter(is_listed));
+        heads.extend(of_jobs::all(roots)?.into_iter().filter(is_listed));
     }
-    requests.sort_by_key(created_at);
-    Ok(object([("requests", array(requests.into_iter().map(Value::from).collect()))]))
+    let (requests, has_more) = request::oldest(heads, roots.cells())?;
+    let more = has_more.then(|| ("hasMore", Value::from(true)));
+    let listed: Map = [("requests", array(requests))].into_iter().chain(more).collect();
+    Ok(listed.into())
 }
 
 /// Answers a question: the answer becomes a message to the agent or the job that asked.

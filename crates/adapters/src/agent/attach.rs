@@ -3,19 +3,58 @@
 //! Each message is delivered to the agent under its own ID, and the agent runs. Both are calls of the job, so
 //! that they happen once, and each turn of the agent is in the chain. The run is a job of its own: what
 //! happens to the job that is attached does not affect the agent.
+//!
+//! The job is bound to the agent, which lists it: whoever suspends or ends the agent sends it a notice in the same
+//! commit, and the job then looks at the agent again.
 
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::requests::{CallRequest, JobView};
-use catena_engine::{Call, Cause, Failure, RootId, Turn};
+use catena_engine::{BoundStart, Call, Cause, Failure, RootId, Roots, Turn};
 use catena_job::JobId;
 use catena_job::agent::AgentStatus;
+use catena_job::limits::ATTACHED_JOBS_MAX;
 use catena_job::state::Ask;
 use catena_value::Value;
 
-use super::stored::{Stored, agent_id};
+use super::stored::{AGENT_NOT_FOUND, Stored, agent_id};
 use crate::failures::job_failure;
 use crate::fields::{Fields, integer, object, text};
 use crate::nested;
+
+/// The member of a notice: the status of the agent.
+pub(super) const NOTICE: &str = "agentStatus";
+
+/// The member of the input of a run that names the attached job which starts it.
+pub(super) const BY: &str = "attachedJob";
+
+/// Adds the job to those that are attached, in the commit that starts it.
+pub(super) fn start(
+    mut stored: Stored,
+    job: JobId,
+    roots: &mut Roots,
+) -> Result<BoundStart, Failure> {
+    let attached = &mut stored.control.attached;
+    // The job of an agent that has ended ends at once.
+    if stored.agent.status == AgentStatus::Terminated || attached.contains(&job) {
+        return Ok(BoundStart::Run);
+    }
+    if attached.len() >= ATTACHED_JOBS_MAX {
+        let text = format!(
+            "{ATTACHED_JOBS_MAX} jobs are attached to agent `{}`, which is the limit",
+            stored.id
+        );
+        return Ok(BoundStart::Fail(Failure::new("too_many_attached", text)));
+    }
+    attached.push(job);
+    stored.save_unchanged(roots)?;
+    Ok(BoundStart::Run)
+}
+
+/// Removes the job from those that are attached, in the commit that ends it.
+pub(super) fn end(mut stored: Stored, job: JobId, roots: &mut Roots) -> Result<(), Failure> {
+    stored.control.attached.retain(|attached| *attached != job);
+    stored.save_unchanged(roots).map(drop)
+}
 
 /// Executes one turn of the job.
 pub(super) async fn turn(call: &Call) -> Turn {
@@ -28,11 +67,20 @@ pub(super) async fn turn(call: &Call) -> Turn {
 async fn step(call: &Call) -> Result<Turn, Failure> {
     let id = agent_id(&Fields::from_value(&call.input)?, "agentId")?;
     let job = call.job.ok_or_else(|| Failure::new("needs_a_job", "this needs a recorded job"))?;
-    let stored = read(call, &id).await?;
+    let ended = || Turn::Complete(output(&id, AgentStatus::Terminated, Value::Nil, turns(call)));
+    let stored = match read(call, &id).await {
+        // It was removed since the job was attached to it.
+        Err(failure) if failure.code == AGENT_NOT_FOUND && call.cause != Cause::Start => {
+            return Ok(ended());
+        }
+        stored => stored?,
+    };
     if stored.agent.status == AgentStatus::Terminated {
-        return Ok(Turn::Complete(output(&id, AgentStatus::Terminated, Value::Nil, turns(call))));
+        return Ok(ended());
     }
-    if let Cause::Message(message) = &call.cause {
+    if let Cause::Message(message) = &call.cause
+        && message.as_map().and_then(|map| map.field(NOTICE)).is_none()
+    {
         return answer(call, job, &id, message).await;
     }
     if stored.agent.status != AgentStatus::Suspended {
@@ -74,7 +122,7 @@ async fn answer(call: &Call, job: JobId, id: &str, message: &Value) -> Result<Tu
     if read(call, id).await?.agent.status == AgentStatus::Suspended {
         return Ok(Turn::Pause);
     }
-    let input = object([("agentId", id.into())]);
+    let input = object([("agentId", id.into()), (BY, job.into())]);
     let mut run = make(call, job, format!("run-{turn}"), "agent:run", input, true).await?;
     while !run.status().is_terminal() {
         let waited = call.host.wait(&call.caller, run.job.id(), WAIT_MAX).await;

@@ -30,7 +30,7 @@ pub(super) fn create(
     let agent = Agent::new(roots.now(), new.config.into(), new.state, new.caps);
     let mut control = Control::new(roots.now());
     restrict(&mut control, &call.caller)?;
-    let status = Stored { id: id.clone(), agent, control }.save(roots)?;
+    let status = Stored { id: id.clone(), agent, control, informed: None }.save(roots)?;
     Ok(created(&id, status, true))
 }
 
@@ -141,6 +141,7 @@ pub(super) fn fork(call: &Call, policy: &AgentPolicy, roots: &mut Roots) -> Resu
     let id = agent_id(&fields, "agentId")?;
     let is_true = |name: &str| fields.get(name) == Some(&true.into());
     let source = Stored::get(roots, &source_id)?;
+    let mut attached = Vec::new();
     match Stored::find(roots, &id)? {
         Some(target) if target.agent.status == AgentStatus::Running => {
             return Err(Failure::transient("agent_running", format!("agent `{id}` is RUNNING")));
@@ -148,7 +149,10 @@ pub(super) fn fork(call: &Call, policy: &AgentPolicy, roots: &mut Roots) -> Resu
         Some(_) if !is_true("overwrite") => {
             return Err(Failure::new("agent_exists", format!("there is an agent `{id}` already")));
         }
-        Some(target) => target.control.waiting.iter().for_each(|job| roots.offer(*job)),
+        Some(target) => {
+            target.control.waiting.iter().for_each(|job| roots.offer(*job));
+            attached = target.control.attached;
+        }
         None => check_count(policy, roots)?,
     }
     let config = source.agent.config.as_map().cloned().unwrap_or_default();
@@ -158,8 +162,9 @@ pub(super) fn fork(call: &Call, policy: &AgentPolicy, roots: &mut Roots) -> Resu
     agent.timeline = if is_true("includeTimeline") { source.agent.timeline } else { Vector::new() };
     let mut control = Control::new(roots.now());
     control.authority = source.control.authority;
+    control.attached = attached;
     restrict(&mut control, &call.caller)?;
-    let status = Stored { id: id.clone(), agent, control }.save(roots)?;
+    let status = Stored { id: id.clone(), agent, control, informed: None }.save(roots)?;
     Ok(object([
         ("agentId", id.into()),
         ("status", status),

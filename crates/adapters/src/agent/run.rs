@@ -13,6 +13,7 @@ use catena_job::agent::{AgentPolicy, AgentStatus, RunState, TurnResult, is_agent
 use catena_job::limits::WAITING_RUNS_MAX;
 use catena_value::{Map, NoCells, Value};
 
+use super::attach;
 use super::authority::RunCallers;
 use super::change::check_state;
 use super::config::{AgentLimits, terminates_on_failures};
@@ -29,11 +30,11 @@ use crate::nested;
 /// The key of the call of the transition.
 const TRANSITION: &str = "transition";
 
-/// Returns the agent that a job of an operation runs. `None` if the job does not run an agent itself.
+/// Returns the agent that a job of an operation runs or is attached to. `None` if there is none.
 pub(super) fn binding(operation: &str, input: &Value) -> Option<String> {
     let fields = Fields::from_value(input).ok()?;
     let waits = match operation {
-        "run" | "chat" => true,
+        "run" | "chat" | "attach" => true,
         "trigger" | "request" => waits_for_end(&fields),
         _ => false,
     };
@@ -59,6 +60,9 @@ pub(super) fn start(
     let Some(mut stored) = Stored::find(roots, id)? else {
         return Ok(BoundStart::Refuse(agent_not_found(id)));
     };
+    if operation == "attach" {
+        return attach::start(stored, job.id, roots);
+    }
     match stored.agent.status {
         AgentStatus::Terminated if matches!(operation, "request" | "chat") => {
             return Ok(BoundStart::Refuse(agent_terminated(id)));
@@ -170,6 +174,7 @@ fn begin(
         op,
         count: stored.agent.inbox.len(),
         state: stored.agent.state.clone(),
+        by: fields.optional_text(attach::BY)?.and_then(|by| by.parse().ok()),
     });
     stored.save(roots)?;
     Ok(BoundStart::Run)
@@ -205,6 +210,9 @@ pub(super) fn end(
     roots: &mut Roots,
 ) -> Result<(), Failure> {
     let Some(mut stored) = Stored::find(roots, job.name)? else { return Ok(()) };
+    if stored.control.attached.contains(&job.id) {
+        return attach::end(stored, job.id, roots);
+    }
     let Some(run) = stored.control.run.take_if(|run| run.job == job.id) else {
         return leave(job, roots);
     };
@@ -415,6 +423,7 @@ mod tests {
         assert_eq!(bound("request", r#"{"agentId":"a","wait":false}"#), None);
         assert_eq!(bound("request", r#"{"agentId":"a","timeout":5}"#), None);
         assert_eq!(bound("trigger", r#"{"agentId":"a","wait":100}"#), None);
+        assert_eq!(bound("attach", r#"{"agentId":"a"}"#).as_deref(), Some("a"));
         assert_eq!(bound("create", r#"{"agentId":"a"}"#), None);
         assert_eq!(bound("run", r#"{"agentId":"a/b"}"#), None);
     }

@@ -1,6 +1,7 @@
 //! Reading and writing an agent: its record and its control are always written together.
 
 use catena_engine::{Failure, RootId, Roots};
+use catena_job::JobId;
 use catena_job::agent::{Agent, AgentError, AgentStatus, Control, is_agent_id};
 use catena_value::{Map, Value};
 
@@ -16,9 +17,12 @@ pub(super) fn agent_id(fields: &Fields<'_>, name: &str) -> Result<String, Failur
     Err(invalid_input(text))
 }
 
+/// The code of the failure of a request that names an agent that the caller does not have.
+pub(super) const AGENT_NOT_FOUND: &str = "agent_not_found";
+
 /// The failure of a request that names an agent that the caller does not have.
 pub(super) fn agent_not_found(id: &str) -> Failure {
-    Failure::new("agent_not_found", format!("there is no agent `{id}`"))
+    Failure::new(AGENT_NOT_FOUND, format!("there is no agent `{id}`"))
 }
 
 /// The failure of a request to an agent that has ended.
@@ -31,6 +35,8 @@ pub(super) struct Stored {
     pub(super) id: String,
     pub(super) agent: Agent,
     pub(super) control: Control,
+    /// The attached job that learns of a change without a notice, because it makes the change or waits for it.
+    pub(super) informed: Option<JobId>,
 }
 
 pub(super) fn agent_failure(error: AgentError) -> Failure {
@@ -62,7 +68,8 @@ impl Stored {
             Some(control) => Control::read(&control, roots.cells()).map_err(agent_failure)?,
             None => Control::new(agent.ts),
         };
-        Ok(Some(Stored { id: id.to_owned(), agent, control }))
+        let informed = control.run.as_ref().and_then(|run| run.by);
+        Ok(Some(Stored { id: id.to_owned(), agent, control, informed }))
     }
 
     /// Reads an agent. Fails if there is none.
@@ -85,6 +92,11 @@ impl Stored {
         super::wake::plan(&mut self, roots)?;
         if self.agent.status == AgentStatus::Terminated {
             super::ask::close(&mut self, roots)?;
+        }
+        let is_stopped =
+            matches!(self.agent.status, AgentStatus::Suspended | AgentStatus::Terminated);
+        if is_stopped && self.agent.status != self.control.status {
+            self.notify_attached("stopped", roots);
         }
         self.control.status = self.agent.status;
         self.control.error.clone_from(&self.agent.error);
@@ -111,8 +123,25 @@ impl Stored {
         Ok(self.agent.status.word().into())
     }
 
+    /// Tells the jobs that are attached to the agent that they should look at it.
+    fn notify_attached(&self, what: &str, roots: &mut Roots) {
+        let others = self.control.attached.iter().filter(|job| Some(**job) != self.informed);
+        for job in others {
+            // Each write of the record has a time of its own.
+            let notice = [(super::attach::NOTICE, Value::from(self.agent.status.word()))];
+            roots.notify(
+                *job,
+                format!("agent-{what}-{}", self.agent.ts),
+                notice.into_iter().collect(),
+            );
+        }
+    }
+
     /// Removes the agent.
     pub(super) fn remove(self, roots: &mut Roots) -> Result<(), Failure> {
+        if self.agent.status != AgentStatus::Terminated {
+            self.notify_attached("removed", roots);
+        }
         let controls = controls(roots)?;
         let changed = controls.remove(&self.id.as_str().into(), roots.cells());
         let changed = changed.map_err(load_failure)?;

@@ -12,7 +12,7 @@ use catena_value::{Map, Value};
 
 use crate::fields::{Fields, load_failure, object, text};
 use crate::limits::JOB_REQUESTS_MAX;
-use crate::request::{self, ANSWERED, CLOSED, OPEN, SEPARATOR};
+use crate::request::{self, ANSWERED, CLOSED, OPEN, RequestHead, SEPARATOR};
 
 /// What jobs of `ask` are bound to.
 pub(super) const BINDING: &str = "requests";
@@ -47,14 +47,13 @@ fn put(roots: &mut Roots, id: &str, request: Map) -> Result<(), Failure> {
 }
 
 /// Returns all requests that are kept, oldest first.
-pub(crate) fn all(roots: &Roots) -> Result<Vec<Map>, Failure> {
+pub(crate) fn all(roots: &Roots) -> Result<Vec<RequestHead>, Failure> {
     let mut all = Vec::new();
     for entry in requests(roots)?.iter(roots.cells()) {
         let (_, request) = entry.map_err(load_failure)?;
-        let request = request.fully_loaded(roots.cells()).map_err(load_failure)?;
-        all.extend(request.as_map().cloned());
+        all.push(RequestHead::read(&request, roots.cells())?);
     }
-    all.sort_by_key(request::created_at);
+    all.sort_by_key(|head| head.created);
     Ok(all)
 }
 
@@ -65,16 +64,15 @@ fn make_room(roots: &mut Roots) -> Result<(), Failure> {
     }
     let mut rest = requests(roots)?;
     let known = all(roots)?;
-    let ended: Vec<&Map> = known.iter().filter(|one| request::status_of(one) != OPEN).collect();
+    let ended: Vec<&RequestHead> = known.iter().filter(|head| head.status != OPEN).collect();
     if ended.is_empty() {
         let text =
             format!("{JOB_REQUESTS_MAX} requests of jobs wait for an answer, which is the limit");
         return Err(Failure::new("too_many_requests", text));
     }
     // Half of them, so that not every question has to make room.
-    for request in ended.iter().take(ended.len().div_ceil(2)) {
-        let id = request.field("id").cloned().unwrap_or_default();
-        rest = rest.remove(&id, roots.cells()).map_err(load_failure)?;
+    for head in ended.iter().take(ended.len().div_ceil(2)) {
+        rest = rest.remove(&head.id.as_str().into(), roots.cells()).map_err(load_failure)?;
     }
     roots.set(&RootId::requests(), Some(rest.into()))
 }

@@ -32,17 +32,25 @@ impl Background {
         let input = self.jobs.input_of(&current).await?;
         let caller = self.jobs.caller_of(&current.job).await?;
         let time_left = recorded_limit(&self.runtime.limits, &current.job, &operation);
+        let mut notifies = true;
         for _ in 0..CONTENTION_TRIES_MAX {
-            let (start, effects) = self.jobs.decide_start(&current, &operation).await?;
+            let (start, released) = self.jobs.decide_start(&current, &operation, notifies).await?;
             let mut draft = current.draft();
             let guard = self.append_start(&mut draft, &current, start, time_left)?;
-            effects.into_iter().for_each(|effect| draft.add(effect));
+            released.effects.into_iter().for_each(|effect| draft.add(effect));
             draft.mark_released();
             let committed = match self.jobs.commit(draft).await {
                 // Somebody else changed the roots first.
                 Err(CommitError::RootMoved { .. }) => continue,
+                Err(CommitError::MessagesFull { .. }) if notifies => {
+                    notifies = false;
+                    continue;
+                }
                 committed => unless_overtaken(committed)?,
             };
+            if committed.is_some() {
+                self.jobs.wake_receivers(released.receivers);
+            }
             let (Some(guard), Some(committed)) = (guard, committed) else { return Ok(None) };
             let cause = Cause::Start;
             let spec = RunSpec { operation, caller, input, cause, time_left };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catena_job::{Job, Status};
+use catena_job::{Job, JobId, Status};
 use catena_store::{CommitError, Effect, Hint, RootKey};
 use catena_value::Value;
 
@@ -34,23 +34,31 @@ pub(super) fn read_failure(error: StoreError) -> CommitError {
 }
 
 /// The effects of a change of roots, and the keys of these roots.
-struct Released {
-    effects: Vec<Effect>,
+pub(crate) struct Released {
+    pub(crate) effects: Vec<Effect>,
     keys: Vec<RootKey>,
+    /// The jobs that get messages.
+    pub(crate) receivers: Vec<JobId>,
     has_offers: bool,
     has_schedules: bool,
 }
 
 impl Released {
-    fn new(roots: Roots) -> Released {
+    fn new(jobs: &Jobs, mut roots: Roots, notifies: bool) -> Result<Released, StoreError> {
+        if !notifies {
+            roots.drop_notices();
+        }
+        let (receivers, sent) = jobs.send_with(&mut roots)?;
         let has_offers = roots.has_offers();
         let has_schedules = roots.has_schedules();
-        let (effects, _) = roots.into_effects();
+        let (mut effects, _) = roots.into_effects();
         let keys = effects.iter().filter_map(|effect| match effect {
             Effect::SetRoot { key, .. } => Some(key.clone()),
             _ => None,
         });
-        Released { keys: keys.collect(), effects, has_offers, has_schedules }
+        let keys = keys.collect();
+        effects.extend(sent);
+        Ok(Released { keys, effects, receivers, has_offers, has_schedules })
     }
 
     /// Returns true if a commit was refused because one of the roots has changed.
@@ -126,7 +134,11 @@ impl Jobs {
     }
 
     /// Returns the changes of roots that follow from the ends of bound jobs of one owner.
-    async fn release(&self, drafts: &mut [Draft]) -> Result<Vec<Released>, CommitError> {
+    async fn release(
+        &self,
+        drafts: &mut [Draft],
+        notifies: bool,
+    ) -> Result<Vec<Released>, CommitError> {
         let mut by_owner: Vec<Roots> = Vec::new();
         for draft in drafts.iter_mut().filter(|draft| draft.needs_release()) {
             let owner = draft.job().field("caller").and_then(Value::as_str).unwrap_or_default();
@@ -142,7 +154,8 @@ impl Jobs {
             };
             self.release_into(draft, roots).await.map_err(read_failure)?;
         }
-        Ok(by_owner.into_iter().map(Released::new).collect())
+        let released = by_owner.into_iter().map(|roots| Released::new(self, roots, notifies));
+        released.collect::<Result<_, _>>().map_err(read_failure)
     }
 
     /// Appends the records of several jobs, of which some are bound to roots, in one commit.
@@ -151,14 +164,16 @@ impl Jobs {
         drafts: Vec<Draft>,
         effects: Vec<Effect>,
     ) -> Result<Vec<Committed>, CommitError> {
+        let mut notifies = true;
         for _ in 0..CONTENTION_TRIES_MAX {
             let mut drafts = drafts.clone();
             let mut effects = effects.clone();
-            let released = self.release(&mut drafts).await?;
+            let released = self.release(&mut drafts, notifies).await?;
             effects.extend(released.iter().flat_map(|released| released.effects.clone()));
             match self.append_all(drafts, effects).await {
                 Err(error) if released.iter().any(|released| released.is_overtaken(&error)) => {}
-                done => return done.inspect(|_| self.notify_released(&released)),
+                Err(CommitError::MessagesFull { .. }) if notifies => notifies = false,
+                done => return done.inspect(|_| self.notify_released(released)),
             }
         }
         Err(CommitError::Busy)
@@ -170,20 +185,22 @@ impl Jobs {
         draft: Draft,
         children: Vec<Draft>,
     ) -> Result<Committed, CommitError> {
+        let mut notifies = true;
         for _ in 0..CONTENTION_TRIES_MAX {
             let mut draft = draft.clone();
-            let released = self.release(std::slice::from_mut(&mut draft)).await?;
+            let released = self.release(std::slice::from_mut(&mut draft), notifies).await?;
             let effects = released.iter().flat_map(|released| released.effects.clone());
             effects.for_each(|effect| draft.add(effect));
             match self.append(draft, children.clone()).await {
                 Err(error) if released.iter().any(|released| released.is_overtaken(&error)) => {}
-                done => return done.inspect(|_| self.notify_released(&released)),
+                Err(CommitError::MessagesFull { .. }) if notifies => notifies = false,
+                done => return done.inspect(|_| self.notify_released(released)),
             }
         }
         Err(CommitError::Busy)
     }
 
-    fn notify_released(&self, released: &[Released]) {
+    fn notify_released(&self, released: Vec<Released>) {
         self.has_garbage.store(true, std::sync::atomic::Ordering::Relaxed);
         if released.iter().any(|released| released.has_offers) {
             self.notify_offered();
@@ -191,6 +208,7 @@ impl Jobs {
         if released.iter().any(|released| released.has_schedules) {
             self.schedule_changed.notify_one();
         }
+        self.wake_receivers(released.into_iter().flat_map(|released| released.receivers).collect());
     }
 
     /// Notifies whoever starts queued jobs that a bound job was offered.
@@ -201,13 +219,13 @@ impl Jobs {
         }
     }
 
-    /// Decides whether a bound job starts. Returns the decision, and the effects that must be committed
-    /// with it.
+    /// Decides whether a bound job starts. Returns the decision, and what must be committed with it.
     pub(crate) async fn decide_start(
         &self,
         current: &Current,
         operation: &Operation,
-    ) -> Result<(BoundStart, Vec<Effect>), StoreError> {
+        notifies: bool,
+    ) -> Result<(BoundStart, Released), StoreError> {
         let (adapter, name) = self.binding_of(&current.job)?;
         let input = current.member("input")?.unwrap_or_default();
         let owner = current.text("caller");
@@ -222,7 +240,6 @@ impl Jobs {
                 BoundStart::Fail(failure)
             }
         };
-        let released = Released::new(roots);
-        Ok((start, released.effects))
+        Ok((start, Released::new(self, roots, notifies)?))
     }
 }

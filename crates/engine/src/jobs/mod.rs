@@ -26,8 +26,8 @@ mod user_secrets;
 mod watch;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, Weak};
 
 use catena_auth::SealKey;
 use catena_store::{Holder, Store};
@@ -96,6 +96,8 @@ pub(crate) struct Jobs {
     /// True if jobs were deleted since cells were last collected.
     pub(crate) has_garbage: AtomicBool,
     drivers: Arc<dyn DriverEvents>,
+    /// What cancels and wakes jobs. A weak reference, because that owns this component.
+    canceller: OnceLock<Weak<dyn CancelJobs>>,
     seal_key: SealKey,
 }
 
@@ -130,6 +132,7 @@ impl Jobs {
             changes: ChangeSignal::default(),
             has_garbage: AtomicBool::new(false),
             drivers,
+            canceller: OnceLock::new(),
             seal_key,
         }
     }

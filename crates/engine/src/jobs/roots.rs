@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use catena_job::JobId;
 use catena_job::chain::AppendError;
@@ -82,7 +82,6 @@ pub(crate) trait CancelJobs: Send + Sync {
 /// The changes of roots.
 pub(crate) struct RootChanges {
     jobs: Arc<Jobs>,
-    canceller: OnceLock<Weak<dyn CancelJobs>>,
     /// The changes that wait for a commit, by owner. An owner has an entry while a task commits for it.
     queues: Mutex<HashMap<Arc<str>, Vec<Waiting>>>,
 }
@@ -144,12 +143,12 @@ struct Computed {
 
 impl RootChanges {
     pub(crate) fn new(jobs: Arc<Jobs>) -> Arc<Self> {
-        Arc::new(RootChanges { jobs, canceller: OnceLock::new(), queues: Mutex::default() })
+        Arc::new(RootChanges { jobs, queues: Mutex::default() })
     }
 
-    /// Sets what cancels jobs. It is a weak reference because that owns this component.
+    /// Sets what cancels jobs.
     pub(crate) fn set_canceller(&self, canceller: Weak<dyn CancelJobs>) {
-        let _ = self.canceller.set(canceller);
+        let _ = self.jobs.canceller.set(canceller);
     }
 
     /// Changes roots of a user. Returns the job that changed with them, if there is one.
@@ -191,12 +190,16 @@ impl RootChanges {
     /// Commits changes together and answers them. If the commit is refused for a reason that only
     /// one of them may have caused, each half is committed on its own.
     async fn commit_root_changes(&self, owner: &str, mut batch: Vec<Waiting>) {
+        let mut notifies = true;
         for _ in 0..CONTENTION_TRIES_MAX {
             let computed = match self.compute_root_changes(owner, &mut batch).await {
                 Ok(computed) => computed,
                 Err(error) => return answer_all(batch, &RootFailure::Store(error)),
             };
-            let Computed { batch: again, roots, drafts } = computed;
+            let Computed { batch: again, mut roots, drafts } = computed;
+            if !notifies {
+                roots.drop_notices();
+            }
             batch = again;
             if batch.is_empty() {
                 return;
@@ -210,6 +213,7 @@ impl RootChanges {
                     return;
                 }
                 Err(CommitError::RootMoved { .. }) => {}
+                Err(CommitError::MessagesFull { .. }) if notifies => notifies = false,
                 // A job that is cancelled with the change has changed meanwhile.
                 Err(error) if changed_job(&error).is_some_and(|job| !own.contains(&job)) => {}
                 Err(error) if batch.len() > 1 && !is_about_store(&error) => {
@@ -279,7 +283,7 @@ impl RootChanges {
     ) -> Result<Vec<Option<JobView>>, CommitError> {
         let has_job: Vec<bool> = drafts.iter().map(Option::is_some).collect();
         let cancelled = self.cancel_with(&mut roots, own).await?;
-        let (receivers, sent) = self.send_with(&mut roots).map_err(read_failure)?;
+        let (receivers, sent) = self.jobs.send_with(&mut roots).map_err(read_failure)?;
         let now = roots.now();
         let has_offers = roots.has_offers();
         let has_schedules = roots.has_schedules();
@@ -307,29 +311,11 @@ impl RootChanges {
         let own = has_job.into_iter().map(|has_job| if has_job { views.next() } else { None });
         let own = own.collect();
         let cancelled: Vec<JobView> = views.collect();
-        if let Some(canceller) = self.canceller().filter(|_| !cancelled.is_empty()) {
+        if let Some(canceller) = self.jobs.canceller().filter(|_| !cancelled.is_empty()) {
             canceller.stop(&cancelled);
         }
-        if let Some(canceller) = self.canceller().filter(|_| !receivers.is_empty()) {
-            canceller.wake_jobs(receivers);
-        }
+        self.jobs.wake_receivers(receivers);
         Ok(own)
-    }
-
-    /// Returns the jobs that get messages with a change of roots, and the effects that send them.
-    fn send_with(&self, roots: &mut Roots) -> Result<(Vec<JobId>, Vec<Effect>), StoreError> {
-        let (mut receivers, mut effects) = (Vec::new(), Vec::new());
-        for SentMessage { job, from, id, message } in roots.take_messages() {
-            let sender = Caller::known(&from);
-            let body = self.jobs.seal_message(job, &sender, message, false)?;
-            effects.push(Effect::SendMessage { job, message: Message { number: 0, id, body } });
-            receivers.push(job);
-        }
-        Ok((receivers, effects))
-    }
-
-    fn canceller(&self) -> Option<Arc<dyn CancelJobs>> {
-        self.canceller.get()?.upgrade()
     }
 
     /// Returns the changes of the jobs that a change of roots cancels. What those are bound to is
@@ -340,7 +326,7 @@ impl RootChanges {
         own: &[JobId],
     ) -> Result<Vec<Draft>, CommitError> {
         let cancels = roots.take_cancels();
-        let Some(canceller) = self.canceller().filter(|_| !cancels.is_empty()) else {
+        let Some(canceller) = self.jobs.canceller().filter(|_| !cancels.is_empty()) else {
             return Ok(Vec::new());
         };
         let drafts = canceller.cancel_drafts(cancels, own).await;
@@ -349,6 +335,34 @@ impl RootChanges {
             self.jobs.release_into(draft, roots).await.map_err(read_failure)?;
         }
         Ok(drafts)
+    }
+}
+
+impl Jobs {
+    /// Returns the jobs that get messages with a change of roots, and the effects that send them.
+    pub(super) fn send_with(
+        &self,
+        roots: &mut Roots,
+    ) -> Result<(Vec<JobId>, Vec<Effect>), StoreError> {
+        let (mut receivers, mut effects) = (Vec::new(), Vec::new());
+        for SentMessage { job, from, id, message, .. } in roots.take_messages() {
+            let sender = Caller::known(&from);
+            let body = self.seal_message(job, &sender, message, false)?;
+            effects.push(Effect::SendMessage { job, message: Message { number: 0, id, body } });
+            receivers.push(job);
+        }
+        Ok((receivers, effects))
+    }
+
+    /// Lets jobs consume messages that are durable.
+    pub(crate) fn wake_receivers(&self, receivers: Vec<JobId>) {
+        if let Some(canceller) = self.canceller().filter(|_| !receivers.is_empty()) {
+            canceller.wake_jobs(receivers);
+        }
+    }
+
+    fn canceller(&self) -> Option<Arc<dyn CancelJobs>> {
+        self.canceller.get()?.upgrade()
     }
 }
 

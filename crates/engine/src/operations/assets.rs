@@ -11,7 +11,10 @@ use catena_store::{CommitError, Effect, Effects, RootKey, RootSpace, Store};
 use catena_value::{Map, NoCells, Value, ValueId, json};
 
 use crate::error::{AssetError, StartError, StoreError};
-use crate::limits::{METADATA_BYTES_MAX, PAGE_MAX};
+use crate::limits::{
+    LISTED_TEXT_BYTES_MAX, METADATA_BYTES_MAX, METADATA_INLINE_BYTES_MAX, PAGE_MAX,
+    PROMPT_METADATA_BYTES_MAX,
+};
 use crate::operations::Operations;
 use crate::operations::catalogue::{Form, parse_reference, text_member};
 use crate::operations::members::unknown_members;
@@ -117,7 +120,7 @@ fn owner_list(did: &str) -> String {
     format!("by:{did}")
 }
 
-/// The list of an owner's assets that are prompts: those whose metadata has an object `prompt`.
+/// The list of an owner's assets that are prompts: those whose metadata has an object `prompt` and is not long.
 fn prompt_list(did: &str) -> String {
     format!("prompts:{did}")
 }
@@ -125,6 +128,15 @@ fn prompt_list(did: &str) -> String {
 fn is_prompt(metadata: &Value) -> bool {
     let prompt = metadata.as_map().and_then(|map| map.get(&"prompt".into(), &NoCells).ok()?);
     prompt.is_some_and(|prompt| prompt.as_map().is_some())
+}
+
+/// Returns the beginning of a text that is too long for a list.
+fn shortened(text: String) -> String {
+    if text.len() <= LISTED_TEXT_BYTES_MAX {
+        return text;
+    }
+    let end = text.floor_char_boundary(LISTED_TEXT_BYTES_MAX);
+    format!("{}…", text.get(..end).unwrap_or_default())
 }
 
 fn hex_of(id: &ValueId) -> String {
@@ -289,7 +301,8 @@ impl Operations {
             put(own, true.into());
         }
         let prompt = key(&prompt_list(owner), &hex);
-        if is_prompt(metadata) && self.store.root(&prompt).await?.is_none() {
+        let is_short = text.len() <= PROMPT_METADATA_BYTES_MAX;
+        if is_short && is_prompt(metadata) && self.store.root(&prompt).await?.is_none() {
             put(prompt, true.into());
         }
         Ok(effects)
@@ -402,11 +415,11 @@ impl Operations {
             after = Some(last.clone());
             for hex in &names {
                 // The list of an owner contains all kinds.
-                if query.own && !self.matches_kind(hex, query.kind).await? {
+                if query.own && !self.matches_kind(caller, hex, query.kind).await? {
                     continue;
                 }
                 if (query.offset..end).contains(&total) {
-                    page.extend(self.listed_asset(hex).await?);
+                    page.extend(self.listed_asset(caller, hex).await?);
                 }
                 total += 1;
             }
@@ -414,41 +427,75 @@ impl Operations {
         Ok((page, total))
     }
 
-    /// Returns the first `limit` prompts that the caller registered, ordered by ID: ID and metadata.
+    /// Returns the IDs of the first `limit` prompts that the caller registered, in their order.
     pub(crate) async fn prompts(
         &self,
         caller: &Caller,
         limit: usize,
-    ) -> Result<Vec<(ValueId, Value)>, StoreError> {
+    ) -> Result<Vec<ValueId>, StoreError> {
         let list = prompt_list(&caller.did);
         let names = self.store.roots(RootSpace::Asset, &list, None, limit.min(PAGE_MAX)).await?;
-        let mut prompts = Vec::new();
-        for hex in names {
-            // An admin may have removed the asset of another owner.
-            let Some(text) = self.asset_text(&hex).await? else { continue };
-            let metadata = json::read(text.as_bytes()).unwrap_or_default();
-            prompts.push((metadata.id(), metadata));
-        }
-        Ok(prompts)
+        Ok(names.iter().filter_map(|hex| hex.parse().ok()).collect())
     }
 
-    async fn matches_kind(&self, hex: &str, kind: Option<AssetKind>) -> Result<bool, StoreError> {
+    /// Returns the metadata of a prompt. `None` if it is too long for one, or if an admin has removed the asset.
+    pub(crate) async fn prompt(
+        &self,
+        caller: &Caller,
+        id: &ValueId,
+    ) -> Result<Option<Value>, StoreError> {
+        let Some(text) = self.asset_text(&hex_of(id)).await? else { return Ok(None) };
+        if text.len() > PROMPT_METADATA_BYTES_MAX {
+            return Ok(None);
+        }
+        self.find_in_metadata(caller, text, Value::clone).await.map(Some)
+    }
+
+    /// Parses metadata and returns what `find` finds in it: on a compute thread if it is long. Lists do this for
+    /// many assets, so others have their turn in between.
+    async fn find_in_metadata<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        text: Arc<str>,
+        find: impl FnOnce(&Value) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let is_long = text.len() > METADATA_INLINE_BYTES_MAX;
+        let work = move || find(&json::read(text.as_bytes()).unwrap_or_default());
+        if is_long {
+            return self.runtime.compute.run(&caller.did, work).await.map_err(|_| StoreError::Busy);
+        }
+        tokio::task::yield_now().await;
+        Ok(work())
+    }
+
+    async fn matches_kind(
+        &self,
+        caller: &Caller,
+        hex: &str,
+        kind: Option<AssetKind>,
+    ) -> Result<bool, StoreError> {
         let Some(kind) = kind else { return Ok(true) };
         let Some(text) = self.asset_text(hex).await? else { return Ok(false) };
-        let metadata = json::read(text.as_bytes()).unwrap_or_default();
-        Ok(AssetKind::from_metadata(&metadata) == kind)
+        self.find_in_metadata(caller, text, move |it| AssetKind::from_metadata(it) == kind).await
     }
 
-    async fn listed_asset(&self, hex: &str) -> Result<Option<ListedAsset>, StoreError> {
+    async fn listed_asset(
+        &self,
+        caller: &Caller,
+        hex: &str,
+    ) -> Result<Option<ListedAsset>, StoreError> {
+        let Ok(id) = hex.parse::<ValueId>() else { return Ok(None) };
         let Some(text) = self.asset_text(hex).await? else { return Ok(None) };
-        let metadata = json::read(text.as_bytes()).unwrap_or_default();
-        let text = |name: &str| text_member(&metadata, name);
-        Ok(Some(ListedAsset {
-            id: metadata.id(),
-            name: text("name"),
-            kind: text("type"),
-            description: text("description"),
-        }))
+        let listed = move |metadata: &Value| {
+            let text = |name: &str| text_member(metadata, name).map(shortened);
+            ListedAsset {
+                id,
+                name: text("name"),
+                kind: text("type"),
+                description: text("description"),
+            }
+        };
+        self.find_in_metadata(caller, text, listed).await.map(Some)
     }
 
     /// Returns the number of assets.

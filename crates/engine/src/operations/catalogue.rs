@@ -12,13 +12,13 @@ use std::sync::{Arc, Weak};
 use catena_job::members::edit_distance;
 use catena_store::RootSpace;
 use catena_value::path::{Path, PathError};
-use catena_value::{NoCells, Value, ValueId, json};
+use catena_value::{Extent, ExtentError, NoCells, Value, ValueId, json};
 use parking_lot::Mutex;
 
 use crate::error::{ResolveError, StoreError};
 use crate::limits::{
-    CACHED_DEFINITION_BYTES_MAX, FLOWING_OPERATIONS_MAX, NEAREST_MAX, NESTING_MAX,
-    REFERENCE_BYTES_MAX,
+    CACHED_DEFINITION_BYTES_MAX, FLOWING_OPERATIONS_MAX, METADATA_BYTES_MAX, NEAREST_MAX,
+    NESTING_MAX, REFERENCE_BYTES_MAX,
 };
 use crate::operations::Operations;
 use crate::operations::adapter::{Adapter, ExecutionMode};
@@ -580,7 +580,8 @@ impl Operations {
         }
     }
 
-    /// Returns the value at a path of an owner.
+    /// Returns the value at a path of an owner. `None` if there is none, or if it is longer than the metadata of an
+    /// asset may be: then it is not loaded, because a workspace can be larger than the memory.
     pub(crate) async fn value_at(
         &self,
         owner: &str,
@@ -600,6 +601,10 @@ impl Operations {
             Ok(None) | Err(PathError::NotAContainer { .. }) => return Ok(None),
             Err(error) => return Err(damaged(error.to_string())),
         };
+        let bounds = Extent { bytes: METADATA_BYTES_MAX as u64, depth: usize::MAX };
+        if matches!(bounds.measure(&value, &*cells), Err(ExtentError::Bytes(_))) {
+            return Ok(None);
+        }
         value.fully_loaded(&*cells).map(Some).map_err(|error| damaged(error.to_string()))
     }
 }

@@ -149,6 +149,8 @@ pub(crate) struct SentMessage {
     pub(crate) id: String,
     /// The message.
     pub(crate) message: Map,
+    /// True if it only says that something has changed: a job with a full queue needs none.
+    pub(crate) is_notice: bool,
 }
 
 /// A root, and what became of it.
@@ -253,10 +255,22 @@ impl Roots {
         self.cancels.push((job, reason.into()));
     }
 
-    /// Sends a message to a job of the user that has not ended, in the same commit. Only for operations on
-    /// roots.
+    /// Sends a message to a job of the user that has not ended, in the same commit.
     pub fn send(&mut self, job: JobId, from: &str, id: String, message: Map) {
-        self.messages.push(SentMessage { job, from: from.to_owned(), id, message });
+        let from = from.to_owned();
+        self.messages.push(SentMessage { job, from, id, message, is_notice: false });
+    }
+
+    /// Tells a job of the user that has not ended, in the same commit, that something has changed. If its queue
+    /// of messages is full, it gets none: it has reasons enough to look.
+    pub fn notify(&mut self, job: JobId, id: String, message: Map) {
+        let from = self.owner.to_string();
+        self.messages.push(SentMessage { job, from, id, message, is_notice: true });
+    }
+
+    /// Drops the notices.
+    pub(crate) fn drop_notices(&mut self) {
+        self.messages.retain(|message| !message.is_notice);
     }
 
     /// Replaces the schedule with this name, or removes it, in the same commit. It is invoked on the

@@ -21,6 +21,8 @@ pub struct RunState {
     pub count: u64,
     /// The state that it received.
     pub state: Value,
+    /// The job of `agent:attach` that started it, if it was one.
+    pub by: Option<JobId>,
 }
 
 /// When an agent is woken. Times are Unix times in ms.
@@ -53,6 +55,8 @@ pub struct Control {
     pub run: Option<RunState>,
     /// The jobs that wait for their turn, first come, first served.
     pub waiting: Vec<JobId>,
+    /// The jobs of `agent:attach` that have not ended.
+    pub attached: Vec<JobId>,
     /// The number of turns that failed since the last one that succeeded.
     pub failures: u64,
     /// The size of the messages in the inbox, in bytes of JSON.
@@ -79,6 +83,7 @@ impl Control {
             created: now,
             run: None,
             waiting: Vec::new(),
+            attached: Vec::new(),
             failures: 0,
             inbox_bytes: 0,
             sessions: Map::new(),
@@ -108,12 +113,10 @@ impl Control {
             Some(run) => Some(RunState::read(&run, cells)?),
             None => None,
         };
-        let mut waiting = Vec::new();
-        if let Some(Value::Vector(jobs)) = member("waiting")? {
-            for job in jobs.iter(cells) {
-                waiting.push(job_id(&job?)?);
-            }
-        }
+        let jobs = |name: &str| -> Result<Vec<JobId>, AgentError> {
+            let Some(Value::Vector(jobs)) = member(name)? else { return Ok(Vec::new()) };
+            jobs.iter(cells).map(|job| job_id(&job?)).collect()
+        };
         let sessions = member("sessions")?;
         let requests = member("requests")?;
         Ok(Control {
@@ -121,7 +124,8 @@ impl Control {
             error: member("error")?.and_then(|error| Some(error.to_text()?.into_owned())),
             created: number("created")?,
             run,
-            waiting,
+            waiting: jobs("waiting")?,
+            attached: jobs("attached")?,
             failures: number("failures")?.unsigned_abs(),
             inbox_bytes: number("inboxBytes")?.unsigned_abs(),
             sessions: sessions.as_ref().and_then(Value::as_map).cloned().unwrap_or_default(),
@@ -144,9 +148,11 @@ impl Control {
             vec![("status", self.status.word().into()), ("created", self.created.into())];
         members.extend(self.error.as_deref().map(|error| ("error", error.into())));
         members.extend(self.run.as_ref().map(|run| ("run", run.to_value())));
-        if !self.waiting.is_empty() {
-            let waiting: Vector = self.waiting.iter().map(|job| Value::from(*job)).collect();
-            members.push(("waiting", waiting.into()));
+        for (name, jobs) in [("waiting", &self.waiting), ("attached", &self.attached)] {
+            if !jobs.is_empty() {
+                let jobs: Vector = jobs.iter().map(|job| Value::from(*job)).collect();
+                members.push((name, jobs.into()));
+            }
         }
         let mut number = |name, number: u64| {
             if number > 0 {
@@ -215,6 +221,7 @@ impl RunState {
             op: op.to_text().ok_or(AgentError::Malformed("op"))?.into_owned(),
             count: member("count")?.as_i64().unwrap_or(0).unsigned_abs(),
             state: member("state")?,
+            by: member("by")?.as_str().and_then(|text| text.parse().ok()),
         })
     }
 
@@ -226,7 +233,8 @@ impl RunState {
             ("count", i64::try_from(self.count).unwrap_or(i64::MAX).into()),
             ("state", self.state.clone()),
         ];
-        members.into_iter().collect::<Map>().into()
+        let by = self.by.map(|by| ("by", by.into()));
+        members.into_iter().chain(by).collect::<Map>().into()
     }
 }
 
@@ -258,8 +266,10 @@ mod tests {
             op: "test:tally".to_owned(),
             count: 2,
             state: Value::Nil,
+            by: Some(JobId::from_bytes([6; 16])),
         });
         control.waiting = vec![JobId::from_bytes([8; 16]), JobId::from_bytes([9; 16])];
+        control.attached = vec![JobId::from_bytes([6; 16])];
         control.failures = 3;
         control.inbox_bytes = 100;
         control.deliveries = (1_700_000_000, 3);

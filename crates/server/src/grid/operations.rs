@@ -7,6 +7,7 @@ use catena_engine::operations::{NameEntry, Sharing};
 use catena_value::Value;
 
 use crate::http::error::{ApiError, ApiResult, Code, operation_in_path};
+use crate::http::memory;
 use crate::http::request::ApiRequest;
 use crate::http::response;
 use crate::http::route::{JSON, ROUTE, RequestBody, Route, query, reply};
@@ -112,8 +113,12 @@ async fn list_operations(request: ApiRequest) -> ApiResult<Response> {
         let reference = format!("o/{name}");
         // A definition that this venue can no longer run is not in the catalogue.
         if let Ok(operation) = engine.resolve(&request.caller, &reference).await {
-            entries.push(with_versions(description(&reference, &operation), &entry));
+            let described = with_versions(description(&reference, &operation), &entry);
+            memory::reserve_part(&described)?;
+            entries.push(described);
         }
+        // There can be thousands, and a definition that is known takes no time to find.
+        tokio::task::yield_now().await;
     }
     Ok(response::value(StatusCode::OK, &list(entries)))
 }

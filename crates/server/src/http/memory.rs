@@ -62,6 +62,11 @@ pub(super) fn count_written(before: usize, after: usize) -> ApiResult<()> {
     if steps == 0 { Ok(()) } else { grow((steps * COUNTED_STEP_BYTES) as u64) }
 }
 
+/// Reserves memory for a value that becomes a part of the response, and for its JSON.
+pub(crate) fn reserve_part(value: &Value) -> ApiResult<()> {
+    grow(value.memory_bytes(u64::MAX).saturating_mul(2))
+}
+
 fn grow(bytes: u64) -> ApiResult<()> {
     RESPONSE.try_with(|memory| memory.lock().grow(bytes)).unwrap_or(Ok(())).map_err(ApiError::from)
 }

@@ -2,7 +2,8 @@
 
 use catena_value::{Map, Value};
 
-use crate::limits::{MCP_NAMED_TTL_MS, MCP_PAGE_MAX};
+use crate::http::memory;
+use crate::limits::{MCP_NAMED_PAGE_BYTES_MAX, MCP_NAMED_TTL_MS, MCP_PAGE_MAX};
 use crate::mcp::context::RequestContext;
 use crate::mcp::json_rpc::RpcError;
 use crate::mcp::params::text;
@@ -25,22 +26,33 @@ pub(super) async fn list(context: &RequestContext, params: &Map) -> MethodResult
     let mut names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     names.extend(named.keys().map(String::as_str));
     names.sort_unstable();
-    let mut rest = names.into_iter().skip_while(|name| after.is_some_and(|after| *name <= after));
-    let page: Vec<&str> = rest.by_ref().take(MCP_PAGE_MAX).collect();
+    let rest = names.into_iter().skip_while(|name| after.is_some_and(|after| *name <= after));
+    let rest: Vec<&str> = rest.collect();
     let revision = context.client.revision;
-    let mut definitions = Vec::with_capacity(page.len());
-    for name in &page {
-        match (tools.by_name(name), named.get(*name)) {
+    let mut definitions = Vec::new();
+    let mut seen = 0;
+    let mut named_bytes = 0;
+    for name in rest.iter().copied().take(MCP_PAGE_MAX) {
+        if named_bytes >= MCP_NAMED_PAGE_BYTES_MAX {
+            break;
+        }
+        seen += 1;
+        match (tools.by_name(name), named.get(name)) {
             (Some(tool), _) => definitions.push(definition(tool, revision)),
             (None, Some(reference)) => {
-                let tool = find_named(context, name, reference).await;
-                definitions.extend(tool.map(|tool| definition(&tool, revision)));
+                if let Some(tool) = find_named(context, name, reference).await {
+                    let definition = definition(&tool, revision);
+                    memory::reserve_part(&definition)?;
+                    named_bytes += definition.memory_bytes(MCP_NAMED_PAGE_BYTES_MAX);
+                    definitions.push(definition);
+                }
             }
             (None, None) => {}
         }
     }
     let mut members = vec![("tools", list_of(definitions))];
-    if let Some(last) = page.last().filter(|_| rest.next().is_some()) {
+    let (page, more) = rest.split_at(seen.min(rest.len()));
+    if let Some(last) = page.last().filter(|_| !more.is_empty()) {
         members.push(("nextCursor", (*last).into()));
     }
     if revision.is_stateless() {

@@ -4,10 +4,15 @@
 //! text of a message `{{name}}` stands for the argument with this name. An embedded resource that has
 //! only the URI of an asset of this venue gets its content. A prompt runs nothing and creates no job.
 
-use catena_value::{Map, NoCells, Value};
+use std::collections::HashSet;
+
+use catena_value::{Map, NoCells, Value, ValueId};
 
 use crate::http::error::ApiError;
-use crate::limits::{MCP_COMPLETIONS_MAX, MCP_PAGE_MAX, MCP_PROMPT_BYTES_MAX, MCP_PROMPTS_MAX};
+use crate::limits::{
+    MCP_COMPLETIONS_MAX, MCP_PAGE_MAX, MCP_PROMPT_BYTES_MAX, MCP_PROMPT_RESOURCES_BYTES_MAX,
+    MCP_PROMPTS_MAX, MCP_PROMPTS_PAGE_BYTES_MAX,
+};
 use crate::mcp::context::RequestContext;
 use crate::mcp::json_rpc::RpcError;
 use crate::mcp::params::{map, text};
@@ -28,13 +33,26 @@ pub(super) async fn list(context: &RequestContext, params: &Map) -> MethodResult
     let cursor = text(params, "cursor")?;
     let invalid = |_| RpcError::invalid_params("`cursor` is not valid");
     let offset: usize = cursor.map_or(Ok(0), str::parse).map_err(invalid)?;
-    let prompts = all(context).await?;
-    let end = offset.saturating_add(MCP_PAGE_MAX).min(prompts.len());
-    let page = prompts.get(offset.min(end)..end).unwrap_or_default();
-    let mut members = vec![("prompts", list_of(page.iter().map(Prompt::describe)))];
-    if end < prompts.len() {
-        members.push(("nextCursor", end.to_string().into()));
+    let mut reader = PromptReader::new(context).await?;
+    let mut page = Vec::new();
+    let mut position = 0;
+    let mut bytes = 0;
+    let mut next = None;
+    while let Some(prompt) = reader.next(context).await? {
+        if position >= offset {
+            let described = prompt.describe();
+            bytes += described.memory_bytes(MCP_PROMPTS_PAGE_BYTES_MAX);
+            let is_full = page.len() >= MCP_PAGE_MAX || bytes > MCP_PROMPTS_PAGE_BYTES_MAX;
+            if is_full && !page.is_empty() {
+                next = Some(position);
+                break;
+            }
+            page.push(described);
+        }
+        position += 1;
     }
+    let mut members = vec![("prompts", list_of(page))];
+    members.extend(next.map(|next| ("nextCursor", next.to_string().into())));
     Ok(cached(context, members))
 }
 
@@ -50,10 +68,11 @@ pub(super) async fn get(context: &RequestContext, params: &Map) -> MethodResult 
         }
     }
     let mut left = MCP_PROMPT_BYTES_MAX;
+    let mut resources_left = MCP_PROMPT_RESOURCES_BYTES_MAX;
     let mut messages = Vec::new();
     for message in items(prompt.template.field("messages")) {
         let message = insert(&message, &given, &mut left)?;
-        messages.push(embed(context, message).await?);
+        messages.push(embed(context, message, &mut resources_left).await?);
     }
     let mut members = vec![("messages", list_of(messages))];
     let description = prompt.metadata.field("description").cloned();
@@ -87,28 +106,47 @@ pub(super) async fn complete(context: &RequestContext, params: &Map) -> MethodRe
     Ok(object([("completion", object(completion))]).into())
 }
 
-/// The caller's prompts, in the order of their IDs.
-async fn all(context: &RequestContext) -> Result<Vec<Prompt>, RpcError> {
-    let found = context.state.engine.prompts(&context.caller, MCP_PROMPTS_MAX).await;
-    let mut prompts: Vec<Prompt> = Vec::new();
-    for (id, metadata) in found.map_err(ApiError::from)? {
-        let Some(metadata) = metadata.as_map().cloned() else { continue };
-        let Some(template) = metadata.field("prompt").and_then(Value::as_map).cloned() else {
-            continue;
-        };
-        let named = member_text(&metadata, "name").unwrap_or_else(|| id.to_string());
-        let is_taken = |name: &str| prompts.iter().any(|prompt| prompt.name == name);
-        let name = unique_name(&sanitize_name(&named), is_taken);
-        prompts.push(Prompt { name, metadata, template });
+/// Reads the caller's prompts one after the other, in the order of their IDs: together they can take much memory.
+struct PromptReader {
+    ids: std::vec::IntoIter<ValueId>,
+    names: HashSet<String>,
+}
+
+impl PromptReader {
+    async fn new(context: &RequestContext) -> Result<Self, RpcError> {
+        let ids = context.state.engine.prompts(&context.caller, MCP_PROMPTS_MAX).await;
+        let ids = ids.map_err(ApiError::from)?.into_iter();
+        Ok(PromptReader { ids, names: HashSet::new() })
     }
-    Ok(prompts)
+
+    async fn next(&mut self, context: &RequestContext) -> Result<Option<Prompt>, RpcError> {
+        for id in self.ids.by_ref() {
+            let metadata = context.state.engine.prompt(&context.caller, &id).await;
+            let metadata = metadata.map_err(ApiError::from)?;
+            let Some(metadata) = metadata.as_ref().and_then(Value::as_map).cloned() else {
+                continue;
+            };
+            let Some(template) = metadata.field("prompt").and_then(Value::as_map).cloned() else {
+                continue;
+            };
+            let named = member_text(&metadata, "name").unwrap_or_else(|| id.to_string());
+            let name = unique_name(&sanitize_name(&named), |name| self.names.contains(name));
+            self.names.insert(name.clone());
+            return Ok(Some(Prompt { name, metadata, template }));
+        }
+        Ok(None)
+    }
 }
 
 async fn by_name(context: &RequestContext, name: Option<&str>) -> Result<Prompt, RpcError> {
     let name = name.ok_or_else(|| RpcError::invalid_params("`name` is missing"))?;
-    let mut prompts = all(context).await?.into_iter();
-    let found = prompts.find(|prompt| prompt.name == name);
-    found.ok_or_else(|| RpcError::invalid_params(format!("there is no prompt named `{name}`")))
+    let mut reader = PromptReader::new(context).await?;
+    while let Some(prompt) = reader.next(context).await? {
+        if prompt.name == name {
+            return Ok(prompt);
+        }
+    }
+    Err(RpcError::invalid_params(format!("there is no prompt named `{name}`")))
 }
 
 impl Prompt {
@@ -154,12 +192,12 @@ fn insert(value: &Value, arguments: &Map, left: &mut usize) -> Result<Value, Rpc
     Ok(match value {
         Value::String(_) => {
             let text = value.to_text().unwrap_or_default();
-            let text = fill(&text, arguments);
-            *left = left.checked_sub(text.len()).ok_or_else(|| {
+            let filled = fill(&text, arguments, *left).ok_or_else(|| {
                 let error = format!("the prompt has more than {MCP_PROMPT_BYTES_MAX} bytes");
                 RpcError::invalid_params(error)
             })?;
-            text.into()
+            *left = left.saturating_sub(filled.len());
+            filled.into()
         }
         Value::Map(map) => {
             let mut filled = map.clone();
@@ -180,27 +218,41 @@ fn insert(value: &Value, arguments: &Map, left: &mut usize) -> Result<Value, Rpc
 }
 
 /// Replaces the arguments in a text. What is inserted is not searched again, so that an argument cannot
-/// refer to another one. A name that is not given stands for nothing.
-fn fill(text: &str, arguments: &Map) -> String {
-    let mut filled = String::with_capacity(text.len());
+/// refer to another one. A name that is not given stands for nothing. `None` if the result would be longer than
+/// `bytes_max`, which is found out before it is built.
+fn fill(text: &str, arguments: &Map, bytes_max: usize) -> Option<String> {
+    let mut filled = String::new();
+    let mut push = |part: &str| {
+        let fits = filled.len() + part.len() <= bytes_max;
+        fits.then(|| filled.push_str(part))
+    };
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
         let Some((name, following)) = after.split_once("}}") else { break };
-        filled.push_str(before);
-        if let Some(argument) = arguments.field(name.trim()) {
-            let plain = argument.to_text().map(std::borrow::Cow::into_owned);
-            let json = || catena_value::json::to_string(argument).unwrap_or_default();
-            filled.push_str(&plain.unwrap_or_else(json));
+        push(before)?;
+        match arguments.field(name.trim()) {
+            Some(argument @ Value::String(_)) => push(&argument.to_text().unwrap_or_default())?,
+            Some(argument) => {
+                let mut json = String::new();
+                let written = catena_value::json::write(argument, &NoCells, bytes_max, &mut json);
+                written.ok().and_then(|()| push(&json))?;
+            }
+            None => {}
         }
         rest = following;
     }
-    filled.push_str(rest);
-    filled
+    push(rest)?;
+    Some(filled)
 }
 
 /// A message whose embedded resource has its content: that of an asset, if the message names only one.
 /// A content that is a text is short for one of type `text`.
-async fn embed(context: &RequestContext, message: Value) -> Result<Value, RpcError> {
+/// `left` is the number of bytes that resources may still have.
+async fn embed(
+    context: &RequestContext,
+    message: Value,
+    left: &mut u64,
+) -> Result<Value, RpcError> {
     let Some(message) = message.as_map().cloned() else { return Ok(message) };
     let content = match message.field("content") {
         Some(text @ Value::String(_)) => object([("type", "text".into()), ("text", text.clone())]),
@@ -213,7 +265,14 @@ async fn embed(context: &RequestContext, message: Value) -> Result<Value, RpcErr
     let uri = uri.and_then(|resource| member_text(resource, "uri"));
     let content = match (uri, content.as_map()) {
         (Some(uri), Some(members)) => {
-            with_member(members, "resource", contents(context, &uri).await?).into()
+            let contents = contents(context, &uri).await?;
+            *left = left.checked_sub(contents.memory_bytes(u64::MAX)).ok_or_else(|| {
+                let max = MCP_PROMPT_RESOURCES_BYTES_MAX;
+                RpcError::invalid_params(format!(
+                    "the prompt has resources of more than {max} bytes"
+                ))
+            })?;
+            with_member(members, "resource", contents).into()
         }
         _ => content,
     };
@@ -247,7 +306,7 @@ mod tests {
             ("{{a", "{{a"),
             ("{a}", "{a}"),
         ] {
-            assert_eq!(fill(text, &arguments()), expected);
+            assert_eq!(fill(text, &arguments(), 100).as_deref(), Some(expected));
         }
     }
 
@@ -256,5 +315,6 @@ mod tests {
         let text = Value::from("{{a}}".repeat(8).as_str());
         assert!(insert(&text, &arguments(), &mut 24).is_ok());
         assert!(insert(&text, &arguments(), &mut 23).is_err());
+        assert_eq!(fill("{{b}}", &arguments(), 4), None, "JSON that is too long");
     }
 }

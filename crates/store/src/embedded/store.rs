@@ -137,7 +137,7 @@ impl EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn commit(&self, effects: Effects) -> StoreFuture<'static, Receipt, CommitError> {
-        self.submit_commit(effects)
+        super::death::or_commit(|| self.submit_commit(effects))
     }
 
     fn ready(&self, queue: &str, now: i64, limit: usize) -> StoreFuture<'_, ReadyJobs, ReadError> {
