@@ -113,7 +113,7 @@ class Venue:
         self.process.wait(30)
 
 
-# The wall clock of a process that loads this is years ahead. The clock of timers is moved by a time namespace instead (see `elsewhere`), because
+# The wall clock of a process that loads this is years ahead. The clock of timers is moved by a time namespace instead (see `another_host`), because
 # the kernel reads it, too.
 CLOCK = r"""
 #define _GNU_SOURCE
@@ -157,7 +157,7 @@ def sees_another_time(venue, result):
     return created > time.time() + AHEAD_S / 2 and loaded and all(loaded)
 
 
-def elsewhere(folder, is_readable):
+def another_host(folder, is_readable):
     """The command before a venue that makes it another user, on one processor, in a system that started at another time."""
     prefix = []
     if os.geteuid() == 0:
@@ -361,7 +361,7 @@ def main():
             print(f"another clock: SKIPPED, {missing}")
         other = {"TZ": "Asia/Tokyo", "LANG": "de_DE.UTF-8", "LC_ALL": "C", "USER": "somebody", "HOME": str(folder)}
         # Another user can read the copy, and perhaps not the original.
-        before = elsewhere(folder / "three/deeper", clocked is not None)
+        before = another_host(folder / "three/deeper", clocked is not None)
         for name, program, environment, prefix in (
                 ("one", binary, {}, []), ("two", binary, {}, []), ("three/deeper", clocked or binary, other, before)):
             venue = Venue(program, folder / name, environment, prefix)
