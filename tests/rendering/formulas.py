@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/formulas.md: each formula of crates/render/tests/formulas.txt, as this project and as TeX set it.
+"""Writes docs/reference/formulas.md: each formula of crates/render/tests/formulas.txt, as this project, TeX and two other front ends set it.
 
-Needs a TeX installation (texlive-latex-base, texlive-latex-recommended, texlive-science, texlive-pictures), poppler-utils and Pillow.
+Needs a TeX installation (texlive-latex-recommended, texlive-latex-extra, texlive-science, texlive-pictures), poppler-utils and Pillow, and what
+`front_ends.py` made.
 """
 import argparse
 import io
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from front_ends import WRONG, cropped
 from run import ROOT, Venue, formulas
 
 PREAMBLE = r"""\documentclass[12pt]{article}
@@ -33,15 +35,6 @@ def tex_source(source):
     return "\\[\n" + source + "\n\\]"
 
 
-def cropped(image):
-    from PIL import Image, ImageChops
-    flat = image.convert("RGB")
-    box = ImageChops.difference(flat, Image.new("RGB", flat.size, "white")).getbbox()
-    if box is None:
-        return None
-    return flat.crop((max(box[0] - 4, 0), max(box[1] - 4, 0), box[2] + 4, box[3] + 4))
-
-
 def tex_images(sources):
     from PIL import Image
     with tempfile.TemporaryDirectory() as folder:
@@ -60,15 +53,29 @@ def main():
     from PIL import Image
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", required=True)
+    parser.add_argument("--front-ends", type=Path, default=ROOT / "target/front-ends")
     arguments = parser.parse_args()
     target = ROOT / "docs/reference/formulas"
     target.mkdir(parents=True, exist_ok=True)
     rows = formulas()
     supported = [source for kind, source in rows if kind != "unsupported"]
     theirs = dict(zip(supported, tex_images(supported)))
-    lines = ["# Formulas", "",
-             "The 200 formulas on which the front end was judged, as `object_render` sets them and as TeX does. `tests/rendering/formulas.py` makes this page.", "",
-             "| | Source | catena | TeX |", "|---|---|---|---|"]
+    others = {"mitex": "MiTeX 0.2.4", "mathml": "pulldown-latex 0.8.0"}
+
+    def other_cell(kind, number):
+        """The image of another front end and what is wrong with it, or its message."""
+        made = arguments.front_ends / f"{number:03}.{kind}.png"
+        if not made.is_file():
+            message = made.with_name(f"{number:03}.{kind}-error").read_text().splitlines()[0]
+            return message.replace("error: ", "").replace("parsing ", "").replace("|", "\\|")
+        Image.open(made).convert("RGB").quantize(16).save(target / f"{number:03}-{kind}.png", optimize=True)
+        wrong = WRONG[kind].get(number)
+        return f"![](formulas/{number:03}-{kind}.png)" + (f" **{wrong}**" if wrong else "")
+
+    counts = {kind: len(list(arguments.front_ends.glob(f"*.{kind}.png"))) for kind in others}
+    table = ["| Front end | set | set as TeX does |", "|---|---|---|"]
+    table += [f"| {name} | {counts[kind]} | {counts[kind] - len(WRONG[kind])} |" for kind, name in others.items()]
+    lines = ["| | Source | catena | TeX | MiTeX | pulldown-latex |", "|---|---|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as folder:
         venue = Venue(str(Path(arguments.binary).resolve()), folder)
         try:
@@ -81,7 +88,8 @@ def main():
                 if result["status"] == "SUCCEEDED":
                     image = Image.open(io.BytesIO(venue.files(result)["png"][1])).convert("RGB")
                     image.quantize(16).save(target / f"{number:03}.png", optimize=True)
-                    own = f"![](formulas/{number:03}.png)"
+                    wrong = WRONG["own"].get(number)
+                    own = f"![](formulas/{number:03}.png)" + (f" **{wrong}**" if wrong else "")
                 else:
                     failures += 1
                     own = result["error"]["message"].replace("|", "\\|")
@@ -89,12 +97,26 @@ def main():
                 other = theirs.get(source)
                 if other is not None:
                     other.quantize(16).save(target / f"{number:03}-tex.png", optimize=True)
-                lines.append(f"| {number} | `{shown}` | {own} | {f'![](formulas/{number:03}-tex.png)' if other else ''} |")
+                tex = f"![](formulas/{number:03}-tex.png)" if other else ""
+                rest = " | ".join(other_cell(kind, number) for kind in others)
+                lines.append(f"| {number} | `{shown}` | {own} | {tex} | {rest} |")
         finally:
             venue.stop()
-    lines += ["", f"{len(rows) - failures} of {len(rows)} are set; the others name the command that is not known."]
-    (ROOT / "docs/reference/formulas.md").write_text("\n".join(lines) + "\n")
-    print(lines[-1])
+    done = len(rows) - failures
+    table.insert(2, f"| catena | {done} | {done - len(WRONG['own'])} |")
+    head = f"""# Formulas
+
+The {len(rows)} formulas on which front ends were judged: fractions, roots, integrals, sums, matrices, cases, aligned systems, accents, scripts, operators,
+relations, arrows, letters, text, delimiters, spaces, chemistry, commutative diagrams and macros. `tests/rendering/formulas.py` makes this page, and
+`tests/rendering/front_ends.py` the images of the other front ends: MiTeX with the definitions of its package 0.2.7 and Typst 0.15, pulldown-latex as MathML
+in Chromium with its own style sheet. All images were compared with those of TeX by eye; what differs is said in bold.
+
+{chr(10).join(table)}
+
+Those that catena does not set fail with a message that names the command.
+"""
+    (ROOT / "docs/reference/formulas.md").write_text(head + "\n" + "\n".join(lines) + "\n")
+    print("\n".join(table))
 
 
 if __name__ == "__main__":

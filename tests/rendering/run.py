@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Renders formulas and documents through a venue and checks the files with other libraries than those that wrote them.
 
-qpdf and pypdf read the PDFs, Pillow the PNGs, and the XML parser of Python the SVGs. Everything is rendered again by a second venue with
-another time zone, locale, user name, folder and number of processors, and must have the same digests.
+qpdf, pypdf, Poppler and, where Maven can install it, veraPDF read the PDFs, Pillow the PNGs, and the XML parser of Python the SVGs.
+Everything is rendered again by another venue with another clock, time zone, locale, user, folder and number of processors, and must have
+the same digests.
 """
 import argparse
 import hashlib
@@ -93,9 +94,83 @@ class Venue:
             found[artifact["format"]] = (artifact, content)
         return found
 
+    def started(self):
+        """The processes that this one started, and those that they started."""
+        found, rest = [], [self.process.pid]
+        while rest:
+            process = rest.pop()
+            for thread in Path(f"/proc/{process}/task").glob("*/children"):
+                children = thread.read_text().split()
+                found += children
+                rest += children
+        return found
+
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
+        # `unshare` waits for the venue and passes no signal on.
+        name = Path(f"/proc/{self.process.pid}/comm").read_text().strip()
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        os.kill(int(children[0]) if name == "unshare" else self.process.pid, signal.SIGTERM)
         self.process.wait(30)
+
+
+# The wall clock of a process that loads this is years ahead. The clock of timers is moved by a time namespace instead (see `another_host`), because
+# the kernel reads it, too.
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int result = real(clock, now);
+    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += %d;
+    return result;
+}
+"""
+AHEAD_S = 300_000_000
+
+
+def with_another_clock(binary, folder):
+    """A copy of the binary whose processes, also those in the sandbox, see another time; or why there is none.
+
+    The sandbox passes no variables on, so `LD_PRELOAD` would not reach the renderer. A library that the binary itself needs does.
+    """
+    for tool, package in (("cc", "a C compiler"), ("patchelf", "patchelf")):
+        if shutil.which(tool) is None:
+            return None, f"{package} is missing"
+    source, library, copy = folder / "clock.c", folder / "libclock.so", folder / "catena-clock"
+    source.write_text(CLOCK % AHEAD_S)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True)
+    shutil.copy(binary, copy)
+    subprocess.run(["patchelf", "--add-needed", str(library), str(copy)], check=True)
+    for path in (folder, library, copy):
+        path.chmod(0o755)
+    return str(copy), None
+
+
+def sees_another_time(venue, result):
+    """Whether the venue and its renderer have the other clock."""
+    from datetime import datetime
+    created = datetime.fromisoformat(result["created_at"].replace("Z", "+00:00")).timestamp()
+    renderers = [pid for pid in venue.started() if b"sandbox-child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    loaded = ["libclock.so" in Path(f"/proc/{pid}/maps").read_text() for pid in renderers]
+    return created > time.time() + AHEAD_S / 2 and loaded and all(loaded)
+
+
+def another_host(folder, is_readable):
+    """The command before a venue that makes it another user, on one processor, in a system that started at another time."""
+    prefix = []
+    if os.geteuid() == 0:
+        shifted = ["unshare", "--time", "--monotonic", "1000000", "--boottime", "1000000", "--fork"]
+        if subprocess.run([*shifted, "true"], capture_output=True).returncode == 0:
+            prefix += shifted
+        if is_readable:
+            prefix += ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+            folder.mkdir(parents=True)
+            os.chown(folder, 65534, 65534)
+    if shutil.which("taskset"):
+        prefix += ["taskset", "-c", "0"]
+    return prefix
 
 
 def formulas():
@@ -144,25 +219,59 @@ def check_png(content, artifact):
     return image
 
 
-def check_pdf(content, folder, words):
+def check_pdf(content, path, words, absent=()):
     import pypdf
-    path = Path(folder) / "document.pdf"
     path.write_bytes(content)
     checked = subprocess.run(["qpdf", "--check", str(path)], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     reader = pypdf.PdfReader(io.BytesIO(content))
-    text = "\n".join(page.extract_text() for page in reader.pages)
-    flat = re.sub(r"\s+", "", text)
-    for word in words:
-        assert re.sub(r"\s+", "", word) in flat, f"{word!r} cannot be found in the PDF"
+    texts = {"pypdf": "\n".join(page.extract_text() for page in reader.pages)}
+    if shutil.which("pdftotext"):
+        read = subprocess.run(["pdftotext", str(path), "-"], capture_output=True, text=True, check=True)
+        assert not read.stderr, read.stderr
+        texts["Poppler"] = read.stdout
+    for library, text in texts.items():
+        flat = re.sub(r"[\s\u200b]+", "", text)
+        for word in words:
+            assert re.sub(r"\s+", "", word) in flat, f"{library} does not find {word!r} in the PDF"
+        for word in absent:
+            assert re.sub(r"\s+", "", word) not in flat, f"{library} finds {word!r} in the PDF"
     assert reader.metadata.title == "Heat" and "A. Author" in (reader.metadata.author or ""), reader.metadata
     root = reader.trailer["/Root"]
     assert root["/Lang"] == "en" and "/StructTreeRoot" in root and root["/MarkInfo"]["/Marked"], root
     assert len(list(flatten(reader.outline))) >= 3, reader.outline
-    for page in reader.pages:
+    outside, inside = set(), 0
+    for number, page in enumerate(reader.pages, 1):
         for font in (page["/Resources"].get("/Font") or {}).values():
             embedded(font.get_object())
+        assert f"{number} / {len(reader.pages)}" in page.extract_text(), f"page {number} has no number"
+        for annotation in page.get("/Annots") or []:
+            action = annotation.get_object().get("/A", {})
+            if action.get("/S") == "/URI":
+                outside.add(action["/URI"])
+            else:
+                inside += 1
+    # The table of contents has three links, and the text refers to the equation, the figure, the table and a heading.
+    assert outside == {"https://example.org/"} and inside >= 7, (outside, inside)
     return len(reader.pages)
+
+
+# Rules of PDF/UA-1 that only say that a document must call itself one, which these do not.
+CLAIMS = {("5", "1"), ("7.1", "10")}
+
+
+def check_accessibility(paths):
+    """veraPDF on tagged PDFs: every other rule of PDF/UA-1 holds. Returns false without veraPDF."""
+    jars = ROOT / "target/verapdf"
+    if not jars.is_dir() or shutil.which("java") is None:
+        return False
+    command = ["java", "-cp", f"{jars}/*", "org.verapdf.apps.GreenfieldCliWrapper", "--format", "xml", "--flavour", "ua1", *map(str, paths)]
+    report = ElementTree.fromstring(subprocess.run(command, capture_output=True, text=True).stdout)
+    details = report.findall(".//validationReport/details")
+    assert len(details) == len(paths) and all(int(one.get("passedRules")) > 100 for one in details), "veraPDF did not read every PDF"
+    failed = {(rule.get("clause"), rule.get("testNumber")) for rule in report.iter("rule")}
+    assert failed <= CLAIMS, failed
+    return True
 
 
 def flatten(outline):
@@ -188,43 +297,53 @@ def check_html(content):
     assert "http-equiv=\"Content-Security-Policy\"" in text
 
 
-def everything(venue, folder, count):
-    """Renders everything, checks it, and returns the digests by name."""
+def everything(venue, folder, count, checked):
+    """Renders everything, checks the files whose digests are not in `checked`, and returns the digests by name."""
     digests = {}
 
-    def note(name, result):
+    def note(name, job_type, inputs, formats):
+        result = venue.run(job_type, inputs, {"formats": formats})
         assert result["status"] == "SUCCEEDED", (name, result.get("error"))
-        found = venue.files(result)
-        for kind, (artifact, _) in found.items():
-            digests[f"{name} {kind}"] = artifact["digest"]
+        for artifact in result["artifacts"]:
+            digests[f"{name} {artifact['format']}"] = artifact["digest"]
+        # What was checked before has the same bytes now.
+        is_known = all(artifact["digest"] in checked for artifact in result["artifacts"])
+        found = {} if is_known else venue.files(result)
+        checked.update(artifact["digest"] for artifact in result["artifacts"])
         return found
 
-    figure = None
     for index, (kind, source) in enumerate(formulas()):
         if kind == "unsupported" or index >= count:
             continue
         content = {"object": {"type": "equation", "content": {"format": "latex", "value": source}}}
-        found = note(f"formula {index}", venue.run("object_render", content, {"formats": ["svg", "png"]}))
-        check_svg(found["svg"][1])
-        image = check_png(found["png"][1], found["png"][0])
-        assert image.getbbox() is not None, f"{source} is empty"
-        figure = found["png"][0]["digest"]
+        found = note(f"formula {index}", "object_render", content, ["svg", "png"])
+        if found:
+            check_svg(found["svg"][1])
+            image = check_png(found["png"][1], found["png"][0])
+            assert image.getbbox() is not None, f"{source} is empty"
+        figure = digests[f"formula {index} png"]
+    words = ["Introduction", "A sentence with some words", "Unsearchableword", "print(79)", "3481"]
     for view in ("document", "slide"):
-        for kind in ("pdf", "html"):
-            inputs = {"document": document(figure), "export_format": kind, "view_mode": view, "include_speaker_notes": True}
-            found = note(f"{kind} {view}", venue.run("document_export", inputs, {"formats": [kind]}))
-            if kind == "pdf":
-                words = ["Introduction", "A sentence with some words", "Unsearchableword", "print(79)", "3481", "Speak slowly"]
-                pages = check_pdf(found["pdf"][1], folder, words)
-                assert pages == found["pdf"][0]["metadata"]["pages"] and pages > 3
-                last_pdf = found["pdf"][0]["digest"]
-            else:
-                check_html(found["html"][1])
+        inputs = {"document": document(figure), "view_mode": view, "include_speaker_notes": True}
+        found = note(f"html {view}", "document_export", {**inputs, "export_format": "html"}, ["html"])
+        if found:
+            check_html(found["html"][1])
+        for name, has_notes in (("without", False), ("with", True)):
+            inputs["include_speaker_notes"] = has_notes
+            found = note(f"{view} {name} notes", "document_export", inputs, ["pdf"])
+            if found:
+                spoken = ["Speak slowly"]
+                path = folder / f"{view}-{name}.pdf"
+                pages = check_pdf(found["pdf"][1], path, words + spoken * has_notes, spoken * (not has_notes))
+                metadata = found["pdf"][0]["metadata"]
+                assert pages == metadata["pages"] and pages > 3, metadata
+    pdf = digests["slide with notes pdf"]
     for fit in ("contain", "cover"):
-        for name, source in (("image", {"digest": figure}), ("pdf", {"digest": last_pdf}), ("document", {"document": document(figure)})):
+        for name, source in (("image", {"digest": figure}), ("pdf", {"digest": pdf}), ("document", {"document": document(figure)})):
             inputs = {**source, "width": 160, "height": 120, "fit": fit}
-            found = note(f"thumbnail {name} {fit}", venue.run("thumbnail_generate", inputs, {"formats": ["png"]}))
-            assert check_png(found["png"][1], found["png"][0]).size == (160, 120)
+            found = note(f"thumbnail {name} {fit}", "thumbnail_generate", inputs, ["png"])
+            if found:
+                assert check_png(found["png"][1], found["png"][0]).size == (160, 120)
     return digests
 
 
@@ -235,18 +354,29 @@ def main():
     arguments = parser.parse_args()
     binary = str(Path(arguments.binary).resolve())
     with tempfile.TemporaryDirectory() as folder:
-        runs = []
-        prefix = ["taskset", "-c", "0"] if shutil.which("taskset") else []
-        other = {"TZ": "Asia/Tokyo", "LANG": "de_DE.UTF-8", "LC_ALL": "C", "USER": "somebody", "HOME": folder}
-        for name, environment, before in (("one", {}, []), ("two", {}, []), ("three", other, prefix)):
-            venue = Venue(binary, Path(folder) / name, environment, before)
+        folder = Path(folder)
+        runs, checked = [], set()
+        clocked, missing = with_another_clock(binary, folder)
+        if missing:
+            print(f"another clock: SKIPPED, {missing}")
+        other = {"TZ": "Asia/Tokyo", "LANG": "de_DE.UTF-8", "LC_ALL": "C", "USER": "somebody", "HOME": str(folder)}
+        # Another user can read the copy, and perhaps not the original.
+        before = another_host(folder / "three/deeper", clocked is not None)
+        for name, program, environment, prefix in (
+                ("one", binary, {}, []), ("two", binary, {}, []), ("three/deeper", clocked or binary, other, before)):
+            venue = Venue(program, folder / name, environment, prefix)
             try:
-                runs.append(everything(venue, folder, arguments.formulas))
+                runs.append(everything(venue, folder, arguments.formulas, checked))
+                if program == clocked:
+                    source = {"object": {"content": {"format": "latex", "value": "t"}}}
+                    assert sees_another_time(venue, venue.run("object_render", source, {"formats": ["svg"]}))
             finally:
                 venue.stop()
         differing = [name for name in runs[0] if len({run.get(name) for run in runs}) != 1]
         assert not differing, f"not the same bytes: {differing}"
-        print(f"{len(runs[0])} files are valid and were the same three times")
+        if not check_accessibility(sorted(folder.glob("*.pdf"))):
+            print("veraPDF: SKIPPED, it is not in target/verapdf or there is no Java")
+        print(f"{len(runs[0])} files are valid and were the same three times, the third time after {' '.join(before)}")
 
 
 if __name__ == "__main__":
