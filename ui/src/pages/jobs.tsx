@@ -245,7 +245,7 @@ function JobTable({ filter }: { filter: JobFilter }) {
           rowHeight={isNarrow ? 64 : 44}
           label="Jobs"
           head={
-            <div class="job-row job-head" aria-hidden="true">
+            <div class={`job-row job-head${hasBulkControl ? " selectable" : ""}`} aria-hidden="true">
               <span>Status</span>
               <span>Operation</span>
               <span>Job</span>
