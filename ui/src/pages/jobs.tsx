@@ -190,7 +190,11 @@ function JobTable({ filter }: { filter: JobFilter }) {
   useEffect(() => onShortcut("j", () => move(1)), [total]);
   useEffect(() => onShortcut("k", () => move(-1)), [total]);
   if (total === undefined) {
-    return list.error === undefined ? <Loading what="the jobs" /> : <Problem error={list.error} />;
+    return list.error === undefined ? (
+      <Loading what="the jobs" />
+    ) : (
+      <Problem error={list.error} retry={list.reload} />
+    );
   }
   if (total === 0) {
     const isFiltered = Object.keys(filter).length > 0;

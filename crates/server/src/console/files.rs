@@ -19,11 +19,11 @@ pub(super) const FILES: &[File] = &[
         gzip: include_bytes!("dist/files/index-B9U6tlgH.css.gz"),
     },
     File {
-        path: "files/index-BDteHCuz.js",
+        path: "files/index-RlSfyWRA.js",
         media_type: "text/javascript; charset=utf-8",
-        etag: "\"f5ecea5a4a84dccb\"",
-        bytes: include_bytes!("dist/files/index-BDteHCuz.js"),
-        gzip: include_bytes!("dist/files/index-BDteHCuz.js.gz"),
+        etag: "\"f71633bcb8e4e5d4\"",
+        bytes: include_bytes!("dist/files/index-RlSfyWRA.js"),
+        gzip: include_bytes!("dist/files/index-RlSfyWRA.js.gz"),
     },
     File {
         path: "files/worker-DPjrS2hQ.js",
@@ -35,7 +35,7 @@ pub(super) const FILES: &[File] = &[
     File {
         path: "index.html",
         media_type: "text/html; charset=utf-8",
-        etag: "\"4d2c0c700a5cda2a\"",
+        etag: "\"6758bb4f1d397a6f\"",
         bytes: include_bytes!("dist/index.html"),
         gzip: include_bytes!("dist/index.html.gz"),
     },
