@@ -111,6 +111,44 @@ describe("hostile strings", () => {
     expect(await page.getByRole("group", { name: "Answers" }).getByRole("button").count()).toBe(short.length);
   });
 
+  it("stay text in what workers report and jobs ask", async () => {
+    const short = HOSTILE.map((text) => text.slice(0, 200));
+    const operation = await venue.register({
+      name: "Worker",
+      operation: { adapter: "worker", queue: "hostile", input: {} },
+    });
+    const jobs = await Promise.all([1, 2].map(() => venue.invoke(operation, everything)));
+    const worker = "hostile";
+    const claim = { worker, queues: ["hostile"], max: 2, waitMs: 1000 };
+    const claimed = ((await venue.call("POST", "/worker/v1/claim", claim)) as {
+      jobs: { id: string; fence: number }[];
+    }).jobs;
+    const progress = { processedItems: 1, totalItems: 20, message: short.slice(0, 4).join(" ") };
+    const beat = { worker, waitMs: 0, jobs: claimed.map((job) => ({ ...job, progress, log: short.join("\n") })) };
+    await visit(`/ui/jobs/${jobs[0]}`);
+    const shown = page.getByRole("region", { name: "Progress" }).getByText("window.pwned=1");
+    // Beats are repeated, as by any worker: a venue does not announce each report.
+    await expect
+      .poll(async () => {
+        await venue.call("POST", "/worker/v1/beat", beat);
+        return shown.count();
+      }, { interval: 500 })
+      .toBeGreaterThan(0);
+    const ends = [{ error: short.join("\n"), code: "hostile", retry: "never" }, { output: everything }];
+    for (const [at, { id, fence }] of claimed.entries()) {
+      await venue.call("POST", `/worker/v1/jobs/${id}/end`, { fence, ...ends[at] });
+    }
+    const asked = await venue.invoke("jobs:ask", {
+      question: short.join("\n"),
+      schema: { type: "object", title: short[0], properties: { [short[1]!]: { enum: short, description: short[2] } } },
+    });
+    for (const id of [...jobs, asked]) {
+      for (const tab of ["", "/messages", "/chain#record-2"]) await visit(`/ui/jobs/${id}${tab}`);
+    }
+    await visit("/ui/requests");
+    await visit("/ui/jobs");
+  });
+
   it("stay text in addresses", async () => {
     const [first, ...others] = HOSTILE.map((text) => encodeURIComponent(text.slice(0, 500)));
     const paths = (text: string | undefined): string[] => [

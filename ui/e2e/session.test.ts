@@ -129,7 +129,7 @@ describe("a venue that is killed", () => {
   it("is noticed, and what was missed is shown when it is back", async () => {
     const venue = await start();
     const page = await open(venue.url);
-    const id = await venue.invoke("test:delay", { delay: 4000 });
+    const id = await venue.invoke("test:never", {});
     await page.goto(`/ui/jobs/${id}`);
     await page.locator('.page-head [data-status="STARTED"]').waitFor();
     await venue.kill();
@@ -137,9 +137,11 @@ describe("a venue that is killed", () => {
     await venue.restart();
     await page.getByText(/Connected again after/).waitFor();
     await page.getByText(/1 job changed meanwhile/).waitFor();
-    await page.locator('.page-head [data-status="COMPLETE"]').waitFor();
-    await page.getByText(/verified here: \d+ records/).waitFor();
     await page.getByText("recovered after a restart").first().waitFor({ state: "attached" });
+    // The page follows the job again.
+    await venue.call("PUT", `/api/v1/jobs/${id}/cancel`);
+    await page.locator('.page-head [data-status="CANCELLED"]').waitFor();
+    await page.getByText(/verified here: \d+ records/).waitFor();
   });
 
   it("is said on every page, and every page is complete again when it is back", async () => {

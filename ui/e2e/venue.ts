@@ -3,10 +3,9 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -22,33 +21,26 @@ export function binary(): string {
   return found;
 }
 
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
-}
+/** The environment of a venue: settings of whoever runs the tests must not reach it. */
+const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("CATENA_")));
 
 export class Venue {
   private process: ChildProcess | undefined;
+  /** Any free port at first, and the same one after a restart. */
+  private address = "127.0.0.1:0";
 
   private constructor(
-    readonly port: number,
     readonly folder: string,
     private flags: readonly string[],
   ) {}
 
   get url(): string {
-    return `http://127.0.0.1:${this.port}`;
+    return `http://${this.address}`;
   }
 
   static async start(...flags: string[]): Promise<Venue> {
     const folder = mkdtempSync(join(tmpdir(), "catena-console-"));
-    const venue = new Venue(await freePort(), folder, flags);
+    const venue = new Venue(folder, flags);
     await venue.restart();
     return venue;
   }
@@ -62,11 +54,12 @@ export class Venue {
 
   /** Starts the process, and returns when it is ready. */
   async restart(): Promise<void> {
-    const listen = `127.0.0.1:${this.port}`;
     const executors = this.flags.includes("--executors") ? [] : ["--executors", "0"];
-    const args = ["serve", "--listen", listen, "--data", join(this.folder, "data"), ...executors, ...this.flags];
-    const child = spawn(binary(), args, { stdio: "ignore" });
+    const data = join(this.folder, "data");
+    const args = ["serve", "--listen", this.address, "--data", data, "--log-format", "json", ...executors, ...this.flags];
+    const child = spawn(binary(), args, { env: environment, stdio: ["ignore", "ignore", "pipe"] });
     this.process = child;
+    this.address = await addressOf(child);
     for (;;) {
       if (child.exitCode !== null) throw new Error(`the venue ended with ${child.exitCode}`);
       const isReady = await fetch(`${this.url}/readyz`).then(
@@ -125,4 +118,17 @@ export class Venue {
   async status(id: string): Promise<string> {
     return ((await this.call("GET", `/api/v1/jobs/${id}`)) as { status: string }).status;
   }
+}
+
+/** Where a venue listens, which it logs when it is ready. */
+async function addressOf(child: ChildProcess): Promise<string> {
+  const lines: string[] = [];
+  for await (const line of createInterface({ input: child.stderr! })) {
+    lines.push(line);
+    if (!line.includes('"the venue is ready"')) continue;
+    // Whatever else it logs is read, so that it never waits for a reader.
+    child.stderr!.resume();
+    return (JSON.parse(line) as { fields: { address: string } }).fields.address;
+  }
+  throw new Error(`the venue did not start:\n${lines.join("\n")}`);
 }

@@ -14,5 +14,7 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 180_000,
     hookTimeout: 180_000,
+    // The default of a second is too short for a machine that is busy with other tests.
+    expect: { poll: { timeout: 60_000 } },
   },
 });

@@ -10,7 +10,7 @@ import { visible } from "../lib/visible";
 import { readText } from "@verify/json";
 import type { Value } from "@verify/value";
 import { Icon } from "./icons";
-import { Text } from "./text";
+import { Description, Text } from "./text";
 
 /**
  * A form for a value, such as the input of an operation. `onSubmit` is given JSON text. What was typed stays in the
@@ -250,7 +250,7 @@ function Hint({ field, id }: { field: Field; id?: string }) {
   if (!field.description) return null;
   return (
     <p class="hint" id={id}>
-      <Text text={field.description} />
+      <Description text={field.description} />
     </p>
   );
 }

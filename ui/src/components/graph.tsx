@@ -2,19 +2,18 @@
 
 import { useMemo } from "preact/hooks";
 import type { Step } from "../api/jobs";
-import { criticalPath, layout } from "../lib/plan";
+import { BOX_WIDTH, layout } from "../lib/layout";
+import { criticalPath } from "../lib/plan";
 import type { PlanStep } from "../lib/plan";
 import { absolute, duration } from "../lib/time";
 import { visible } from "../lib/visible";
 import { operationName } from "./copy";
+import { Icon } from "./icons";
 import { lookOf } from "./status";
 
-const WIDTH = 176;
 const HEIGHT = 52;
 /** With a third line, for where the step runs. */
 const HEIGHT_REMOTE = 70;
-const GAP_X = 56;
-const GAP_Y = 18;
 
 export function Graph({
   plan,
@@ -25,57 +24,32 @@ export function Graph({
   steps: readonly Step[];
   onStep: (index: number) => void;
 }) {
-  const places = useMemo(() => layout(plan), [plan]);
-  const at = useMemo(() => new Map(places.map((place) => [place.step, place])), [places]);
-  const critical = useMemo(() => criticalSteps(plan, steps), [plan, steps]);
   const isRemote = plan.some(({ index, venue }) => (venue ?? steps[index]?.venue) !== undefined);
   const boxHeight = isRemote ? HEIGHT_REMOTE : HEIGHT;
-  const columns = places.reduce((most, { column }) => Math.max(most, column + 1), 0);
-  const rows = places.reduce((most, { row }) => Math.max(most, row + 1), 0);
-  const x = (column: number): number => 4 + column * (WIDTH + GAP_X);
-  const y = (row: number): number => 4 + row * (boxHeight + GAP_Y);
-  const width = x(columns - 1) + WIDTH + 4;
-  const height = y(rows - 1) + boxHeight + 4;
+  const drawing = useMemo(() => layout(plan, boxHeight), [plan, boxHeight]);
+  const critical = useMemo(() => criticalSteps(plan, steps), [plan, steps]);
+  const { boxes, lines, width, height } = drawing;
   return (
     <div class="graph" tabIndex={0} role="group" aria-label="Graph of the steps">
       <svg width={width} height={height} viewBox={`0 0 ${width} ${height}`}>
-        {plan.flatMap(({ index, needs }) =>
-          needs.map((need) => {
-            const from = at.get(need);
-            const to = at.get(index);
-            if (!from || !to) return null;
-            const isCritical = isOn(critical, need, index);
-            const x1 = x(from.column) + WIDTH;
-            const y1 = y(from.row) + boxHeight / 2;
-            const x2 = x(to.column);
-            const y2 = y(to.row) + boxHeight / 2;
-            const bend = (x2 - x1) / 2;
-            return (
-              <path
-                key={`${need}-${index}`}
-                class={isCritical ? "edge critical" : "edge"}
-                d={`M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`}
-              />
-            );
-          }),
-        )}
-        {plan.map((planned) => {
-          const place = at.get(planned.index);
-          if (!place) return null;
-          const step = steps[planned.index];
-          return (
-            <StepBox
-              key={planned.index}
-              planned={planned}
-              step={step}
-              x={x(place.column)}
-              y={y(place.row)}
-              height={boxHeight}
-              isCritical={critical.includes(planned.index)}
-              onStep={onStep}
-            />
-          );
-        })}
+        {lines.map(({ step, path }) => (
+          <path key={step} class="edge" d={path} />
+        ))}
+        {critical.slice(1).map((step, at) => (
+          <path key={`critical-${step}`} class="edge critical" d={drawing.line(critical[at]!, step)} />
+        ))}
+        {boxes.map(({ step, x, y }) => (
+          <StepBox
+            key={step}
+            planned={plan[step]!}
+            step={steps[step]}
+            x={x}
+            y={y}
+            height={boxHeight}
+            isCritical={critical.includes(step)}
+            onStep={onStep}
+          />
+        ))}
       </svg>
     </div>
   );
@@ -99,7 +73,7 @@ function StepBox({
   onStep: (index: number) => void;
 }) {
   const status = step?.status ?? "WAITING";
-  const { word, tone } = lookOf(status);
+  const { icon, word, tone } = lookOf(status);
   const name = visible(planned.name ?? operationName(planned.op));
   const took =
     step?.started !== undefined && step.ended !== undefined
@@ -108,7 +82,7 @@ function StepBox({
   const venue = step?.venue ?? planned.venue;
   const place = venue === undefined ? "" : placeOf(venue, step?.asOf);
   const shownName = clip(`${planned.index} ${name}`, 22);
-  const shownStatus = clip(`${word}${took}`, 26);
+  const shownStatus = clip(`${word}${took}`, 23);
   return (
     <g
       class={`step tone-${tone}${isCritical ? " critical" : ""}`}
@@ -125,12 +99,15 @@ function StepBox({
         onStep(planned.index);
       }}
     >
-      <rect width={WIDTH} height={height} rx={6} />
+      <rect width={BOX_WIDTH} height={height} rx={6} />
       <rect class="step-tone" width={4} height={height - 2} x={1} y={1} rx={2} />
       <text class="step-name" x={14} y={21}>
         {shownName}
       </text>{" "}
-      <text class="step-status" x={14} y={40}>
+      <g class="step-icon" transform="translate(13 29)">
+        <Icon name={icon} />
+      </g>
+      <text class="step-status" x={31} y={40}>
         {shownStatus}
       </text>{" "}
       {place !== "" && (
@@ -166,8 +143,3 @@ export function criticalSteps(plan: readonly PlanStep[], steps: readonly Step[])
   // One more millisecond per step, so that instant steps count too.
   return criticalPath(plan, (index) => (isKnown ? (took(index) ?? 0) + 1 : 1));
 }
-
-const isOn = (path: readonly number[], from: number, to: number): boolean => {
-  const at = path.indexOf(to);
-  return at > 0 && path[at - 1] === from;
-};

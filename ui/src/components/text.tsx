@@ -28,3 +28,21 @@ export function Text({ text, most = SHOWN_MAX }: { text: string; most?: number }
     </bdi>
   );
 }
+
+/** A description: what is between backticks is code. Nothing else of Markdown is read. */
+export function Description({ text, most = SHOWN_MAX }: { text: string; most?: number }) {
+  const parts = text.length > most ? [text] : text.split(/`([^`\n]+)`/);
+  return (
+    <>
+      {parts.map((part, at) =>
+        at % 2 === 0 ? (
+          part !== "" && <Text key={at} text={part} most={most} />
+        ) : (
+          <code key={at}>
+            <Text text={part} />
+          </code>
+        ),
+      )}
+    </>
+  );
+}

@@ -68,7 +68,8 @@ export function VirtualRows({
   useEffect(() => {
     const element = view.current;
     if (!element || !scrollTo) return;
-    const top = scrollTo.index * rowHeight;
+    const share = height / (count * rowHeight);
+    const top = scrollTo.index * rowHeight * Math.min(1, share);
     const isVisible =
       top >= element.scrollTop && top + rowHeight <= element.scrollTop + element.clientHeight;
     if (!isVisible) element.scrollTop = Math.max(0, top - element.clientHeight / 2);

@@ -2,6 +2,8 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { isAbort } from "../api/client";
+import { generation } from "../api/connection";
+import { useStore } from "./store";
 
 /** Pages that are kept; a list of any length needs no more memory than these. */
 const PAGES_MAX = 12;
@@ -18,9 +20,14 @@ export interface Paging<T> {
   readonly error: unknown;
   /** Loads what is missing of this range. */
   readonly ensure: (from: number, to: number) => void;
+  /** Loads everything again. */
+  readonly reload: () => void;
 }
 
-/** Loads the first page, and others on demand. Everything is loaded again when the key changes. */
+/**
+ * Loads the first page, and others on demand. Everything is loaded again when the key changes, when the
+ * venue is back, and on request.
+ */
 export function usePaging<T>(
   load: (offset: number, limit: number, signal: AbortSignal) => Promise<LoadedPage<T>>,
   size: number,
@@ -35,6 +42,8 @@ export function usePaging<T>(
     error: undefined,
   });
   const [, setRound] = useState(0);
+  const [reloads, setReloads] = useState(0);
+  const current = useStore(generation);
   const request = (page: number): void => {
     if (loading.current.has(page)) return;
     loading.current.add(page);
@@ -67,7 +76,7 @@ export function usePaging<T>(
     request(0);
     const controller = abort.current;
     return () => controller.abort();
-  }, [key]);
+  }, [key, reloads, current]);
   const isCurrent = state.key === key;
   return {
     at: (index) => (isCurrent ? kept.current.get(Math.floor(index / size))?.[index % size] : undefined),
@@ -78,5 +87,6 @@ export function usePaging<T>(
         if (!kept.current.has(page)) request(page);
       }
     },
+    reload: () => setReloads((n) => n + 1),
   };
 }

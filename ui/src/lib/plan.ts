@@ -57,38 +57,6 @@ export function columns(steps: readonly PlanStep[]): number[] {
   return column;
 }
 
-export interface Place {
-  readonly step: number;
-  readonly column: number;
-  readonly row: number;
-}
-
-/**
- * Places steps left to right. Within a column, steps are ordered by the mean row of what they need,
- * so that edges cross rarely.
- */
-export function layout(steps: readonly PlanStep[]): Place[] {
-  const column = columns(steps);
-  const byColumn: number[][] = [];
-  for (const step of steps) (byColumn[column[step.index]!] ??= []).push(step.index);
-  const row: number[] = [];
-  const places: Place[] = [];
-  byColumn.forEach((indexes, at) => {
-    const wish = (index: number): number => {
-      const { needs } = steps[index]!;
-      if (needs.length === 0) return index;
-      return needs.reduce((sum, need) => sum + row[need]!, 0) / needs.length;
-    };
-    const wishes = new Map(indexes.map((index) => [index, wish(index)]));
-    indexes.sort((a, b) => wishes.get(a)! - wishes.get(b)! || a - b);
-    indexes.forEach((step, position) => {
-      row[step] = position;
-      places.push({ step, column: at, row: position });
-    });
-  });
-  return places;
-}
-
 /**
  * The critical path: the chain of dependent steps with the largest sum of `weight`, which is a step's
  * duration, or 1 while durations are not known.

@@ -11,6 +11,8 @@ export interface Sample {
   readonly syncs: number;
   readonly syncSeconds: number;
   readonly journalBytes: number;
+  /** 0 if the venue does not say. */
+  readonly diskBytes: number;
   /** Cumulative number of invocations by the upper bound of their latency, in seconds. */
   readonly invokeBuckets: readonly (readonly [bound: number, count: number])[];
 }
@@ -38,6 +40,7 @@ export function sample(metrics: ReadonlyMap<string, number>, at: number): Sample
     syncs: value("catena_store_syncs_total"),
     syncSeconds: value("catena_store_sync_seconds_total"),
     journalBytes: value("catena_store_journal_bytes_total"),
+    diskBytes: value("catena_store_disk_bytes"),
     invokeBuckets: buckets,
   };
 }

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { ApiError, isAbort, messageOf } from "../api/client";
-import { listAssets, readAsset, readContent } from "../api/operations";
+import { listAssets, listOperations, readAsset, readContent } from "../api/operations";
 import { ContentPreview, saveAs } from "../components/content";
 import { Id } from "../components/copy";
 import { Icon } from "../components/icons";
@@ -16,6 +16,17 @@ import { Definition } from "./operation";
 
 const PAGE = 100;
 
+/** How many of the caller's own assets are looked up by name; the most that a venue returns. */
+const OWN_MAX = 1000;
+
+/** The names of assets, by ID: the list of all has IDs only. */
+async function readNames(signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
+  const [operations, own] = await Promise.all([listOperations(signal), listAssets("own", 0, OWN_MAX, signal)]);
+  const names = new Map(operations.map(({ asset, adapter }) => [asset, adapter]));
+  for (const { id, name } of own.items) if (name !== undefined) names.set(id, name);
+  return names;
+}
+
 export function AssetsPage() {
   const [scope, setScope] = useState<"own" | "all">("all");
   const [offset, setOffset] = useState(0);
@@ -23,6 +34,7 @@ export function AssetsPage() {
     (signal) => listAssets(scope, offset, PAGE, signal),
     [scope, offset],
   );
+  const names = useLoad(readNames, []);
   const choose = (next: "own" | "all"): void => {
     setScope(next);
     setOffset(0);
@@ -51,7 +63,7 @@ export function AssetsPage() {
           ) : (
             <section class="card">
               <ul class="op-list">
-                {items.map(({ id, name }) => (
+                {items.map(({ id, name = names.value?.get(id) }) => (
                   <li key={id}>
                     <a href={paths.asset(id)}>
                       {name !== undefined && (
@@ -59,7 +71,7 @@ export function AssetsPage() {
                           <Text text={name} most={100} />
                         </strong>
                       )}
-                      <code class="breakable">{id}</code>
+                      <code class="breakable muted">{id}</code>
                     </a>
                   </li>
                 ))}

@@ -192,7 +192,7 @@ function HourCharts({ value }: { value: Value }) {
   const slowest = most(minutes.map(({ runningP99 }) => runningP99));
   const waited = most(minutes.map(({ waitingP99 }) => waitingP99));
   return (
-    <section aria-label="The last hour">
+    <section class="hour" aria-label="The last hour">
       <h3>{hour.isEveryone ? "The last hour" : "Your jobs in the last hour"}</h3>
       <div class="figures">
         <Figure title="started" value={sum(({ started }) => started)} />
@@ -203,7 +203,7 @@ function HourCharts({ value }: { value: Value }) {
       <Sparkline values={minutes.map(({ ended }) => ended)} label="Jobs ended by minute" />
       <Sparkline
         values={minutes.map(({ runningP99 }) => runningP99 ?? 0)}
-        label="Time that jobs ran by minute, 99th percentile"
+        label="Running time by minute, 99th percentile"
       />
       <dl class="facts narrow">
         <Fact name="Running time, p99">
@@ -237,9 +237,14 @@ function Sparkline({ values, label }: { values: readonly number[]; label: string
     .map((value, at) => `${(at / (values.length - 1)) * 300},${38 - (value / most) * 34}`)
     .join(" ");
   return (
-    <svg class="sparkline" viewBox="0 0 300 40" preserveAspectRatio="none" role="img" aria-label={label}>
-      <polyline points={points} />
-    </svg>
+    <figure class="trend">
+      <figcaption class="muted small" aria-hidden="true">
+        {label}
+      </figcaption>
+      <svg class="sparkline" viewBox="0 0 300 40" preserveAspectRatio="none" role="img" aria-label={label}>
+        <polyline points={points} />
+      </svg>
+    </figure>
   );
 }
 
@@ -364,6 +369,9 @@ function StorageCard() {
         <p class="muted">Measuring…</p>
       ) : (
         <dl class="facts narrow">
+          {latest.diskBytes > 0 && (
+            <Fact name="Size">{latest.diskBytes.toLocaleString("en")} bytes without large files</Fact>
+          )}
           <Fact name="Journal">
             {latest.journalBytes.toLocaleString("en")} bytes written since the start
           </Fact>

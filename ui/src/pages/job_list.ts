@@ -42,6 +42,8 @@ export interface BrowsedList extends State {
   readonly at: (index: number) => ListedJob | undefined;
   readonly ensure: (from: number, to: number) => void;
   readonly setIsAtTop: (isAtTop: boolean) => void;
+  /** Reads the beginning again, after a failure. */
+  readonly reload: () => void;
   readonly showAdded: () => void;
   readonly isLive: boolean;
 }
@@ -175,6 +177,7 @@ export function useJobList(filter: JobFilter): BrowsedList {
     setIsAtTop: (value) => {
       isAtTop.current = value;
     },
+    reload: () => void refresh(abort.current.signal),
     showAdded: () => {
       isAtTop.current = true;
       pages.current = new Map();

@@ -190,7 +190,11 @@ function JobTable({ filter }: { filter: JobFilter }) {
   useEffect(() => onShortcut("j", () => move(1)), [total]);
   useEffect(() => onShortcut("k", () => move(-1)), [total]);
   if (total === undefined) {
-    return list.error === undefined ? <Loading what="the jobs" /> : <Problem error={list.error} />;
+    return list.error === undefined ? (
+      <Loading what="the jobs" />
+    ) : (
+      <Problem error={list.error} retry={list.reload} />
+    );
   }
   if (total === 0) {
     const isFiltered = Object.keys(filter).length > 0;
@@ -245,7 +249,7 @@ function JobTable({ filter }: { filter: JobFilter }) {
           rowHeight={isNarrow ? 64 : 44}
           label="Jobs"
           head={
-            <div class="job-row job-head" aria-hidden="true">
+            <div class={`job-row job-head${hasBulkControl ? " selectable" : ""}`} aria-hidden="true">
               <span>Status</span>
               <span>Operation</span>
               <span>Job</span>

@@ -11,7 +11,7 @@ import { SchemaForm } from "../components/form";
 import { Graph } from "../components/graph";
 import { JsonView } from "../components/json_view";
 import { FieldProblem, Loading, Problem } from "../components/states";
-import { Text } from "../components/text";
+import { Description, Text } from "../components/text";
 import { useAction } from "../lib/action";
 import { useLoad } from "../lib/load";
 import { planOf } from "../lib/plan";
@@ -69,7 +69,7 @@ function Loaded({ operation }: { operation: Operation }) {
       </header>
       {operation.description && (
         <p class="lead">
-          <Text text={operation.description} />
+          <Description text={operation.description} />
         </p>
       )}
       <section class="card">

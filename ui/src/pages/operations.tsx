@@ -5,7 +5,7 @@ import { listAssets, listOperations } from "../api/operations";
 import type { Operation } from "../api/operations";
 import { Icon } from "../components/icons";
 import { Empty, Result } from "../components/states";
-import { Text } from "../components/text";
+import { Description, Text } from "../components/text";
 import { useLoad } from "../lib/load";
 import { paths } from "../lib/router";
 import { onShortcut } from "../lib/shortcuts";
@@ -89,7 +89,7 @@ function Groups({ operations, query }: { operations: readonly Operation[]; query
                   {operation.isReadOnly && <span class="tag">read only</span>}
                   {operation.description && (
                     <span class="muted">
-                      <Text text={operation.description} most={300} />
+                      <Description text={operation.description} most={300} />
                     </span>
                   )}
                 </a>

@@ -11,7 +11,7 @@ import { SchemaForm } from "../components/form";
 import { Icon } from "../components/icons";
 import { JsonView } from "../components/json_view";
 import { Empty, FieldProblem, Result } from "../components/states";
-import { Text } from "../components/text";
+import { Description, Text } from "../components/text";
 import { Time } from "../components/time";
 import { useAction } from "../lib/action";
 import { useInterval, useLoad } from "../lib/load";
@@ -160,7 +160,7 @@ function NewSchedule({ onCreated }: { onCreated: () => void }) {
           <>
             {description && (
               <p class="muted">
-                <Text text={description} />
+                <Description text={description} />
               </p>
             )}
             <SchemaForm

@@ -1,6 +1,7 @@
 // A message to an agent.
 
 import type { AgentMessage } from "../../api/agents";
+import { Id } from "../../components/copy";
 import { JsonView } from "../../components/json_view";
 import { Text } from "../../components/text";
 import { Time } from "../../components/time";
@@ -9,8 +10,8 @@ export function Message({ message }: { message: AgentMessage }) {
   return (
     <li class="turn">
       <p class="row wrap muted">
-        <span>
-          from <Text text={message.from} most={80} />
+        <span class="row">
+          from <Id id={message.from} label="the DID" />
         </span>
         {message.at !== undefined && <Time at={message.at} />}
         {message.session !== undefined && (

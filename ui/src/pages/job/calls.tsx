@@ -32,7 +32,7 @@ export function Calls({
           ` Only the first ${RECORDS_MAX.toLocaleString("en")} records are read here.`}
       </p>
       <div class="table-scroll" tabIndex={0} role="group" aria-label="Table of the calls">
-        <table class="table">
+        <table class="table stacked" role="table">
           <thead>
             <tr>
               <th scope="col">Call</th>
@@ -55,27 +55,27 @@ export function Calls({
 
 function CallRow({ call, isJobEnded }: { call: Call; isJobEnded: boolean }) {
   return (
-    <tr>
-      <th scope="row">
+    <tr role="row">
+      <th scope="row" role="rowheader">
         <a href={paths.job(call.job)}>
           {call.call} <Text text={call.op} most={60} />
         </a>
         {call.isDetached && <span class="tag">detached</span>}
       </th>
-      <td>
+      <td role="cell" data-name="Key">
         <Text text={call.key} most={60} />
       </td>
-      <td>
+      <td role="cell" data-name="Status">
         {call.status === undefined ? (
           <span class="muted">{isJobEnded ? "not recorded" : "not ended"}</span>
         ) : (
           <StatusChip status={call.status} />
         )}
       </td>
-      <td>
+      <td role="cell" data-name="Took">
         <Took call={call} isJobEnded={isJobEnded} />
       </td>
-      <td>
+      <td role="cell" data-name="Job">
         <Id id={call.job} href={paths.job(call.job)} label="the called job's ID" />
       </td>
     </tr>

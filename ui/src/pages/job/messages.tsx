@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { messageOf, newKey } from "../../api/client";
 import { allowed, sendMessage } from "../../api/jobs";
 import type { Job } from "../../api/jobs";
+import { Id } from "../../components/copy";
 import { Icon } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
 import { SchemaForm, TextArea } from "../../components/form";
@@ -63,12 +64,11 @@ function Turn({ job, turn }: { job: string; turn: ListedRecord }) {
         <Time at={Number(record.get("updated") ?? 0)} />
       </p>
       {trigger && (
-        <p>
-          <Icon name="message" /> received <Text text={asText(trigger.get("messageId")) ?? ""} most={80} />
+        <p class="row wrap">
+          <Icon name="message" /> received <Id id={asText(trigger.get("messageId")) ?? ""} label="the message's ID" />
           {asText(trigger.get("from")) && (
             <>
-              {" from "}
-              <Text text={asText(trigger.get("from")) ?? ""} most={120} />
+              from <Id id={asText(trigger.get("from")) ?? ""} label="the DID" />
             </>
           )}
         </p>

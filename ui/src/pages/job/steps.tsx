@@ -98,7 +98,7 @@ function StepTable({
 }) {
   return (
     <div class="table-scroll" tabIndex={0} role="group" aria-label="Table of the steps">
-      <table class="table">
+      <table class="table stacked" role="table">
         <thead>
           <tr>
             <th scope="col">Step</th>
@@ -110,21 +110,21 @@ function StepTable({
         </thead>
         <tbody>
           {steps.map((step) => (
-            <tr key={step.index}>
-              <th scope="row">
+            <tr key={step.index} role="row">
+              <th scope="row" role="rowheader">
                 <a href={paths.step(job, step.index)}>
                   {step.index} <Text text={step.name ?? step.op} most={60} />
                 </a>
                 {critical.includes(step.index) && <span class="tag">critical path</span>}
               </th>
-              <td>
+              <td role="cell" data-name="Status">
                 <StatusChip status={step.status} />
               </td>
-              <td>
+              <td role="cell" data-name="Took">
                 <Took step={step} />
               </td>
-              <td>{plan[step.index]?.needs.join(", ") || "–"}</td>
-              <td>
+              <td role="cell" data-name="Needs">{plan[step.index]?.needs.join(", ") || "–"}</td>
+              <td role="cell" data-name="Venue">
                 {step.venue === undefined ? (
                   <span class="muted">this one</span>
                 ) : (

@@ -27,7 +27,7 @@ export function Entries({
   /** The name of the entry that is shown next to the list. */
   chosen: string | undefined;
 }) {
-  const { at, total, error, ensure } = usePaging(
+  const { at, total, error, ensure, reload } = usePaging(
     (offset, limit, signal) => readEntries(path, offset, limit, signal),
     PAGE,
     `${path} ${version}`,
@@ -49,7 +49,7 @@ export function Entries({
     <section class="card" aria-label="Entries">
       <h2>{total === undefined ? "Entries" : `${total.toLocaleString("en")} ${total === 1 ? "entry" : "entries"}`}</h2>
       {error !== undefined ? (
-        <Problem error={error} />
+        <Problem error={error} retry={reload} />
       ) : total === undefined ? (
         <Loading what="the entries" />
       ) : total === 0 ? (
