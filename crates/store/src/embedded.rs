@@ -20,6 +20,7 @@ mod commit;
 mod counts;
 mod driver;
 mod folder;
+mod fronts;
 mod in_use;
 mod live;
 mod members;
