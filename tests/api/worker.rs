@@ -3,8 +3,12 @@
 
 #[path = "worker/library.rs"]
 mod library;
+#[path = "worker/names.rs"]
+mod names;
 #[path = "worker/push.rs"]
 mod push;
+#[path = "worker/queues.rs"]
+mod queues;
 #[path = "worker/signed.rs"]
 mod signed;
 

@@ -92,6 +92,10 @@ pub const WORKER_LOG_BYTES_MAX: usize = 4_096;
 /// How long a worker waits before it tries to reach a venue again.
 pub const WORKER_RETRY_DELAY: Duration = Duration::from_millis(500);
 
+/// How long a worker that stops waits until the venue knows how its last jobs have ended. Then their leases
+/// end.
+pub const WORKER_END_TIME: Duration = Duration::from_secs(5);
+
 /// How long the transfer of a dataset or a file of a job may take.
 pub const BLOB_TIME: Duration = Duration::from_secs(120);
 

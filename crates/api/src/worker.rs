@@ -7,6 +7,7 @@
 pub mod testing;
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use crate::client::worker::{Claim, ClaimedJob, End, JobEnd, Report, WorkerSignal};
 use crate::client::{ClientError, HttpClient, TransportError};
 use crate::limits::{
-    WORKER_BEAT, WORKER_CALL_WAIT, WORKER_CLAIM_WAIT, WORKER_LOG_BYTES_MAX,
+    WORKER_BEAT, WORKER_CALL_WAIT, WORKER_CLAIM_WAIT, WORKER_END_TIME, WORKER_LOG_BYTES_MAX,
     WORKER_PROGRESS_INTERVAL, WORKER_RETRY_DELAY,
 };
 use crate::wire::member;
@@ -96,8 +97,19 @@ impl Log {
 }
 
 impl RunningJob {
+    /// Sends what was reported since the last beat, before the job ends: the venue keeps it with the end. It
+    /// is not worth repeating the request for.
+    async fn send_last_report(&self, worker: &str) {
+        let (progress, log) = (self.progress.send_replace(None), self.log.take());
+        if progress.is_none() && log.is_none() {
+            return;
+        }
+        let report = Report { id: self.job.id.clone(), fence: self.job.fence, progress, log };
+        let _ = self.client.beat(worker, &[report], Duration::ZERO).await;
+    }
+
     /// Adds to the log, whose end the venue shows while the job runs and keeps in its last record. It is
-    /// sent with the next report, so that of a short job may not arrive.
+    /// sent with the next report, at the latest before the job ends.
     pub fn log(&self, text: &str) {
         self.log.add(text);
     }
@@ -212,12 +224,16 @@ impl Worker {
             shutdown.await;
             stop.send_replace(true);
         });
-        let claimed = self.claim(Arc::new(handler), &jobs, &slots, stopping).await;
+        let (sending, mut sent) = mpsc::channel::<Infallible>(1);
+        let claimed = self.claim(Arc::new(handler), &jobs, &slots, stopping, sending).await;
         let everything = u32::try_from(self.parallel).unwrap_or(u32::MAX);
         let drained = tokio::time::timeout(self.grace, slots.acquire_many(everything)).await;
         if drained.is_err() {
             self.give_back(&jobs).await;
         }
+        // The process may end with this function, and how its jobs ended must not be lost with it. There
+        // is nothing to receive: all senders are dropped when everything was sent.
+        let _ = tokio::time::timeout(WORKER_END_TIME, sent.recv()).await;
         beating.abort();
         reporting.abort();
         claimed
@@ -230,6 +246,7 @@ impl Worker {
         jobs: &Jobs,
         slots: &Arc<Semaphore>,
         mut stopping: watch::Receiver<bool>,
+        sending: mpsc::Sender<Infallible>,
     ) -> Result<(), ClientError<TransportError>> {
         let (ended, mut ends) = mpsc::unbounded_channel::<JobEnd>();
         let mut done = Vec::new();
@@ -257,7 +274,7 @@ impl Worker {
                 loop {
                     tokio::select! {
                         claimed = &mut claiming => break Some(claimed),
-                        Some(end) = ends.recv() => self.end_now(end),
+                        Some(end) = ends.recv() => self.end_now(end, &sending),
                         _ = stopping.wait_for(|stops| *stops) => break None,
                     }
                 }
@@ -289,22 +306,24 @@ impl Worker {
                 }
             }
         }
-        done.into_iter().for_each(|end| self.end_now(end));
+        done.into_iter().for_each(|end| self.end_now(end, &sending));
         // Jobs that still run end on their own.
         drop(ended);
         let worker = self.clone();
         tokio::spawn(async move {
             while let Some(end) = ends.recv().await {
-                worker.end_now(end);
+                worker.end_now(end, &sending);
             }
         });
         Ok(())
     }
 
-    /// Ends a job with a request of its own.
-    fn end_now(&self, end: JobEnd) {
+    /// Ends a job with a request of its own. It has `sending` until the venue has answered.
+    fn end_now(&self, end: JobEnd, sending: &mpsc::Sender<Infallible>) {
         let client = self.client.clone();
+        let sending = sending.clone();
         tokio::spawn(async move {
+            let _sending = sending;
             while let Err(error) = client.end_job(&end).await {
                 if is_refusal(&error) {
                     return;
@@ -334,8 +353,10 @@ impl Worker {
             RunningJob { job, client, signal: receiver, progress, log, link: Link::Venue };
         let jobs = Arc::clone(jobs);
         let handler = Arc::clone(handler);
+        let worker = self.name.clone();
         async move {
             let end = handler.run(running.clone()).await;
+            running.send_last_report(&worker).await;
             with_jobs(&jobs, |jobs| {
                 if jobs.get(&id).is_some_and(|job| job.fence == fence) {
                     jobs.remove(&id);

@@ -203,6 +203,16 @@ fn watch_prints_changes_and_then_the_end() {
     let ran = venue.catena(&["jobs", "watch", &done, "--json"]);
     assert_eq!((ran.code, ran.stdout.lines().count()), (0, 1));
     assert_eq!(member(&ran.stdout, "status"), "COMPLETE".into());
+    let all = venue.catena(&["jobs", "watch", "--all", &id]);
+    let words: Vec<_> = all.stdout.lines().filter_map(|line| line.split("  ").nth(1)).collect();
+    assert_eq!((all.code, words), (1, vec!["STARTED", "PAUSED"]), "{}", all.stdout);
+    assert!(all.stdout.ends_with(&rest), "{}", all.stdout);
+    let refused = venue.catena(&["run", "test:error", "-i", "5", "--no-wait"]);
+    if let Some(id) = refused.stdout.lines().next() {
+        // A job that has one record only.
+        let all = venue.catena(&["jobs", "watch", "--all", id]);
+        assert!(all.stdout.contains(" is "), "{}", all.stderr);
+    }
     let slow = venue.job("test:never", "null");
     assert_eq!(venue.catena(&["jobs", "watch", &slow, "--wait", "0.1"]).code, 5);
 }

@@ -286,6 +286,54 @@ fn completions_exist_for_every_shell() {
 }
 
 #[test]
+fn operations_are_completed_with_their_names() {
+    let venue = venue();
+    let definition = br#"{"name":"Shout","operation":{"adapter":"test:echo"}}"#;
+    assert_eq!(venue.catena_with(&["ops", "add", "shout", "-"], &[], definition).code, 0);
+    let names = venue.catena(&["ops", "ls", "--names"]).stdout;
+    assert!(names.lines().any(|name| name == "o/shout"), "{names}");
+    assert!(names.lines().any(|name| name == "v/test/ops/echo"), "{names}");
+    let script = venue.folder.path().join("completions.bash");
+    std::fs::write(&script, venue.catena(&["completions", "bash"]).stdout).unwrap();
+    // What bash does when somebody presses the tabulator key after these words.
+    let complete = |words: &str| {
+        let text = format!(
+            "source {}\nCOMP_WORDS=({words} '')\nCOMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+             [[ ${{COMP_WORDS[COMP_CWORD-1]}} == o/* ]] && unset 'COMP_WORDS[COMP_CWORD]' && \
+             COMP_CWORD=$((COMP_CWORD - 1))\n\
+             _catena_operations {} \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"\n\
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            script.display(),
+            env!("CARGO_BIN_EXE_catena"),
+        );
+        let ran = std::process::Command::new("bash")
+            .args(["-c", &text])
+            .env("CATENA_VENUE", &venue.url)
+            .current_dir(venue.folder.path())
+            .output()
+            .unwrap();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    for words in ["catena run o/sh", "catena ops show o/", "catena jobs ls --op o/s"] {
+        assert_eq!(complete(words), "o/shout\n", "{words}");
+    }
+    for (words, expected) in [("catena run", true), ("catena jobs watch", false)] {
+        let has_name = complete(words).lines().any(|word| word == "o/shout");
+        assert_eq!(has_name, expected, "{words}");
+    }
+    for shell in ["zsh", "fish"] {
+        let script = venue.catena(&["completions", shell]).stdout;
+        assert!(script.matches("ops ls --names").count() >= 1, "{shell}");
+    }
+    let zsh = venue.catena(&["completions", "zsh"]).stdout;
+    assert_eq!(
+        zsh.matches(":_catena_operations'").count(),
+        4,
+        "run, ops show, schedules add, --op"
+    );
+}
+
+#[test]
 fn every_problem_of_a_definition_is_reported() {
     let venue = venue();
     let metadata = br#"{"operation":{"adapter":"orchestrator","steps":[{"op":"test:echo","input":5}],"result":[3]}}"#;

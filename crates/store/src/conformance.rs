@@ -67,6 +67,7 @@ facts! {
         messages_end_with_their_job,
         a_commit_may_depend_on_how_many_messages_wait,
         a_queue_gives_the_most_urgent_first,
+        what_is_queued_before_all_others_is_found_however_many_have_left,
         a_job_is_acquired_by_one_process,
         a_job_is_handed_over_under_its_fence,
         late_results_are_fenced_off,

@@ -22,6 +22,7 @@ mod counts;
 mod death;
 mod driver;
 mod folder;
+mod fronts;
 mod in_use;
 mod live;
 mod members;

@@ -50,6 +50,9 @@ pub const REBUILD_BATCH: usize = 500;
 /// Lists whose counts are cached: about 100 bytes each.
 pub const LIST_COUNTS_MAX: usize = 10_000;
 
+/// Queues whose fronts are remembered: about 100 bytes each.
+pub const QUEUE_FRONTS_MAX: usize = 10_000;
+
 /// Jobs that were read recently and are cached.
 pub const RECENT_JOBS_MAX: usize = 8_192;
 

@@ -102,7 +102,7 @@ class FakeVenue:
         self.changed.notify_all()
         return job
 
-    def wait(self, condition: Callable[[], object], seconds: float = 10) -> None:
+    def wait(self, condition: Callable[[], object], seconds: float = 60) -> None:
         """Waits until something is true of the venue's state."""
         with self.changed:
             assert self.changed.wait_for(lambda: bool(condition()), seconds), "the venue never reached this state"

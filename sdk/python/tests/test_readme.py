@@ -61,7 +61,9 @@ def test_a_function_becomes_a_durable_job_with_a_retry(venue: Venue) -> None:
         expected = [re.sub(r"^\S+Z  ", "", line) for line in shown.strip().splitlines()]
         printed = [re.sub(r"^\S+Z  ", "", line) for line in seen.strip().splitlines()]
         assert expected[-1].endswith("is COMPLETE") and printed[-1] == f"job {job} is COMPLETE", seen
-        assert expected[1] in printed, seen
+        # However late the second command was: it shows what has happened so far.
+        remaining = iter(printed)
+        assert all(line in remaining for line in expected[:-1]), seen
         assert run(f"catena jobs get {job} --json").count("Hello, Ada!") >= 1
     finally:
         worker.terminate()

@@ -364,7 +364,7 @@ def test_stop_cancels_an_async_handler(venue: FakeVenue) -> None:
             job = venue.invoke("o/work")
             await started.wait()
             venue.signal(job, "stop")
-            await asyncio.wait_for(cancelled.wait(), 5)
+            await asyncio.wait_for(cancelled.wait(), 60)
             assert job.ends == []
 
     asyncio.run(scenario())
@@ -378,7 +378,7 @@ def test_stop_reaches_a_plain_handler_as_an_event_and_an_exception(venue: FakeVe
     @worker.operation
     def work(ctx: SyncContext) -> None:
         started.release()
-        assert ctx.cancelled.wait(5)
+        assert ctx.cancelled.wait(60)
         try:
             ctx.step("more", lambda: None)
         except Exception:
@@ -622,7 +622,7 @@ def test_sigterm_drains_a_worker_process(venue: FakeVenue) -> None:
         process.stdin.write("read\n")
         process.stdin.flush()
         assert venue.wait_for(job).output == "read"
-        assert process.wait(15) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

@@ -111,7 +111,7 @@ export class FakeVenue {
   }
 
   /** Waits until something is true of the venue's state. Resolves to whether it is. */
-  async waitFor(condition: () => boolean, ms = 10_000): Promise<boolean> {
+  async waitFor(condition: () => boolean, ms = 60_000): Promise<boolean> {
     const end = AbortSignal.timeout(ms);
     while (!condition()) {
       if (end.aborted) return false;

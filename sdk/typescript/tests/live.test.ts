@@ -17,8 +17,8 @@ import type { Job, WorkerOptions } from "../src/index.js";
 
 const binary = process.env["CATENA_BIN"];
 const skip = binary ? false : "CATENA_BIN is not set: no tests against a real venue";
-const START_MS = 30_000;
-const timeoutMs = 30_000;
+const START_MS = 60_000;
+const timeoutMs = 60_000;
 
 /** A venue process on a free port, which can be killed and started again on the same data and port. */
 class Venue {
@@ -97,7 +97,7 @@ async function setUp(t: TestContext, options: WorkerOptions = {}): Promise<Fixtu
 
 /** Follows a job until it is as wanted. */
 async function follow(client: Client, id: string, isWanted: (job: Job) => boolean): Promise<Job> {
-  for await (const event of client.events(id, { signal: AbortSignal.timeout(20_000) })) {
+  for await (const event of client.events(id, { signal: AbortSignal.timeout(timeoutMs) })) {
     if (event.kind === "job-update" && isWanted(event.job)) return event.job;
   }
   throw new Error(`job ${id} ended without becoming what was wanted`);
@@ -189,26 +189,37 @@ test("a person answers and the handler continues", { skip }, async (t) => {
 
 test("cancel reaches the handler within a second", { skip }, async (t) => {
   const { client, worker, start } = await setUp(t);
+  let begun!: () => void;
   let stopped!: () => void;
-  const stop = new Promise<void>((resolve) => (stopped = resolve));
   worker.operation({ name: "sleep" }, async (_, ctx) => {
-    await new Promise<void>((resolve) => ctx.signal.addEventListener("abort", () => resolve()));
+    const stop = new Promise<void>((resolve) => ctx.signal.addEventListener("abort", () => resolve()));
+    begun();
+    await stop;
     stopped();
   });
   await start();
-  const { id } = await client.invoke("o/sleep");
-  await follow(client, id, isStarted);
-  await sleep(600); // The next beat covers the job.
-  const started = performance.now();
-  await client.cancel(id);
-  await stop;
-  assert.ok(performance.now() - started < 1000);
+  // A busy machine may delay one of them, but not each.
+  const times: number[] = [];
+  for (let round = 0; round < 3; round += 1) {
+    const begin = new Promise<void>((resolve) => (begun = resolve));
+    const stop = new Promise<void>((resolve) => (stopped = resolve));
+    const { id } = await client.invoke("o/sleep");
+    await begin;
+    const started = performance.now();
+    await client.cancel(id);
+    await stop;
+    times.push(performance.now() - started);
+  }
+  assert.ok(Math.min(...times) < 1000, String(times));
 });
 
 test("pause holds the next step and resume continues", { skip }, async (t) => {
   const { client, worker, start } = await setUp(t);
+  let seen!: () => void;
+  const see = new Promise<void>((resolve) => (seen = resolve));
   worker.operation({ name: "work" }, async (_, ctx) => {
     while (!ctx.isPaused) await sleep(10);
+    seen();
     return ctx.step("after", () => "resumed");
   });
   await start();
@@ -216,6 +227,8 @@ test("pause holds the next step and resume continues", { skip }, async (t) => {
   await follow(client, id, isStarted);
   await client.pause(id);
   await follow(client, id, ({ status }) => status === "PAUSED");
+  // A pause that is over before the worker has heard of it changes nothing.
+  await see;
   await client.resume(id);
   assert.equal((await client.wait(id, { timeoutMs })).output, "resumed");
 });
@@ -248,7 +261,7 @@ test("progress is shown", { skip }, async (t) => {
   });
   await start();
   const { id } = await client.invoke("o/work");
-  for await (const event of client.events(id, { progress: true, signal: AbortSignal.timeout(20_000) })) {
+  for await (const event of client.events(id, { progress: true, signal: AbortSignal.timeout(timeoutMs) })) {
     if (event.kind === "progress") break;
   }
   isSeen = true;
@@ -308,7 +321,7 @@ test("a killed worker is replaced and its steps are not repeated", { skip }, asy
   };
   const first = run();
   const { id } = await invokeWhenRegistered(client, "o/work", null);
-  const end = performance.now() + 20_000;
+  const end = performance.now() + timeoutMs;
   while (!existsSync(join(venue.folder, "waiting"))) {
     assert.ok(performance.now() < end);
     await sleep(20);
@@ -327,11 +340,12 @@ test("a killed worker is replaced and its steps are not repeated", { skip }, asy
 });
 
 async function invokeWhenRegistered(client: Client, operation: string, input: unknown): Promise<Job> {
-  for (let attempt = 0; ; attempt++) {
+  const end = performance.now() + timeoutMs;
+  for (;;) {
     try {
       return await client.invoke(operation, input);
     } catch (error) {
-      if (attempt > 500) throw error;
+      if (performance.now() > end) throw error;
       await sleep(20);
     }
   }

@@ -390,7 +390,7 @@ test("SIGTERM drains a worker process", async (t) => {
   await venue.waitFor(() => job.steps.has("started"));
   child.kill("SIGTERM");
   child.stdin?.write("read\n");
-  const exit = once(child, "exit", { signal: AbortSignal.timeout(15_000) });
+  const exit = once(child, "exit", { signal: AbortSignal.timeout(60_000) });
   assert.equal((await venue.ended(job)).output, "read");
   assert.deepEqual(await exit, [0, null]);
 });

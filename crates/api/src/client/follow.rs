@@ -89,7 +89,17 @@ impl HttpClient {
     }
 }
 
+/// The ID of the event of a job's first record.
+const FIRST_EVENT: &str = "0";
+
 impl Follow {
+    /// Begins with the first change after the job's creation instead of its current state. A venue
+    /// without event streams shows the current state.
+    pub fn from_start(mut self) -> Follow {
+        self.last = Some(FIRST_EVENT.to_owned());
+        self
+    }
+
     /// The next update; `None` after the job's end. Not cancel-safe: an update is lost if the future
     /// is dropped before it is ready.
     pub async fn next(&mut self) -> FollowResult<Option<Update>> {

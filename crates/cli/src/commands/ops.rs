@@ -29,6 +29,10 @@ enum Command {
         /// Only operations whose reference or path starts with this, such as http: or v/ops/http.
         #[arg(value_name = "PREFIX")]
         prefix: Option<String>,
+
+        /// Print only the path of each operation, by which it can be invoked.
+        #[arg(long)]
+        names: bool,
     },
     /// Print an operation: its description, input and output.
     Show {
@@ -61,7 +65,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let client = args.venue.client()?;
     block_on(async {
         match &args.command {
-            Command::Ls { prefix } => list(prefix.as_deref(), &client, output).await,
+            Command::Ls { prefix, names } => list(prefix.as_deref(), *names, &client, output).await,
             Command::Show { reference } => show(reference, &client, output).await,
             Command::Add { name_and_file, share } => {
                 let share = share.as_deref();
@@ -84,6 +88,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
 
 async fn list(
     prefix: Option<&str>,
+    names_only: bool,
     client: &HttpClient,
     output: &mut Output,
 ) -> Result<(), Failure> {
@@ -95,6 +100,10 @@ async fn list(
         client.operations().await?.into_iter().filter(has_prefix).collect();
     if output.is_json() {
         output.value(&Value::from(Vector::from_items(operations)));
+        return Ok(());
+    }
+    if names_only {
+        operations.iter().for_each(|operation| output.line(&text_of(operation, "name")));
         return Ok(());
     }
     let heads = ["OPERATION", "PATH", "WHAT IT DOES"].map(str::to_owned).to_vec();

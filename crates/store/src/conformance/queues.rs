@@ -103,6 +103,40 @@ pub(super) async fn a_queue_gives_the_most_urgent_first(store: Subject) {
     assert_eq!(unknown, CommitError::NoSuchJob { job: job_id(9) });
 }
 
+pub(super) async fn what_is_queued_before_all_others_is_found_however_many_have_left(
+    store: Subject,
+) {
+    let numbers = async |store: &Subject, limit| store.ready("q", 1_000, limit).await.unwrap().jobs;
+    for number in 1..=40 {
+        open(&store, number).await;
+        store.commit(offer(number, "q", 0, 100 + number as i64)).await.unwrap();
+    }
+    for number in 1..=30 {
+        assert_eq!(numbers(&store, 1).await, [job_id(number)]);
+        let leaving = Effects::one(Effect::Dequeue { job: job_id(number) });
+        store.commit(leaving).await.unwrap();
+    }
+    assert_eq!(numbers(&store, 2).await, [job_id(31), job_id(32)]);
+    // One that is ready earlier than all that have left, and one between them.
+    store.commit(offer(7, "q", 0, 3)).await.unwrap();
+    store.commit(offer(8, "q", 0, 110)).await.unwrap();
+    assert_eq!(numbers(&store, 3).await, [job_id(7), job_id(8), job_id(31)]);
+    // One of higher priority.
+    store.commit(offer(9, "q", 1, 999)).await.unwrap();
+    assert_eq!(numbers(&store, 2).await, [job_id(9), job_id(7)]);
+    for number in 1..=40 {
+        let leaving = Effects::one(Effect::Dequeue { job: job_id(number) });
+        store.commit(leaving).await.unwrap();
+    }
+    assert!(numbers(&store, 10).await.is_empty());
+    // A queue that was found empty has its next job at once, also one that waits for its time.
+    store.commit(offer(10, "q", 0, 5_000)).await.unwrap();
+    let waiting = ReadyJobs { jobs: vec![], next: Some(5_000) };
+    assert_eq!(store.ready("q", 1_000, 10).await.unwrap(), waiting);
+    store.commit(offer(11, "q", 0, 4)).await.unwrap();
+    assert_eq!(numbers(&store, 10).await, [job_id(11)]);
+}
+
 fn holder(process: &str) -> Holder {
     Holder { process: process.into(), epoch: 7 }
 }

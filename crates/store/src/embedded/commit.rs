@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 
 use super::counts::ListCounts;
 use super::driver::{self, Outcome};
+use super::fronts::{QueueFronts, QueueKey};
 use super::in_use::InUseCells;
 use super::live::LiveCounts;
 use super::recent::RecentJobs;
@@ -152,13 +153,20 @@ struct Invalidation {
     recent: Option<Arc<RecentJobs>>,
     /// `None` if nothing is deleted.
     counts: Option<ListCounts>,
+    /// The lowest keys that its entries of queues can have.
+    queued: Vec<QueueKey>,
+    /// `None` if nothing is queued.
+    fronts: Option<QueueFronts>,
 }
 
 impl Invalidation {
     fn new(store: &EmbeddedStore, effects: &[PreparedEffect]) -> Self {
         let touched: Vec<JobId> = effects.iter().filter_map(PreparedEffect::touched_job).collect();
         let deletes = effects.iter().any(|effect| matches!(effect, PreparedEffect::Delete { .. }));
+        let queued: Vec<QueueKey> = effects.iter().filter_map(PreparedEffect::queue_key).collect();
         Invalidation {
+            fronts: (!queued.is_empty()).then(|| store.fronts.clone()),
+            queued,
             recent: (!touched.is_empty()).then(|| Arc::clone(&store.recent)),
             counts: deletes.then(|| store.counts.clone()),
             touched,
@@ -172,6 +180,9 @@ impl Invalidation {
         }
         if let Some(counts) = &self.counts {
             counts.invalidate();
+        }
+        if let Some(fronts) = &self.fronts {
+            self.queued.iter().for_each(|key| fronts.add(*key));
         }
     }
 }

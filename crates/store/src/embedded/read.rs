@@ -131,10 +131,15 @@ impl EmbeddedStore {
     ) -> Result<(), ReadError> {
         let scope = queue_scope(queue);
         let upper = KeyRange::prefix(&scope).upper;
-        let mut lower = Bound::Included(scope[..].into());
+        let front = self.fronts.read(scope);
+        let mut lower = Bound::Included(front.first[..].into());
+        let mut is_first = true;
         loop {
             let range = KeyRange { lower, upper: upper.clone() };
             let rows = self.driver.range(QUEUE, &range, Direction::Forward, limit.max(1))?;
+            if std::mem::take(&mut is_first) {
+                front.found(rows.first().map(|(key, _)| &key[..]));
+            }
             let mut next: Option<Vec<u8>> = None;
             for (key, value) in &rows {
                 if value.get(16..) != Some(queue.as_bytes()) {

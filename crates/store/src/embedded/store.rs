@@ -18,6 +18,7 @@ use super::cells::StoreCells;
 use super::collect::CollectError;
 use super::counts::ListCounts;
 use super::driver::LedgerDriver;
+use super::fronts::QueueFronts;
 use super::in_use::InUseCells;
 use super::live::LiveCounts;
 use super::members::Members;
@@ -44,6 +45,7 @@ pub struct EmbeddedStore {
     pub(super) recent: Arc<RecentJobs>,
     pub(super) usage: Usage,
     pub(super) live: LiveCounts,
+    pub(super) fronts: QueueFronts,
     members: Members,
     budgets: Budgets,
 }
@@ -68,6 +70,7 @@ impl EmbeddedStore {
             recent: Arc::default(),
             usage: Usage::default(),
             live: LiveCounts::default(),
+            fronts: QueueFronts::default(),
             members: Members::default(),
             budgets: Budgets::default(),
         }

@@ -22,6 +22,10 @@ pub(crate) struct Args {
     #[arg(value_name = "JOB")]
     job: JobId,
 
+    /// Begin with the first change of the job instead of its current state.
+    #[arg(long)]
+    all: bool,
+
     /// Watch for at most this many seconds.
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     wait: Option<Duration>,
@@ -34,7 +38,9 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let id = args.job.to_string();
     let mut changes = Changes { output, last: String::new() };
-    let job = match watch(client.follow(&id), deadline(args.wait), &mut changes).await? {
+    let follow = client.follow(&id);
+    let follow = if args.all { follow.from_start() } else { follow };
+    let job = match watch(follow, deadline(args.wait), &mut changes).await? {
         Watched::Ended(job) => job,
         Watched::Unfinished(last) => return Err(wait_expired(&id, last.as_ref())),
         Watched::Interrupted => return Err(interrupted(&id)),

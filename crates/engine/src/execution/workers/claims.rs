@@ -106,7 +106,7 @@ impl Execution {
                     found += 1;
                 }
                 Admission::Full => {
-                    queue.block(visit, &running_group);
+                    queue.block(visit, spec, &running_group);
                     break;
                 }
                 Admission::NotBefore(at) => {

@@ -284,9 +284,14 @@ impl Queue {
         }
     }
 
-    /// Leaves a lane alone until a job of a group ends.
-    pub(super) fn block(&self, visit: &Visit, group: &str) {
+    /// Leaves a lane alone until a job of a group ends, unless one has ended since its limit was
+    /// found to be reached: nobody would visit the lane again.
+    pub(super) fn block(&self, visit: &Visit, spec: &QueueSpec, group: &str) {
         let mut lanes = self.lanes.lock();
+        let running = lanes.running.get(group).copied().unwrap_or(0);
+        if spec.limit.as_ref().is_none_or(|limit| running < limit.running) {
+            return;
+        }
         let Some(lane) = lanes.known.get_mut(&visit.lane) else { return };
         if lane.place == Place::Active {
             lane.place = Place::Blocked;
@@ -452,9 +457,24 @@ mod tests {
         assert!(matches!(queue.admit(&spec, ("g", ""), NOW), Admission::Full));
         assert!(matches!(queue.admit(&spec, ("h", ""), NOW), Admission::Admitted(_)));
         let visit = queue.next_lane(NOW).unwrap();
-        queue.block(&visit, "g");
+        queue.block(&visit, &spec, "g");
         assert!(queue.next_lane(NOW).is_none());
         drop(slot);
+        assert!(queue.next_lane(NOW).is_some());
+    }
+
+    #[test]
+    fn a_lane_whose_limit_is_no_longer_reached_when_it_is_blocked_stays_one_to_visit() {
+        let queues = Queues::default();
+        queues.notify("o/q\na\n");
+        let queue = queues.get("o/q");
+        let spec = spec(Some(1), None);
+        let Admission::Admitted(slot) = queue.admit(&spec, ("g", ""), NOW) else { panic!() };
+        let visit = queue.next_lane(NOW).unwrap();
+        assert!(matches!(queue.admit(&spec, ("g", ""), NOW), Admission::Full));
+        // The job that ran ends at this moment.
+        drop(slot);
+        queue.block(&visit, &spec, "g");
         assert!(queue.next_lane(NOW).is_some());
     }
 

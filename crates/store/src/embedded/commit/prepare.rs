@@ -8,6 +8,7 @@ use catena_value::{Encoded, Survey, Value, ValueId, encode, encode_message, surv
 #[cfg(feature = "testing")]
 use crate::bytes::put_bytes;
 use crate::effects::{CommitError, Effect, Effects, Hold};
+use crate::embedded::fronts::{QueueKey, lowest_key};
 use crate::embedded::rows::{encode_idempotency, encode_job_message};
 use crate::keys::IndexFacts;
 use crate::limits::AHEAD_BYTES;
@@ -110,6 +111,16 @@ impl PreparedEffect {
             | PreparedEffect::Touch { job }
             | PreparedEffect::SendMessage { job, .. }
             | PreparedEffect::TakeMessage { job, .. } => Some(*job),
+            _ => None,
+        }
+    }
+
+    /// The lowest key that the entry can have which is added to a queue.
+    pub(super) fn queue_key(&self) -> Option<QueueKey> {
+        match self {
+            PreparedEffect::Enqueue { queue, priority, ready_at, .. } => {
+                Some(lowest_key(queue, *priority, *ready_at))
+            }
             _ => None,
         }
     }
