@@ -39,9 +39,13 @@ impl Bench {
 
     /// Submits a job as soon as there is an environment for it.
     async fn submit(&self, body: &Json) -> Json {
+        self.submit_as(&self.client, body).await
+    }
+
+    async fn submit_as(&self, client: &Client, body: &Json) -> Json {
         let started = tokio::time::Instant::now();
         loop {
-            let reply = self.client.post("/contract/v1/jobs", body).await;
+            let reply = client.post("/contract/v1/jobs", body).await;
             if reply.status() < 300 {
                 return reply.json();
             }
@@ -54,10 +58,14 @@ impl Bench {
 
     /// Waits for the end of a job.
     async fn ended(&self, job: &Json) -> Json {
+        self.ended_as(&self.client, job).await
+    }
+
+    async fn ended_as(&self, client: &Client, job: &Json) -> Json {
         let path = format!("/contract/v1/jobs/{}?wait=20000", job["job_id"].as_str().unwrap());
         let started = tokio::time::Instant::now();
         loop {
-            let result = self.client.get(&path).await.expect(200).json();
+            let result = client.get(&path).await.expect(200).json();
             if !["PENDING", "QUEUED", "RUNNING"].contains(&result["status"].as_str().unwrap()) {
                 return result;
             }
@@ -191,6 +199,15 @@ async fn options_change_an_image() {
         png_size(&large),
         png_size(&small)
     );
+    // A formula within a line is lower than one that stands alone.
+    let mut body = formula(r"\sum_{i=1}^n i");
+    let height = async |body: &Json| {
+        let result = bench.run(body).await;
+        bench.fetch(&result, "svg").await.0["metadata"]["height"].as_f64().unwrap()
+    };
+    let alone = height(&body).await;
+    body["inputs"]["object"]["content"]["display"] = json!(false);
+    assert!(height(&body).await < 0.7 * alone);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -317,7 +334,52 @@ async fn what_the_payload_shows_to_be_wrong_is_refused_without_a_job() {
     };
     let mut gif = formula("x");
     gif["output_spec"]["formats"] = json!(["gif"]);
+    let option = |name: &str, value: Json| {
+        let mut body = formula("x");
+        body["output_spec"]["options"] = json!({name: value});
+        body
+    };
+    let mut shown = formula("x");
+    shown["inputs"]["object"]["content"]["display"] = json!("yes");
+    let block = |block: Json| export("pdf", "slide", json!({"blocks": [block]}));
+    let mut notes = export("pdf", "slide", json!({"blocks": []}));
+    notes["inputs"]["include_speaker_notes"] = json!("yes");
+    let thumbnail = |width: u32, fit: &str, more: Json| {
+        let mut inputs = json!({"width": width, "height": 16, "fit": fit});
+        for (name, value) in more.as_object().unwrap() {
+            inputs[name] = value.clone();
+        }
+        payload("thumbnail_generate", inputs, json!({"formats": ["png"]}))
+    };
+    let digest = json!({"digest": format!("sha256:{}", "0".repeat(64))});
     for (body, pointer) in [
+        (option("scale", json!(9)), "/output_spec/options/scale"),
+        (option("scale", json!(0.5)), "/output_spec/options/scale"),
+        (option("color", json!("red")), "/output_spec/options/color"),
+        (option("background", json!(7)), "/output_spec/options/background"),
+        (option("font_size", json!("12")), "/output_spec/options/font_size"),
+        (option("dpi", json!(300)), "/output_spec/options/dpi"),
+        (shown, "/inputs/object/content/display"),
+        (notes, "/inputs/include_speaker_notes"),
+        (
+            block(json!({"type": "heading", "level": 9, "text": "x"})),
+            "/inputs/document/blocks/0/level",
+        ),
+        (block(json!({"type": "figure", "digest": "x"})), "/inputs/document/blocks/0/digest"),
+        (block(json!({"type": "table", "rows": [["a"], 7]})), "/inputs/document/blocks/0/rows/1"),
+        (block(json!({"type": "list", "items": [{}]})), "/inputs/document/blocks/0/items/0"),
+        (block(json!("text")), "/inputs/document/blocks/0"),
+        (export("pdf", "slide", json!({"title": 7, "blocks": []})), "/inputs/document/title"),
+        (
+            export("pdf", "slide", json!({"authors": "me", "blocks": []})),
+            "/inputs/document/authors",
+        ),
+        (export("pdf", "slide", json!({"lang": "english", "blocks": []})), "/inputs/document/lang"),
+        (export("pdf", "slide", Json::Null), "/inputs/document"),
+        (thumbnail(15, "cover", digest.clone()), "/inputs/width"),
+        (thumbnail(2049, "cover", digest.clone()), "/inputs/width"),
+        (thumbnail(16, "stretch", digest), "/inputs/fit"),
+        (thumbnail(16, "cover", json!({})), "/inputs"),
         (content("mermaid", "graph TD"), "/inputs/object/content/format"),
         (gif, "/output_spec/formats/0"),
         (export("docx", "document", json!({"blocks": []})), "/inputs/export_format"),
@@ -357,9 +419,18 @@ async fn a_figure_that_does_not_exist_or_is_of_another_owner_is_missing() {
         .unwrap();
     let token = String::from_utf8(token.stdout).unwrap();
     let other = Client::with_token(bench.venue.address, token.trim());
-    let theirs = bench.upload(&other, b"data of another owner").await;
-    for digest in [nobody, theirs] {
-        let error = bench.failed(&figure(&digest)).await;
+    let dataset = bench.upload(&other, b"data of another owner").await;
+    let job = bench.submit_as(&other, &formula("theirs")).await;
+    let result = bench.ended_as(&other, &job).await;
+    let artifact = result["artifacts"][0]["digest"].as_str().unwrap_or_else(|| panic!("{result}"));
+    let thumbnail = json!({"digest": artifact, "width": 16, "height": 16});
+    for body in [
+        figure(&nobody),
+        figure(&dataset),
+        figure(artifact),
+        payload("thumbnail_generate", thumbnail, json!({"formats": ["png"]})),
+    ] {
+        let error = bench.failed(&body).await;
         assert_eq!(
             (&error["category"], &error["code"]),
             (&json!("DEPENDENCY_ERROR"), &json!("FIGURE_MISSING")),
@@ -389,6 +460,27 @@ fn huge_png(side: u32) -> Vec<u8> {
 async fn what_has_no_end_reaches_a_limit() {
     let bench = Bench::start().await;
     let image = bench.upload(&bench.client, &huge_png(30_000)).await;
+    // Its sides are short enough, and 324 MB are too much.
+    let large = bench.upload(&bench.client, &huge_png(9_000)).await;
+    let drawing = |inner: &str| {
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" xmlns:xlink=\"http://www.w3.org/1999/xlink\" width=\"9\" height=\"9\">{inner}</svg>"
+        )
+    };
+    // Ten copies of ten copies, and so on: 10^12 rectangles.
+    let mut copies = "<g id=\"g0\"><rect width=\"1\" height=\"1\"/></g>".to_owned();
+    for level in 1..=12 {
+        let uses = format!("<use xlink:href=\"#g{}\"/>", level - 1).repeat(10);
+        copies.push_str(&format!("<g id=\"g{level}\">{uses}</g>"));
+    }
+    let copies = bench.upload(&bench.client, drawing(&copies).as_bytes()).await;
+    let thumbnail = |digest: &str| {
+        let inputs = json!({"digest": digest, "width": 16, "height": 16});
+        payload("thumbnail_generate", inputs, json!({"formats": ["png"]}))
+    };
+    let text = |text: String| {
+        export("pdf", "document", json!({"blocks": [{"type": "text", "text": text}]}))
+    };
     let rows: Vec<Json> = (0..100_000).map(|number| json!([number])).collect();
     for body in [
         formula(r"\def\a{\a\a}\a"),
@@ -397,7 +489,19 @@ async fn what_has_no_end_reaches_a_limit() {
         content("typst", "#let f(n) = f(n + 1)\n#f(1)"),
         content("typst", "#let s = \"x\" * 100000000\n#for i in range(100) { s = s + s }\n#s"),
         export("pdf", "document", json!({"blocks": [{"type": "table", "rows": rows}]})),
+        formula(&r"\hat".repeat(5_000)),
+        formula(&format!("{}x{}", r"\text{".repeat(5_000), "}".repeat(5_000))),
+        content("typst", "#let x = 1\n#while x > 0 { x = 1 }"),
+        content("typst", &format!("{}x{}", "#[".repeat(10_000), "]".repeat(10_000))),
+        content("typst", "#range(10000000000).len()"),
+        text(format!("{} x", ">".repeat(5_000))),
+        text(format!("${}x{}$", "{".repeat(5_000), "}".repeat(5_000))),
+        export("html", "document", json!({"blocks": [{"type": "figure", "digest": large}]})),
+        thumbnail(&image),
+        thumbnail(&large),
         export("pdf", "document", json!({"blocks": [{"type": "figure", "digest": image}]})),
+        export("pdf", "document", json!({"blocks": [{"type": "figure", "digest": copies}]})),
+        export("html", "document", json!({"blocks": [{"type": "figure", "digest": copies}]})),
     ] {
         let error = bench.failed(&body).await;
         let shown = body.to_string();
@@ -426,11 +530,47 @@ async fn content_reads_no_file_sends_nothing_and_sees_no_time() {
         svg("<text>&x;</text>")
     );
     let entity = bench.upload(&bench.client, entity.as_bytes()).await;
+    let mut drawings = vec![linked, entity];
+    for inner in [
+        "<image href=\"http://192.0.2.1/x.png\"/>",
+        "<image href = '/etc/passwd'/>",
+        "<use href=\"other.svg#a\"/>",
+        "<style>@import url(\"http://192.0.2.1/x.css\");</style>",
+        "<rect width=\"9\" height=\"9\" fill=\"url(http://192.0.2.1/x#a)\"/>",
+        "<script>fetch('http://192.0.2.1')</script>",
+        "<foreignObject><p>x</p></foreignObject>",
+    ] {
+        drawings.push(bench.upload(&bench.client, svg(inner).as_bytes()).await);
+    }
     let figure = |digest: &str| {
         export("pdf", "document", json!({"blocks": [{"type": "figure", "digest": digest}]}))
     };
-    for body in [
+    let thumbnail = |digest: &str| {
+        let inputs = json!({"digest": digest, "width": 16, "height": 16});
+        payload("thumbnail_generate", inputs, json!({"formats": ["png"]}))
+    };
+    let drawn = drawings.iter().flat_map(|digest| [figure(digest), thumbnail(digest)]);
+    let text = |text: &str| {
+        export("html", "document", json!({"blocks": [{"type": "text", "text": text}]}))
+    };
+    let bodies = [
         formula(r"\input{/etc/passwd}"),
+        formula(r"\include{/etc/passwd}"),
+        formula(r"\openin1=/etc/passwd"),
+        formula(r"\includegraphics{/etc/passwd}"),
+        formula(r"\usepackage{x}"),
+        formula(r"\csname input\endcsname"),
+        formula(r"\the\time"),
+        formula(r"\today"),
+        formula(r"\text{\input{/etc/passwd}}"),
+        text("a $\\input{/etc/passwd}$"),
+        content("typst", "#eval(\"read(\\\"/etc/passwd\\\")\")"),
+        content("typst", "#json(\"/etc/passwd\")"),
+        content("typst", "#xml(\"/etc/passwd\")"),
+        content("typst", "#csv(\"/etc/passwd\")"),
+        content("typst", "#bibliography(\"/etc/passwd\")"),
+        content("typst", "#import \"http://192.0.2.1/x.typ\": *"),
+        content("typst", "#image(\"http://192.0.2.1/x.png\")"),
         formula(r"\immediate\write18{id}"),
         content("typst", "#read(\"/etc/passwd\")"),
         content("typst", "#read(\"../../../../etc/passwd\")"),
@@ -440,8 +580,6 @@ async fn content_reads_no_file_sends_nothing_and_sees_no_time() {
         content("typst", "#image(\"/etc/hostname\")"),
         content("typst", "#plugin(\"/bin/sh\")"),
         content("typst", "#datetime.today().display()"),
-        figure(&linked),
-        figure(&entity),
         export(
             "pdf",
             "document",
@@ -457,7 +595,8 @@ async fn content_reads_no_file_sends_nothing_and_sees_no_time() {
             "document",
             json!({"blocks": [{"type": "text", "text": "[x](javascript:alert(1))"}]}),
         ),
-    ] {
+    ];
+    for body in drawn.chain(bodies) {
         let error = bench.failed(&body).await;
         let is_refused =
             error["category"] == "USER_CODE_ERROR" || error["category"] == "SANDBOX_VIOLATION";
@@ -529,4 +668,26 @@ async fn operations_render_export_and_make_thumbnails() {
     let input = json!({"digest": exported[0]["digest"], "width": 100, "height": 141});
     let thumbnail = operation("exec:thumbnail", input).await;
     assert_eq!(thumbnail[0]["metadata"]["height"], 141, "{thumbnail}");
+}
+
+/// The orchestration of the guide.
+fn example() -> Json {
+    let guide = include_str!("../../docs/guides/rendering.md");
+    let section = guide.split("## From a cell to a PDF").nth(1).unwrap();
+    let block = section.split("```json").nth(1).unwrap().split("```").next().unwrap();
+    serde_json::from_str(block).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_of_the_guide_puts_the_plot_of_a_cell_into_a_pdf() {
+    let bench = Bench::start().await;
+    bench.run(&formula("x")).await;
+    let asset = bench.client.post("/api/v1/assets", &example()).await.expect(201).json();
+    let job = bench.client.invoked(asset.as_str().unwrap(), json!({}), "COMPLETE").await;
+    let output = &bench.client.job(&job).await["output"]["pdf"];
+    assert_eq!(
+        (&output["format"], &output["metadata"]["title"]),
+        (&json!("pdf"), &json!("Results"))
+    );
+    assert_eq!(output["metadata"]["standard"], "PDF/UA-1", "{output}");
 }

@@ -22,15 +22,15 @@ use crate::{Images, Output, Rendered};
 /// The size of formulas in points. One em of the text around them is as large.
 const FORMULA_SIZE: f64 = 12.0;
 
-const STYLE: &str = "body{font:16px/1.55 Georgia,'Times New Roman',serif;color:#1a1a1a;background:#fff;max-width:46em;margin:2em auto;padding:0 1em}\
+const STYLE: &str = "body{font:16px/1.55 Georgia,'Times New Roman',serif;color:#1a1a1a;background:#fff;max-width:46em;margin:2em auto;padding:0 1em;overflow-wrap:anywhere}\
 h1,h2,h3,h4,h5,h6{line-height:1.25;font-family:system-ui,sans-serif}header{text-align:center}nav{border:1px solid #ddd;border-radius:6px;padding:.6em 1em;margin:1.5em 0}\
 nav ol{list-style:none;padding-left:1em;margin:.2em 0}pre{background:#f6f6f6;border:1px solid #ddd;border-radius:4px;padding:.7em;overflow-x:auto;white-space:pre-wrap;overflow-wrap:anywhere}\
-pre.output{background:none;border:0;border-left:3px solid #bbb;border-radius:0}table{border-collapse:collapse;margin:1em auto}td,th{border:1px solid #bbb;padding:.3em .6em;overflow-wrap:anywhere}\
-figure{margin:1.2em 0;text-align:center}figure img{max-width:100%;height:auto}figcaption{color:#444;font-size:.93em}blockquote{border-left:3px solid #bbb;margin-left:0;padding-left:1em;color:#333}\
+pre.output{background:none;border:0;border-left:3px solid #bbb;border-radius:0}table{border-collapse:collapse;margin:1em auto;display:block;width:fit-content;max-width:100%;overflow-x:auto}td,th{border:1px solid #bbb;padding:.3em .6em;overflow-wrap:break-word}\
+figure{margin:1.2em 0;text-align:center}figure img{max-width:100%;max-height:90vh;width:auto;height:auto}figcaption{color:#444;font-size:.93em}blockquote{border-left:3px solid #bbb;margin-left:0;padding-left:1em;color:#333}\
 .equation{display:flex;align-items:center;justify-content:center;margin:1em 0;overflow-x:auto}.equation .number{margin-left:auto;padding-left:1em}.equation.numbered::before{content:'';margin-right:auto}\
-aside.notes{background:#fff8e1;border-left:3px solid #f0b429;padding:.5em 1em;margin:1em 0}svg.formula{overflow:visible}\
+aside.notes{background:#fff8e1;border-left:3px solid #f0b429;padding:.5em 1em;margin:1em 0}svg.formula{overflow:visible;max-width:100%}.equation svg.formula{height:auto!important;margin:0 auto}\
 section.slide{border:1px solid #ccc;border-radius:8px;padding:1.2em 2em;margin:1.5em 0;min-height:26em;box-sizing:border-box}\
-@media print{section.slide{break-after:page;border:0}body{max-width:none;margin:0}}";
+@media print{table{display:table}td,th{overflow-wrap:anywhere}section.slide{break-after:page;border:0}body{max-width:none;margin:0}}";
 
 /// Words of the page in some languages.
 fn words(lang: &str) -> [&'static str; 4] {
@@ -84,7 +84,10 @@ fn numbers(document: &Document) -> Result<BTreeMap<String, Numbered>, RenderErro
     let (mut equations, mut figures, mut tables) = (0, 0, 0);
     for block in &document.blocks {
         let (kind, number, text) = match &block.kind {
-            Kind::Heading { text, .. } => ("heading", 0, text.clone()),
+            Kind::Heading { text, .. } => {
+                let line = markdown::parse_line(text).map_err(|error| error.in_block(&block.id))?;
+                ("heading", 0, markdown::plain(&line))
+            }
             Kind::Equation(_) if block.label.is_some() => {
                 equations += 1;
                 ("equation", equations, String::new())

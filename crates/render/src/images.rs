@@ -103,15 +103,30 @@ fn format_of(bytes: &[u8]) -> Option<Format> {
         .then_some(Format::Svg)
 }
 
-/// Refuses SVG with entities, which can grow without end, and with references to files and addresses.
+/// Refuses SVG with entities, which can grow without end, with scripts, and with references to files and addresses.
 fn check_svg(bytes: &[u8]) -> Result<(), RenderError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| RenderError::new(Kind::Image, "the SVG is not UTF-8"))?;
     let refused = |what: &str| {
         RenderError::new(Kind::Access, format!("the SVG has {what}, which is not allowed"))
     };
-    if text.contains("<!ENTITY") {
-        return Err(refused("an entity"));
+    for (part, what) in [
+        ("<!ENTITY", "an entity"),
+        ("<script", "a script"),
+        ("foreignObject", "a foreign object"),
+        ("@import", "a style sheet of another file"),
+        ("<?xml-stylesheet", "a style sheet of another file"),
+    ] {
+        if text.contains(part) {
+            return Err(refused(what));
+        }
+    }
+    for (at, found) in text.match_indices("url(") {
+        let target = text[at + found.len()..].trim_start_matches(['"', '\'', ' ']);
+        let is_quoted = target.starts_with("&quot;#") || target.starts_with("&apos;#");
+        if !(target.starts_with('#') || target.starts_with("data:image/") || is_quoted) {
+            return Err(refused("a reference to something outside of it"));
+        }
     }
     for (at, _) in text.match_indices("href") {
         let rest = text[at + 4..].trim_start();

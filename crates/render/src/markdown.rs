@@ -55,13 +55,28 @@ pub(crate) fn parse_line(text: &str) -> Result<Vec<Inline>, RenderError> {
             line.push(Inline::Break);
         }
         match part {
-            Part::Paragraph(inlines) | Part::Heading(_, inlines) => line.extend(inlines),
+            Part::Paragraph(inlines) | Part::Heading(_, inlines) => {
+                line.extend(inlines.into_iter().map(within_line));
+            }
             Part::Code { text, .. } => line.push(Inline::Code(text)),
             // What looks like a list or a rule in one line is meant as it is written.
             _ => return Ok(vec![Inline::Text(text.to_owned())]),
         }
     }
     Ok(line)
+}
+
+/// A part of a line in which no formula stands alone.
+fn within_line(inline: Inline) -> Inline {
+    let all = |inner: Vec<Inline>| inner.into_iter().map(within_line).collect();
+    match inline {
+        Inline::Math { source, markup, .. } => Inline::Math { source, markup, is_display: false },
+        Inline::Strong(inner) => Inline::Strong(all(inner)),
+        Inline::Emphasis(inner) => Inline::Emphasis(all(inner)),
+        Inline::Strike(inner) => Inline::Strike(all(inner)),
+        Inline::Link { target, content } => Inline::Link { target, content: all(content) },
+        other => other,
+    }
 }
 
 struct Reader<'a> {

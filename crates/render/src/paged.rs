@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::json;
-use typst_layout::PagedDocument;
+use typst_layout::{Page, PagedDocument};
 
 use crate::document::{Block, Document, Kind};
 use crate::error::{self, RenderError};
 use crate::formula::FONTS;
 use crate::images::{self, Format, Image};
 use crate::latex;
+use crate::limits::PAGES_MAX;
 use crate::markdown::{self, Inline, Part};
 use crate::typeset::{self, quoted};
 use crate::world::Sources;
@@ -42,10 +43,17 @@ pub(crate) struct Export<'a> {
     pub(crate) view: View,
     pub(crate) has_notes: bool,
     pub(crate) figures: BTreeMap<String, Image>,
-    /// The display formulas of the document that are wider than a page, with the factor by which they shrink.
+    /// The formulas of the document that are wider than a page, with the factor by which they shrink.
     shrunk: BTreeMap<String, f64>,
-    /// Labels of the document with the type of what they name.
-    labels: BTreeMap<String, &'static str>,
+    /// Labels of the document with what they name.
+    labels: BTreeMap<String, Labelled<'a>>,
+}
+
+/// What a label names.
+pub(crate) struct Labelled<'a> {
+    kind: &'static str,
+    /// The text of a heading.
+    text: &'a str,
 }
 
 /// Reads the figures of a document.
@@ -60,25 +68,26 @@ pub(crate) fn figures(
         }
         let missing = || RenderError::request(format!("the figure {digest} was not sent"));
         let bytes = images(digest).ok_or_else(missing)?;
-        let image = images::check(bytes).map_err(|error| error.in_block(&block.id))?;
+        let image = images::check(bytes).and_then(crate::thumbnail::measured);
+        let image = image.map_err(|error| error.in_block(&block.id))?;
         figures.insert(digest.to_owned(), image);
     }
     Ok(figures)
 }
 
 /// The names by which text can refer to blocks.
-pub(crate) fn labels(document: &Document) -> Result<BTreeMap<String, &'static str>, RenderError> {
+pub(crate) fn labels(document: &Document) -> Result<BTreeMap<String, Labelled<'_>>, RenderError> {
     let mut labels = BTreeMap::new();
     for block in &document.blocks {
-        let kind = match &block.kind {
-            Kind::Heading { .. } => "heading",
-            Kind::Equation(_) => "equation",
-            Kind::Figure { .. } => "figure",
-            Kind::Table { .. } => "table",
+        let (kind, text) = match &block.kind {
+            Kind::Heading { text, .. } => ("heading", text.as_str()),
+            Kind::Equation(_) => ("equation", ""),
+            Kind::Figure { .. } => ("figure", ""),
+            Kind::Table { .. } => ("table", ""),
             _ => continue,
         };
         if let Some(label) = &block.label
-            && labels.insert(label.clone(), kind).is_some()
+            && labels.insert(label.clone(), Labelled { kind, text }).is_some()
         {
             let text = format!("two blocks have the label {label:?}");
             return Err(RenderError::new(error::Kind::Source, text).in_block(&block.id));
@@ -115,47 +124,120 @@ pub(crate) fn pdf(
     images: Images<'_>,
 ) -> Result<Rendered, RenderError> {
     let (laid_out, sources) = layout(document, view, has_notes, images)?;
-    let bytes = typeset::pdf(&laid_out, &sources)?;
+    let (bytes, follows_standard) = typeset::pdf(&laid_out, &sources)?;
     let mut facts = json!({"pages": laid_out.pages().len()});
+    if follows_standard {
+        facts["standard"] = json!(typeset::STANDARD);
+    }
     if let Some(title) = &document.title {
         facts["title"] = json!(title);
     }
     Ok(Rendered { outputs: vec![Output { name: "document.pdf".to_owned(), bytes, facts }] })
 }
 
-/// Finds the display formulas that are wider than a page: one page as large as the formula for each.
-fn shrunk(document: &Document, view: View) -> Result<BTreeMap<String, f64>, RenderError> {
-    let (size, width, height) = view.measures();
-    let mut formulas = Vec::new();
-    for block in &document.blocks {
-        if let Kind::Equation(source) = &block.kind {
-            formulas.push(
-                latex::to_typst(source)
-                    .map_err(|error| RenderError::from(error).in_block(&block.id))?,
-            );
+/// The formulas of a document: those of a display, and long ones within lines.
+#[derive(Default)]
+struct Formulas {
+    display: Vec<String>,
+    inline: Vec<String>,
+}
+
+/// Bytes of markup up to which a formula is certainly narrower than a page.
+const NARROW_BYTES: usize = 80;
+
+impl Formulas {
+    fn of(document: &Document) -> Result<Formulas, RenderError> {
+        let mut formulas = Formulas::default();
+        for block in &document.blocks {
+            formulas.add_block(block).map_err(|error| error.in_block(&block.id))?;
+        }
+        Ok(formulas)
+    }
+
+    fn add_block(&mut self, block: &Block) -> Result<(), RenderError> {
+        match &block.kind {
+            Kind::Equation(source) => self.display.push(latex::to_typst(source)?),
+            Kind::Text(text) | Kind::Notes(text) | Kind::Quote { text, .. } => {
+                self.add_parts(&markdown::parse(text)?);
+            }
+            Kind::List { items, .. } => {
+                for item in items {
+                    self.add_parts(&markdown::parse(item)?);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add_parts(&mut self, parts: &[Part]) {
+        for part in parts {
+            match part {
+                Part::Paragraph(inlines) | Part::Heading(_, inlines) => self.add_line(inlines),
+                Part::List { items, .. } => items.iter().for_each(|item| self.add_parts(item)),
+                Part::Quote(parts) => self.add_parts(parts),
+                Part::Code { .. } | Part::Table { .. } | Part::Rule => {}
+            }
         }
     }
-    if formulas.is_empty() {
-        return Ok(BTreeMap::new());
+
+    fn add_line(&mut self, inlines: &[Inline]) {
+        for inline in inlines {
+            match inline {
+                Inline::Math { markup, is_display: true, .. } => self.display.push(markup.clone()),
+                Inline::Math { markup, .. } if markup.len() > NARROW_BYTES => {
+                    self.inline.push(markup.clone());
+                }
+                Inline::Strong(inner)
+                | Inline::Emphasis(inner)
+                | Inline::Strike(inner)
+                | Inline::Link { content: inner, .. } => self.add_line(inner),
+                _ => {}
+            }
+        }
     }
-    let mut main = format!(
-        "{FONTS}#set page(width:auto,height:auto,margin:0pt)\n#set text(size:{size}pt)\n#set par(leading:0pt)\n"
-    );
-    for markup in &formulas {
-        let _ = writeln!(main, "{}\n#pagebreak()", crate::formula::equation(markup, true));
+}
+
+/// Lays each formula out on a page of its own, and returns what its page says about it.
+fn one_page_each(
+    formulas: Vec<String>,
+    setup: &str,
+    is_display: bool,
+    factor: impl Fn(&Page) -> f64,
+) -> Result<Vec<(String, f64)>, RenderError> {
+    let mut factors = Vec::with_capacity(formulas.len());
+    for some in formulas.chunks(PAGES_MAX - 1) {
+        let mut main = format!("{FONTS}{setup}#set par(leading:0pt)\n");
+        for markup in some {
+            let _ =
+                writeln!(main, "{}\n#pagebreak()", crate::formula::equation(markup, is_display));
+        }
+        main.push_str("#h(1pt)\n");
+        let laid_out = typeset::compile(&Sources::new(main)?)?;
+        factors.extend(some.iter().cloned().zip(laid_out.pages().iter().map(&factor)));
     }
-    main.push_str("#h(1pt)\n");
-    let laid_out = typeset::compile(&Sources::new(main)?)?;
-    let sizes = laid_out
-        .pages()
-        .iter()
-        .map(|page| (page.frame.width().to_pt(), page.frame.height().to_pt()));
-    // A number at the right needs its place.
+    Ok(factors)
+}
+
+/// Finds the formulas that are wider than a page, or higher. A formula within a line may go on on the next line, and is
+/// too wide only if it has a part that cannot.
+fn shrunk(document: &Document, view: View) -> Result<BTreeMap<String, f64>, RenderError> {
+    let (size, width, height) = view.measures();
+    let formulas = Formulas::of(document)?;
+    // A number at the right needs its place, and lists and quotes are indented.
     let available = width - 60.0;
-    let factor =
-        |(own_width, own_height): (f64, f64)| (available / own_width).min(height / own_height);
-    let factors = formulas.into_iter().zip(sizes.map(factor));
-    Ok(factors.filter(|(_, factor)| *factor < 1.0).collect())
+    let setup = |width: &str| {
+        format!("#set page(width:{width},height:auto,margin:0pt)\n#set text(size:{size}pt)\n")
+    };
+    let fits = |page: &Page| {
+        let size = page.frame.size();
+        (available / size.x.to_pt()).min(height / size.y.to_pt())
+    };
+    let reaches = |page: &Page| available / typeset::right_edge(page);
+    let display = one_page_each(formulas.display, &setup("auto"), true, fits)?;
+    let inline = one_page_each(formulas.inline, &setup(&format!("{available}pt")), false, reaches)?;
+    let all = display.into_iter().chain(inline);
+    Ok(all.filter(|(_, factor)| *factor < 1.0).collect())
 }
 
 const PRELUDE: &str = "#set heading(outlined:true)\n\
@@ -195,9 +277,7 @@ impl Export<'_> {
         let mut sources_of_blocks = Vec::new();
         let mut notes: Vec<usize> = Vec::new();
         for (index, block) in self.document.blocks.iter().enumerate() {
-            let starts_slide = self.view == View::Slide
-                && matches!(block.kind, Kind::Heading { level: 1 | 2, .. } | Kind::PageBreak);
-            if starts_slide {
+            if self.view == View::Slide && starts_slide(block) {
                 self.notes_page(&mut main, &mut notes);
                 main.push_str("#pagebreak(weak:true)\n");
             }
@@ -207,6 +287,8 @@ impl Export<'_> {
                 }
                 Kind::PageBreak => {}
                 Kind::Notes(_) if !self.has_notes => {}
+                // The slide ends here anyway: the line could only end up alone on the next one.
+                Kind::Divider if self.view == View::Slide && self.ends_slide(index) => {}
                 Kind::Notes(_) if self.view == View::Slide => notes.push(index),
                 _ => {
                     let _ = writeln!(main, "#include \"/b/{index}.typ\"");
@@ -227,6 +309,13 @@ impl Export<'_> {
             )?;
         }
         Ok(sources)
+    }
+
+    /// Whether nothing is shown between this block and the end of its slide.
+    fn ends_slide(&self, index: usize) -> bool {
+        let mut rest = self.document.blocks.iter().skip(index + 1);
+        let is_shown = |block: &&Block| !matches!(block.kind, Kind::Notes(_) | Kind::Divider);
+        rest.find(is_shown).is_none_or(starts_slide)
     }
 
     /// The title, the authors, and the table of contents.
@@ -290,7 +379,7 @@ impl Export<'_> {
                     let _ = write!(
                         markup,
                         "\n#output-box(raw(block:true,{}))",
-                        quoted(&breakable(output))
+                        quoted(&breakable(output, WORD_CHARACTERS))
                     );
                 }
                 markup
@@ -340,7 +429,10 @@ impl Export<'_> {
     fn code(&self, language: Option<&str>, text: &str) -> String {
         let language =
             language.map(|language| format!(",lang:{}", quoted(language))).unwrap_or_default();
-        format!("#code-box(raw(block:true{language},{}))", quoted(&breakable(text)))
+        format!(
+            "#code-box(raw(block:true{language},{}))",
+            quoted(&breakable(text, WORD_CHARACTERS))
+        )
     }
 
     fn figure(
@@ -380,11 +472,22 @@ impl Export<'_> {
         rows: &[Vec<Vec<Inline>>],
     ) -> Result<String, RenderError> {
         let columns = rows.iter().map(Vec::len).chain([header.len(), 1]).max().unwrap_or(1);
+        // The more columns, the smaller the text, and the shorter the words that a cell can hold.
+        let size = match columns {
+            0..=8 => 1.0,
+            9..=14 => 0.8,
+            15..=25 => 0.55,
+            _ => 0.35,
+        };
+        let (points, width, _) = self.view.measures();
+        let share = width / columns as f64 - 2.0 * CELL_INSET * size * points;
+        let letters = share / (CHARACTER_WIDTH * size * points);
+        let letters = (letters as usize).clamp(1, WORD_CHARACTERS);
         let row = |cells: &[Vec<Inline>]| -> Result<String, RenderError> {
             let mut markup = Vec::new();
             for at in 0..columns {
                 let cell = cells.get(at).map(Vec::as_slice).unwrap_or_default();
-                markup.push(format!("[{}]", self.line(cell)?));
+                markup.push(format!("[{}]", self.line_of(cell, letters)?));
             }
             Ok(markup.join(","))
         };
@@ -394,16 +497,10 @@ impl Export<'_> {
             format!("table.header({}),", row(header)?)
         };
         let rows = rows.iter().map(|cells| row(cells)).collect::<Result<Vec<_>, _>>()?.join(",");
-        let size = match columns {
-            0..=8 => "1em",
-            9..=14 => "0.8em",
-            15..=25 => "0.55em",
-            _ => "0.35em",
-        };
         let plain =
             if header.is_empty() { "#show table.cell:set text(weight:\"regular\");" } else { "" };
         Ok(format!(
-            "{{show table:set text(size:{size});{}table(columns:{columns},{header}{rows})}}",
+            "{{show table:set text(size:{size}em);{}table(columns:{columns},{header}{rows})}}",
             plain.trim_start_matches('#')
         ))
     }
@@ -443,30 +540,43 @@ impl Export<'_> {
     }
 
     fn line(&self, inlines: &[Inline]) -> Result<String, RenderError> {
+        self.line_of(inlines, WORD_CHARACTERS)
+    }
+
+    /// The same, where a word may be broken after so many characters.
+    fn line_of(&self, inlines: &[Inline], letters: usize) -> Result<String, RenderError> {
         let mut markup = String::new();
         for inline in inlines {
             match inline {
-                Inline::Text(text) => markup.push_str(&format!("#{}", quoted(&breakable(text)))),
+                Inline::Text(text) => {
+                    markup.push_str(&format!("#{}", quoted(&breakable(text, letters))));
+                }
                 Inline::Strong(inner) => {
-                    markup.push_str(&format!("#strong[{}]", self.line(inner)?));
+                    markup.push_str(&format!("#strong[{}]", self.line_of(inner, letters)?));
                 }
                 Inline::Emphasis(inner) => {
-                    markup.push_str(&format!("#emph[{}]", self.line(inner)?));
+                    markup.push_str(&format!("#emph[{}]", self.line_of(inner, letters)?));
                 }
                 Inline::Strike(inner) => {
-                    markup.push_str(&format!("#strike[{}]", self.line(inner)?));
+                    markup.push_str(&format!("#strike[{}]", self.line_of(inner, letters)?));
                 }
                 Inline::Code(text) => {
-                    markup.push_str(&format!("#raw({})", quoted(&breakable(text))));
+                    markup.push_str(&format!("#raw({})", quoted(&breakable(text, letters))));
                 }
-                Inline::Link { target, content } => markup.push_str(&self.link(target, content)?),
+                Inline::Link { target, content } => {
+                    markup.push_str(&self.link(target, content, letters)?);
+                }
                 Inline::Math { source, markup: formula, is_display } => {
-                    let formula = if formula.is_empty() { "\"\"" } else { formula };
+                    let formula = if formula.is_empty() { "\"\"" } else { formula.as_str() };
                     let (space, block) = if *is_display { (" ", "true") } else { ("", "false") };
-                    markup.push_str(&format!(
+                    let equation = format!(
                         "#math.equation(block:{block},alt:{},${space}{formula}{space}$)",
                         quoted(source)
-                    ));
+                    );
+                    markup.push_str(&match self.shrunk.get(formula) {
+                        Some(factor) => format!("#[#set text(size:{factor:.4}em)\n{equation}]"),
+                        None => equation,
+                    });
                 }
                 Inline::Break => markup.push_str("#linebreak()"),
             }
@@ -474,26 +584,39 @@ impl Export<'_> {
         Ok(markup)
     }
 
-    fn link(&self, target: &str, content: &[Inline]) -> Result<String, RenderError> {
+    fn link(
+        &self,
+        target: &str,
+        content: &[Inline],
+        letters: usize,
+    ) -> Result<String, RenderError> {
         let Some(label) = target.strip_prefix('#') else {
             let content = if content.is_empty() {
-                format!("#{}", quoted(target))
+                format!("#{}", quoted(&breakable(target, letters)))
             } else {
-                self.line(content)?
+                self.line_of(content, letters)?
             };
             return Ok(format!("#link({})[{content}]", quoted(target)));
         };
         let unknown =
             || RenderError::new(error::Kind::Source, format!("no block has the label {label:?}"));
-        let kind = self.labels.get(label).ok_or_else(unknown)?;
+        let named = self.labels.get(label).ok_or_else(unknown)?;
         let name = quoted(&label_name(label));
-        if content.is_empty() && *kind != "heading" {
+        if content.is_empty() && named.kind != "heading" {
             return Ok(format!("#ref(label({name}))"));
         }
-        let content =
-            if content.is_empty() { format!("#{}", quoted(label)) } else { self.line(content)? };
+        let content = if content.is_empty() {
+            let text = markdown::plain(&markdown::parse_line(named.text)?);
+            format!("#{}", quoted(&breakable(&text, letters)))
+        } else {
+            self.line_of(content, letters)?
+        };
         Ok(format!("#link(label({name}))[{content}]"))
     }
+}
+
+fn starts_slide(block: &Block) -> bool {
+    matches!(block.kind, Kind::Heading { level: 1 | 2, .. } | Kind::PageBreak)
 }
 
 /// The label of a block in angle brackets.
@@ -520,14 +643,22 @@ pub(crate) fn label_name(label: &str) -> String {
     name
 }
 
-/// Text in which a word that no line can hold may be broken.
-pub(crate) fn breakable(text: &str) -> String {
-    const LONGEST: usize = 40;
+/// The space at the sides of a cell of a table, in em. [`PRELUDE`] has it, too.
+const CELL_INSET: f64 = 0.45;
+
+/// The width of a wide character, in em.
+const CHARACTER_WIDTH: f64 = 0.7;
+
+/// Characters of a word that every line can hold.
+const WORD_CHARACTERS: usize = 40;
+
+/// Text in which a word that no line can hold may be broken, after so many characters.
+pub(crate) fn breakable(text: &str, letters: usize) -> String {
     let mut broken = String::with_capacity(text.len());
     let mut length = 0;
     for c in text.chars() {
         length = if c.is_whitespace() || c == '-' { 0 } else { length + 1 };
-        if length > LONGEST {
+        if length > letters {
             broken.push('\u{200b}');
             length = 1;
         }

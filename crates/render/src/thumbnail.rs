@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::document::Document;
-use crate::error::RenderError;
+use crate::error::{Kind, RenderError};
 use crate::formula::{self, Look};
 use crate::images::{self, Format, Image};
 use crate::paged::{self, View};
@@ -60,12 +60,38 @@ fn draw_image(
     );
     let mut sources = Sources::new(main)?;
     sources.add_file(&path, image.bytes.clone())?;
-    let laid_out = typeset::compile(&sources).map_err(|error| match error.kind {
-        crate::error::Kind::Source => RenderError { kind: crate::error::Kind::Image, ..error },
-        _ => error,
-    })?;
+    let laid_out = typeset::compile(&sources).map_err(as_image_error)?;
     let first = laid_out.pages().first();
     typeset::draw(first.ok_or_else(|| RenderError::request("the image has no page"))?, 1.0)
+}
+
+/// An image whose size is known: a drawing or a page of a PDF is laid out for that.
+pub(crate) fn measured(mut image: Image) -> Result<Image, RenderError> {
+    if image.size.is_some() {
+        return Ok(image);
+    }
+    let path = format!("/image.{}", image.format.extension());
+    let page = if image.format == Format::Pdf { ",page:1" } else { "" };
+    let main =
+        format!("#set page(width:auto,height:auto,margin:0pt)\n#image({}{page})\n", quoted(&path));
+    let mut sources = Sources::new(main)?;
+    sources.add_file(&path, image.bytes.clone())?;
+    let laid_out = typeset::compile(&sources).map_err(as_image_error)?;
+    let first = laid_out.pages().first();
+    let first = first.ok_or_else(|| RenderError::request("the image has no page"))?;
+    // A point of a page is a 72nd of an inch. A pixel of a drawing is a 96th, which is one point here, too.
+    let scale = if image.format == Format::Pdf { 96.0 / 72.0 } else { 1.0 };
+    let side = |length: typst::layout::Abs| (length.to_pt() * scale).round().max(1.0) as u32;
+    image.size = Some((side(first.frame.width()), side(first.frame.height())));
+    Ok(image)
+}
+
+/// What is wrong with the source of an image is wrong with the image.
+fn as_image_error(error: RenderError) -> RenderError {
+    match error.kind {
+        Kind::Source => RenderError { kind: Kind::Image, line: None, column: None, ..error },
+        _ => error,
+    }
 }
 
 /// The first page of a PDF as PNG.

@@ -6,7 +6,7 @@ use typst::introspection::Tag;
 use typst::layout::{Abs, Frame, FrameItem, Point};
 use typst::utils::Scalar;
 use typst_layout::{Page, PagedDocument};
-use typst_pdf::PdfOptions;
+use typst_pdf::{PdfOptions, PdfStandard, PdfStandards};
 use typst_render::RenderOptions;
 use typst_svg::SvgOptions;
 
@@ -35,9 +35,17 @@ pub(crate) fn compile(sources: &Sources) -> Result<PagedDocument, RenderError> {
 
 fn convert(sources: &Sources, error: &SourceDiagnostic) -> RenderError {
     let message = error.message.to_string();
-    let is_limit = ["maximum", "exceeded", "infinite", "too large", "too deep", "did not converge"]
-        .iter()
-        .any(|word| message.contains(word));
+    let is_limit = [
+        "maximum",
+        "exceeded",
+        "infinite",
+        "too large",
+        "too deep",
+        "limit reached",
+        "did not converge",
+    ]
+    .iter()
+    .any(|word| message.contains(word));
     let is_access = message.contains("access denied")
         || message.contains("package")
         || message.contains("outside of");
@@ -128,19 +136,35 @@ pub(crate) fn png(mut pixels: Pixels) -> Result<Vec<u8>, RenderError> {
     Ok(bytes)
 }
 
-/// A document as PDF: tagged, without a time, and with an identifier that follows from its content.
-pub(crate) fn pdf(document: &PagedDocument, sources: &Sources) -> Result<Vec<u8>, RenderError> {
-    let options = PdfOptions {
-        creator: typst::foundations::Smart::Custom(Some("catena".to_owned())),
-        ..PdfOptions::default()
+/// The standard that a document follows if it has what the standard wants: a title, texts for its images,
+/// headings in order, and a glyph for every character.
+pub(crate) const STANDARD: &str = "PDF/UA-1";
+
+/// A document as PDF: tagged, without a time, and with an identifier that follows from its content. Returns also
+/// whether it follows [`STANDARD`].
+pub(crate) fn pdf(
+    document: &PagedDocument,
+    sources: &Sources,
+) -> Result<(Vec<u8>, bool), RenderError> {
+    let write = |standards: PdfStandards| {
+        let options = PdfOptions {
+            creator: typst::foundations::Smart::Custom(Some("catena".to_owned())),
+            standards,
+            ..PdfOptions::default()
+        };
+        typst_pdf::pdf(document, &options)
     };
-    typst_pdf::pdf(document, &options).map_err(|errors| {
+    if let Ok(Ok(bytes)) = PdfStandards::new(&[PdfStandard::Ua_1]).map(&write) {
+        return Ok((bytes, true));
+    }
+    let bytes = write(PdfStandards::default()).map_err(|errors| {
         let first = errors.first();
         first.map_or_else(
             || RenderError::request("the PDF could not be written"),
             |error| convert(sources, error),
         )
-    })
+    })?;
+    Ok((bytes, false))
 }
 
 /// How far below the top of a page the element with this label is, in points.
@@ -159,6 +183,25 @@ fn find(frame: &Frame, origin: Point, label: &str) -> Option<Point> {
             _ => None,
         }
     })
+}
+
+/// How far to the right the content of a page reaches, in points.
+pub(crate) fn right_edge(page: &Page) -> f64 {
+    edge(&page.frame).to_pt()
+}
+
+fn edge(frame: &Frame) -> Abs {
+    let right = |(at, item): &(Point, FrameItem)| {
+        let width = match item {
+            FrameItem::Group(group) => edge(&group.frame),
+            FrameItem::Text(text) => text.width(),
+            FrameItem::Shape(shape, _) => shape.bbox(false).max.x,
+            FrameItem::Image(_, size, _) => size.x,
+            _ => Abs::zero(),
+        };
+        at.x + width
+    };
+    frame.items().map(right).max().unwrap_or_default()
 }
 
 /// Text as a string of Typst's code.

@@ -39,13 +39,17 @@ fn shared() -> &'static Shared {
 /// The digest of everything that decides what a source looks like besides the source: the code of this crate and
 /// of its dependencies, and the fonts.
 pub fn fingerprint() -> [u8; 32] {
+    fingerprint_of(env!("RENDER_SOURCES"), typst_assets::fonts())
+}
+
+fn fingerprint_of<'a>(sources: &str, fonts: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {
         hash.update((bytes.len() as u64).to_be_bytes());
         hash.update(bytes);
     };
-    part(env!("RENDER_SOURCES").as_bytes());
-    for font in typst_assets::fonts() {
+    part(sources.as_bytes());
+    for font in fonts {
         part(font);
     }
     hash.finalize().into()
@@ -139,5 +143,25 @@ impl World for Sources {
 
     fn today(&self, _offset: Option<Duration>) -> Option<Datetime> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_font_or_another_source_gives_another_version() {
+        let fonts = || typst_assets::fonts().map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let of = |sources: &str, fonts: &[Vec<u8>]| {
+            fingerprint_of(sources, fonts.iter().map(Vec::as_slice))
+        };
+        let same = of(env!("RENDER_SOURCES"), &fonts());
+        assert_eq!(same, fingerprint());
+        let mut changed = fonts();
+        changed[3][100] ^= 1;
+        assert_ne!(same, of(env!("RENDER_SOURCES"), &changed));
+        assert_ne!(same, of(env!("RENDER_SOURCES"), &fonts()[1..]));
+        assert_ne!(same, of("another source", &fonts()));
     }
 }

@@ -62,6 +62,40 @@ async fn a_dataset_belongs_to_who_uploaded_it() {
 }
 
 #[tokio::test]
+async fn an_executor_reads_files_of_the_owners_jobs_if_the_payload_names_them() {
+    let bench = Bench::ready().await;
+    let (id, job) = bench.claimed(&payload("makes a file")).await;
+    let path = format!("/contract/v1/executor/jobs/{id}/artifacts/{HELLO}?fence={}", job["fence"]);
+    bench.executor.ask(bench.executor.request("PUT", &path).body("hello")).await.expect(200);
+    let artifact = json!({"artifact_id": HELLO, "digest": HELLO, "format": "txt",
+        "content_type": "text/plain", "metadata": {"name": "x.txt"}});
+    bench
+        .end(&job, json!({"output": {}, "execution": {"artifacts": [artifact]}}))
+        .await
+        .expect(200);
+    let read = |job: serde_json::Value| {
+        let executor = bench.executor.clone();
+        let (id, fence) = (text(&job, "id"), &job["fence"]);
+        let path = format!("/contract/v1/executor/jobs/{id}/datasets/{HELLO}?fence={fence}");
+        async move { executor.get(&path).await }
+    };
+    let dependency = json!([{"kind": "dataset", "digest": HELLO}]);
+    let body = changed("x", &[("/inputs/object/dependencies", dependency)]);
+    let (_, job) = bench.claimed(&body).await;
+    assert_eq!(read(job.clone()).await.expect(200).text(), "hello");
+    bench.succeed(&job).await;
+    // A job of the same owner that does not name it cannot read it.
+    let (_, job) = bench.claimed(&payload("names nothing")).await;
+    assert_eq!(read(job.clone()).await.status(), 404);
+    bench.succeed(&job).await;
+    // Neither can a job of another owner that does.
+    let stranger = bench.site.caller(2).await;
+    stranger.post("/contract/v1/jobs", &body).await.expect(202);
+    let job = bench.claim("e1").await;
+    assert_eq!(read(job).await.status(), 404);
+}
+
+#[tokio::test]
 async fn a_signed_url_serves_an_artifact_until_it_expires_or_the_job_is_deleted() {
     let bench = Bench::ready().await;
     let (id, job) = bench.claimed(&payload("a")).await;

@@ -56,9 +56,19 @@ impl Reader<'_> {
     /// Attaches scripts to the part before, or to nothing.
     fn attach(&mut self, up: Option<String>, down: Option<String>) {
         let base = if self.follows_element { self.parts.pop() } else { None };
+        // What stands before an element ends at it, and a charge stands after an index.
+        let is_before = base.is_none();
+        let base = match base {
+            Some(base) if base.starts_with("attach(") => {
+                self.push(base);
+                None
+            }
+            other => other,
+        };
         let base = base.unwrap_or_else(|| "\"\"".to_owned());
-        let up = up.map(|up| format!(",t:{up}")).unwrap_or_default();
-        let down = down.map(|down| format!(",b:{down}")).unwrap_or_default();
+        let (above, below) = if is_before { ("tl", "bl") } else { ("t", "b") };
+        let up = up.map(|up| format!(",{above}:{up}")).unwrap_or_default();
+        let down = down.map(|down| format!(",{below}:{down}")).unwrap_or_default();
         self.push(format!("attach({base}{up}{down})"));
     }
 

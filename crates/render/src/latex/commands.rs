@@ -5,6 +5,7 @@ use super::markup::{colored, content, escaped, join, literal, stretched, string}
 use super::parser::Parser;
 use super::tokens::{Kind, Token};
 use super::{chemistry, diagrams, environments, symbols};
+use crate::limits::NESTING_MAX;
 
 impl Parser {
     /// Any other command. Returns its markup.
@@ -76,8 +77,8 @@ impl Parser {
                 self.depth -= 1;
                 markup
             }
-            "text" | "textrm" | "textnormal" | "mbox" | "hbox" | "textup" | "textbf" | "textit"
-            | "emph" | "texttt" | "textsf" | "intertext" => self.text(name, place)?,
+            "intertext" => self.text(name, place)?,
+            font if is_text_font(font) => self.text(name, place)?,
             "operatorname" | "operatorname*" => {
                 let body = self.argument(name, place)?;
                 let limits = if name.ends_with('*') { ",limits:#true" } else { "" };
@@ -113,7 +114,9 @@ impl Parser {
                 let mut inner = self.inner(tokens, place);
                 let rows = environments::rows(&mut inner, None)?;
                 self.take_back(inner);
-                let rows: Vec<String> = rows.into_iter().map(|row| content(join(row))).collect();
+                // It is used below operators, and the cells of a matrix would be smaller still.
+                let row = |row: Vec<String>| format!("script({})", content(join(row)));
+                let rows: Vec<String> = rows.into_iter().map(row).collect();
                 format!("mat(delim:#none,row-gap:#0.25em,{})", rows.join(";"))
             }
             "not" => self.negation(place)?,
@@ -279,6 +282,21 @@ impl Parser {
     /// `\text{…}` and its relatives, in which `$` starts a formula.
     pub(super) fn text(&mut self, name: &str, place: Place) -> Result<String, LatexError> {
         let tokens = self.input.raw_argument(name, place)?;
+        self.text_of(name, tokens, place)
+    }
+
+    /// Tokens as text, in the font of the command `name`.
+    fn text_of(
+        &mut self,
+        name: &str,
+        tokens: Vec<Token>,
+        place: Place,
+    ) -> Result<String, LatexError> {
+        self.depth += 1;
+        if self.depth > NESTING_MAX {
+            let text = format!("the formula is nested more than {NESTING_MAX} deep");
+            return Err(LatexError::limit(place, text));
+        }
         let mut parts = Vec::new();
         let mut plain = String::new();
         let mut tokens = tokens.into_iter();
@@ -287,15 +305,18 @@ impl Parser {
                 Kind::Dollar => {
                     let inside: Vec<Token> =
                         tokens.by_ref().take_while(|token| token.kind != Kind::Dollar).collect();
-                    parts.push(string(&std::mem::take(&mut plain)));
+                    parts.push(words(&std::mem::take(&mut plain)));
                     parts.push(format!("inline({})", self.translated(inside, token.place)?));
                 }
                 Kind::Command(command) => match command.as_str() {
                     " " | "," | ";" | ":" | "quad" => plain.push(' '),
                     "#" | "%" | "&" | "_" | "$" | "{" | "}" => plain.push_str(command),
                     "textbackslash" | "backslash" => plain.push('\\'),
-                    // Text within text is set like the text around it.
-                    "-" | "/" | "@" | "emph" | "text" | "textrm" | "textit" | "textbf" | "mbox" => {
+                    "-" | "/" | "@" => {}
+                    inner if is_text_font(inner) => {
+                        let group = group(&mut tokens);
+                        parts.push(words(&std::mem::take(&mut plain)));
+                        parts.push(self.text_of(inner, group, token.place)?);
                     }
                     other => match symbols::character(other) {
                         Some(c) => plain.push(c),
@@ -314,18 +335,9 @@ impl Parser {
                 _ => plain.push_str(&token.text()),
             }
         }
-        if !plain.is_empty() || parts.is_empty() {
-            parts.push(string(
-                &plain
-                    .replace("``", "“")
-                    .replace("‘‘", "“")
-                    .replace("’’", "”")
-                    .replace("---", "—")
-                    .replace("--", "–"),
-            ));
-        }
-        let markup = join(parts.into_iter().filter(|part| part != "\"\""));
-        let markup = content(markup);
+        self.depth -= 1;
+        parts.push(words(&plain));
+        let markup = content(join(parts.into_iter().filter(|part| part != "\"\"")));
         Ok(match name {
             "textbf" => format!("bold({markup})"),
             "textit" | "emph" => format!("italic({markup})"),
@@ -335,6 +347,53 @@ impl Parser {
             _ => markup,
         })
     }
+}
+
+/// Whether a command sets its argument as text.
+fn is_text_font(name: &str) -> bool {
+    matches!(
+        name,
+        "text"
+            | "textrm"
+            | "textnormal"
+            | "mbox"
+            | "hbox"
+            | "textup"
+            | "textbf"
+            | "textit"
+            | "emph"
+            | "texttt"
+            | "textsf"
+    )
+}
+
+/// The tokens of the group that follows, without its braces, or the one token that does.
+fn group(tokens: &mut impl Iterator<Item = Token>) -> Vec<Token> {
+    let mut found = Vec::new();
+    let mut depth = 0;
+    for token in tokens {
+        match token.kind {
+            Kind::Space if depth == 0 => continue,
+            Kind::Begin => depth += 1,
+            Kind::End => depth -= 1,
+            _ => {}
+        }
+        let is_brace = matches!(token.kind, Kind::Begin if depth == 1)
+            || matches!(token.kind, Kind::End if depth <= 0);
+        if !is_brace {
+            found.push(token);
+        }
+        if depth <= 0 {
+            break;
+        }
+    }
+    found
+}
+
+/// Text as a string, with the quotes and dashes of TeX.
+fn words(plain: &str) -> String {
+    let text = plain.replace("‘‘", "“").replace("’’", "”").replace("---", "—").replace("--", "–");
+    string(&text)
 }
 
 /// The markup of a command that is one character. Some have another class than Unicode says.

@@ -129,8 +129,9 @@ fn matrix(name: &str, rows: Vec<Vec<String>>) -> String {
         _ => "#none",
     };
     let is_small = name == "smallmatrix";
-    let script = |cell: String| if is_small { format!("script({})", content(cell)) } else { cell };
-    let rows = padded(rows).into_iter().map(|row| cells(row.into_iter().map(script).collect()));
+    let style = if is_small { "script" } else { "inline" };
+    let styled = |cell: String| format!("{style}({})", content(cell));
+    let rows = padded(rows).into_iter().map(|row| cells(row.into_iter().map(styled).collect()));
     let gaps = if is_small {
         "row-gap:#0.15em,column-gap:#0.3em"
     } else {
@@ -175,8 +176,18 @@ fn array(parser: &mut Parser, name: &str, place: Place) -> Result<String, LatexE
     }
     let table = table(parser, Some(name))?;
     let count = table.rows.len();
+    // TeX sets cells in the style of text, whatever is around them.
+    let style = match name {
+        "subarray" => "script",
+        "darray" => "display",
+        _ => "inline",
+    };
+    let is_outer = |lines: &[usize], last: usize| lines.iter().any(|at| *at == 0 || *at >= last);
+    if is_outer(&lines, columns.len()) || is_outer(&table.lines, count) {
+        return Ok(framed(&columns, &lines, table, style));
+    }
     let align = |(at, cell): (usize, String)| {
-        let cell = content(cell);
+        let cell = format!("{style}({})", content(cell));
         match columns.get(at).copied().unwrap_or(Column::Center) {
             Column::Left => format!("&{cell}"),
             Column::Right => format!("{cell}&"),
@@ -203,6 +214,34 @@ fn array(parser: &mut Parser, name: &str, place: Place) -> Result<String, LatexE
     let gap = if name == "subarray" { "0.25em" } else { "0.35em" };
     let rows = rows.collect::<Vec<_>>().join(";");
     Ok(format!("mat(delim:#none,{augment}row-gap:#{gap},column-gap:#0.9em,{rows})"))
+}
+
+/// An array with lines at its edges, which a matrix of Typst cannot have.
+fn framed(columns: &[Column], lines: &[usize], table: Table, style: &str) -> String {
+    let rows = padded(table.rows);
+    let width = rows.first().map_or(0, Vec::len).max(columns.len());
+    let alignment = |at: usize| match columns.get(at).copied().unwrap_or(Column::Center) {
+        Column::Left => "left",
+        Column::Center => "center",
+        Column::Right => "right",
+    };
+    let mut parts = vec![
+        format!("columns:{width}"),
+        format!("align:({},)", (0..width).map(alignment).collect::<Vec<_>>().join(",")),
+        "inset:(x:0.45em,y:0.3em)".to_owned(),
+    ];
+    let line = |kind: &str, axis: &str, at: usize, last: usize| {
+        format!("grid.{kind}({axis}:{},stroke:0.04em)", at.min(last))
+    };
+    parts.extend(lines.iter().map(|at| line("vline", "x", *at, width)));
+    parts.extend(table.lines.iter().map(|at| line("hline", "y", *at, rows.len())));
+    for row in rows {
+        let missing = width - row.len();
+        parts.extend(row.into_iter().map(|cell| format!("${style}({})$", content(cell))));
+        parts.extend(std::iter::repeat_n("[]".to_owned(), missing));
+    }
+    // The matrix around it puts the middle on the axis.
+    format!("mat(delim:#none,#box(grid({})))", parts.join(","))
 }
 
 fn skip_group(tokens: &mut impl Iterator<Item = Token>) -> Option<()> {

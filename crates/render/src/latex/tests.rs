@@ -79,3 +79,36 @@ fn macros_take_arguments_and_defaults() {
     same(r"\let\e=\varepsilon \e", r"\varepsilon");
     same(r"\DeclareMathOperator{\rank}{rank} \rank A", r"\operatorname{rank} A");
 }
+
+#[test]
+fn text_within_text_has_its_own_font() {
+    let markup = to_typst(r"\text{an \emph{even} $n$}").expect("text");
+    assert!(markup.contains("italic(\"even\")") && markup.contains("inline(n)"), "{markup}");
+    let deep = format!("{}x{}", r"\text{".repeat(5000), "}".repeat(5000));
+    assert!(to_typst(&deep).expect_err("no limit").is_limit);
+}
+
+#[test]
+fn lines_at_the_edges_of_an_array_are_drawn() {
+    let markup = to_typst(r"\begin{array}{|c|c|} \hline A & B \\ 1 & 0 \\ \hline \end{array}");
+    let markup = markup.expect("an array");
+    for line in ["vline(x:0", "vline(x:1", "vline(x:2", "hline(y:0", "hline(y:2"] {
+        assert!(markup.contains(line), "{line}: {markup}");
+    }
+}
+
+#[test]
+fn cells_of_matrices_are_as_large_as_text() {
+    for source in [r"\begin{pmatrix}a\end{pmatrix}", r"\begin{array}{c}a\end{array}"] {
+        let markup = to_typst(source).expect(source);
+        assert!(markup.contains("inline(a)"), "{markup}");
+    }
+}
+
+#[test]
+fn charges_stand_after_indices_and_mass_numbers_before_elements() {
+    let markup = to_typst(r"\ce{SO4^2-}").expect("a substance");
+    assert!(markup.contains("b:4)") && markup.contains("attach(\"\",t:2−)"), "{markup}");
+    let markup = to_typst(r"\ce{^{227}_{90}Th+}").expect("an isotope");
+    assert!(markup.contains("tl:227") && markup.contains("bl:90"), "{markup}");
+}
