@@ -5,6 +5,8 @@
 mod library;
 #[path = "worker/push.rs"]
 mod push;
+#[path = "worker/secrets.rs"]
+mod secrets;
 #[path = "worker/signed.rs"]
 mod signed;
 
