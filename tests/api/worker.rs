@@ -9,6 +9,8 @@ mod names;
 mod push;
 #[path = "worker/queues.rs"]
 mod queues;
+#[path = "worker/secrets.rs"]
+mod secrets;
 #[path = "worker/signed.rs"]
 mod signed;
 

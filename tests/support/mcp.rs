@@ -24,6 +24,7 @@ pub struct McpClient {
     client: Client,
     revision: &'static str,
     capabilities: Json,
+    session: Option<String>,
 }
 
 impl Deref for McpClient {
@@ -37,12 +38,40 @@ impl Deref for McpClient {
 impl McpClient {
     /// A client of this revision without optional capabilities.
     pub fn new(client: &Client, revision: &'static str) -> McpClient {
-        McpClient { client: client.clone(), revision, capabilities: json!({}) }
+        McpClient { client: client.clone(), revision, capabilities: json!({}), session: None }
+    }
+
+    /// A client of a revision with a handshake, after a handshake with these capabilities.
+    pub async fn connected(
+        client: &Client,
+        revision: &'static str,
+        capabilities: Json,
+    ) -> McpClient {
+        let mut connected = McpClient::new(client, revision);
+        let information = json!({"name": "test", "version": "1"});
+        let params = json!({"protocolVersion": revision, "capabilities": capabilities,
+            "clientInfo": information});
+        let reply = connected.reply("initialize", params).await.expect(200);
+        connected.session = reply.header("mcp-session-id").map(str::to_owned);
+        connected
+    }
+
+    /// The ID of its session.
+    pub fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// Sends the response to a request of the server.
+    pub async fn respond(&self, id: &Json, result: Json) -> Reply {
+        let message = json!({"jsonrpc": "2.0", "id": id, "result": result});
+        let request = self.client.request("POST", "/mcp").header("accept", ACCEPT);
+        let request = request.header("mcp-protocol-version", self.revision);
+        self.client.ask(request.json(&message)).await
     }
 
     /// A client of the stateless revision with these capabilities.
     pub fn with_capabilities(client: &Client, capabilities: Json) -> McpClient {
-        McpClient { client: client.clone(), revision: STATELESS, capabilities }
+        McpClient { client: client.clone(), revision: STATELESS, capabilities, session: None }
     }
 
     /// A request for a method, with the headers and members that the revision requires.
@@ -51,6 +80,9 @@ impl McpClient {
         let mut request = self.client.request("POST", "/mcp").header("accept", ACCEPT);
         if method != "initialize" {
             request = request.header("mcp-protocol-version", self.revision);
+        }
+        if let Some(session) = &self.session {
+            request = request.header("mcp-session-id", session);
         }
         if self.revision == STATELESS {
             let meta = &mut params["_meta"];

@@ -146,6 +146,7 @@ pub(crate) fn executor_queue() -> QueueSpec {
         priority: 0,
         limit: None,
         rate: None,
+        secrets: Vec::new(),
     }
 }
 

@@ -119,18 +119,20 @@ const OPERATIONS: &[Definition] = &[
 
 fn name(fields: &Fields<'_>) -> Result<String, Failure> {
     let name = fields.text("name")?;
-    let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
-    let is_part = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    if name.len() <= SECRET_NAME_BYTES_MAX
-        && name.starts_with(is_start)
-        && name.chars().all(is_part)
-    {
+    if is_secret_name(&name) {
         return Ok(name);
     }
     Err(invalid_input(format!(
         "`name` must have 1 to {SECRET_NAME_BYTES_MAX} letters, digits and `_.-`, and begin with a \
          letter or `_`"
     )))
+}
+
+/// Returns true if a text can be the name of a secret.
+pub(crate) fn is_secret_name(name: &str) -> bool {
+    let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    name.len() <= SECRET_NAME_BYTES_MAX && name.starts_with(is_start) && name.chars().all(is_part)
 }
 
 fn secret_value(fields: &Fields<'_>) -> Result<String, Failure> {

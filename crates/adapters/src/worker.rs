@@ -18,6 +18,7 @@ mod push;
 
 use std::sync::Arc;
 
+use catena_engine::limits::WORKER_SECRETS_MAX;
 use catena_engine::operations::{
     Delivery, DeliveryFuture, Problem, QueueOwner, QueueSpec, Recovery, RunningLimit, StartRate,
     is_name, push_queue,
@@ -29,6 +30,7 @@ use catena_value::{NoCells, Value};
 use crate::definition::{Definition, Mark, registrations};
 use crate::fields::Fields;
 use crate::outbound::Outbound;
+use crate::secret::is_secret_name;
 
 /// The adapter.
 #[derive(Debug)]
@@ -79,17 +81,29 @@ fn parse_queue(operation: &Operation) -> Result<QueueSpec, Vec<Problem>> {
     }
     let limit = present(operation, "limit").and_then(|limit| parse_limit(&limit, &mut problems));
     let rate = present(operation, "rate").and_then(|rate| parse_rate(&rate, &mut problems));
-    let secrets = present(operation, "secrets");
-    if secrets.is_some_and(|names| names.as_vector().is_none_or(|names| !names.is_empty())) {
-        let text =
-            "workers receive no secrets of their callers; use a `writeOnly` field of the input";
-        problems.push(at("secrets", text));
-    }
+    let secrets = parse_secrets(operation, &mut problems);
     if !problems.is_empty() {
         return Err(problems);
     }
     let owner = QueueOwner::Reference;
-    Ok(QueueSpec { queue, url, owner, priority: priority.unwrap_or(0), limit, rate })
+    Ok(QueueSpec { queue, url, owner, priority: priority.unwrap_or(0), limit, rate, secrets })
+}
+
+/// Reads the names of the caller's secrets that a worker gets with a job.
+fn parse_secrets(operation: &Operation, problems: &mut Vec<Problem>) -> Vec<String> {
+    let Some(value) = present(operation, "secrets") else { return Vec::new() };
+    let name = |item: Value| item.as_str().filter(|name| is_secret_name(name)).map(str::to_owned);
+    let names = value.as_vector().filter(|names| names.len() <= WORKER_SECRETS_MAX as u64);
+    let names: Option<Vec<String>> =
+        names.and_then(|names| names.iter(&NoCells).map(|item| name(item.ok()?)).collect());
+    let mut names = names.unwrap_or_else(|| {
+        let text = format!("must be an array of at most {WORKER_SECRETS_MAX} names of secrets");
+        problems.push(at("secrets", text));
+        Vec::new()
+    });
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// Reads where the jobs go: the queue from which they are claimed, or the queue and the URL from and to

@@ -39,6 +39,8 @@ pub struct Limits {
     pub attempts_max: u32,
     /// How long a worker holds its jobs without being heard of.
     pub worker_lease: Duration,
+    /// How long a job waits for an executor, pauses excluded.
+    pub queue_time: Duration,
     /// The CPU time that executors spend on the jobs of one owner per day. `None` if it is unlimited.
     pub cpu_per_day: Option<Duration>,
     /// How long an idempotency key is remembered.
@@ -92,6 +94,7 @@ impl Default for Limits {
             rate: None,
             attempts_max: 3,
             worker_lease: Duration::from_secs(10),
+            queue_time: QUEUE_TIME,
             cpu_per_day: None,
             idempotency: Duration::from_secs(24 * 3600),
             retention: None,
@@ -480,6 +483,10 @@ pub const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
 /// to see what it did last.
 pub const LOG_BYTES_MAX: usize = 4_096;
 
+/// Secrets that an operation of a worker may declare. Each is opened, sealed for the job and searched for in
+/// everything that the worker reports.
+pub const WORKER_SECRETS_MAX: usize = 16;
+
 /// Jobs that a process sends to URLs at a time. Each is a connection and a document in memory.
 pub const PUSHES_MAX: usize = 256;
 
@@ -518,8 +525,9 @@ pub const IMPORTED_DID_BYTES_MAX: usize = 512;
 /// Versions of a named operation.
 pub const NAME_VERSIONS_MAX: usize = 1_000;
 
-/// How long a job waits for an executor: a day, after which nobody expects its result.
-pub const QUEUE_TIME_MAX: Duration = Duration::from_secs(86_400);
+/// How long a job waits for an executor unless the operator says otherwise: a day, after which nobody expects
+/// its result.
+pub const QUEUE_TIME: Duration = Duration::from_secs(86_400);
 
 /// Versions of environments that executors have announced: all of them are listed in errors.
 pub const ENVIRONMENTS_MAX: usize = 1_000;

@@ -507,3 +507,107 @@ fn a_worker_sees_and_ends_nothing_of_another_owner() {
         worker.complete(&engine, &job, "1").await.unwrap();
     });
 }
+
+/// Registers an operation whose jobs wait for executors.
+async fn register_executed(engine: &catena_engine::Engine) -> String {
+    register_queue(engine, r#","executed":true,"timeoutMs":60000"#).await
+}
+
+/// Returns a worker of the venue itself, as executors are.
+fn executor(view: &catena_engine::requests::JobView) -> Worker {
+    let venue = view.job.field("venue").and_then(catena_value::Value::as_str).unwrap();
+    Worker { caller: catena_engine::Caller::known(venue), name: "e1" }
+}
+
+#[test]
+fn a_job_that_no_executor_claims_within_a_day_is_cancelled() {
+    let venue = TestVenue::with_kills(Kills::None);
+    let job = venue.run_process(async |engine| {
+        let operation = register_executed(&engine).await;
+        invoke(&engine, &operation, "1").await.job.id()
+    });
+    venue.skip_time(Duration::from_secs(24 * 3600 - 60));
+    venue.run_process(async |engine| {
+        let view = engine.job(&alice(), job).await.unwrap();
+        assert_eq!(view.status(), Status::Pending, "a day is not over");
+    });
+    venue.skip_time(Duration::from_secs(61));
+    venue.run_process(async |engine| {
+        let view = wait_for_end(&engine, job).await;
+        assert_eq!(view.status(), Status::Cancelled);
+        assert_eq!(member(&view, "error"), r#""queue_expired""#);
+        assert_eq!(record_kinds(&engine, job).await, ["PENDING", "CANCELLED"]);
+        executor(&view).expect_nothing(&engine).await;
+        verify_tree(&engine, job).await;
+    });
+}
+
+#[test]
+fn a_job_that_was_paused_on_its_queue_may_wait_for_what_was_left_of_the_day() {
+    let venue = TestVenue::with_kills(Kills::None);
+    let hours = |hours: u64| Duration::from_secs(hours * 3600);
+    let jobs = venue.run_process(async |engine| {
+        let operation = register_executed(&engine).await;
+        let mut jobs = Vec::new();
+        for input in ["1", "2"] {
+            jobs.push(invoke(&engine, &operation, input).await.job.id());
+        }
+        jobs
+    });
+    venue.skip_time(hours(20));
+    venue.run_process(async |engine| {
+        for job in &jobs {
+            engine.pause(&alice(), *job).await.unwrap();
+        }
+    });
+    // A pause does not count.
+    venue.skip_time(hours(10));
+    venue.run_process(async |engine| {
+        for job in &jobs {
+            assert_eq!(engine.job(&alice(), *job).await.unwrap().status(), Status::Paused);
+            engine.resume(&alice(), *job).await.unwrap();
+        }
+    });
+    // Its limit of a minute does not count either, until it is claimed.
+    venue.skip_time(hours(3));
+    let claimed = venue.run_process(async |engine| {
+        let view = engine.job(&alice(), jobs[0]).await.unwrap();
+        assert!(!view.status().is_terminal(), "{}", view.status());
+        let executor = executor(&view);
+        let claimed = executor.claim(&engine).await;
+        let started = engine.job(&alice(), claimed.id).await.unwrap().job.updated();
+        assert_eq!(claimed.deadline.unwrap() - started, 60_000, "its time begins with the claim");
+        executor.complete(&engine, &claimed, "1").await.unwrap();
+        assert_eq!(wait_for_end(&engine, claimed.id).await.status(), Status::Complete);
+        verify_tree(&engine, claimed.id).await;
+        claimed.id
+    });
+    let other = *jobs.iter().find(|job| **job != claimed).unwrap();
+    venue.skip_time(hours(1));
+    venue.run_process(async |engine| {
+        let view = wait_for_end(&engine, other).await;
+        assert_eq!(view.status(), Status::Cancelled);
+        assert_eq!(member(&view, "error"), r#""queue_expired""#);
+        verify_tree(&engine, other).await;
+    });
+}
+
+#[test]
+fn a_job_of_a_worker_that_was_paused_on_its_queue_waits_without_a_limit() {
+    let venue = TestVenue::with_kills(Kills::None);
+    let job = venue.run_process(async |engine| {
+        let operation = register_queue(&engine, r#","timeoutMs":60000"#).await;
+        let job = invoke(&engine, &operation, "1").await.job.id();
+        engine.pause(&alice(), job).await.unwrap();
+        engine.resume(&alice(), job).await.unwrap();
+        job
+    });
+    venue.skip_time(Duration::from_secs(7 * 86_400));
+    venue.run_process(async |engine| {
+        let worker = Worker::new("w1");
+        let claimed = worker.claim(&engine).await;
+        assert_eq!(claimed.id, job);
+        worker.complete(&engine, &claimed, "1").await.unwrap();
+        assert_eq!(wait_for_end(&engine, job).await.status(), Status::Complete);
+    });
+}

@@ -470,6 +470,82 @@ mod tests {
         assert!(enabled("hugetlb\n").is_err());
     }
 
+    /// A folder that looks like a cgroup of version 2 with these controllers.
+    fn unified(controllers: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("cgroup.controllers"), controllers).unwrap();
+        fs::write(folder.path().join("cgroup.procs"), "").unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_delegated_cgroup_with_controllers_needs_nothing_of_version_one() {
+        let own = unified("cpuset cpu io memory pids\n");
+        let older = tempfile::tempdir().unwrap();
+        let layout = Layout {
+            memory: Some(older.path().to_owned()),
+            pids: Some(older.path().to_owned()),
+            cpuacct: Some(older.path().to_owned()),
+            unified: Some(own.path().to_owned()),
+        };
+        let cgroups = Cgroups::create(&layout, "catena-1-0");
+        let expected = ["memory (v2)", "pids", "freezer, kill and CPU time (v2)"];
+        assert_eq!(cgroups.describe().0, expected, "{:?}", cgroups.describe().1);
+        assert_eq!(fs::read_dir(older.path()).unwrap().count(), 0, "nothing of version 1");
+        let control = fs::read_to_string(own.path().join("cgroup.subtree_control")).unwrap();
+        assert_eq!(control, "+memory +pids");
+        let group = cgroups.group().unwrap();
+        let folder = own.path().join("catena-1-0").join("w0");
+        assert_eq!(group.folders().collect::<Vec<_>>(), [&folder]);
+        group.limit(1 << 20, 9).unwrap();
+        group.attach(rustix::process::getpid()).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!((read("memory.max"), read("memory.swap.max")), ("1048576".into(), "0".into()));
+        assert_eq!(
+            (read("pids.max"), read("cgroup.procs")),
+            ("9".into(), std::process::id().to_string())
+        );
+        fs::write(folder.join("memory.events"), "max 3\noom 1\noom_kill 1\n").unwrap();
+        fs::write(folder.join("memory.peak"), "4096\n").unwrap();
+        fs::write(folder.join("pids.events"), "max 2\n").unwrap();
+        fs::write(folder.join("cgroup.events"), "populated 1\nfrozen 1\n").unwrap();
+        let counters = (group.oom_kills(), group.memory_peak(), group.process_refusals());
+        assert_eq!(counters, (1, Some(4096), Some(2)));
+        assert!(group.is_frozen());
+    }
+
+    #[test]
+    fn what_version_two_lacks_is_taken_from_version_one() {
+        for (controllers, expected) in [
+            ("hugetlb\n", ["memory (v1)", "pids", "freezer, kill and CPU time (v2)"]),
+            ("pids\n", ["memory (v1)", "pids", "freezer, kill and CPU time (v2)"]),
+            ("memory pids\n", ["memory (v2)", "pids", "freezer, kill and CPU time (v2)"]),
+        ] {
+            let own = unified(controllers);
+            let [memory, pids] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+            let layout = Layout {
+                memory: Some(memory.path().to_owned()),
+                pids: Some(pids.path().to_owned()),
+                cpuacct: None,
+                unified: Some(own.path().to_owned()),
+            };
+            let cgroups = Cgroups::create(&layout, "catena-1-0");
+            assert_eq!(cgroups.describe().0, expected, "{controllers}");
+        }
+        // A plain user to whom nothing was delegated, and a host with version 2 alone and no controllers.
+        let layout = Layout { unified: Some("/proc/no/such/cgroup".into()), ..Layout::default() };
+        let (works, missing) = Cgroups::create(&layout, "catena-1-0").describe();
+        assert!(works.is_empty() && missing.len() >= 2, "{works:?} {missing:?}");
+        let own = unified("");
+        let layout = Layout { unified: Some(own.path().to_owned()), ..Layout::default() };
+        let (works, missing) = Cgroups::create(&layout, "catena-1-0").describe();
+        assert_eq!(works, ["freezer, kill and CPU time (v2)"]);
+        assert!(
+            missing.iter().any(|reason| reason.contains("neither memory nor pids")),
+            "{missing:?}"
+        );
+    }
+
     #[test]
     fn version_two_writes_its_own_files() {
         let folder = tempfile::tempdir().unwrap();

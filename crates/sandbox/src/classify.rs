@@ -64,6 +64,10 @@ fn by_kernel(facts: &Facts) -> Option<Found> {
     if facts.stopped == Some(Stop::Pause) {
         return limit("PAUSE_LIMIT", "the cell was paused for too long");
     }
+    if facts.stopped == Some(Stop::Resisted) {
+        let text = "the cell went on while it was paused".to_owned();
+        return Some((SandboxViolation, "PAUSE_RESISTED", text));
+    }
     if let Some(first) = facts.violations.first() {
         let text = format!("forbidden system call: {}", first.name);
         return Some((SandboxViolation, "FORBIDDEN_SYSCALL", text));

@@ -114,6 +114,10 @@ pub(crate) const STOP_AGAIN: [Duration; 5] = [
     Duration::from_millis(120),
 ];
 
+/// CPU time that a cell without a freezer may use while it is paused, before it is ended as one that resists: a
+/// process that was forked when the others were stopped may run until the next tick.
+pub(crate) const PAUSED_CPU_MAX: Duration = Duration::from_millis(250);
+
 /// How long the init process may take to kill a cell before it is killed itself.
 pub(crate) const KILL_MAX: Duration = Duration::from_secs(5);
 

@@ -128,6 +128,8 @@ pub enum Stop {
     Time,
     /// It was paused for too long.
     Pause,
+    /// It went on while it was paused.
+    Resisted,
     /// It tried too many forbidden system calls.
     Violations,
     /// The caller cancelled it.

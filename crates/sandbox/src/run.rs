@@ -18,8 +18,8 @@ use crate::classify::classify;
 use crate::clock;
 use crate::control::{Control, Wanted};
 use crate::limits::{
-    JOB_FOLDER_BYTES, KILL_MAX, OUTPUT_KILL_FACTOR, STOP_AGAIN, TICK, TRACEBACK_BYTES_MAX,
-    VIOLATIONS_KILL, VIOLATIONS_RECORDED_MAX,
+    JOB_FOLDER_BYTES, KILL_MAX, OUTPUT_KILL_FACTOR, PAUSED_CPU_MAX, STOP_AGAIN, TICK,
+    TRACEBACK_BYTES_MAX, VIOLATIONS_KILL, VIOLATIONS_RECORDED_MAX,
 };
 use crate::outcome::{
     Exit, Facts, MemorySource, Outcome, Output, ReportState, Stop, Usage, Violation,
@@ -64,6 +64,7 @@ pub(crate) fn run(worker: Worker, cell: &Cell, context: &Context<'_>) -> io::Res
         started,
         paused_at: None,
         paused_for: Duration::ZERO,
+        cpu_when_stopped: None,
         cpu_before: cpu_before.unwrap_or_default(),
         own_before,
         next_tick: started + TICK,
@@ -185,6 +186,8 @@ struct Run<'a> {
     started: Instant,
     paused_at: Option<Instant>,
     paused_for: Duration,
+    /// CPU time when every process had stopped. `None` unless the cell is paused without a freezer.
+    cpu_when_stopped: Option<Duration>,
     cpu_before: Duration,
     own_before: Duration,
     next_tick: Instant,
@@ -313,7 +316,10 @@ impl Run<'_> {
                     clock::pause(Duration::from_micros(500));
                 }
             }
-            None => self.stop_processes(),
+            None => {
+                self.stop_processes();
+                self.cpu_when_stopped = Some(self.cpu_used());
+            }
         }
         self.paused_at = Some(now);
         self.context.control.set_paused(true);
@@ -352,6 +358,7 @@ impl Run<'_> {
         }
         self.paused_for += clock::now().saturating_duration_since(since);
         self.paused_at = None;
+        self.cpu_when_stopped = None;
         self.context.control.set_paused(false);
     }
 
@@ -491,8 +498,8 @@ impl Run<'_> {
         false
     }
 
-    /// Stops processes of a paused cell that were continued by a timer or the like. What they did
-    /// meanwhile counts against the limit of CPU time.
+    /// Stops processes of a paused cell that go on. No system call that a cell may make continues them,
+    /// but the kernel does so when a group of processes loses its last parent.
     fn keep_stopped(&self) {
         let is_frozen = self.worker.group.as_ref().is_some_and(|group| group.can_freeze());
         if self.paused_at.is_some() && self.killed_at.is_none() && !is_frozen && !self.are_stopped()
@@ -522,8 +529,24 @@ impl Run<'_> {
         }
         let cpu = by_group.unwrap_or(self.polled_cpu);
         if cpu > Duration::from_millis(self.cell.limits.cpu_ms) {
-            self.kill(Stop::Cpu);
+            return self.kill(Stop::Cpu);
         }
+        if self.cpu_when_stopped.is_some_and(|stopped| cpu > stopped + PAUSED_CPU_MAX) {
+            self.kill(Stop::Resisted);
+        }
+    }
+
+    /// CPU time of the cell so far, from where this host counts it.
+    fn cpu_used(&mut self) -> Duration {
+        let by_group = self.worker.group.as_ref().and_then(|group| group.cpu_time());
+        if let Some(cpu) = by_group {
+            return cpu.saturating_sub(self.cpu_before);
+        }
+        if let Some(init) = &self.worker.init {
+            let seen = processes::below(init.pid).cpu.saturating_sub(self.own_before);
+            self.polled_cpu = self.polled_cpu.max(seen);
+        }
+        self.polled_cpu
     }
 
     fn finish(mut self) -> Outcome {

@@ -36,6 +36,11 @@ const TIOCLINUX: u32 = 0x541C;
 const TIOCSCTTY: u32 = 0x540E;
 const TIOCSETD: u32 = 0x5423;
 
+/// The part of the flags of `clone` that is the signal by which the child reports its end.
+const CLONE_SIGNAL: u32 = 0xff;
+/// Chooses the signal that a descriptor sends when it is ready.
+const F_SETSIG: u32 = 10;
+
 /// What happens to a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
@@ -150,15 +155,14 @@ fn allowed() -> Vec<c_long> {
         SYS_mkdirat SYS_unlinkat SYS_renameat2 SYS_linkat SYS_symlinkat SYS_truncate
         SYS_ftruncate SYS_fallocate SYS_fchmod SYS_fchmodat SYS_fchown SYS_fchownat SYS_umask SYS_utimensat
         SYS_fsync SYS_fdatasync SYS_flock SYS_fadvise64 SYS_readahead SYS_sync_file_range SYS_statfs SYS_fstatfs
-        SYS_copy_file_range SYS_sendfile SYS_fcntl SYS_dup SYS_dup3 SYS_pipe2 SYS_eventfd2
+        SYS_copy_file_range SYS_sendfile SYS_dup SYS_dup3 SYS_pipe2 SYS_eventfd2
         SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_ppoll SYS_pselect6
         SYS_inotify_init1 SYS_inotify_add_watch SYS_inotify_rm_watch SYS_signalfd4
         SYS_timerfd_create SYS_timerfd_settime SYS_timerfd_gettime
         SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_madvise SYS_brk SYS_msync SYS_mincore SYS_mlock SYS_munlock
         SYS_membarrier SYS_mlock2 SYS_munlockall
         SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_rt_sigpending SYS_rt_sigsuspend
-        SYS_rt_sigtimedwait SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo SYS_sigaltstack SYS_restart_syscall
-        SYS_kill SYS_tkill SYS_tgkill
+        SYS_rt_sigtimedwait SYS_sigaltstack SYS_restart_syscall
         SYS_exit SYS_exit_group SYS_wait4 SYS_waitid SYS_set_tid_address SYS_set_robust_list
         SYS_futex SYS_futex_waitv SYS_rseq SYS_getcpu
         SYS_getpid SYS_getppid SYS_gettid SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getresuid SYS_getresgid
@@ -167,7 +171,7 @@ fn allowed() -> Vec<c_long> {
         SYS_sched_yield SYS_sched_getaffinity SYS_sched_setaffinity SYS_sched_getparam SYS_sched_getscheduler
         SYS_sched_get_priority_max SYS_sched_get_priority_min SYS_sched_getattr SYS_sched_rr_get_interval
         SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday
-        SYS_timer_create SYS_timer_settime SYS_timer_gettime SYS_timer_getoverrun SYS_timer_delete
+        SYS_timer_settime SYS_timer_gettime SYS_timer_getoverrun SYS_timer_delete
         SYS_getrandom
         SYS_recvfrom SYS_sendto SYS_recvmsg SYS_sendmsg SYS_recvmmsg SYS_sendmmsg SYS_shutdown
         SYS_getsockname SYS_getpeername
@@ -187,6 +191,8 @@ fn allowed() -> Vec<c_long> {
 fn refused_quietly() -> Vec<(c_long, i32)> {
     // Arguments behind a pointer cannot be checked; the C library falls back to the older call.
     let pointers = numbers! { SYS_clone3 SYS_openat2 }.map(|number| (number, libc::ENOSYS));
+    // Its signal is behind a pointer, and could be the one that continues a stopped process.
+    let timers = numbers! { SYS_timer_create }.map(|number| (number, libc::ENOSYS));
     // Numerical libraries ask about memory nodes and do without.
     let policies =
         numbers! { SYS_mbind SYS_set_mempolicy SYS_get_mempolicy SYS_move_pages SYS_migrate_pages }
@@ -207,6 +213,7 @@ fn refused_quietly() -> Vec<(c_long, i32)> {
             .map(|number| (number, libc::EPERM));
     let mut all = Vec::new();
     all.extend(pointers);
+    all.extend(timers);
     all.extend(policies);
     all.extend(hidden);
     all.extend(attributes);
@@ -252,8 +259,29 @@ fn by_argument() -> Vec<ByArgument> {
         [libc::SO_TYPE, libc::SO_ERROR, libc::SO_DOMAIN, libc::SO_PROTOCOL, libc::SO_ACCEPTCONN];
     let get: Vec<i32> = set.into_iter().chain(get).collect();
     let file_kinds = [0, libc::S_IFREG, libc::S_IFIFO];
+    // Where there is no freezer, a paused cell is a stopped one, and must not continue itself.
+    let all_but = |number, index, value: u32, errno| ByArgument {
+        number,
+        index,
+        mask: all,
+        listed: vec![(value, Action::Refuse(errno))],
+        otherwise: Action::Allow,
+    };
+    let signals = |number, index| all_but(number, index, libc::SIGCONT as u32, libc::EPERM);
     let mut rules = vec![
-        only(libc::SYS_clone, 0, CLONE_REFUSED, &[0]),
+        only(
+            libc::SYS_clone,
+            0,
+            CLONE_REFUSED | CLONE_SIGNAL,
+            // Threads, and processes.
+            &[0, libc::SIGCHLD as u32],
+        ),
+        signals(libc::SYS_kill, 1),
+        signals(libc::SYS_tkill, 1),
+        signals(libc::SYS_tgkill, 2),
+        signals(libc::SYS_rt_sigqueueinfo, 1),
+        signals(libc::SYS_rt_tgsigqueueinfo, 2),
+        all_but(libc::SYS_fcntl, 1, F_SETSIG, libc::EINVAL),
         only(libc::SYS_socketpair, 0, all, &[libc::AF_UNIX as u32]),
         only(libc::SYS_prlimit64, 0, all, &[0]),
         options(libc::SYS_setsockopt, &set),
@@ -394,6 +422,33 @@ mod tests {
         assert_eq!(own(libc::SYS_clone3, [0; 6]), RET_ERRNO | libc::ENOSYS as u32);
         assert_eq!(own(libc::SYS_prlimit64, [0; 6]), RET_ALLOW);
         assert_eq!(own(libc::SYS_prlimit64, [1, 0, 0, 0, 0, 0]), RET_USER_NOTIF);
+    }
+
+    #[test]
+    fn nothing_sends_the_signal_that_continues_a_stopped_process() {
+        let refused = RET_ERRNO | libc::EPERM as u32;
+        let stop = libc::SIGCONT as u64;
+        for (number, index) in [
+            (libc::SYS_kill, 1),
+            (libc::SYS_tkill, 1),
+            (libc::SYS_tgkill, 2),
+            (libc::SYS_rt_sigqueueinfo, 1),
+            (libc::SYS_rt_tgsigqueueinfo, 2),
+        ] {
+            let with = |signal: u64| {
+                let mut arguments = [7; 6];
+                arguments[index] = signal;
+                own(number, arguments)
+            };
+            assert_eq!((with(stop), with(stop | 1 << 32)), (refused, refused), "{number}");
+            assert_eq!(with(libc::SIGTERM as u64), RET_ALLOW, "{number}");
+        }
+        let control = |command| own(libc::SYS_fcntl, [0, command, stop, 0, 0, 0]);
+        assert_eq!(control(u64::from(F_SETSIG)), RET_ERRNO | libc::EINVAL as u32);
+        assert_eq!(control(libc::F_SETFL as u64), RET_ALLOW);
+        assert_eq!(own(libc::SYS_clone, [stop, 0, 0, 0, 0, 0]), RET_USER_NOTIF);
+        assert_eq!(own(libc::SYS_clone, [0x003d_0f00, 0, 0, 0, 0, 0]), RET_ALLOW);
+        assert_eq!(own(libc::SYS_timer_create, [0; 6]), RET_ERRNO | libc::ENOSYS as u32);
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn use_it(sandbox: &Sandbox) {
             let running = scope.spawn(|| sandbox.run(&asked, &control).unwrap());
             if pause {
                 control.pause();
-                assert!(control.wait_paused(true, std::time::Duration::from_secs(5)));
+                assert!(control.wait_paused(true, std::time::Duration::from_secs(60)));
             }
             control.cancel();
             assert_eq!(verdict(&running.join().unwrap()), "cancelled");

@@ -172,6 +172,9 @@ pub const MCP_LISTEN_MAX: Duration = Duration::from_secs(3600);
 /// MCP: notifications that are queued for a slow client. Further progress reports are dropped.
 pub const MCP_NOTIFICATIONS_QUEUED_MAX: usize = 16;
 
+/// MCP: dismissed questions that calls have not noticed yet. A call that misses one waits until its time is up.
+pub const MCP_DISMISSALS_QUEUED_MAX: usize = 64;
+
 /// MCP: bytes of an output that is also returned as text. A model has no use for more, and it would
 /// be sent twice.
 pub const MCP_TEXT_BYTES_MAX: usize = 256 * 1024;

@@ -18,7 +18,7 @@ use catena_store::embedded::permissions::{self, PermissionsError, Sharing};
 use catena_store::embedded::{DataFolder, EmbeddedStore, FolderError};
 use catena_value::Value;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, broadcast};
 use tokio::task::JoinHandle;
 
 use crate::aborts::{self, AbortWatch, WorkTable};
@@ -36,7 +36,7 @@ use crate::identity::authenticate::{AccessPolicy, Authenticator};
 use crate::identity::key::{self, KeyError};
 use crate::identity::lists::{self, AccessLists, List};
 use crate::identity::tokens;
-use crate::limits::{FAILURE_NOTICE, HEALTH_CHECK, RECOVERY_AHEAD};
+use crate::limits::{FAILURE_NOTICE, HEALTH_CHECK, MCP_DISMISSALS_QUEUED_MAX, RECOVERY_AHEAD};
 use crate::metrics::Metrics;
 use crate::routes;
 use crate::tools::Tools;
@@ -332,6 +332,7 @@ fn server_state(
         response_cache: ResponseCache::default(),
         // Half of the threads stay free for everything else.
         long_reads: Semaphore::new((threads() / 2).max(1)),
+        dismissals: broadcast::Sender::new(MCP_DISMISSALS_QUEUED_MAX),
         public_key: did.strip_prefix("did:key:").unwrap_or(&did).to_owned(),
         body_bytes_max: *config.body_bytes.value,
         sse_by_job_id: config.sse_by_job_id.value,

@@ -400,6 +400,23 @@ def test_failures_end_the_job_as_the_handler_said(venue: Venue) -> None:
     asyncio.run(scenario())
 
 
+def test_a_handler_gets_declared_secrets_and_its_job_does_not_show_them(venue: Venue) -> None:
+    worker = Worker(venue.url)
+
+    @worker.operation(secrets=["API_KEY"])
+    async def work(ctx: Context) -> str:
+        return f"used {ctx.secrets['API_KEY']}"
+
+    async def scenario() -> None:
+        stored = httpx.put(f"{venue.url}/api/v1/secrets/API_KEY", json={"value": "pl4nted"}, timeout=START_S)
+        assert stored.status_code == 200, stored.text
+        async with serving(worker), AsyncClient(venue.url) as client:
+            job = await client.wait((await client.invoke("o/work")).id, timeout=30)
+            assert (job.status, job.output) == ("COMPLETE", "used [redacted]")
+
+    asyncio.run(scenario())
+
+
 def test_progress_is_shown(venue: Venue) -> None:
     worker = Worker(venue.url)
     is_seen = False

@@ -35,6 +35,11 @@ export class Context {
     return this.run.claim.idempotencyKey;
   }
 
+  /** The secrets of the caller that the operation declares, by name. The venue removes their values from what the job reports. */
+  get secrets(): { readonly [name: string]: string } {
+    return this.run.claim.secrets ?? {};
+  }
+
   /** When the job times out. Undefined if it has no time limit. */
   get deadline(): Date | undefined {
     const { deadline } = this.run.claim;

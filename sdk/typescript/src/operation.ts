@@ -41,6 +41,8 @@ export interface Definition<I, O> {
   readonly limit?: { readonly running: number; readonly by?: readonly (string | number)[] };
   /** How many jobs of the queue start per second, in total or for each value at a path of the input. */
   readonly rate?: { readonly perSecond: number; readonly by?: readonly (string | number)[] };
+  /** Names of secrets of the caller that the handler gets as `context.secrets`. */
+  readonly secrets?: readonly string[];
 }
 
 export type Handler<I, O> = (input: I, context: Context) => O | Promise<O>;

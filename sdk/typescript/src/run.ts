@@ -37,6 +37,8 @@ export interface Claim {
   /** Unix time in ms at which the job times out. */
   readonly deadline: number | null;
   readonly idempotencyKey: string;
+  /** Secrets of the caller that the operation declares, by name. */
+  readonly secrets?: { readonly [name: string]: string };
 }
 
 /** How a run ends, as it is sent to the venue. */

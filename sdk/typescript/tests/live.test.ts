@@ -155,6 +155,20 @@ test("registering again keeps the asset and its locally computed ID", { skip }, 
   assert.equal(await client.run(operation.assetId, 4, { timeoutMs }), 4);
 });
 
+test("a handler gets declared secrets and its job does not show them", { skip }, async (t) => {
+  const { venue, client, worker, start } = await setUp(t);
+  worker.operation({ name: "use", secrets: ["API_KEY"] }, (_, ctx) => `used ${ctx.secrets["API_KEY"]}`);
+  const stored = await fetch(`${venue.url}/api/v1/secrets/API_KEY`, {
+    method: "PUT",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ value: "pl4nted" }),
+  });
+  assert.equal(stored.status, 200);
+  await start();
+  const { id } = await client.invoke("o/use");
+  assert.equal((await client.wait(id, { timeoutMs })).output, "used [redacted]");
+});
+
 test("a worker with one slot calls its own queue", { skip }, async (t) => {
   const { client, worker, start } = await setUp(t, { parallel: 1 });
   worker.operation({ name: "outer", queue: "one" }, async (_, ctx) => {

@@ -97,3 +97,33 @@ async fn a_job_makes_every_allowed_transition_and_no_other() {
     ];
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), allowed);
 }
+
+/// "`QUEUED → CANCELLED` (if cancelled before claim)", here by the system.
+#[tokio::test]
+async fn a_job_that_no_executor_claims_in_time_is_cancelled_as_expired() {
+    let bench = Bench::with(|flags| flags.queue_time = Some("2s".to_owned())).await;
+    bench.announce().await;
+    let waiting = text(&bench.submit(&payload("print('waiting')")).await, "job_id");
+    let paused = text(&bench.submit(&payload("print('paused')")).await, "job_id");
+    bench.owner.control(&paused, "pause").await.expect(200);
+    bench.owner.until(&waiting, "CANCELLED").await;
+    let read = bench.read(&waiting).await;
+    assert_eq!((&read["status"], &read["result"]), (&json!("CANCELLED"), &Json::Null), "{read}");
+    assert_eq!(read["reason"], "queue_expired", "{read}");
+    assert_eq!(bench.owner.job(&waiting).await["error"], "queue_expired");
+    let history = bench.owner.history(&waiting).await;
+    history.verify();
+    assert_eq!(history.entries.len(), 2, "it never ran");
+    // A paused job stays, and has the rest of its time when it is resumed.
+    assert_eq!(bench.read(&paused).await["status"], "QUEUED");
+    bench.owner.control(&paused, "resume").await.expect(200);
+    bench.owner.until(&paused, "CANCELLED").await;
+    assert_eq!(bench.read(&paused).await["reason"], "queue_expired");
+    assert_eq!(bench.try_claim("e1", 0).await["jobs"], json!([]));
+    // What is claimed in time is not cancelled by the limit of the queue.
+    let (id, job) = bench.claimed(&payload("print('claimed')")).await;
+    tokio::time::sleep(std::time::Duration::from_millis(2_200)).await;
+    assert_eq!(bench.read(&id).await["status"], "RUNNING");
+    bench.succeed(&job).await;
+    assert_eq!(bench.read(&id).await["status"], "SUCCEEDED");
+}

@@ -364,3 +364,91 @@ async fn declining_ends_the_job_and_only_its_caller_may_answer() {
     assert_eq!(ended["isError"], true);
     assert!(text(&ended).contains("declined"), "{ended}");
 }
+
+/// A client that uses a handshake is asked within the response of its call.
+#[tokio::test]
+async fn a_question_is_asked_within_the_response_of_a_call() {
+    let site = Site::start().await;
+    for (revision, has_modes) in [("2025-06-18", false), ("2025-11-25", true)] {
+        let client = McpClient::connected(&site, revision, json!({"elicitation": {}})).await;
+        assert!(client.session().unwrap().starts_with("catena-f-"), "{:?}", client.session());
+        let call = json!({"name": "test_chat", "arguments": {"a": 1}});
+        let mut stream = client.stream(call).await;
+        let first = stream.next().await.unwrap().data;
+        assert_eq!(first["method"], "elicitation/create", "{first}");
+        assert_eq!(first["params"].get("mode").is_some(), has_modes, "{first}");
+        assert_eq!(first["params"]["requestedSchema"]["type"], "object");
+        let hello = json!({"action": "accept", "content": {"content": "hello"}});
+        client.respond(&first["id"], hello.clone()).await.expect(202);
+        let second = stream.next().await.unwrap().data;
+        assert!(second["params"]["message"].as_str().unwrap().contains("hello"), "{second}");
+        assert_ne!(first["id"], second["id"]);
+        // An answer to an earlier question does not answer this one.
+        client.respond(&first["id"], hello).await.expect(202);
+        let done = json!({"action": "accept", "content": {"content": "done"}});
+        client.respond(&second["id"], done).await.expect(202);
+        let last = stream.next().await.unwrap().data;
+        assert_eq!(last["result"]["structuredContent"]["message"], "done", "{last}");
+        assert!(stream.next().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_question_within_a_call_can_be_dismissed_and_declined_by_its_caller_alone() {
+    let site = Site::start().await;
+    let (one, other) = (site.caller(1).await, site.caller(2).await);
+    let elicits = json!({"elicitation": {"form": {}, "url": {}}});
+    let client = McpClient::connected(&one, "2025-11-25", elicits.clone()).await;
+    let foreign = McpClient::connected(&other, "2025-11-25", elicits).await;
+    let mut stream = client.stream(json!({"name": "test_chat"})).await;
+    let asked = stream.next().await.unwrap().data;
+    let decline = json!({"action": "decline"});
+    assert_eq!(foreign.respond(&asked["id"], decline.clone()).await.status(), 400);
+    client.respond(&asked["id"], json!({"action": "perhaps"})).await.expect(400);
+    client.respond(&asked["id"], json!({"action": "cancel"})).await.expect(202);
+    let dismissed = stream.next().await.unwrap().data["result"].clone();
+    assert_eq!(dismissed["isError"], true);
+    assert_eq!(one.job(&job(&dismissed)).await["status"], "INPUT_REQUIRED", "it still waits");
+    let mut stream = client.stream(json!({"name": "test_chat"})).await;
+    let asked = stream.next().await.unwrap().data;
+    client.respond(&asked["id"], decline).await.expect(202);
+    let declined = stream.next().await.unwrap().data["result"].clone();
+    assert_eq!(declined["_meta"]["catena/status"], "CANCELLED");
+    // What is no answer has no effect.
+    for id in [json!(7), json!("x"), json!("x/y"), json!(null)] {
+        client.respond(&id, json!({})).await.expect(202);
+    }
+}
+
+/// A worker's question has the schema that the worker gives it.
+#[tokio::test]
+async fn the_question_of_a_worker_becomes_a_form() {
+    let site = Site::start().await;
+    let definition = json!({"name": "Ask", "operation": {"adapter": "worker", "queue": "ask"}});
+    let request = site.request("PUT", "/api/v1/operations/ask").json(&definition);
+    site.ask(request).await.expect(200);
+    let client = McpClient::connected(&site, "2025-11-25", json!({"elicitation": {}})).await;
+    let claim = json!({"worker": "w1", "queues": ["ask"], "max": 1, "waitMs": 20_000});
+    let (mut stream, schema) = tokio::join!(client.stream(json!({"name": "o_ask"})), async {
+        let claimed = site.post("/worker/v1/claim", &claim).await.expect(200).json();
+        let held = &claimed["jobs"][0];
+        let schema = json!({"type": "object", "properties": {
+            "age": {"type": "integer", "default": 30}}});
+        let ask = json!({"message": "How old?", "schema": schema});
+        let path = format!("/worker/v1/jobs/{}/end", held["id"].as_str().unwrap());
+        site.post(&path, &json!({"fence": held["fence"], "ask": ask})).await.expect(200);
+        schema
+    });
+    let asked = stream.next().await.unwrap().data;
+    assert_eq!(asked["params"]["requestedSchema"], schema, "{asked}");
+    assert_eq!(asked["params"]["message"], "How old?");
+    let answer = json!({"action": "accept", "content": {"age": 31}});
+    client.respond(&asked["id"], answer).await.expect(202);
+    let claimed = site.post("/worker/v1/claim", &claim).await.expect(200).json();
+    let held = &claimed["jobs"][0];
+    assert_eq!(held["message"]["age"], 31, "{held}");
+    let path = format!("/worker/v1/jobs/{}/end", held["id"].as_str().unwrap());
+    site.post(&path, &json!({"fence": held["fence"], "output": "old"})).await.expect(200);
+    let last = stream.next().await.unwrap().data;
+    assert_eq!(last["result"]["structuredContent"]["result"], "old", "{last}");
+}

@@ -178,7 +178,7 @@ async fn private_addresses_and_malformed_definitions_are_refused() {
         json!({"adapter": "worker", "url": "https://user:secret@x.example/"}),
         json!({"adapter": "worker", "url": 7}),
         json!({"adapter": "worker", "url": "https://x.example/", "queue": "mail"}),
-        json!({"adapter": "worker", "queue": "mail", "secrets": ["KEY"]}),
+        json!({"adapter": "worker", "queue": "mail", "secrets": "KEY"}),
     ] {
         let body = json!({"name": "Mail", "operation": operation}).to_string();
         let request = site.request("PUT", "/api/v1/operations/mail").body(body.as_bytes());

@@ -73,6 +73,14 @@ impl ClaimedJob {
         })
     }
 
+    /// The caller's secrets that the operation declares, by name. They must not be logged.
+    pub fn secrets(&self) -> Vec<(String, String)> {
+        let secrets = member(&self.document, "secrets").and_then(Value::as_map);
+        let entries = secrets.into_iter().flat_map(|secrets| secrets.iter(&NoCells).flatten());
+        let text = |value: &Value| value.to_text().map(|text| text.into_owned());
+        entries.filter_map(|(name, value)| Some((text(&name)?, text(&value)?))).collect()
+    }
+
     /// The output of a step that an earlier turn recorded under a key.
     pub fn step(&self, key: &str) -> Option<Value> {
         let steps = member(&self.document, "steps")?.as_vector()?;

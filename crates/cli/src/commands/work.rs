@@ -26,9 +26,9 @@ const TERMINATION: Duration = Duration::from_secs(5);
 ///
 /// The command gets the job's input as JSON on its standard input. Its standard output is the job's
 /// output: JSON, or else the text as it is. Its standard error is the log. If it ends with another code
-/// than 0, the attempt has failed. The environment has CATENA_JOB, CATENA_ATTEMPT and
-/// CATENA_IDEMPOTENCY_KEY. A pause stops the command (SIGSTOP) until the job is resumed (SIGCONT); a
-/// cancel ends it (SIGTERM).
+/// than 0, the attempt has failed. The environment has CATENA_JOB, CATENA_ATTEMPT,
+/// CATENA_IDEMPOTENCY_KEY and, for each secret that the operation declares, CATENA_SECRET_<NAME>. A pause
+/// stops the command (SIGSTOP) until the job is resumed (SIGCONT); a cancel ends it (SIGTERM).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The queue.
@@ -130,6 +130,7 @@ impl CommandHandler {
             .env("CATENA_JOB", &job.job.id)
             .env("CATENA_ATTEMPT", job.job.attempt.to_string())
             .env("CATENA_IDEMPOTENCY_KEY", &job.job.id)
+            .envs(job.job.secrets().into_iter().map(|(name, value)| (variable(&name), value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -150,6 +151,12 @@ impl CommandHandler {
         let log = stderr.await.unwrap_or_default();
         Ok(end_of(status, output, &log))
     }
+}
+
+/// The environment variable with a secret. The prefix keeps names such as `PATH` from having an effect.
+fn variable(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    format!("CATENA_SECRET_{}", name.chars().map(plain).collect::<String>())
 }
 
 /// Waits for the end of a command, and passes on what the venue wants of its job.

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::execution::slots::RunSlot;
 use crate::limits::LOG_BYTES_MAX;
-use crate::operations::{ProgressMeter, RunControl, Signal};
+use crate::operations::{ProgressMeter, ResolvedSecrets, RunControl, Signal};
 use crate::runtime::{Env, Runtime};
 
 /// Shards of the table, so that runs of different jobs rarely contend.
@@ -45,6 +45,8 @@ pub(crate) struct RunHandle {
     pub(crate) progress: Arc<ProgressMeter>,
     /// The end of what the run has logged.
     log: Mutex<String>,
+    /// The secrets that its worker was given.
+    pub(crate) secrets: ResolvedSecrets,
 }
 
 /// The slot of a run.
@@ -71,11 +73,13 @@ impl RunHandle {
             paused_at: Mutex::default(),
             progress: Arc::default(),
             log: Mutex::default(),
+            secrets: ResolvedSecrets::default(),
         }
     }
 
     /// Adds to the log of the run. Only its end is kept.
     pub(crate) fn log(&self, text: &str) {
+        let text = &self.secrets.redact_text(text);
         let mut log = self.log.lock();
         // A report is a number of lines, whether or not the last one is terminated.
         if !log.is_empty() && !log.ends_with('\n') {

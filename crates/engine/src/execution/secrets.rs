@@ -9,13 +9,20 @@ use std::sync::Arc;
 use catena_auth::Delegation;
 use catena_auth::capability::Capability;
 use catena_job::Job;
-use catena_value::Value;
+use catena_value::{NoCells, Value};
 
 use crate::error::StoreError;
 use crate::execution::Execution;
-use crate::jobs::{Jobs, UserSecret};
-use crate::operations::{Failure, Keyring, KeyringReply, Operations, SecretPurpose, SecretRequest};
+use crate::jobs::{Current, Jobs, UserSecret};
+use crate::operations::schema::{Place, Secret};
+use crate::operations::{
+    Failure, Keyring, KeyringReply, Operation, Operations, SecretPurpose, SecretRequest,
+    queue_owner,
+};
 use crate::requests::Caller;
+
+/// The failure code of a request that the store could not answer.
+const STORE_FAILED: &str = "store";
 
 /// Returns a secret of a caller for an operation. `None` if the caller has none with this name.
 async fn find_secret(
@@ -23,11 +30,11 @@ async fn find_secret(
     operations: &Operations,
     request: SecretRequest,
 ) -> Result<Option<String>, Failure> {
-    let failed = |error: StoreError| Failure::transient("store", error.to_string());
+    let failed = |error: StoreError| Failure::transient(STORE_FAILED, error.to_string());
     let owner = &request.caller.did;
     let found = jobs.user_secret(owner, &request.name).await.map_err(failed)?;
     let Some(secret) = found else { return Ok(None) };
-    check_host(&request, &secret)?;
+    check_purpose(&request, &secret)?;
     if let Some(definition) =
         foreign_definition(jobs, operations, &request, &secret).await.map_err(failed)?
     {
@@ -103,25 +110,103 @@ impl Keyring for Execution {
     fn find_revocation(&self, delegation: Delegation) -> KeyringReply<bool> {
         let operations = Arc::clone(&self.operations);
         Box::pin(async move {
-            let failed = |error: StoreError| Failure::transient("store", error.to_string());
+            let failed = |error: StoreError| Failure::transient(STORE_FAILED, error.to_string());
             operations.find_revocation(&delegation).await.map_err(failed)
         })
     }
+}
+
+impl Execution {
+    /// Returns the secrets that a worker gets with a job, by name: of the caller's store, or else the
+    /// secret field of the input with that name. The inner error is what the job fails with.
+    pub(crate) async fn worker_secrets(
+        &self,
+        current: &Current,
+        operation: &Operation,
+        input: &Value,
+    ) -> Result<Result<Vec<(String, String)>, Failure>, StoreError> {
+        let Some(spec) = operation.queue().filter(|spec| !spec.secrets.is_empty()) else {
+            return Ok(Ok(Vec::new()));
+        };
+        let caller = self.jobs.caller_of(&current.job).await?;
+        let purpose = match spec.url.as_deref().and_then(host_of) {
+            Some(host) => SecretPurpose::send_to_default(host),
+            None => {
+                let to = queue_owner(&current.job).unwrap_or_default().to_owned();
+                SecretPurpose::Hand { to }
+            }
+        };
+        let mut found = Vec::with_capacity(spec.secrets.len());
+        for name in &spec.secrets {
+            let request = SecretRequest {
+                caller: caller.clone(),
+                definition: operation.id_text().to_owned(),
+                job: Some(current.job.id()),
+                name: name.clone(),
+                purpose: purpose.clone(),
+            };
+            let stored = match find_secret(&self.jobs, &self.operations, request).await {
+                Ok(stored) => stored,
+                // Not a fact about the job: it stays on its queue.
+                Err(failure) if failure.code == STORE_FAILED => return Err(StoreError::Busy),
+                Err(failure) => return Ok(Err(failure)),
+            };
+            let Some(value) = stored.or_else(|| secret_field(operation, input, name)) else {
+                let text = format!(
+                    "the caller has no secret {name}, which the operation declares; store it with \
+                     secret:set"
+                );
+                return Ok(Err(Failure::new("secret_not_found", text)));
+            };
+            found.push((name.clone(), value));
+        }
+        Ok(Ok(found))
+    }
+}
+
+/// Returns the text of a field of the input that the operation marks `writeOnly`.
+fn secret_field(operation: &Operation, input: &Value, name: &str) -> Option<String> {
+    let is_secret = |secret: &Secret| matches!(&secret[..], [Place::At(at)] if at == name);
+    operation.secrets().iter().any(is_secret).then_some(())?;
+    let field = input.as_map()?.get(&name.into(), &NoCells).ok()??;
+    field.to_text().map(|text| text.into_owned())
+}
+
+/// Returns the host of a URL, with its port if it names one.
+fn host_of(url: &str) -> Option<String> {
+    let rest = url.split_once("://")?.1;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    Some(authority.rsplit('@').next()?.to_owned())
 }
 
 fn parent_of(job: &Job) -> Option<catena_job::JobId> {
     job.parent().map(|parent| parent.job)
 }
 
-/// Fails if a secret may not be sent to the host, or shown.
-fn check_host(request: &SecretRequest, secret: &UserSecret) -> Result<(), Failure> {
+/// Fails if a secret may not be sent to the host, given to the worker, or shown.
+fn check_purpose(request: &SecretRequest, secret: &UserSecret) -> Result<(), Failure> {
     let refused = |text: String| Err(Failure::new("secret_refused", text));
     let is_model = request.caller.is_model();
-    let SecretPurpose::Send { host, is_default } = &request.purpose else {
-        if is_model {
+    let (host, is_default) = match &request.purpose {
+        SecretPurpose::Send { host, is_default } => (host, is_default),
+        SecretPurpose::Hand { .. } if !secret.hosts.is_empty() => {
+            return refused("the secret is bound to hosts, and a worker may send it to any".into());
+        }
+        // Whoever registers an equal definition has its ID, too, but not the workers of the other one.
+        SecretPurpose::Hand { to }
+            if *to != *request.caller.did && !secret.grants.contains(&request.definition) =>
+        {
+            return refused(format!(
+                "the secret is not available to the workers of {to}; its owner can grant \
+                 `secret/use` to definition {} with secret:grant",
+                request.definition
+            ));
+        }
+        SecretPurpose::Hand { .. } => return Ok(()),
+        SecretPurpose::Show if is_model => {
             return refused("a model cannot see a secret".to_owned());
         }
-        return Ok(());
+        SecretPurpose::Show => return Ok(()),
     };
     let is_bound = secret.hosts.iter().any(|bound| covers_host(bound, host));
     if is_bound || secret.hosts.is_empty() && (!is_model || *is_default) {

@@ -13,10 +13,10 @@ use catena_value::{CellSource, NoCells, Value, Vector};
 
 use crate::error::StoreError;
 use crate::jobs::{
-    AUTHORITY, DELEGATED, DEPTH, Jobs, NewSecrets, deadline, has_open_remote_steps, milliseconds,
-    outcome_change, redact, redacted_paths, run_inline, secrets,
+    AUTHORITY, DECLARED, DELEGATED, DEPTH, Jobs, NewSecrets, deadline, has_open_remote_steps,
+    milliseconds, outcome_change, redact, redacted_paths, run_inline, secrets,
 };
-use crate::limits::{ERROR_BYTES_MAX, QUEUE_TIME_MAX};
+use crate::limits::ERROR_BYTES_MAX;
 use crate::operations::schema::Secret;
 use crate::operations::{
     BOUND, Call, ExecutionMode, Operation, Placement, QUEUE_GROUP, QUEUE_NAME, QUEUE_PRIORITY,
@@ -425,6 +425,10 @@ impl Jobs {
             if spec.priority != 0 {
                 extra.push((QUEUE_PRIORITY, spec.priority.into()));
             }
+            if !spec.secrets.is_empty() {
+                let names = spec.secrets.iter().map(|name| Value::from(name.as_str()));
+                extra.push((DECLARED, names.collect::<Vector>().into()));
+            }
         }
         if let Some(restriction) = &request.caller.restriction {
             extra.push((AUTHORITY, restriction.to_value()));
@@ -473,7 +477,7 @@ impl Jobs {
         if placement.priority != 0 {
             extra.push((QUEUE_PRIORITY, placement.priority.into()));
         }
-        extra.push(("deadline", deadline(self.runtime.now(), QUEUE_TIME_MAX)));
+        extra.push(("deadline", deadline(self.runtime.now(), self.runtime.limits.queue_time)));
         extra
     }
 

@@ -60,7 +60,7 @@ pub(crate) use remote_steps::{PausedHere, RemoteSnapshot, has_open_remote_steps}
 pub(crate) use reuse::{Rerun, ReusedEntry, ReusedStep, kept_output, reused_steps};
 pub(crate) use roots::{CancelJobs, RootChanges, RootFailure, RootWork};
 pub(crate) use secrets::{
-    DELEGATED, JOB_SECRETS_PURPOSE, NewSecrets, input_secrets, passed_on_secrets, redact,
+    DECLARED, DELEGATED, JOB_SECRETS_PURPOSE, NewSecrets, input_secrets, passed_on_secrets, redact,
     redacted_paths, seal_key,
 };
 pub(crate) use time::{

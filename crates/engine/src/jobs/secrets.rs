@@ -31,6 +31,12 @@ pub(super) const COMPLETE_INPUT: &str = "input";
 /// The name under which delegations are stored.
 const DELEGATIONS: &str = "ucans";
 
+/// The name under which the secrets are stored that the worker of a job was given.
+const GIVEN: &str = "given";
+
+/// The member of a first record with the names of the caller's secrets that the worker of the job gets.
+pub(crate) const DECLARED: &str = "secrets";
+
 /// The member of a first record that is present if the request carried delegations.
 pub(crate) const DELEGATED: &str = "delegated";
 
@@ -226,7 +232,7 @@ pub(crate) struct NewSecrets {
 
 /// Returns true if a job may have sealed secrets.
 pub(super) fn has_secrets(job: &Job) -> bool {
-    job.field("redacted").is_some() || job.field(DELEGATED).is_some()
+    ["redacted", DELEGATED, DECLARED].iter().any(|name| job.field(name).is_some())
 }
 
 /// Returns true if secrets were removed from the input of a job.
@@ -300,6 +306,30 @@ impl Jobs {
         let secrets = secrets.insert(name.into(), sealed.into(), &*self.store.cells());
         let secrets = secrets.map_err(|error| StoreError::Damaged(error.to_string()))?;
         Ok(Effect::SetRoot { key: secrets_key(job), expected, value: Some(secrets.into()) })
+    }
+
+    /// Returns the effect that seals the secrets which a worker is given with a job, so that they can be
+    /// removed from what it reports even if this process does not live until then.
+    pub(crate) async fn store_given_secrets(
+        &self,
+        job: JobId,
+        values: &[(String, String)],
+    ) -> Result<Effect, StoreError> {
+        let texts: Vector = values.iter().map(|(_, value)| Value::from(value.as_str())).collect();
+        let sealed = self.seal(job, &texts.into())?;
+        self.store_more_secrets(job, GIVEN, &sealed).await
+    }
+
+    /// Returns the values of the secrets that the worker of a job was given.
+    pub(crate) async fn given_secrets(&self, job: &Job) -> Result<Vec<String>, StoreError> {
+        if job.field(DECLARED).is_none() {
+            return Ok(Vec::new());
+        }
+        let texts = self.find_secret(job.id(), GIVEN).await?;
+        let texts = texts.as_ref().and_then(Value::as_vector);
+        let text = |value: Value| value.to_text().map(|text| text.into_owned());
+        let texts = texts.map(|texts| texts.iter(&NoCells).flatten().filter_map(text).collect());
+        Ok(texts.unwrap_or_default())
     }
 
     /// Returns true if a secret of a job was sealed with a key that is not at hand.

@@ -66,6 +66,7 @@ pub(crate) use queue::{
     is_pushed, lane_of, owner_of_reference, queue_owner, split_lane,
 };
 pub use queue::{QueueOwner, QueueSpec, RunningLimit, StartRate, is_name, push_queue};
+pub(crate) use redact::ResolvedSecrets;
 pub use roots::{Cells, RootId, Roots};
 pub(crate) use roots::{InlineCells, SECRET_OWNERS, SentMessage, user_secrets_key};
 pub use secret::{Keyring, KeyringReply, SecretPurpose, SecretRequest};

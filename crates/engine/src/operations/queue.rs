@@ -50,6 +50,8 @@ pub struct QueueSpec {
     pub limit: Option<RunningLimit>,
     /// How many jobs workers may start per second.
     pub rate: Option<StartRate>,
+    /// The names of the caller's secrets that a worker gets with a job.
+    pub secrets: Vec<String>,
 }
 
 /// Who owns the queue of an operation.
@@ -219,6 +221,7 @@ mod tests {
             priority: 0,
             limit: Some(RunningLimit { running: 1, by: vec!["tenant".into(), "id".into()] }),
             rate: None,
+            secrets: Vec::new(),
         };
         assert_eq!(spec.group(&value(r#"{"tenant": {"id": 7}}"#)), "7 ");
         assert_eq!(spec.running_group(&value(r#"{"tenant": {"id": "a"}}"#)), "\"a\"");

@@ -51,6 +51,11 @@ impl ResolvedSecrets {
         !self.has_some.load(Ordering::Acquire)
     }
 
+    /// Returns true if a value contains a secret.
+    pub(crate) fn occur_in(&self, value: &Value) -> bool {
+        !self.is_empty() && self.redact_value(value) != *value
+    }
+
     /// Returns a text without the secrets.
     pub(crate) fn redact_text(&self, text: &str) -> String {
         if self.is_empty() {

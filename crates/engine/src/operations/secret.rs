@@ -35,6 +35,11 @@ pub enum SecretPurpose {
         /// True if the operation itself names this host, not its input.
         is_default: bool,
     },
+    /// It is given to a worker that runs a job of the operation.
+    Hand {
+        /// The DID of the worker's owner.
+        to: String,
+    },
     /// The caller wants to see it.
     Show,
 }

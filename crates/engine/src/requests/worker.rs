@@ -168,6 +168,8 @@ pub struct ClaimedJob {
     pub caller: String,
     /// The input, including secret values.
     pub input: Value,
+    /// The caller's secrets that the operation declares, by name.
+    pub secrets: Vec<(String, String)>,
     /// The calls and steps of earlier turns that have ended.
     pub steps: Vec<ClaimedStep>,
     /// The message that the turn answers.
@@ -192,6 +194,10 @@ impl ClaimedJob {
             ("deadline", self.deadline.map_or(Value::Nil, Value::from)),
             ("idempotencyKey", self.id.to_string().into()),
         ];
+        if !self.secrets.is_empty() {
+            let secrets = self.secrets.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            members.push(("secrets", secrets.collect::<Map>().into()));
+        }
         members.extend(self.message.as_ref().map(|message| ("message", content_of(message))));
         members.extend(more);
         members.into_iter().collect::<Map>().into()

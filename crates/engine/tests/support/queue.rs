@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use catena_engine::error::WorkerError;
-use catena_engine::operations::{Problem, QueueSpec, Recovery, RunningLimit};
+use catena_engine::operations::{Problem, QueueOwner, QueueSpec, Recovery, RunningLimit};
 use catena_engine::requests::{
     Beat, BeatJob, BeatReply, CallIdentity, Claim, Claimed, ClaimedJob, EndTurn, Ended, JobView,
     RetryRequest, WorkerCall, WorkerEnd,
@@ -45,12 +45,16 @@ impl Adapter for QueueAdapter {
             .map_or_else(Vec::new, |by| by.as_vector().unwrap().iter(&NoCells).flatten().collect());
         let limit = number("running").map(|running| RunningLimit { running: running as u32, by });
         Some(Ok(QueueSpec {
-            owner: catena_engine::operations::QueueOwner::Reference,
+            owner: match operation.member("executed") {
+                Some(_) => QueueOwner::Venue,
+                None => QueueOwner::Reference,
+            },
             queue,
             url: None,
             priority: number("priority").unwrap_or(0),
             limit,
             rate: None,
+            secrets: Vec::new(),
         }))
     }
 

@@ -320,6 +320,8 @@ settings! {
         "The maximum number of attempts of a job that is interrupted when the venue stops.";
     worker_lease: Time, "limits.worker_lease", "10s",
         "How long a worker keeps its jobs without being heard of.";
+    queue_time: Time, "limits.queue_time", "24h",
+        "How long a job waits for an executor, pauses excluded. Then it is cancelled with the reason queue_expired.";
     cpu_per_day: Option<Time>, "limits.cpu_per_day", "",
         "The CPU time that executors spend on the jobs of one owner per day (UTC). Queued jobs beyond it are cancelled with the reason quota. If empty, it is unlimited.";
     idempotency: Time, "limits.idempotency", "24h",
@@ -556,6 +558,7 @@ impl Config {
             rate: self.rate(),
             attempts_max: self.attempts.value,
             worker_lease: *self.worker_lease.value,
+            queue_time: *self.queue_time.value,
             cpu_per_day: self.cpu_per_day.value.map(|time| *time),
             idempotency: *self.idempotency.value,
             retention: self.retention.value.map(|time| *time),

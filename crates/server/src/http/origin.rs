@@ -21,7 +21,7 @@ const ALLOW_HEADERS: HeaderValue = HeaderValue::from_static(
 );
 const EXPOSE_HEADERS: HeaderValue = HeaderValue::from_static(
     "location, etag, retry-after, ratelimit, ratelimit-policy, idempotent-replayed, \
-     preference-applied, catena-warnings, x-request-id",
+     preference-applied, catena-warnings, x-request-id, mcp-session-id",
 );
 /// How long a browser may cache the response to a preflight request, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");

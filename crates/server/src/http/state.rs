@@ -5,9 +5,10 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use catena_auth::UrlKey;
 use catena_engine::Engine;
+use catena_job::RecordId;
 use catena_job::contract::Plan;
 use catena_store::embedded::EmbeddedStore;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, broadcast};
 
 use crate::http::origin::OriginPolicy;
 use crate::http::request_id::RequestIds;
@@ -45,6 +46,8 @@ pub(crate) struct ServerState {
     pub(crate) has_public_metrics: bool,
     /// Whether MCP calls that only read are recorded as jobs, too.
     pub(crate) records_mcp_reads: bool,
+    /// The records whose questions were dismissed by users of MCP clients, for the calls that wait.
+    pub(crate) dismissals: broadcast::Sender<RecordId>,
     /// The operations that are exposed as MCP tools.
     pub(crate) tools: Tools,
     /// The OpenAPI document, as JSON.

@@ -24,7 +24,7 @@ use crate::mcp::params::{map, text};
 use crate::mcp::rpc_result::MethodResult;
 use crate::mcp::snapshot::JobSnapshot;
 use crate::mcp::wait::until_settled;
-use crate::mcp::{list_tools, tasks};
+use crate::mcp::{list_tools, questions, tasks};
 use crate::tools::{DELEGATIONS, Tool};
 use crate::values::list;
 
@@ -70,6 +70,7 @@ pub(super) async fn call(mut context: RequestContext, params: &Map) -> MethodRes
         CancelOnDrop::for_job(&context, snapshot.job.id())
     };
     let snapshot = until_settled(&mut context, snapshot, None).await?;
+    let snapshot = questions::ask(&mut context, snapshot).await?;
     guard.disarm();
     result_of(&context, &tool, &snapshot)
 }
@@ -115,7 +116,9 @@ fn result_of(context: &RequestContext, tool: &Tool, snapshot: &JobSnapshot) -> M
     if !status.is_terminal() && context.client.accepts_tasks {
         return Ok(tasks::created(context, snapshot));
     }
-    if let Some(elicitation) = elicitation::for_client(&context.client, snapshot) {
+    if context.client.revision.is_stateless()
+        && let Some(elicitation) = elicitation::for_client(&context.client, snapshot)
+    {
         return Ok(elicitation.into_result(snapshot));
     }
     Ok(call_result::of_job(context, Some(tool), snapshot)?)

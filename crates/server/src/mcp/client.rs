@@ -1,7 +1,8 @@
 //! The client of a request: the revision it speaks, and what it supports.
 //!
-//! Clients of the revisions with a handshake name the revision in a header afterwards; the handshake
-//! is not remembered, so their capabilities are unknown. From 2026-07-28 on, each request declares
+//! Clients of the revisions with a handshake name the revision in a header afterwards. The handshake
+//! is not remembered: what matters of their capabilities is the ID of their session, which they repeat in
+//! every request. It is no secret and grants nothing. From 2026-07-28 on, each request declares
 //! everything in `_meta` and repeats some of it in headers, for intermediaries. Headers that
 //! contradict the body are refused.
 
@@ -19,6 +20,14 @@ use crate::values::object;
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// How the IDs of sessions begin. Letters for what the client can be asked follow, then a random part.
+const SESSION_PREFIX: &str = "catena-";
+/// Stands for forms in the ID of a session.
+const FORMS: char = 'f';
+/// Stands for URLs in the ID of a session.
+const URLS: char = 'u';
 
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -63,7 +72,7 @@ impl Client {
             return if revision.is_stateless() {
                 Err(missing_meta(META_VERSION))
             } else {
-                Ok(Client::without_capabilities(revision))
+                Ok(Client::in_session(revision, single_header(headers, &SESSION)?))
             };
         };
         let Some(in_body) = in_body.as_str() else {
@@ -81,6 +90,22 @@ impl Client {
             RpcError::invalid_params(format!("`{META_CAPABILITIES}` must be an object"))
         })?;
         Ok(Client::with_capabilities(revision, capabilities))
+    }
+
+    /// A client of a revision with a handshake that names this session.
+    fn in_session(revision: Revision, session: Option<&str>) -> Client {
+        let known = session.and_then(|id| id.strip_prefix(SESSION_PREFIX)?.split_once('-'));
+        let abilities = known.map_or("", |(abilities, _)| abilities);
+        Client {
+            supports_forms: revision.has_forms() && abilities.contains(FORMS),
+            supports_urls: revision.has_modes() && abilities.contains(URLS),
+            ..Client::without_capabilities(revision)
+        }
+    }
+
+    /// Whether its user is asked within the response of a call.
+    pub(super) fn is_asked_in_stream(&self) -> bool {
+        !self.revision.is_stateless() && (self.supports_forms || self.supports_urls)
     }
 
     fn with_capabilities(revision: Revision, capabilities: &Map) -> Client {
@@ -105,6 +130,22 @@ impl Client {
         let tasks = object([(TASKS_EXTENSION, object::<&str>([]))]);
         Err(RpcError::missing_capability(object([("extensions", tasks)])))
     }
+}
+
+/// The ID of a new session, for a client whose user can be asked. Others need none.
+pub(super) fn new_session(params: &Map, random: u64) -> Option<String> {
+    let requested = params.field("protocolVersion").and_then(Value::as_str);
+    let revision = Revision::negotiate(requested);
+    let capabilities = params.field("capabilities").and_then(Value::as_map)?;
+    let client = Client::with_capabilities(revision, capabilities);
+    let mut abilities = String::new();
+    if revision.has_forms() && client.supports_forms {
+        abilities.push(FORMS);
+    }
+    if revision.has_modes() && client.supports_urls {
+        abilities.push(URLS);
+    }
+    (!abilities.is_empty()).then(|| format!("{SESSION_PREFIX}{abilities}-{random:016x}"))
 }
 
 /// The revision that the header names, or that of clients which send no header.
@@ -215,6 +256,34 @@ mod tests {
         assert_eq!(named, Ok(Client::without_capabilities(Revision::V2025_06_18)));
         let unknown = client("{}", &[("mcp-protocol-version", "2030-01-01")]).unwrap_err();
         assert!(unknown.contains("-32022") && unknown.contains("2025-11-25"), "{unknown}");
+    }
+
+    #[test]
+    fn a_session_says_what_a_client_can_be_asked() {
+        let session = |version: &str, capabilities: &str| {
+            let text =
+                format!(r#"{{"protocolVersion":"{version}","capabilities":{capabilities}}}"#);
+            let params = json::read(text.as_bytes()).unwrap();
+            new_session(params.as_map().unwrap(), 7)
+        };
+        let both = r#"{"elicitation":{"form":{},"url":{}}}"#;
+        assert_eq!(session("2025-11-25", "{}"), None);
+        assert_eq!(session("2025-03-26", both), None);
+        let forms = session("2025-06-18", both).unwrap();
+        assert_eq!(forms, "catena-f-0000000000000007");
+        assert_eq!(session("2025-11-25", r#"{"elicitation":{}}"#), Some(forms));
+        let all = session("2025-11-25", both).unwrap();
+        let asked = |version: &'static str, session: &str| {
+            let headers = [("mcp-protocol-version", version), ("mcp-session-id", session)];
+            let client = client("{}", &headers).unwrap();
+            (client.supports_forms, client.supports_urls)
+        };
+        assert_eq!(asked("2025-11-25", &all), (true, true));
+        assert_eq!(asked("2025-06-18", &all), (true, false));
+        assert_eq!(asked("2025-03-26", &all), (false, false));
+        for other in ["", "catena-", "catena", "another-fu-1", "catena--1"] {
+            assert_eq!(asked("2025-11-25", other), (false, false), "{other}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use catena_value::{Map, Value};
 use futures_util::future::join_all;
@@ -16,14 +16,16 @@ use crate::http::response;
 use crate::http::sse;
 use crate::identity::authenticate::Admission;
 use crate::limits::MCP_BATCH_MAX;
-use crate::mcp::client::{Client, revision_of_header};
+use crate::mcp::client::{self, Client, revision_of_header};
 use crate::mcp::context::RequestContext;
 use crate::mcp::json_rpc::{RpcBody, RpcError, RpcMessage, RpcRequest, RpcResponse};
 use crate::mcp::notifications::Notifications;
 use crate::mcp::revision::Revision;
 use crate::mcp::rpc_result::MethodResult;
 use crate::mcp::stream::{self, StreamDelay};
-use crate::mcp::{call_tool, list_tools, prompts, resources, server_info, subscriptions, tasks};
+use crate::mcp::{
+    call_tool, list_tools, prompts, questions, resources, server_info, subscriptions, tasks,
+};
 
 /// Handles `POST /mcp`.
 pub(super) async fn post(mut request: ApiRequest) -> ApiResult<Response> {
@@ -46,11 +48,18 @@ async fn handle_message(
     let rpc = match message {
         Ok(RpcMessage::Request(rpc)) => rpc,
         // Notifications change nothing: there is no session that they could be about.
-        Ok(RpcMessage::Notification | RpcMessage::Response) => {
+        Ok(RpcMessage::Notification) => {
             return Ok(match revision_of_header(&request.head.headers) {
                 Ok(_) => response::empty(StatusCode::ACCEPTED),
                 Err(error) => error.into_http_response(None),
             });
+        }
+        Ok(RpcMessage::Response(reply)) => {
+            let received = match revision_of_header(&request.head.headers) {
+                Ok(_) => questions::receive(request, reply).await,
+                Err(error) => Err(error),
+            };
+            return Ok(received.unwrap_or_else(|error| error.into_http_response(None)));
         }
         Err(error) => return Ok(error.into_http_response(None)),
     };
@@ -66,7 +75,8 @@ async fn handle_message(
         }
     };
     let accepts_stream = sse::check_accept(&request.head.headers).is_ok();
-    let (notifications, queue) = Notifications::for_request(&rpc, accepts_stream);
+    let (notifications, queue) = Notifications::for_request(&rpc, &client, accepts_stream);
+    let session = session_of(&client, &rpc);
     let delay = StreamDelay::for_notifications(&notifications);
     let base_url = request.base_url();
     let caller = request.caller.clone();
@@ -86,7 +96,24 @@ async fn handle_message(
     let memory = Arc::new(Mutex::new(memory));
     let response =
         Box::pin(async move { memory::counting(&memory, respond_to(context, rpc)).await });
-    Ok(stream::respond(&state, response, queue, accepts_stream.then_some(delay)).await)
+    let delay = accepts_stream.then_some(delay);
+    let mut response = stream::respond(&state, response, queue, delay).await;
+    if let Some(session) = session {
+        response.headers_mut().insert(client::SESSION, session);
+    }
+    Ok(response)
+}
+
+/// The ID of the session that a handshake begins, if the client needs one.
+fn session_of(client: &Client, rpc: &RpcRequest) -> Option<HeaderValue> {
+    if rpc.method != "initialize" || client.revision.is_stateless() {
+        return None;
+    }
+    let mut random = [0; 8];
+    // It is unique for the sake of logs, not a secret.
+    let _ = getrandom::fill(&mut random);
+    let session = client::new_session(&rpc.params, u64::from_be_bytes(random))?;
+    HeaderValue::from_str(&session).ok()
 }
 
 /// Handles several messages in one body, which only the first revisions allow.
@@ -99,7 +126,7 @@ async fn handle_batch(
     }
     let requests = messages.into_iter().filter_map(|message| match message {
         Ok(RpcMessage::Request(rpc)) => Some(Ok(rpc)),
-        Ok(RpcMessage::Notification | RpcMessage::Response) => None,
+        Ok(RpcMessage::Notification | RpcMessage::Response(_)) => None,
         Err(error) => Some(Err(error)),
     });
     let base_url = request.base_url();

@@ -15,6 +15,7 @@ use crate::limits::MCP_QUESTION_BYTES_MAX;
 use crate::mcp::call_result::JOB_META;
 use crate::mcp::client::Client;
 use crate::mcp::json_rpc::RpcError;
+use crate::mcp::revision::Revision;
 use crate::mcp::rpc_result::RpcResult;
 use crate::mcp::snapshot::JobSnapshot;
 use crate::values::{list, object, with_member};
@@ -27,6 +28,18 @@ pub(super) struct Elicitation {
 }
 
 impl Elicitation {
+    /// The parameters of the request, as a revision has them.
+    pub(super) fn params_for(&self, revision: Revision) -> Value {
+        match self.params.as_map() {
+            Some(params) if !revision.has_modes() => {
+                let kept =
+                    params.fields().into_iter().filter(|(name, _)| name.as_str() != Some("mode"));
+                kept.map(|(name, value)| (name.clone(), value.clone())).collect::<Map>().into()
+            }
+            _ => self.params.clone(),
+        }
+    }
+
     /// The map of requests that results and tasks carry.
     pub(super) fn as_requests(&self) -> Value {
         let request =
@@ -54,7 +67,9 @@ pub(super) fn for_client(client: &Client, snapshot: &JobSnapshot) -> Option<Elic
     let member = |name: &str| member(output.as_ref(), name, cells);
     let params = match snapshot.job.status() {
         Status::InputRequired if client.supports_forms => {
-            let own = member("requestedSchema").filter(|schema| schema.as_map().is_some());
+            // A worker that asks names the schema of the answer `schema`.
+            let own = member("requestedSchema").or_else(|| member("schema"));
+            let own = own.filter(is_form);
             [
                 ("mode", "form".into()),
                 ("message", message.into()),
@@ -75,6 +90,11 @@ fn member(output: Option<&Value>, name: &str, cells: &dyn CellSource) -> Option<
     value.fully_loaded(cells).ok()
 }
 
+/// Whether a schema describes the fields of a form.
+fn is_form(schema: &Value) -> bool {
+    schema.as_map().is_some_and(|schema| schema.field("properties").is_some())
+}
+
 fn is_web_url(url: &str) -> bool {
     url.starts_with("https://") || url.starts_with("http://")
 }
@@ -93,13 +113,22 @@ fn single_field_schema() -> Value {
 fn message(snapshot: &JobSnapshot, output: Option<&Value>) -> String {
     let message =
         snapshot.text("message").unwrap_or("The job is waiting for a response.").to_owned();
-    let Some(output) = output.filter(|output| !output.is_nil()) else { return message };
+    let Some(output) = output.filter(|output| has_content(output)) else { return message };
     let mut text = String::new();
     let is_written = write_value(output, snapshot.cells(), &mut text).is_ok();
     if is_written && text.len() <= MCP_QUESTION_BYTES_MAX {
         format!("{message}\n{text}")
     } else {
         message
+    }
+}
+
+/// Whether an output says more than what the form is made of.
+fn has_content(output: &Value) -> bool {
+    let is_form = |name: &Value| matches!(name.as_str(), Some("requestedSchema" | "schema"));
+    match output.as_map() {
+        Some(members) => members.fields().into_iter().any(|(name, _)| !is_form(name)),
+        None => !output.is_nil(),
     }
 }
 

@@ -24,8 +24,15 @@ pub(super) enum RpcMessage {
     Request(RpcRequest),
     /// A message that expects none.
     Notification,
-    /// A response. The server never sends requests, so it belongs to nothing.
-    Response,
+    /// The response to a request of the server.
+    Response(RpcReply),
+}
+
+/// The response to a request of the server.
+pub(super) struct RpcReply {
+    pub(super) id: Value,
+    /// `None` if it is an error.
+    pub(super) result: Option<Value>,
 }
 
 /// A message that expects a response.
@@ -71,9 +78,9 @@ impl RpcMessage {
             return invalid("`jsonrpc` must be \"2.0\"");
         }
         let Some(method) = members.field("method") else {
-            let is_response = members.field("result").is_some() || members.field("error").is_some();
-            return if is_response {
-                Ok(RpcMessage::Response)
+            let result = members.field("result").cloned();
+            return if result.is_some() || members.field("error").is_some() {
+                Ok(RpcMessage::Response(RpcReply { id: id.unwrap_or_default(), result }))
             } else {
                 invalid("`method` is missing")
             };
@@ -285,7 +292,7 @@ mod tests {
         assert!(matches!(parse(notification), Ok(RpcMessage::Notification)));
         for response in ["\"result\":{}", "\"error\":{\"code\":1,\"message\":\"no\"}"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":1,{response}}}"#);
-            assert!(matches!(parse(&text), Ok(RpcMessage::Response)), "{text}");
+            assert!(matches!(parse(&text), Ok(RpcMessage::Response(_))), "{text}");
         }
     }
 

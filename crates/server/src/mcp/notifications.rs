@@ -7,6 +7,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use crate::http::error::ApiResult;
 use crate::http::json::write_value;
 use crate::limits::MCP_NOTIFICATIONS_QUEUED_MAX;
+use crate::mcp::client::Client;
 use crate::mcp::json_rpc::RpcRequest;
 use crate::values::object;
 
@@ -29,11 +30,13 @@ impl Notifications {
     /// for none, or the client does not accept an event stream.
     pub(super) fn for_request(
         request: &RpcRequest,
+        client: &Client,
         accepts_stream: bool,
     ) -> (Notifications, Option<Receiver<String>>) {
         let token = request.meta().and_then(|meta| meta.field("progressToken"));
         let token = token.filter(|token| token.as_str().is_some() || token.as_i64().is_some());
-        let is_wanted = token.is_some() || request.method == "subscriptions/listen";
+        let is_asked = request.method == "tools/call" && client.is_asked_in_stream();
+        let is_wanted = token.is_some() || is_asked || request.method == "subscriptions/listen";
         if !is_wanted || !accepts_stream {
             return (Notifications::disabled(), None);
         }
@@ -107,11 +110,15 @@ pub(super) mod tests {
     use super::*;
     use catena_value::Map;
 
+    fn plain() -> Client {
+        Client::without_capabilities(crate::mcp::revision::Revision::NEWEST)
+    }
+
     pub(in crate::mcp) fn notifications(token: Value) -> (Notifications, Receiver<String>) {
         let meta = object([("_meta", object([("progressToken", token)]))]);
         let params = meta.as_map().cloned().unwrap_or_else(Map::new);
         let request = RpcRequest { id: 1.into(), method: "tools/call".to_owned(), params };
-        let (notifications, queue) = Notifications::for_request(&request, true);
+        let (notifications, queue) = Notifications::for_request(&request, &plain(), true);
         (notifications, queue.unwrap())
     }
 
@@ -147,6 +154,7 @@ pub(super) mod tests {
         assert_eq!(measure(&value(r#"{"totalItems":0}"#)), None);
         let (notifications, queue) = Notifications::for_request(
             &RpcRequest { id: 1.into(), method: String::new(), params: Map::new() },
+            &plain(),
             true,
         );
         assert!(!notifications.is_enabled() && queue.is_none());

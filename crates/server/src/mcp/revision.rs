@@ -77,6 +77,16 @@ impl Revision {
         self >= Revision::V2025_03_26
     }
 
+    /// Whether a server may ask the user of a client to fill in a form.
+    pub(super) fn has_forms(self) -> bool {
+        self >= Revision::V2025_06_18
+    }
+
+    /// Whether questions have a mode: a form, or a URL to visit.
+    pub(super) fn has_modes(self) -> bool {
+        self >= Revision::V2025_11_25
+    }
+
     /// Whether it has tasks, in the core or as an extension.
     pub(super) fn has_tasks(self) -> bool {
         self >= Revision::V2025_11_25

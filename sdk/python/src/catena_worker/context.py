@@ -65,6 +65,11 @@ class _Base:
         return self._run.claim.idempotency_key
 
     @property
+    def secrets(self) -> Mapping[str, str]:
+        """The secrets of the caller that the operation declares, by name. The venue removes their values from what the job reports."""
+        return self._run.claim.secrets
+
+    @property
     def deadline(self) -> datetime | None:
         """When the job times out. `None` if it has no time limit."""
         deadline = self._run.claim.deadline

@@ -79,6 +79,8 @@ class Options:
     priority: int | None = None
     limit: Limit | None = None
     rate: Rate | None = None
+    secrets: Sequence[str] | None = None
+    """Names of secrets of the caller that the handler gets as `ctx.secrets`."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class Operation:
             priority=options.priority,
             limit=options.limit and options.limit.definition(),
             rate=options.rate and options.rate.definition(),
+            secrets=None if options.secrets is None else list(options.secrets),
         )
         return _without_none(name=self.name, description=options.description, operation=operation)
 

@@ -49,6 +49,8 @@ class Claim:
     deadline: int | None = None
     """Unix time in ms at which the job times out."""
     idempotency_key: str = ""
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    """Secrets of the caller that the operation declares, by name."""
 
     @classmethod
     def from_json(cls, job: dict[str, Any]) -> Claim:
@@ -64,6 +66,7 @@ class Claim:
             message=job.get("message"),
             deadline=job.get("deadline"),
             idempotency_key=job.get("idempotencyKey") or job["id"],
+            secrets=dict(job.get("secrets") or {}),
         )
 
 

@@ -100,6 +100,7 @@ class Worker:
         priority: int | None = None,
         limit: Limit | None = None,
         rate: Rate | None = None,
+        secrets: Sequence[str] | None = None,
     ) -> Callable[[F], F]: ...
     def operation(self, *functions: Any, **options: Any) -> Any:
         """Decorator: the function becomes the handler of `o/<name>`. The queue has the operation's name unless it is given."""

@@ -83,7 +83,7 @@ impl Commands {
                 current.map_or((1, None), |current| (current.job.attempt(), current.progress));
             meter.set_meter(Meter::new(attempt, stored.as_ref()));
         }
-        meter.report(report.clone());
+        meter.report(handle.secrets.redact(report.clone()));
         let env = &*self.runtime.env;
         let Some(progress) = meter.newest(env) else { return Ok(()) };
         self.jobs.watchers.announce_progress(job.job, &progress);

@@ -34,6 +34,17 @@ impl Commands {
         if handle.signal() == Signal::Pause {
             return Err(WorkerError::Paused(call.job));
         }
+        let input = match call.identity {
+            CallIdentity::Key => handle.secrets.redact(call.input),
+            CallIdentity::KeyAndInput => call.input,
+        };
+        if handle.secrets.occur_in(&input) || handle.secrets.occur_in(&call.key.as_str().into()) {
+            let code = "secret_refused".to_owned();
+            let error = "a secret that the worker was given cannot be part of a call, which is \
+                         recorded; the called operation can declare it itself"
+                .to_owned();
+            return Err(WorkerError::Failed { code, error });
+        }
         let request = CallRequest {
             job: call.job,
             // The job acts for the caller who invoked it, not for its worker.
@@ -41,7 +52,7 @@ impl Commands {
             authority: None,
             key: call.key,
             operation: call.operation,
-            input: call.input,
+            input,
             is_detached: false,
         };
         let called = match call.identity {

@@ -3,11 +3,11 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use catena_job::Status;
 use catena_job::chain::Change;
 use catena_job::contract::ENV_VERSION;
 use catena_job::note::{Attempt, Note};
 use catena_job::state::Event;
+use catena_job::{JobId, Status};
 use catena_store::Holder;
 use catena_value::{Extent, NoCells, Value};
 use futures_util::future::{join_all, select_all};
@@ -16,6 +16,7 @@ use tokio::sync::futures::Notified;
 use crate::commands::Commands;
 use crate::commands::worker::quota::QUOTA;
 use crate::error::{ControlError, StoreError, WorkerError};
+use crate::execution::is_unclaimed;
 use crate::execution::workers::claims::{Picked, groups};
 use crate::execution::workers::queues::Queue;
 use crate::execution::workers::sessions::WorkerSession;
@@ -23,8 +24,11 @@ use crate::jobs::{
     Current, append_error, deadline, is_answering, milliseconds, recorded_limit, unless_overtaken,
 };
 use crate::limits::{CLAIM_JOBS_MAX, CLAIM_QUEUES_MAX, CLAIMED_STEPS_BYTES_MAX, WORKER_WAIT_MAX};
-use crate::operations::{QueueOwner, full_name, is_name};
-use crate::requests::{Caller, Claim, Claimed, ClaimedJob, ClaimedStep, ExecutorAbout};
+use crate::operations::{Failure, QueueOwner, full_name, is_name};
+use crate::requests::{
+    Caller, Claim, Claimed, ClaimedJob, ClaimedStep, EndTurn, ExecutorAbout, RetryRequest,
+    WorkerEnd,
+};
 
 impl Commands {
     /// Ends the turns that a worker has finished and gives it jobs, as soon as there are some.
@@ -188,7 +192,12 @@ impl Commands {
                 let attempt = Some(current.job.attempt());
                 let by = Some(by);
                 let note = Attempt { attempt, by, environment, tier, ..Attempt::default() };
-                let change = Change::new(Event::Noted(Note::Attempt(note)), now);
+                let mut change = Change::new(Event::Noted(Note::Attempt(note)), now);
+                if is_unclaimed(&current) {
+                    // It was paused and resumed on its queue: its time begins now.
+                    let limit = recorded_limit(&self.runtime.limits, &current.job, &operation);
+                    change.extra.push(("deadline", deadline(now, limit)));
+                }
                 draft.append(change).map_err(append_error)?;
             }
             Status::InputRequired | Status::AuthRequired => {
@@ -203,6 +212,11 @@ impl Commands {
             }
         }
         let input = self.jobs.input_of(&current).await?;
+        let secrets = self.execution.worker_secrets(&current, &operation, &input).await?;
+        let given = secrets.as_deref().unwrap_or_default();
+        if !given.is_empty() {
+            draft.add(self.jobs.store_given_secrets(id, given).await?);
+        }
         let input = operation.adapter().worker_input(&operation, &current.job, input);
         let fence = draft.acquire(holder);
         let group = match operation.queue() {
@@ -211,6 +225,7 @@ impl Commands {
         };
         let counted = (queue, group, Some(slot), owner_slot);
         let guard = self.execution.register_worker_run(session, id, fence, counted);
+        given.iter().for_each(|(_, secret)| guard.handle.secrets.add(secret));
         let Some(committed) = unless_overtaken(self.jobs.commit(draft).await)? else {
             return Ok(None);
         };
@@ -219,6 +234,13 @@ impl Commands {
         let attempt_until = attempt_limit.map(|limit| now + milliseconds(limit));
         guard.handle.progress.start(current.job.attempt(), self.runtime.env.monotonic());
         session.add((id, current.text("caller")), guard, now, attempt_until);
+        let secrets = match secrets {
+            Ok(secrets) => secrets,
+            Err(failure) => {
+                self.refuse_to_give(caller, (id, fence), failure).await;
+                return Ok(None);
+            }
+        };
         let message =
             if is_answering(&current.job) { self.jobs.last_message(&current).await? } else { None };
         let job = &committed.view.job;
@@ -230,10 +252,27 @@ impl Commands {
             op: current.text("op").to_owned(),
             caller: current.text("caller").to_owned(),
             input,
+            secrets,
             steps: self.ended_steps(&current).await?,
             message,
             deadline: job.field("deadline").and_then(Value::as_i64),
         }))
+    }
+
+    /// Ends a job whose worker cannot be given the secrets that its operation declares.
+    async fn refuse_to_give(
+        self: &Arc<Self>,
+        caller: &Caller,
+        (job, fence): (JobId, u64),
+        failure: Failure,
+    ) {
+        let Failure { code, error, .. } = failure;
+        let end = WorkerEnd::Error { error, code: Some(code), retry: RetryRequest::Never };
+        let turn = EndTurn { job, fence, end, signature: None, execution: None };
+        if let Err(error) = self.end_turn(caller, turn).await {
+            // It is held by a worker that will not mention it, and so recovered.
+            tracing::error!(%job, %error, "cannot end a job without its secrets");
+        }
     }
 
     /// Returns the calls and steps of earlier turns that have ended, with their outputs as far as there

@@ -19,7 +19,7 @@ use crate::jobs::{
     Changed, Current, attempt_time_exceeded, is_live, unless_overtaken, waits_for_message,
 };
 use crate::limits::CONTENTION_TRIES_MAX;
-use crate::operations::{Failure, Operation, RetryAdvice, Turn};
+use crate::operations::{Failure, Operation, ResolvedSecrets, RetryAdvice, Turn};
 use crate::requests::{Caller, EndTurn, Ended, RetryRequest, WorkerEnd};
 
 /// The failure code of a worker that gives none.
@@ -71,6 +71,9 @@ impl Commands {
             }
             None => None,
         };
+        let end = redacted(end, &handle.secrets);
+        // What was signed is not what is recorded.
+        let signed = signed.filter(|(signed, _)| matches_end(signed, &end));
         let is_ended = match end {
             WorkerEnd::Awaiting(keys) => self.give_back(&current, fence, &keys).await?,
             end => {
@@ -260,6 +263,35 @@ fn check_signature(
         return Err(WorkerError::Invalid(text));
     }
     Ok(signed)
+}
+
+/// Removes the secrets that a worker was given from how it ended a turn.
+fn redacted(end: WorkerEnd, secrets: &ResolvedSecrets) -> WorkerEnd {
+    if secrets.is_empty() {
+        return end;
+    }
+    let text = |text: String| secrets.redact_text(&text);
+    match end {
+        WorkerEnd::Output(output) => WorkerEnd::Output(secrets.redact(output)),
+        WorkerEnd::Error { error, code, retry } => {
+            WorkerEnd::Error { error: text(error), code: code.map(text), retry }
+        }
+        WorkerEnd::TimedOut { error } => WorkerEnd::TimedOut { error: text(error) },
+        WorkerEnd::Ask { message, schema } => WorkerEnd::Ask {
+            message: text(message),
+            schema: schema.map(|schema| secrets.redact(schema)),
+        },
+        WorkerEnd::Awaiting(keys) => WorkerEnd::Awaiting(keys),
+    }
+}
+
+/// Returns true if a worker has signed this end.
+fn matches_end(signed: &SignedEnd, end: &WorkerEnd) -> bool {
+    match (&signed.result, end) {
+        (Ok(signed), WorkerEnd::Output(output)) => signed == output,
+        (Err(signed), WorkerEnd::Error { error, .. }) => signed == error,
+        _ => false,
+    }
 }
 
 /// Returns the call with a key.

@@ -98,8 +98,11 @@ fn paused_turn(current: &Current, now: i64) -> PausedTurn {
     };
     let mut paused = PausedTurn::new(from, turn);
     paused.since = Some(now);
-    if from == Status::Started {
-        let left = current.number("deadline").map(|at| at.saturating_sub(now).max(1));
+    let left = current.number("deadline").map(|at| at.saturating_sub(now).max(1));
+    if from == Status::Pending {
+        // The time that it may wait for an executor.
+        paused.left_ms = left;
+    } else if from == Status::Started {
         paused.left_ms = left;
         paused.ready_at = current.ready_at.filter(|_| waits_for_attempt);
     } else {

@@ -27,7 +27,6 @@ use crate::error::{ControlError, StoreError};
 use crate::execution::{Execution, PausedTurn};
 use crate::jobs::{Changed, CommitFailure, Current, Draft, is_live};
 use crate::limits::{CONTENTION_TRIES_MAX, RECONCILE_BATCH, TREE_COMMIT_MAX};
-use crate::operations::QUEUE_NAME;
 use crate::requests::JobView;
 
 /// Why a job ends that waited for an executor for too long.
@@ -35,7 +34,7 @@ const QUEUE_EXPIRED: &str = "queue_expired";
 
 pub(crate) use draft::overdue_error;
 pub(crate) use pending::PendingControl;
-pub(crate) use resume::Continuation;
+pub(crate) use resume::{Continuation, is_unclaimed};
 use tree::attached_sub_jobs;
 pub(crate) use tree::{Descend, TreePosition, open_sub_jobs};
 
@@ -527,8 +526,7 @@ impl Execution {
     pub(crate) async fn expire(self: &Arc<Self>, id: JobId) -> Result<bool, ControlError> {
         let now = self.runtime.now();
         let Some(current) = self.jobs.current(id).await? else { return Ok(false) };
-        let has_waited = !current.job.has_started() && current.job.field(QUEUE_NAME).is_some();
-        let event = if has_waited {
+        let event = if is_unclaimed(&current) {
             // Its time limit counts execution only.
             Event::Cancelled { error: QUEUE_EXPIRED.to_owned() }
         } else {

@@ -15,6 +15,7 @@ use catena_job::record::EXECUTION;
 use catena_job::state::Event;
 use catena_job::{RecordId, Status};
 use catena_store::{Hold, HolderKey};
+use catena_value::Value;
 
 use super::draft::control_trigger;
 use super::{FollowUp, JobChange};
@@ -24,7 +25,7 @@ use crate::jobs::{
     Current, control_error, deadline, interrupted, outcome_change, recorded_limit,
     waits_for_message,
 };
-use crate::operations::{Failure, Operation, Recovery};
+use crate::operations::{Failure, Operation, QUEUE_NAME, Recovery};
 use crate::requests::JobView;
 
 /// What a resume continues with.
@@ -117,8 +118,7 @@ impl Execution {
         let mut change = Change::new(Event::Resumed, now);
         change.by = by.map(str::to_owned);
         change.trigger = control.map(control_trigger);
-        let left = self.time_left(current, &paused, &operation);
-        change.extra.push(("deadline", deadline(now, left)));
+        change.extra.push(("deadline", self.deadline_after(current, &paused, &operation)));
         let mut draft = current.draft();
         let fence = current.hold.fence;
         let mut append = |change| draft.append(change).map_err(|error| control_error(id, error));
@@ -173,6 +173,21 @@ impl Execution {
         }
     }
 
+    /// Returns the deadline of a job that is resumed. The time limit of one that nobody has claimed yet
+    /// begins with the claim.
+    fn deadline_after(
+        &self,
+        current: &Current,
+        paused: &PausedTurn,
+        operation: &Operation,
+    ) -> Value {
+        let now = self.runtime.now();
+        if is_unclaimed(current) {
+            return paused.left_ms.map_or(Value::Nil, |left| now.saturating_add(left).into());
+        }
+        deadline(now, self.time_left(current, paused, operation))
+    }
+
     /// Returns the execution time that was left when the job was paused.
     fn time_left(&self, current: &Current, paused: &PausedTurn, operation: &Operation) -> Duration {
         let left = paused.left_ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
@@ -203,6 +218,11 @@ impl Execution {
             handle.resume(&self.runtime, &self.slots.permits);
         }
     }
+}
+
+/// Returns true if a job waits on a queue and no worker has ever held it.
+pub(crate) fn is_unclaimed(current: &Current) -> bool {
+    current.hold.fence == 0 && current.job.field(QUEUE_NAME).is_some()
 }
 
 /// Returns true if the steps of an orchestration continue when it fails.

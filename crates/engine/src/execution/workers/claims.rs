@@ -253,7 +253,9 @@ impl Execution {
         let is_paused = current.job.status() == Status::Paused;
         let slot = (!is_paused).then(|| queue.count_running(&group));
         let counted = (queue, group, slot, owner_slot);
+        let given = self.jobs.given_secrets(&current.job).await?;
         let guard = self.register_worker_run(session, job, fence, counted);
+        given.iter().for_each(|secret| guard.handle.secrets.add(secret));
         if is_paused {
             guard.handle.pause(&*self.runtime.env);
         }

@@ -406,6 +406,7 @@ mod tests {
             priority: 0,
             limit: running.map(|running| RunningLimit { running, by: Vec::new() }),
             rate: per_second.map(|per_second| StartRate { per_second, by: Vec::new() }),
+            secrets: Vec::new(),
         }
     }
 
