@@ -222,7 +222,8 @@ fn error_of(plan: &Work, failure: &Failure) -> ContractError {
 }
 
 /// What a renderer may say about a file.
-const FACTS: [&str; 7] = ["width", "height", "unit", "baseline", "alt", "pages", "title"];
+const FACTS: [&str; 8] =
+    ["width", "height", "unit", "baseline", "alt", "pages", "title", "standard"];
 
 /// An artifact as results describe it.
 ///

@@ -146,7 +146,7 @@ struct Formulas {
 const NARROW_BYTES: usize = 80;
 
 impl Formulas {
-    fn of(document: &Document) -> Result<Formulas, RenderError> {
+    fn from_document(document: &Document) -> Result<Formulas, RenderError> {
         let mut formulas = Formulas::default();
         for block in &document.blocks {
             formulas.add_block(block).map_err(|error| error.in_block(&block.id))?;
@@ -223,7 +223,7 @@ fn one_page_each(
 /// too wide only if it has a part that cannot.
 fn shrunk(document: &Document, view: View) -> Result<BTreeMap<String, f64>, RenderError> {
     let (size, width, height) = view.measures();
-    let formulas = Formulas::of(document)?;
+    let formulas = Formulas::from_document(document)?;
     // A number at the right needs its place, and lists and quotes are indented.
     let available = width - 60.0;
     let setup = |width: &str| {
