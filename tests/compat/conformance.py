@@ -187,7 +187,8 @@ def register(venue: harness.Venue) -> dict[str, str]:
     # An operation of the catalogue reports progress; it needs to be told for how long.
     replaced["name:`test_tool_with_progress`,arguments:{}"] = "name:`test_progress`,arguments:{totalItems:40,itemMs:25}"
     for name in QUESTIONS:
-        metadata = {"name": name, "operation": {"adapter": "worker", "queue": "questions"}}
+        about = f"For the scenario of {name}"
+        metadata = {"name": name, "description": about, "operation": {"adapter": "worker", "queue": "questions"}}
         send(f"{api}/operations/{name}", "PUT", json.dumps(metadata).encode())
         replaced[f"name:`{name}`"] = f"name:`o_{name}`"
     for name, prompt in PROMPTS.items():

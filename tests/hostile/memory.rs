@@ -236,18 +236,23 @@ impl Victim {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it takes minutes, and measures an optimised binary: see docs/operate/security.md"]
-async fn any_64_requests_at_a_time_take_no_more_than_the_budget_and_64_mb() {
-    let mut victim = Victim::start().await;
-    let venue = &victim;
+/// Tokens of several callers.
+async fn tokens_of(venue: &Victim) -> Vec<String> {
     let did = venue.attacker.get("/.well-known/did.json").await.json()["id"].clone();
     let seeds = 20..20 + u8::try_from(CALLERS).unwrap();
     let tokens = seeds.map(|seed| {
         let key = KeyPair::from_seed(&[seed; 32]);
         format!("Bearer {}", token(&key, &[("aud", did.as_str().unwrap().into())]))
     });
-    let tokens: Vec<String> = tokens.collect();
+    tokens.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it takes minutes, and measures an optimised binary: see docs/operate/security.md"]
+async fn any_64_requests_at_a_time_take_no_more_than_the_budget_and_64_mb() {
+    let mut victim = Victim::start().await;
+    let venue = &victim;
+    let tokens = tokens_of(venue).await;
     let bytes = request_bytes();
     let mut job = None;
     // The first round fills the caches of the store, which stay: idle is what it is after that.

@@ -173,3 +173,31 @@ async fn every_documented_route_is_mounted() {
         assert_eq!(reply.status, 405, "{path} is documented but not mounted");
     }
 }
+
+/// A text of so many bytes as the input of an operation.
+fn invocation(operation: &str, bytes: usize, wait_ms: u64) -> String {
+    let input = "x".repeat(bytes);
+    format!(r#"{{"operation":"{operation}","input":"{input}","wait":{wait_ms}}}"#)
+}
+
+#[tokio::test]
+async fn what_a_request_contains_is_counted_until_its_response_and_not_only_until_it_is_parsed() {
+    let venue = venue(|flags| {
+        flags.memory = Some("10MiB".to_owned());
+        flags.memory_per_caller = Some("10MiB".to_owned());
+    })
+    .await;
+    let first =
+        async { venue.post("/api/v1/invoke", &invocation("try:never", 2_500_000, 5_000)).await };
+    let second = async {
+        while venue.get("/api/v1/jobs").await.field("total") == 0.into() {
+            tokio::task::yield_now().await;
+        }
+        let refused = venue.post("/api/v1/invoke", &invocation("try:echo", 1_200_000, 0)).await;
+        refused.assert_error(429, "too_much_memory");
+    };
+    let (first, ()) = tokio::join!(first, second);
+    assert_eq!(first.status, 201);
+    let accepted = venue.post("/api/v1/invoke", &invocation("try:echo", 1_200_000, 0)).await;
+    assert_eq!(accepted.status, 201, "the first request has its response");
+}

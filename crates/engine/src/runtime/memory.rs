@@ -112,6 +112,14 @@ impl Reservation {
         self.grow(bytes.saturating_mul(2))
     }
 
+    /// Releases what is reserved beyond so many bytes.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        if self.bytes > bytes {
+            self.budget.remove(&self.caller, self.bytes - bytes);
+            self.bytes = bytes;
+        }
+    }
+
     /// Returns what is reserved and leaves a reservation of nothing.
     pub fn take(&mut self) -> Reservation {
         let empty = self.open_another();

@@ -113,7 +113,7 @@ async fn invoke(mut request: ApiRequest) -> ApiResult<Response> {
     let Invocation { invoke, applied, ignored } =
         parse_invocation(&request, &json::parse(&body)?, key)?;
     let has_waited = invoke.wait.is_some();
-    let state = request.into_state();
+    let (state, _memory) = request.into_state();
     drop(body);
     let invoked = state.engine.invoke(invoke).await?;
     let is_done = has_waited && invoked.view.status() == Status::Complete;
@@ -136,7 +136,7 @@ async fn run(mut request: ApiRequest) -> ApiResult<Response> {
     let body = request.read_body().await?;
     let key = request.idempotency_key("run", &[], &body)?;
     let Invocation { invoke, ignored, .. } = parse_invocation(&request, &json::parse(&body)?, key)?;
-    let state = request.into_state();
+    let (state, _memory) = request.into_state();
     drop(body);
     let ran = state.engine.run(invoke).await?;
     let cells = ran.cells.as_ref().map_or(&NoCells as &dyn CellSource, |cells| cells);

@@ -29,6 +29,7 @@ use crate::http::state::ServerState;
 use crate::identity::authenticate::Admission;
 use crate::limits::{
     DECODED_BYTES_PER_COMMA, DECODED_BYTES_PER_NODE, DISCARD_BYTES_MAX, DISCARD_TIME_MAX,
+    STORED_COPIES,
 };
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -51,6 +52,8 @@ pub(crate) struct ApiRequest {
     pub(crate) body: Mutex<Body>,
     /// The memory of the body and of what is parsed from it.
     pub(crate) memory: Reservation,
+    /// The length of the body, once it was read.
+    pub(crate) body_bytes: u64,
 }
 
 impl ApiRequest {
@@ -201,9 +204,12 @@ impl ApiRequest {
 
     /// Drops everything that came over the connection and keeps the shared state. A handler that has
     /// read the whole request calls this before it waits for something else: the connection is read
-    /// in the meantime, and what was received before would keep its buffer alive.
-    pub(crate) fn into_state(self) -> Arc<ServerState> {
-        self.state
+    /// in the meantime, and what was received before would keep its buffer alive. The memory that is
+    /// returned is reserved for what the store makes of the body until it is durable; the values
+    /// themselves are counted by whoever runs the job.
+    pub(crate) fn into_state(mut self) -> (Arc<ServerState>, Reservation) {
+        self.memory.shrink_to(self.body_bytes.saturating_mul(STORED_COPIES));
+        (self.state, self.memory)
     }
 
     /// Takes the body, to be read as a stream.
@@ -215,8 +221,9 @@ impl ApiRequest {
     pub(crate) async fn read_body(&mut self) -> ApiResult<Bytes> {
         let mut body = self.take_body();
         let result = read_body(&mut body, self.state.body_bytes_max, &mut self.memory).await;
-        if result.is_err() {
-            self.discard(body);
+        match &result {
+            Ok(body) => self.body_bytes = body.len() as u64,
+            Err(_) => self.discard(body),
         }
         result
     }

@@ -127,6 +127,7 @@ impl Service {
                     head,
                     body,
                     memory,
+                    body_bytes: 0,
                 };
                 let handling = memory::counting(&response_memory, (route.handler)(request));
                 let handling = AssertUnwindSafe(handling).catch_unwind();

@@ -82,7 +82,7 @@ async fn handle_message(
     let caller = request.caller.clone();
     let admission = request.admission;
     let memory = request.memory.open_another();
-    let state = request.into_state();
+    let (state, reserved) = request.into_state();
     let context = RequestContext {
         state: Arc::clone(&state),
         caller,
@@ -94,8 +94,10 @@ async fn handle_message(
     };
     // The response may become a stream, which outlives the handler.
     let memory = Arc::new(Mutex::new(memory));
-    let response =
-        Box::pin(async move { memory::counting(&memory, respond_to(context, rpc)).await });
+    let response = Box::pin(async move {
+        let _reserved = reserved;
+        memory::counting(&memory, respond_to(context, rpc)).await
+    });
     let delay = accepts_stream.then_some(delay);
     let mut response = stream::respond(&state, response, queue, delay).await;
     if let Some(session) = session {

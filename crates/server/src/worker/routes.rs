@@ -201,7 +201,8 @@ async fn claim(mut request: ApiRequest) -> ApiResult<Response> {
         done,
         about,
     };
-    let claimed = request.into_state().engine.claim(claim).await?;
+    let (state, _memory) = request.into_state();
+    let claimed = state.engine.claim(claim).await?;
     let mut text = String::from("{\"jobs\":[");
     for (index, job) in claimed.jobs.iter().enumerate() {
         if index > 0 {
@@ -238,7 +239,8 @@ async fn beat(mut request: ApiRequest) -> ApiResult<Response> {
         wait: body.wait()?,
         jobs,
     };
-    let reply = request.into_state().engine.beat(beat).await?;
+    let (state, _memory) = request.into_state();
+    let reply = state.engine.beat(beat).await?;
     let signals = reply.signals.into_iter().map(|(job, signal)| {
         let word = match signal {
             WorkerSignal::Go => "go",
@@ -257,7 +259,8 @@ async fn end(mut request: ApiRequest) -> ApiResult<Response> {
     let turn = parse_turn(job, &body)?;
     let caller = request.caller.clone();
     check_executor_end(&request, &turn)?;
-    let ended = request.into_state().engine.end_turn(&caller, turn).await?;
+    let (state, _memory) = request.into_state();
+    let ended = state.engine.end_turn(&caller, turn).await?;
     Ok(response::value(StatusCode::OK, &ended_value(job, ended)))
 }
 
@@ -297,7 +300,8 @@ async fn call(mut request: ApiRequest) -> ApiResult<Response> {
 }
 
 async fn respond_called(request: ApiRequest, call: WorkerCall) -> ApiResult<Response> {
-    let view = request.into_state().engine.worker_call(call).await?;
+    let (state, _memory) = request.into_state();
+    let view = state.engine.worker_call(call).await?;
     let output = view.job.field("output").filter(|_| view.status() == Status::Complete);
     let mut members = vec![
         ("job", Value::from(view.job.id().to_string())),
