@@ -27,7 +27,7 @@ const TERMINATION: Duration = Duration::from_secs(5);
 /// The command gets the job's input as JSON on its standard input. Its standard output is the job's
 /// output: JSON, or else the text as it is. Its standard error is the log. If it ends with another code
 /// than 0, the attempt has failed. The environment has CATENA_JOB, CATENA_ATTEMPT,
-/// CATENA_IDEMPOTENCY_KEY and, for each secret that the operation declares, CATENA_SECRET_<NAME>. A pause
+/// CATENA_IDEMPOTENCY_KEY and, for each secret that the operation declares, CATENA_SECRET_NAME. A pause
 /// stops the command (SIGSTOP) until the job is resumed (SIGCONT); a cancel ends it (SIGTERM).
 #[derive(clap::Args)]
 pub(crate) struct Args {
