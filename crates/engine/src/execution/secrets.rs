@@ -172,11 +172,18 @@ fn secret_field(operation: &Operation, input: &Value, name: &str) -> Option<Stri
     field.to_text().map(|text| text.into_owned())
 }
 
-/// Returns the host of a URL, with its port if it names one.
+/// Returns the host of a URL with its port, which is that of the scheme if it names none: a secret may be bound to
+/// either. The URL of a definition was written by a parser, so nothing in it stands for a separator but the
+/// separators themselves.
 fn host_of(url: &str) -> Option<String> {
-    let rest = url.split_once("://")?.1;
+    let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
-    Some(authority.rsplit('@').next()?.to_owned())
+    let host = authority.rsplit('@').next()?;
+    if host.rsplit_once(':').is_some_and(|(_, port)| is_port(port)) {
+        return Some(host.to_owned());
+    }
+    let port = if scheme == "http" { 80 } else { 443 };
+    Some(format!("{host}:{port}"))
 }
 
 fn parent_of(job: &Job) -> Option<catena_job::JobId> {
@@ -235,6 +242,22 @@ fn is_port(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_host_of_a_url_has_a_port() {
+        for (url, expected) in [
+            ("https://api.example/jobs?a=b:1", "api.example:443"),
+            ("http://api.example", "api.example:80"),
+            ("https://api.example:8443/", "api.example:8443"),
+            ("https://user:1@api.example/", "api.example:443"),
+            ("https://[2001:db8::1]/", "[2001:db8::1]:443"),
+        ] {
+            assert_eq!(host_of(url).as_deref(), Some(expected), "{url}");
+        }
+        assert!(covers_host("api.example", &host_of("https://api.example/").unwrap()));
+        assert!(covers_host("api.example:443", &host_of("https://api.example/").unwrap()));
+        assert!(!covers_host("api.example:8443", &host_of("https://api.example/").unwrap()));
+    }
 
     #[test]
     fn a_bound_host_covers_itself_with_any_port_unless_it_names_one() {
