@@ -200,11 +200,11 @@ impl Venue {
         );
         let connections = Connections::new(config.connections_per_address.value);
         let state = Arc::new(state);
-        let router = Service::router(Arc::clone(&state), mounted_routes(&config));
+        let service = Arc::new(Service::new(Arc::clone(&state), mounted_routes(&config)));
         let listening = connections.clone();
         let tasks = vec![
             tokio::spawn(reload_tls(tls.clone())),
-            tokio::spawn(async move { listening.serve(listener, router, tls).await }),
+            tokio::spawn(async move { listening.serve(listener, service, tls).await }),
             tokio::spawn(Arc::clone(&lists).watch(data.to_owned())),
             tokio::spawn(end_schedules_of_withdrawn(
                 state,

@@ -77,21 +77,8 @@ pub(crate) const INDEXES: [TableId; 6] = [LISTS, LIVE, TIMERS, EXECUTIONS, EXPIR
 /// The first eight bytes of a hash of these parts. Rows found by it are checked against the parts
 /// themselves, so a collision costs a lookup and nothing else.
 pub(crate) fn scope(parts: &[&[u8]]) -> [u8; 8] {
-    let slot = SCOPES_HASH.with(|hash| hash.hash_one(parts)) as usize % CACHED_SCOPES;
-    SCOPES.with_borrow_mut(|cached| match &cached[slot] {
-        Some((hashed, scope)) if hashed.iter().map(Vec::as_slice).eq(parts.iter().copied()) => {
-            *scope
-        }
-        _ => {
-            let scope = hash_parts(parts);
-            cached[slot] = Some((parts.iter().map(|part| part.to_vec()).collect(), scope));
-            scope
-        }
-    })
+    SCOPES.with_borrow_mut(|scopes| scopes.find(parts))
 }
-
-/// The parts that were hashed, and their scope.
-type CachedScope = Option<(Vec<Vec<u8>>, [u8; 8])>;
 
 /// Scopes cached on each thread.
 const CACHED_SCOPES: usize = 512;
@@ -99,19 +86,45 @@ const CACHED_SCOPES: usize = 512;
 thread_local! {
     /// A job needs a dozen scopes, and most jobs have the same owner, operation and queue as others:
     /// this saves hashing.
-    static SCOPES: RefCell<Vec<CachedScope>> = RefCell::new(vec![None; CACHED_SCOPES]);
-    static SCOPES_HASH: RandomState = RandomState::default();
+    static SCOPES: RefCell<ScopeCache> = RefCell::default();
 }
 
-fn hash_parts(parts: &[&[u8]]) -> [u8; 8] {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
+struct ScopeCache {
+    /// What is hashed: every part after its length.
+    hashed: Vec<u8>,
+    /// What was hashed, and the scope.
+    slots: Vec<Option<(Box<[u8]>, [u8; 8])>>,
+    slot_hash: RandomState,
+}
+
+impl Default for ScopeCache {
+    fn default() -> Self {
+        ScopeCache {
+            hashed: Vec::new(),
+            slots: vec![None; CACHED_SCOPES],
+            slot_hash: RandomState::default(),
+        }
     }
-    let mut scope = [0; 8];
-    scope.copy_from_slice(&hash.finalize()[..8]);
-    scope
+}
+
+impl ScopeCache {
+    fn find(&mut self, parts: &[&[u8]]) -> [u8; 8] {
+        self.hashed.clear();
+        for part in parts {
+            self.hashed.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            self.hashed.extend_from_slice(part);
+        }
+        let slot = self.slot_hash.hash_one(self.hashed.as_slice()) as usize % CACHED_SCOPES;
+        match &mut self.slots[slot] {
+            Some((hashed, scope)) if **hashed == *self.hashed => *scope,
+            slot => {
+                let mut scope = [0; 8];
+                scope.copy_from_slice(&Sha256::digest(&self.hashed)[..8]);
+                *slot = Some((self.hashed.as_slice().into(), scope));
+                scope
+            }
+        }
+    }
 }
 
 pub(crate) fn owner_scope(owner: &str) -> [u8; 8] {

@@ -141,6 +141,28 @@ struct Computed {
     drafts: Vec<Option<Draft>>,
 }
 
+impl Computed {
+    /// Answers changes that failed, and keeps the others.
+    fn new(
+        batch: Vec<Waiting>,
+        roots: Roots,
+        results: Vec<Result<Option<Draft>, RootFailure>>,
+    ) -> Self {
+        let mut rest = Vec::with_capacity(batch.len());
+        let mut drafts = Vec::with_capacity(batch.len());
+        for (waiting, result) in batch.into_iter().zip(results) {
+            match result {
+                Ok(draft) => {
+                    drafts.push(draft);
+                    rest.push(waiting);
+                }
+                Err(failure) => waiting.answer(Err(failure)),
+            }
+        }
+        Computed { batch: rest, roots, drafts }
+    }
+}
+
 impl RootChanges {
     pub(crate) fn new(jobs: Arc<Jobs>) -> Arc<Self> {
         Arc::new(RootChanges { jobs, queues: Mutex::default() })
@@ -227,8 +249,8 @@ impl RootChanges {
         answer_all(batch, &RootFailure::Store(StoreError::Contended));
     }
 
-    /// Computes changes from the stored roots: on this thread if little has to be loaded, else on a
-    /// compute thread.
+    /// Computes changes from the stored roots: on this thread as long as little has to be loaded, the rest
+    /// on a compute thread.
     async fn compute_root_changes(
         &self,
         owner: &str,
@@ -236,25 +258,29 @@ impl RootChanges {
     ) -> Result<Computed, StoreError> {
         let ids: BTreeSet<RootId> =
             batch.iter().flat_map(|waiting| waiting.work.roots()).cloned().collect();
+        let cells = InlineCells::new(self.jobs.store.cells());
+        let mut roots = self.stored_roots(owner, cells.clone(), &ids).await?;
+        let mut results = Vec::with_capacity(batch.len());
         if !batch.iter().any(|waiting| waiting.work.needs_compute_thread()) {
-            let cells = InlineCells::new(self.jobs.store.cells());
-            let mut roots = self.stored_roots(owner, cells.clone(), &ids).await?;
-            let mut drafts = Vec::with_capacity(batch.len());
-            let results: Vec<_> =
-                batch.iter_mut().map(|waiting| apply(&mut *waiting.work, &mut roots)).collect();
-            if !cells.is_exhausted() {
-                let batch = answer_failures(std::mem::take(batch), results, &mut drafts);
-                return Ok(Computed { batch, roots, drafts });
+            for waiting in batch.iter_mut() {
+                let savepoint = roots.savepoint();
+                let result = apply(&mut *waiting.work, &mut roots);
+                if cells.is_exhausted() {
+                    roots.restore(savepoint);
+                    break;
+                }
+                results.push(result);
             }
         }
-        let mut roots = self.stored_roots(owner, self.jobs.store.cells(), &ids).await?;
         let mut taken = std::mem::take(batch);
+        if results.len() == taken.len() {
+            return Ok(Computed::new(taken, roots, results));
+        }
+        roots.set_cells(self.jobs.store.cells());
         let work = move || {
-            let results: Vec<_> =
-                taken.iter_mut().map(|waiting| apply(&mut *waiting.work, &mut roots)).collect();
-            let mut drafts = Vec::with_capacity(taken.len());
-            let batch = answer_failures(taken, results, &mut drafts);
-            Computed { batch, roots, drafts }
+            let rest = taken[results.len()..].iter_mut();
+            results.extend(rest.map(|waiting| apply(&mut *waiting.work, &mut roots)));
+            Computed::new(taken, roots, results)
         };
         // If there is no result, the changes were dropped, and those that wait are told so.
         self.jobs.runtime.compute.run(owner, work).await.map_err(|_| StoreError::Busy)
@@ -392,25 +418,6 @@ fn apply(work: &mut dyn RootWork, roots: &mut Roots) -> Result<Option<Draft>, Ro
         roots.restore(savepoint);
     }
     applied
-}
-
-/// Answers changes that failed. Returns the others and adds their drafts.
-fn answer_failures(
-    batch: Vec<Waiting>,
-    results: Vec<Result<Option<Draft>, RootFailure>>,
-    drafts: &mut Vec<Option<Draft>>,
-) -> Vec<Waiting> {
-    let mut rest = Vec::with_capacity(batch.len());
-    for (waiting, result) in batch.into_iter().zip(results) {
-        match result {
-            Ok(draft) => {
-                drafts.push(draft);
-                rest.push(waiting);
-            }
-            Err(failure) => waiting.answer(Err(failure)),
-        }
-    }
-    rest
 }
 
 fn answer_all(batch: Vec<Waiting>, failure: &RootFailure) {

@@ -104,11 +104,16 @@ impl RootId {
     }
 }
 
+/// The length of the handle of a schedule that belongs to something of a user.
+const BOUND_HANDLE_DIGITS: usize = 32;
+
 /// Returns the handle of a schedule that belongs to something of a user. Handles of all users are in one
 /// list, so it depends on the user.
 fn bound_handle(owner: &str, name: &str) -> String {
     let digest = Value::from(format!("{owner}\n{name}")).id();
-    digest.as_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut handle = digest.to_hex();
+    handle.truncate(BOUND_HANDLE_DIGITS);
+    handle
 }
 
 /// The list of the users that have secrets.
@@ -136,6 +141,15 @@ pub struct Roots {
     messages: Vec<SentMessage>,
     /// Schedules that are replaced or removed, by name.
     schedules: BTreeMap<String, Option<NewSchedule>>,
+    /// What was there before each change of a value or schedule. A batch of many changes takes a savepoint
+    /// before each, so that must not cost more with every root of the batch.
+    undo: Vec<Undo>,
+}
+
+/// What was there before a change.
+enum Undo {
+    Value(RootId, RootState),
+    Schedule(String, Option<Option<NewSchedule>>),
 }
 
 /// A message to a job of the user.
@@ -164,12 +178,11 @@ struct RootState {
 
 /// The changes of roots up to a point.
 pub(crate) struct Savepoint {
-    values: BTreeMap<RootId, RootState>,
+    undo: usize,
     assets: usize,
     offers: usize,
     cancels: usize,
     messages: usize,
-    schedules: BTreeMap<String, Option<NewSchedule>>,
 }
 
 impl std::fmt::Debug for Roots {
@@ -197,7 +210,13 @@ impl Roots {
             cancels: Vec::new(),
             messages: Vec::new(),
             schedules: BTreeMap::new(),
+            undo: Vec::new(),
         }
+    }
+
+    /// Loads cells from another source from now on.
+    pub(crate) fn set_cells(&mut self, cells: Cells) {
+        self.cells = cells;
     }
 
     /// Adds a root as it is stored, unless it is here already.
@@ -234,8 +253,9 @@ impl Roots {
     /// Changes the value of a root; `None` removes it. Fails if the operation did not name it.
     pub fn set(&mut self, root: &RootId, value: Option<Value>) -> Result<(), Failure> {
         let state = self.values.get_mut(root).ok_or_else(|| not_named(root))?;
-        state.value = value;
-        state.is_changed = true;
+        let changed = RootState { stored: state.stored, value, is_changed: true };
+        let before = std::mem::replace(state, changed);
+        self.undo.push(Undo::Value(root.clone(), before));
         Ok(())
     }
 
@@ -276,7 +296,8 @@ impl Roots {
     /// Replaces the schedule with this name, or removes it, in the same commit. It is invoked on the
     /// authority of the user. The operation must have named it ([`RootId::schedule`]).
     pub fn schedule(&mut self, name: &str, schedule: Option<NewSchedule>) {
-        self.schedules.insert(name.to_owned(), schedule);
+        let before = self.schedules.insert(name.to_owned(), schedule);
+        self.undo.push(Undo::Schedule(name.to_owned(), before));
     }
 
     /// Returns true if something is scheduled.
@@ -311,23 +332,27 @@ impl Roots {
 
     pub(crate) fn savepoint(&self) -> Savepoint {
         Savepoint {
-            values: self.values.clone(),
+            undo: self.undo.len(),
             assets: self.assets.len(),
             offers: self.offers.len(),
             cancels: self.cancels.len(),
             messages: self.messages.len(),
-            schedules: self.schedules.clone(),
         }
     }
 
     /// Undoes the changes since a savepoint.
     pub(crate) fn restore(&mut self, savepoint: Savepoint) {
-        self.values = savepoint.values;
+        for undo in self.undo.drain(savepoint.undo.min(self.undo.len())..).rev() {
+            match undo {
+                Undo::Value(root, before) => drop(self.values.insert(root, before)),
+                Undo::Schedule(name, Some(before)) => drop(self.schedules.insert(name, before)),
+                Undo::Schedule(name, None) => drop(self.schedules.remove(&name)),
+            }
+        }
         self.assets.truncate(savepoint.assets);
         self.offers.truncate(savepoint.offers);
         self.cancels.truncate(savepoint.cancels);
         self.messages.truncate(savepoint.messages);
-        self.schedules = savepoint.schedules;
     }
 
     /// Returns the effects of all changes, each on the condition that the root has not changed

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::{HeaderValue, Version, header};
@@ -23,9 +22,7 @@ use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::Service as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use rustix::process::Resource;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -36,6 +33,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::http::error::{ApiError, Code};
 use crate::http::rate::MinRateIo;
+use crate::http::service::Respond;
 use crate::http::stream_end;
 use crate::http::tls::{HTTP2, TlsIdentity};
 use crate::limits::{
@@ -145,10 +143,10 @@ impl Connections {
     }
 
     /// Accepts and serves connections until [`Connections::stop`].
-    pub(crate) async fn serve(
+    pub(crate) async fn serve<R: Respond>(
         &self,
         listener: TcpListener,
-        router: Router,
+        responder: Arc<R>,
         tls: Option<Arc<TlsIdentity>>,
     ) {
         let mut phase = self.phase.subscribe();
@@ -168,19 +166,20 @@ impl Connections {
                         tracing::debug!(%address, "refused a connection: the address has too many");
                         continue;
                     };
-                    let (http, router, phase) = (http.clone(), router.clone(), phase.clone());
+                    let (http, phase) = (http.clone(), phase.clone());
+                    let responder = Arc::clone(&responder);
                     let acceptor = tls.as_ref().map(|tls| tls.acceptor());
                     tokio::spawn(async move {
                         match acceptor {
-                            None => serve_one(http, stream, router, usage, phase).await,
+                            None => serve_one(http, stream, responder, usage, phase).await,
                             Some(acceptor) => match start_tls(&acceptor, stream).await {
                                 Some(stream)
                                     if stream.get_ref().1.alpn_protocol() == Some(HTTP2) =>
                                 {
-                                    serve_http2(stream, router, usage, phase).await;
+                                    serve_http2(stream, responder, usage, phase).await;
                                 }
                                 Some(stream) => {
-                                    serve_one(http, stream, router, usage, phase).await;
+                                    serve_one(http, stream, responder, usage, phase).await;
                                 }
                                 None => {}
                             },
@@ -266,17 +265,17 @@ async fn start_tls(
     }
 }
 
-async fn serve_one(
+async fn serve_one<R: Respond>(
     http: http1::Builder,
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    router: Router,
+    responder: Arc<R>,
     usage: Use,
     mut phase: watch::Receiver<Phase>,
 ) {
     let is_streaming = Arc::new(AtomicBool::new(false));
     let stream = MinRateIo::new(stream, Arc::clone(&is_streaming));
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        serve_request(router.clone(), request, usage, Arc::clone(&is_streaming))
+        serve_request(Arc::clone(&responder), request, usage, Arc::clone(&is_streaming))
     });
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
     loop {
@@ -306,9 +305,9 @@ impl<F: Future<Output: Send> + Send + 'static> hyper::rt::Executor<F> for Spawn 
 
 /// Serves a connection on which requests share the stream. It ends if there was no request for as long as an
 /// HTTP/1.1 connection may be idle.
-async fn serve_http2(
+async fn serve_http2<R: Respond>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    router: Router,
+    responder: Arc<R>,
     usage: Use,
     mut phase: watch::Receiver<Phase>,
 ) {
@@ -329,12 +328,12 @@ async fn serve_http2(
         if let Some(host) = host.filter(|_| !request.headers().contains_key(header::HOST)) {
             request.headers_mut().insert(header::HOST, host);
         }
-        let (router, counted) = (router.clone(), Arc::clone(&counted));
+        let (responder, counted) = (Arc::clone(&responder), Arc::clone(&counted));
         let is_streaming = Arc::clone(&is_streaming);
         counted.total.fetch_add(1, Ordering::Relaxed);
         async move {
             let is_stream = Arc::new(AtomicBool::new(false));
-            let result = serve_request(router, request, usage, Arc::clone(&is_stream)).await;
+            let result = serve_request(responder, request, usage, Arc::clone(&is_stream)).await;
             // One event stream makes the whole connection slow by nature.
             is_streaming.fetch_or(is_stream.load(Ordering::Relaxed), Ordering::Relaxed);
             let is_stream = is_stream.load(Ordering::Relaxed);
@@ -443,8 +442,8 @@ impl HttpBody for CountedBody {
     }
 }
 
-async fn serve_request(
-    router: Router,
+async fn serve_request<R: Respond>(
+    responder: Arc<R>,
     request: Request<Incoming>,
     usage: Use,
     is_streaming: Arc<AtomicBool>,
@@ -459,7 +458,7 @@ async fn serve_request(
         }
         return Ok(response);
     }
-    let response = TowerToHyperService::new(router).call(request).await?;
+    let response = responder.respond(request.map(Body::new)).await;
     is_streaming.store(stream_end::is_stream(&response), Ordering::Relaxed);
     Ok(response)
 }
@@ -481,25 +480,34 @@ async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::routing::get;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::sync::Notify;
 
-    /// Connections that serve `/now` and `/never`, which notifies that it was called and never
-    /// responds; and the stream of a client.
+    /// Responds with the host, except to `/never`, which notifies that it was called and is never answered.
+    #[derive(Default)]
+    struct Responder {
+        called: Arc<Notify>,
+    }
+
+    impl Respond for Responder {
+        async fn respond(&self, request: Request) -> Response {
+            if request.uri().path() == "/never" {
+                self.called.notify_one();
+                std::future::pending::<()>().await;
+            }
+            let host = request.headers().get(header::HOST).cloned().unwrap();
+            Response::new(Body::from(host.to_str().unwrap().to_owned()))
+        }
+    }
+
+    /// Connections with a [`Responder`], and the stream of a client.
     async fn serving(called: Arc<Notify>) -> (Connections, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Connections::new(256);
-        let router = Router::new().route("/now", get(|| async { "now" })).route(
-            "/never",
-            get(async move || {
-                called.notify_one();
-                std::future::pending::<&str>().await
-            }),
-        );
+        let responder = Arc::new(Responder { called });
         let serving = connections.clone();
-        tokio::spawn(async move { serving.serve(listener, router, None).await });
+        tokio::spawn(async move { serving.serve(listener, responder, None).await });
         (connections, TcpStream::connect(address).await.unwrap())
     }
 
@@ -546,11 +554,9 @@ mod tests {
         let mut connections = Connections::new(256);
         connections.permits = Arc::new(Semaphore::new(1));
         connections.connections_max = 1;
-        let router = Router::new()
-            .route("/livez", get(|| async { "alive" }))
-            .route("/now", get(|| async { "now" }));
         let serving = connections.clone();
-        tokio::spawn(async move { serving.serve(listener, router, None).await });
+        let responder = Arc::new(Responder::default());
+        tokio::spawn(async move { serving.serve(listener, responder, None).await });
         let first = async |path: &str| {
             let mut client = TcpStream::connect(address).await.unwrap();
             request(&mut client, path).await;
@@ -606,16 +612,9 @@ mod tests {
     #[tokio::test]
     async fn requests_share_an_http2_connection() {
         let (client, server) = tokio::io::duplex(64 * 1024);
-        let router = Router::new()
-            .route(
-                "/host",
-                get(|headers: axum::http::HeaderMap| async move {
-                    headers.get(header::HOST).map(|host| host.to_str().unwrap().to_owned()).unwrap()
-                }),
-            )
-            .route("/never", get(std::future::pending::<String>));
+        let responder = Arc::new(Responder::default());
         let (phase, receiver) = watch::channel(Phase::Open);
-        let serving = tokio::spawn(serve_http2(server, router, Use::Everything, receiver));
+        let serving = tokio::spawn(serve_http2(server, responder, Use::Everything, receiver));
         let builder = hyper::client::conn::http2::Builder::new(Spawn);
         let (mut sender, connection) = builder.handshake(TokioIo::new(client)).await.unwrap();
         let connection = tokio::spawn(connection);

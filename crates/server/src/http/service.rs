@@ -5,15 +5,14 @@
 //! response, not the process.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use axum::Router;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use axum::routing::{MethodFilter, on};
 use catena_engine::Role;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
@@ -26,16 +25,20 @@ use crate::http::request::ApiRequest;
 use crate::http::request_id::REQUEST_ID;
 use crate::http::response;
 use crate::http::route::{Access, Route};
-use crate::http::router::{Mount, MountedRoute, mounts};
+use crate::http::router::{MountedRoute, Router};
 use crate::http::state::ServerState;
 use crate::http::{memory, rate, stream_end};
 use crate::identity::authenticate::{Admission, AuthError, Authenticated};
 
+/// Responds to requests.
+pub(crate) trait Respond: Send + Sync + 'static {
+    fn respond(&self, request: Request) -> impl Future<Output = Response> + Send;
+}
+
 /// Serves the requests of all connections.
 pub(crate) struct Service {
     state: Arc<ServerState>,
-    /// The routes that are mounted.
-    routes: Vec<&'static Route>,
+    router: Router,
 }
 
 /// What is known about a request until its response is complete.
@@ -47,51 +50,33 @@ struct RequestTrace {
     line: Option<Box<(Method, String)>>,
 }
 
-impl Service {
-    /// The router that serves these routes.
-    pub(crate) fn router(
-        state: Arc<ServerState>,
-        routes: impl Iterator<Item = &'static Route> + Clone,
-    ) -> Router {
-        let service = Arc::new(Service { state, routes: routes.clone().collect() });
-        let mut router = Router::new();
-        for mount in mounts(routes) {
-            let Ok(filter) = MethodFilter::try_from(mount.method.clone()) else { continue };
-            let service = Arc::clone(&service);
-            let mount = Arc::new(mount);
-            let path = mount.path;
-            let serve = move |request: Request| {
-                let service = Arc::clone(&service);
-                let mount = Arc::clone(&mount);
-                async move { service.serve(&mount, request).await }
-            };
-            router = router.route(path, on(filter, serve));
-        }
-        let refuse = |code: Code| {
-            let service = Arc::clone(&service);
-            move |request: Request| std::future::ready(service.refuse(code, request))
+impl Respond for Service {
+    async fn respond(&self, request: Request) -> Response {
+        let is_head = request.method() == Method::HEAD;
+        let mut response = match self.router.find(request.method(), request.uri().path()) {
+            Ok(mounted) => self.serve_route(mounted, request).await,
+            Err(code) => self.refuse(code, request),
         };
-        router
-            .method_not_allowed_fallback(refuse(Code::MethodNotAllowed))
-            .fallback(refuse(Code::EndpointNotFound))
-    }
-
-    /// Serves a request to one of the routes that share a mount.
-    async fn serve(&self, mount: &Mount, request: Request) -> Response {
-        let path = request.uri().path();
-        match mount.routes.iter().find(|mounted| mounted.route.matches(path)) {
-            Some(mounted) if !self.is_hidden(mounted.route, path) => {
-                self.serve_route(mounted, request).await
+        if is_head {
+            let bytes = response.body().size_hint().exact();
+            if let Some(bytes) =
+                bytes.filter(|_| !response.headers().contains_key(header::CONTENT_LENGTH))
+            {
+                response.headers_mut().insert(header::CONTENT_LENGTH, bytes.into());
             }
-            _ => self.refuse(Code::MethodNotAllowed, request),
+            *response.body_mut() = Body::empty();
         }
+        response
     }
+}
 
-    /// Returns true if a more specific path, which supports other methods, is meant: a parameter that may
-    /// contain slashes also takes what such a path ends with.
-    fn is_hidden(&self, route: &Route, path: &str) -> bool {
-        let hides = |other: &&Route| is_specific(other) && other.is_at(path);
-        !is_specific(route) && self.routes.iter().any(hides)
+impl Service {
+    /// Serves these routes.
+    pub(crate) fn new(
+        state: Arc<ServerState>,
+        routes: impl Iterator<Item = &'static Route>,
+    ) -> Self {
+        Service { state, router: Router::new(routes) }
     }
 
     async fn serve_route(&self, mounted: &MountedRoute, request: Request) -> Response {
@@ -171,24 +156,11 @@ impl Service {
             ApiError::new(code, error).into_response_for(path)
         });
         let mut response = result.unwrap_or_else(|error| error.into_response_for(path));
-        let allowed = self.allowed_methods(path);
+        let allowed = self.router.allowed_methods(path);
         if !allowed.is_empty() {
             response::set_header(&mut response, header::ALLOW, allowed);
         }
         self.finish(trace, self.state.metrics.unmatched(), response)
-    }
-
-    /// The methods that a path supports, in the form of the `Allow` header.
-    fn allowed_methods(&self, path: &str) -> String {
-        let routes = self.routes.iter().copied().filter(|route| route.is_at(path));
-        let routes: Vec<&Route> = routes.collect();
-        let has_specific = routes.iter().any(|route| is_specific(route));
-        let routes = routes.iter().filter(|route| !has_specific || is_specific(route));
-        let mut methods: BTreeSet<&str> = routes.map(|route| route.method.as_str()).collect();
-        if methods.contains("GET") {
-            methods.insert("HEAD");
-        }
-        methods.into_iter().collect::<Vec<_>>().join(",")
     }
 
     /// The caller, if it may use the route, and whether the job's ID is all that authorises it.
@@ -317,11 +289,6 @@ fn refuse_identity(error: &AuthError, route: &Route) -> ApiError {
         "refused an identity"
     );
     error.clone().into()
-}
-
-/// Returns true if a route does not end with a parameter that takes everything that follows.
-fn is_specific(route: &Route) -> bool {
-    !route.path.ends_with('}') || !route.path.contains("{*")
 }
 
 /// Turns a handler's panic into an error response.
