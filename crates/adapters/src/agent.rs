@@ -40,7 +40,7 @@ mod session;
 mod stored;
 mod wake;
 
-use stored::agent_id;
+use stored::{agent_id, agent_roots};
 
 /// The adapter.
 #[derive(Debug, Clone, Copy)]
@@ -613,13 +613,13 @@ impl Adapter for Agents {
             roots.push(RootId::requests());
         }
         if let Some(id) = id {
-            roots.push(RootId::agent(&id));
+            roots.extend(agent_roots(&id));
             if !call.operation.is_read_only() {
                 roots.push(RootId::schedule(&id));
             }
         }
         if call.operation.name() == "fork" {
-            roots.push(RootId::agent(&agent_id(&fields, "sourceId")?));
+            roots.extend(agent_roots(&agent_id(&fields, "sourceId")?));
         }
         Ok(roots)
     }
@@ -666,7 +666,7 @@ impl Adapter for Agents {
     }
 
     fn bound_roots(&self, name: &str) -> Vec<RootId> {
-        vec![RootId::agent_controls(), RootId::agent(name), RootId::schedule(name)]
+        agent_roots(name).into_iter().chain([RootId::schedule(name)]).collect()
     }
 
     fn start_bound(

@@ -20,6 +20,7 @@ use catena_value::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, broadcast};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use crate::aborts::{self, AbortWatch, WorkTable};
 use crate::config::{Config, McpRecord};
@@ -182,12 +183,7 @@ impl Venue {
             key::finish_rotation(&secrets_file)?;
             tracing::info!("finished an interrupted rotation of the key of secrets");
         }
-        // A few jobs are recovered before clients can see them; many do not delay new work.
-        let ahead = tokio::time::timeout(RECOVERY_AHEAD, engine.recovered()).await;
-        if ahead.is_err() {
-            let found = engine.recovery().found;
-            tracing::info!(found, "live jobs are being recovered in the background");
-        }
+        let recovery_begun = Instant::now();
         let authenticator = Authenticator::new(&did, &key, access_policy(&config), lists.clone());
         let state = server_state(
             &config,
@@ -198,6 +194,12 @@ impl Venue {
             &key,
             &*env,
         );
+        // A few jobs are recovered before clients can see them; many do not delay new work.
+        let ahead = timeout_at(recovery_begun + RECOVERY_AHEAD, engine.recovered()).await;
+        if ahead.is_err() {
+            let found = engine.recovery().found;
+            tracing::info!(found, "live jobs are being recovered in the background");
+        }
         let connections = Connections::new(config.connections_per_address.value);
         let state = Arc::new(state);
         let service = Arc::new(Service::new(Arc::clone(&state), mounted_routes(&config)));

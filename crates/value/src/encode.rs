@@ -129,6 +129,16 @@ pub fn is_embedded(value: &Value) -> bool {
     })
 }
 
+/// Whether two values have the same encoding. Short values are compared without being hashed.
+pub(crate) fn has_same_slot(one: &Value, other: &Value) -> bool {
+    with_scratch(|buffer| {
+        one.write_slot(buffer);
+        let end = buffer.len();
+        other.write_slot(buffer);
+        buffer[..end] == buffer[end..]
+    })
+}
+
 /// Returns the branches that the root cell of `value` refers to, in order, including those not in
 /// memory. A branch that is referred to twice is returned twice.
 pub fn branches(value: &Value) -> Vec<ValueId> {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use crate::bytes::{Blob, Text};
 use crate::cell::{CellSource, LoadError, Loader, Memo, NoCells, Node};
-use crate::encode::{CellRef, encode_slot, node_id, with_scratch, write_count, write_slot};
+use crate::encode::{
+    CellRef, encode_slot, has_same_slot, node_id, with_scratch, write_count, write_slot,
+};
 use crate::id::ValueId;
 use crate::index::Index;
 use crate::integer::Integer;
@@ -327,7 +329,7 @@ impl PartialEq for Value {
             (Value::Unloaded(_), _) | (_, Value::Unloaded(_)) => self.id() == other.id(),
             _ => {
                 std::mem::discriminant(self) == std::mem::discriminant(other)
-                    && self.id() == other.id()
+                    && has_same_slot(self, other)
             }
         }
     }

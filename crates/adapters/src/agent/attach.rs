@@ -9,14 +9,14 @@
 
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::requests::{CallRequest, JobView};
-use catena_engine::{BoundStart, Call, Cause, Failure, RootId, Roots, Turn};
+use catena_engine::{BoundStart, Call, Cause, Failure, Roots, Turn};
 use catena_job::JobId;
 use catena_job::agent::AgentStatus;
 use catena_job::limits::ATTACHED_JOBS_MAX;
 use catena_job::state::Ask;
 use catena_value::Value;
 
-use super::stored::{AGENT_NOT_FOUND, Stored, agent_id};
+use super::stored::{AGENT_NOT_FOUND, Stored, agent_id, agent_roots};
 use crate::failures::job_failure;
 use crate::fields::{Fields, integer, object, text};
 use crate::nested;
@@ -165,8 +165,7 @@ fn wait_for_message(id: &str, output: Option<Value>) -> Turn {
 }
 
 async fn read(call: &Call, id: &str) -> Result<Stored, Failure> {
-    let ids = vec![RootId::agent_controls(), RootId::agent(id)];
-    let roots = call.host.read_roots(&call.caller, ids).await?;
+    let roots = call.host.read_roots(&call.caller, agent_roots(id)).await?;
     Stored::get(&roots, id)
 }
 

@@ -30,7 +30,7 @@ pub(super) fn create(
     let agent = Agent::new(roots.now(), new.config.into(), new.state, new.caps);
     let mut control = Control::new(roots.now());
     restrict(&mut control, &call.caller)?;
-    let status = Stored { id: id.clone(), agent, control, informed: None }.save(roots)?;
+    let status = Stored::new(id.clone(), agent, control).save(roots)?;
     Ok(created(&id, status, true))
 }
 
@@ -164,7 +164,7 @@ pub(super) fn fork(call: &Call, policy: &AgentPolicy, roots: &mut Roots) -> Resu
     control.authority = source.control.authority;
     control.attached = attached;
     restrict(&mut control, &call.caller)?;
-    let status = Stored { id: id.clone(), agent, control, informed: None }.save(roots)?;
+    let status = Stored::new(id.clone(), agent, control).save(roots)?;
     Ok(object([
         ("agentId", id.into()),
         ("status", status),

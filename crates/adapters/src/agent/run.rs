@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use catena_engine::requests::CallRequest;
-use catena_engine::{BoundEnd, BoundJob, BoundStart, Call, Failure, RootId, Roots};
+use catena_engine::{BoundEnd, BoundJob, BoundStart, Call, Failure, Roots};
 use catena_job::Status;
 use catena_job::agent::{AgentPolicy, AgentStatus, RunState, TurnResult, is_agent_id};
 use catena_job::limits::WAITING_RUNS_MAX;
@@ -20,7 +20,7 @@ use super::config::{AgentLimits, terminates_on_failures};
 use super::deliver::{Delivery, deliver, inbox_bytes, limit_rate};
 use super::session;
 use super::stored::{
-    Stored, agent_failure, agent_id, agent_not_found, agent_terminated, load_failure,
+    Stored, agent_failure, agent_id, agent_not_found, agent_roots, agent_terminated, load_failure,
 };
 use super::wake;
 use crate::failures::job_failure;
@@ -310,8 +310,7 @@ pub(super) async fn turn(call: &Call) -> Result<Value, Failure> {
         return start_detached(call, &fields).await;
     };
     let job = call.job.ok_or_else(|| Failure::new("needs_a_job", "a run needs a recorded job"))?;
-    let ids = vec![RootId::agent_controls(), RootId::agent(&id)];
-    let roots = call.host.read_roots(&call.caller, ids).await?;
+    let roots = call.host.read_roots(&call.caller, agent_roots(&id)).await?;
     let stored = Stored::get(&roots, &id)?;
     let run = stored.control.run.clone().filter(|run| run.job == job);
     let run = run.ok_or_else(|| Failure::transient("stopped", "the run was stopped"))?;

@@ -37,6 +37,13 @@ pub(super) struct Stored {
     pub(super) control: Control,
     /// The attached job that learns of a change without a notice, because it makes the change or waits for it.
     pub(super) informed: Option<JobId>,
+    /// The control and what is kept about the inbox, as they are stored.
+    stored: [Option<Value>; 2],
+}
+
+/// Returns the roots of an agent, which [`Stored`] reads and writes.
+pub(super) fn agent_roots(id: &str) -> Vec<RootId> {
+    vec![RootId::agent_controls(), RootId::agent(id), RootId::agent_inbox(id)]
 }
 
 pub(super) fn agent_failure(error: AgentError) -> Failure {
@@ -59,17 +66,27 @@ pub(super) fn controls(roots: &Roots) -> Result<Map, Failure> {
 }
 
 impl Stored {
+    /// Creates an agent that is not stored yet.
+    pub(super) fn new(id: String, agent: Agent, control: Control) -> Stored {
+        Stored { id, agent, control, informed: None, stored: [None, None] }
+    }
+
     /// Reads an agent. `None` if there is none.
     pub(super) fn find(roots: &Roots, id: &str) -> Result<Option<Stored>, Failure> {
         let Some(record) = roots.get(&RootId::agent(id))? else { return Ok(None) };
         let agent = Agent::read(record, roots.cells()).map_err(agent_failure)?;
-        let control = controls(roots)?.get(&id.into(), roots.cells()).map_err(load_failure)?;
-        let control = match control {
-            Some(control) => Control::read(&control, roots.cells()).map_err(agent_failure)?,
+        let stored = controls(roots)?.get(&id.into(), roots.cells()).map_err(load_failure)?;
+        let mut control = match &stored {
+            Some(control) => Control::read(control, roots.cells()).map_err(agent_failure)?,
             None => Control::new(agent.ts),
         };
+        let inbox = roots.get(&RootId::agent_inbox(id))?.cloned();
+        if let Some(inbox) = &inbox {
+            control.read_inbox(inbox, roots.cells()).map_err(agent_failure)?;
+        }
         let informed = control.run.as_ref().and_then(|run| run.by);
-        Ok(Some(Stored { id: id.to_owned(), agent, control, informed }))
+        let id = id.to_owned();
+        Ok(Some(Stored { id, agent, control, informed, stored: [stored, inbox] }))
     }
 
     /// Reads an agent. Fails if there is none.
@@ -101,25 +118,32 @@ impl Stored {
         self.control.status = self.agent.status;
         self.control.error.clone_from(&self.agent.error);
         let status = self.agent.status.word().into();
-        let controls = controls(roots)?;
-        let changed = controls
-            .insert(self.id.as_str().into(), self.control.to_value(), roots.cells())
-            .map_err(load_failure)?;
-        roots.set(&RootId::agent_controls(), Some(changed.into()))?;
+        self.save_control(roots)?;
         roots.set(&RootId::agent(&self.id), Some(self.agent.to_value()))?;
         Ok(status)
+    }
+
+    /// Writes what has changed besides the record. Most messages do not change the control, and the controls
+    /// of all agents are one large value.
+    fn save_control(&self, roots: &mut Roots) -> Result<(), Failure> {
+        let [stored, stored_inbox] = &self.stored;
+        let control = self.control.to_value();
+        if stored.as_ref() != Some(&control) {
+            let changed = controls(roots)?.insert(self.id.as_str().into(), control, roots.cells());
+            let changed = changed.map_err(load_failure)?;
+            roots.set(&RootId::agent_controls(), Some(changed.into()))?;
+        }
+        let inbox = self.control.inbox_to_value();
+        if stored_inbox.as_ref() != Some(&inbox) {
+            roots.set(&RootId::agent_inbox(&self.id), Some(inbox))?;
+        }
+        Ok(())
     }
 
     /// Writes when the agent is woken, and nothing else. Returns its status.
     pub(super) fn save_unchanged(mut self, roots: &mut Roots) -> Result<Value, Failure> {
         super::wake::plan(&mut self, roots)?;
-        let changed = controls(roots)?.insert(
-            self.id.as_str().into(),
-            self.control.to_value(),
-            roots.cells(),
-        );
-        let changed = changed.map_err(load_failure)?;
-        roots.set(&RootId::agent_controls(), Some(changed.into()))?;
+        self.save_control(roots)?;
         Ok(self.agent.status.word().into())
     }
 
@@ -149,6 +173,7 @@ impl Stored {
         if self.control.wake.is_some() {
             roots.schedule(&self.id, None);
         }
+        roots.set(&RootId::agent_inbox(&self.id), None)?;
         roots.set(&RootId::agent(&self.id), None)
     }
 

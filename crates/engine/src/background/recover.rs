@@ -116,12 +116,10 @@ impl Background {
     /// the store is busy. The venue is ready meanwhile: this takes time for each live job.
     pub(super) async fn recover_at_start(self: Arc<Self>) {
         loop {
-            let found = async {
-                self.jobs.store.count_live().await?;
-                self.find_live_jobs().await
-            };
-            match found.await {
-                Ok(live) => return self.recover(live).await,
+            // The store counts on a thread of its own.
+            let count = async { Ok(self.jobs.store.count_live().await?) };
+            match futures_util::future::try_join(count, self.find_live_jobs()).await {
+                Ok(((), live)) => return self.recover(live).await,
                 Err(error) => tracing::error!(%error, "cannot read the live jobs"),
             }
             self.runtime.env.sleep(SCAN_RETRY_DELAY).await;

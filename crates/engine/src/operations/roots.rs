@@ -81,6 +81,12 @@ impl RootId {
         RootId { space: RootSpace::Agent, name: "/controls".to_owned() }
     }
 
+    /// Returns how much the inbox of an agent has received. It changes with every message, and apart from the
+    /// controls so that a message does not rewrite these. No agent has this name.
+    pub fn agent_inbox(id: &str) -> Self {
+        RootId { space: RootSpace::Agent, name: format!("/inbox/{id}") }
+    }
+
     /// Returns the requests of the user's jobs to people: a map by ID.
     pub fn requests() -> Self {
         RootId { space: RootSpace::Workspace, name: "requests".to_owned() }
@@ -444,5 +450,38 @@ impl CellSource for InlineCells {
             return Err(LoadError::Missing { id: *id });
         }
         self.cells.load(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use catena_value::NoCells;
+
+    use super::*;
+
+    fn value(roots: &Roots, id: &RootId) -> Option<i64> {
+        roots.get(id).unwrap().and_then(Value::as_i64)
+    }
+
+    #[test]
+    fn changes_since_a_savepoint_are_undone() {
+        let (one, other) = (RootId::agent("one"), RootId::agent("other"));
+        let stored = [(one.clone(), None), (other.clone(), None)];
+        let mut roots = Roots::new("did:a", 0, Arc::new(NoCells), stored);
+        roots.set(&one, Some(1.into())).unwrap();
+        let outer = roots.savepoint();
+        roots.set(&one, Some(2.into())).unwrap();
+        let inner = roots.savepoint();
+        roots.set(&one, None).unwrap();
+        roots.set(&other, Some(3.into())).unwrap();
+        roots.set(&other, Some(4.into())).unwrap();
+        roots.schedule("one", None);
+        roots.restore(inner);
+        assert_eq!((value(&roots, &one), value(&roots, &other)), (Some(2), None));
+        assert!(!roots.has_schedules());
+        roots.restore(outer);
+        assert_eq!((value(&roots, &one), value(&roots, &other)), (Some(1), None));
+        let (effects, _) = roots.into_effects();
+        assert_eq!(effects.len(), 1, "the other root is as it was");
     }
 }

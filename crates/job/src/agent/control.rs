@@ -142,7 +142,33 @@ impl Control {
         })
     }
 
-    /// Returns the control as a value.
+    /// Returns what is kept about the inbox, which changes with every message: the size of its messages, a
+    /// second, and the number of messages delivered in it.
+    pub fn inbox_to_value(&self) -> Value {
+        let (second, delivered) = self.deliveries;
+        let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+        let counts = [number(self.inbox_bytes), second.into(), number(delivered)];
+        counts.into_iter().collect::<Vector>().into()
+    }
+
+    /// Reads what is kept about the inbox. Controls of earlier versions contain it themselves.
+    pub fn read_inbox(&mut self, value: &Value, cells: &dyn CellSource) -> Result<(), AgentError> {
+        let Value::Vector(counts) = value.loaded(cells)? else {
+            return Err(AgentError::Malformed("inbox"));
+        };
+        let counts: Vec<i64> = counts
+            .iter(cells)
+            .map(|count| Ok(count?.as_i64().unwrap_or(0)))
+            .collect::<Result<_, AgentError>>()?;
+        let [bytes, second, delivered] = counts[..] else {
+            return Err(AgentError::Malformed("inbox"));
+        };
+        self.inbox_bytes = bytes.unsigned_abs();
+        self.deliveries = (second, delivered.unsigned_abs());
+        Ok(())
+    }
+
+    /// Returns the control as a value, without what is kept about the inbox.
     pub fn to_value(&self) -> Value {
         let mut members: Vec<(&str, Value)> =
             vec![("status", self.status.word().into()), ("created", self.created.into())];
@@ -160,9 +186,6 @@ impl Control {
             }
         };
         number("failures", self.failures);
-        number("inboxBytes", self.inbox_bytes);
-        number("second", self.deliveries.0.unsigned_abs());
-        number("delivered", self.deliveries.1);
         if !self.sessions.is_empty() {
             members.push(("sessions", self.sessions.clone().into()));
         }
@@ -285,5 +308,32 @@ mod tests {
         control.authority = [("chosenBy", "model")].into_iter().collect::<Map>().into();
         check(&control);
         assert_eq!(control.tasks(), 3);
+    }
+
+    #[test]
+    fn what_is_kept_about_an_inbox_can_be_read_back() {
+        let mut control = Control::new(3);
+        control.inbox_bytes = 100;
+        control.deliveries = (1_700_000_000, 3);
+        let mut read = Control::read(&control.to_value(), &NoCells).unwrap();
+        assert_eq!((read.inbox_bytes, read.deliveries), (0, (0, 0)));
+        read.read_inbox(&control.inbox_to_value(), &NoCells).unwrap();
+        assert_eq!((read.inbox_bytes, read.deliveries), (100, (1_700_000_000, 3)));
+        let incomplete = Value::from([Value::from(100)].into_iter().collect::<Vector>());
+        assert_eq!(read.read_inbox(&incomplete, &NoCells), Err(AgentError::Malformed("inbox")));
+    }
+
+    #[test]
+    fn controls_of_earlier_versions_contain_what_is_kept_about_the_inbox() {
+        let members: [(&str, Value); 5] = [
+            ("status", "SLEEPING".into()),
+            ("created", 3.into()),
+            ("inboxBytes", 100.into()),
+            ("second", 1_700_000_000.into()),
+            ("delivered", 3.into()),
+        ];
+        let value: Value = members.into_iter().collect::<Map>().into();
+        let read = Control::read(&value, &NoCells).unwrap();
+        assert_eq!((read.inbox_bytes, read.deliveries), (100, (1_700_000_000, 3)));
     }
 }

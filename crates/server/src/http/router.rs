@@ -81,3 +81,43 @@ impl Router {
 fn is_specific(route: &Route) -> bool {
     !route.path.ends_with('}') || !route.path.contains("{*")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::route::ROUTE;
+
+    static ROUTES: [Route; 6] = [
+        Route { path: "/jobs", ..ROUTE },
+        Route { path: "/jobs", method: Method::POST, ..ROUTE },
+        Route { path: "/jobs/{id}", ..ROUTE },
+        Route { path: "/jobs/{id}/cancel", method: Method::PUT, ..ROUTE },
+        Route { path: "/assets/{*id}", ..ROUTE },
+        Route { path: "/assets/{*id}/content", method: Method::PUT, ..ROUTE },
+    ];
+
+    fn found(method: Method, path: &str) -> Result<&'static str, Code> {
+        let router = Router::new(ROUTES.iter());
+        router.find(&method, path).map(|mounted| mounted.route.path)
+    }
+
+    #[test]
+    fn a_request_is_served_by_the_route_of_its_path_and_method() {
+        for (method, path, expected) in [
+            (Method::GET, "/jobs", Ok("/jobs")),
+            (Method::HEAD, "/jobs", Ok("/jobs")),
+            (Method::GET, "/jobs/7", Ok("/jobs/{id}")),
+            (Method::PUT, "/jobs/7/cancel", Ok("/jobs/{id}/cancel")),
+            (Method::GET, "/assets/v/test/echo", Ok("/assets/{*id}")),
+            (Method::PUT, "/assets/v/echo/content", Ok("/assets/{*id}/content")),
+            (Method::GET, "/assets/v/echo/content", Err(Code::MethodNotAllowed)),
+            (Method::DELETE, "/jobs", Err(Code::MethodNotAllowed)),
+            (Method::HEAD, "/jobs/7/cancel", Err(Code::MethodNotAllowed)),
+            (Method::GET, "/jobs/", Err(Code::EndpointNotFound)),
+            (Method::GET, "/jobs/7/8", Err(Code::EndpointNotFound)),
+            (Method::GET, "/", Err(Code::EndpointNotFound)),
+        ] {
+            assert_eq!(found(method.clone(), path), expected, "{method} {path}");
+        }
+    }
+}
