@@ -6,6 +6,7 @@ mod support;
 use std::time::Duration;
 
 use catena_engine::error::WorkerError;
+use catena_engine::limits::Limits;
 use catena_engine::requests::{WorkerEnd, WorkerSignal};
 use catena_job::Status;
 use support::cluster::Kills;
@@ -91,6 +92,20 @@ fn the_job_of_a_lost_worker_is_offered_again_and_its_late_result_is_refused() {
         other.complete(&engine, &again, "2").await.unwrap();
         assert_eq!(member(&wait_for_end(&engine, job.id).await, "output"), "2");
         verify_tree(&engine, job.id).await;
+    });
+}
+
+#[test]
+fn the_job_of_a_lost_worker_is_offered_within_a_second_after_the_end_of_its_lease() {
+    TestVenue::with_kills(Kills::None).run_process(async |engine| {
+        let operation = register_queue(&engine, "").await;
+        invoke(&engine, &operation, "1").await;
+        Worker::new("lost").claim(&engine).await;
+        let lost = tokio::time::Instant::now();
+        Worker::new("other").claim(&engine).await;
+        let lease = Limits::default().worker_lease;
+        let took = lost.elapsed();
+        assert!(lease <= took && took <= lease + Duration::from_secs(1), "{took:?}");
     });
 }
 

@@ -147,8 +147,9 @@ pub(crate) const TEXT_CHECKED_MAX: u64 = 64 << 20;
 /// requests.
 pub(crate) const MAPPED_BLOCK_BYTES_MIN: i32 = 256 * 1024;
 
-/// Free bytes that each arena of the allocator keeps at its end until it is asked for them.
-pub(crate) const ARENA_KEPT_BYTES_MAX: i32 = 16 << 20;
+/// Free bytes that each arena of the allocator keeps at its end until it is asked for them. A flush of the ledger needs about
+/// 30 MiB, and to fetch them from the kernel again for each costs a page fault for every second job.
+pub(crate) const ARENA_KEPT_BYTES_MAX: i32 = 48 << 20;
 
 /// Bytes by which an arena of the allocator grows.
 pub(crate) const ARENA_STEP_BYTES: i32 = 1 << 20;

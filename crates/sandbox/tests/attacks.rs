@@ -867,6 +867,8 @@ print('done')";
                     assert!(!running.is_finished(), "ran while it was paused");
                 }
                 control.resume();
+                // Otherwise the next pause could be taken for this one.
+                assert!(control.wait_paused(false, SLOW) || running.is_finished());
             }
             let outcome = running.join().unwrap();
             assert_eq!(verdict(&outcome), "ok", "{outcome:?}");

@@ -201,6 +201,8 @@ impl Collector for EngineCollector {
             "Bytes written to the journal",
             store.journal_bytes,
         )?;
+        let size = self.1.disk_bytes();
+        gauge(&mut encoder, "store_disk_bytes", "Size of the journal and the index", size)?;
         counter(&mut encoder, "store_stalls", "Waits for the flusher", store.stalls)?;
         let most = store.batch_entries_max;
         gauge(&mut encoder, "store_batch_entries_max", "Entries of the largest batch", most)?;

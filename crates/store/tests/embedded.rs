@@ -200,3 +200,14 @@ async fn many_writers_share_syncs() {
     assert_eq!(entries, 64 * 20);
     assert!(syncs * 2 < entries, "{syncs} syncs for {entries} commits");
 }
+
+#[tokio::test]
+async fn the_size_of_a_store_is_that_of_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    store.commit(Effects::one(echo(job_id(1), "did:a").effect())).await.unwrap();
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    let size: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert!(size > 0);
+    assert_eq!(store.disk_bytes(), size);
+}

@@ -309,5 +309,11 @@ async fn the_last_hour_is_counted_by_minute() {
     assert_eq!((&all["scope"], &all["executors"]), (&json!("all"), &json!([])));
     assert_eq!(sum(&all, &|minute| minute["created"].as_u64().unwrap()), 4, "{all}");
     assert!(all["store"]["syncs"].as_u64().unwrap() > 0 && all["running"] == 0, "{all}");
+    for member in ["diskBytes", "journalBytes", "syncMeanUs", "syncMaxUs"] {
+        assert!(all["store"][member].as_u64().unwrap() > 0, "{member}: {all}");
+    }
+    let minutes = all["minutes"].as_array().unwrap();
+    let waited = minutes.iter().filter(|minute| minute["waitingMs"]["p99"].is_u64()).count();
+    assert!(waited > 0 && minutes.iter().any(|minute| minute["queueDepth"].is_u64()), "{all}");
     assert_eq!(sum(&stats(&site).await, &|minute| minute["created"].as_u64().unwrap()), 0);
 }

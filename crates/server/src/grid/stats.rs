@@ -90,12 +90,13 @@ fn percentiles_value(times: Percentiles) -> Value {
     object([("p50", count(times.p50_ms)), ("p99", count(times.p99_ms))])
 }
 
-/// The sizes of the store and the time of its syncs, since the venue started.
+/// The size of the store, and what it has written and how long its syncs took since the venue started.
 fn store_value(store: &EmbeddedStore) -> Value {
     let counters = store.counters();
     let micros = |nanos: u64| count(nanos / 1_000);
     let mean = counters.sync_nanos.checked_div(counters.syncs).unwrap_or(0);
     object([
+        ("diskBytes", count(store.disk_bytes())),
         ("journalBytes", count(counters.journal_bytes)),
         ("payloadBytes", count(counters.payload_bytes)),
         ("commits", count(counters.commits)),

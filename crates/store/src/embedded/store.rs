@@ -1,7 +1,7 @@
 //! The embedded store: how it is opened, and its implementation of [`Store`].
 
 use std::future::ready;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use catena_job::JobId;
@@ -48,6 +48,8 @@ pub struct EmbeddedStore {
     pub(super) fronts: QueueFronts,
     members: Members,
     budgets: Budgets,
+    /// `None` on a simulated disk.
+    folder: Option<PathBuf>,
 }
 
 impl EmbeddedStore {
@@ -55,7 +57,8 @@ impl EmbeddedStore {
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
         let ledger = Ledger::open(folder, Options::new(TABLES))?;
         super::upgrade::list_jobs_of_all_owners(&ledger)?;
-        Ok(Self::from_driver(LedgerDriver::threaded(ledger)))
+        let store = Self::from_driver(LedgerDriver::threaded(ledger));
+        Ok(EmbeddedStore { folder: Some(folder.to_path_buf()), ..store })
     }
 
     fn from_driver(driver: LedgerDriver) -> Self {
@@ -73,6 +76,7 @@ impl EmbeddedStore {
             fronts: QueueFronts::default(),
             members: Members::default(),
             budgets: Budgets::default(),
+            folder: None,
         }
     }
 
@@ -84,6 +88,14 @@ impl EmbeddedStore {
     /// Commits, syncs, entries, bytes, batch sizes and sync times since it was opened.
     pub fn counters(&self) -> CounterSnapshot {
         self.driver.reads().counters()
+    }
+
+    /// The size of its files in bytes: the journal and the index, without large blobs. 0 if they cannot be
+    /// read. Lists the folder, which has a handful of files.
+    pub fn disk_bytes(&self) -> u64 {
+        let files = self.folder.as_ref().and_then(|folder| std::fs::read_dir(folder).ok());
+        let files = files.into_iter().flatten().flatten();
+        files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
     }
 
     /// Whether it accepts writes.
