@@ -147,8 +147,8 @@ pub(crate) const TEXT_CHECKED_MAX: u64 = 64 << 20;
 /// requests.
 pub(crate) const MAPPED_BLOCK_BYTES_MIN: i32 = 256 * 1024;
 
-/// Free bytes that each arena of the allocator keeps at its end until it is asked for them. A flush of the ledger needs about
-/// 30 MiB, and to fetch them from the kernel again for each costs a page fault for every second job.
+/// Free bytes that each arena of the allocator keeps at its end until it is asked for them. Work that frees much at
+/// once and soon needs it again, such as a flush of the ledger, would otherwise fetch it from the kernel each time.
 pub(crate) const ARENA_KEPT_BYTES_MAX: i32 = 48 << 20;
 
 /// Bytes by which an arena of the allocator grows.

@@ -89,11 +89,13 @@ thread_local! {
     static SCOPES: RefCell<ScopeCache> = RefCell::default();
 }
 
+/// What was hashed, and the scope.
+type CachedScope = (Box<[u8]>, [u8; 8]);
+
 struct ScopeCache {
     /// What is hashed: every part after its length.
     hashed: Vec<u8>,
-    /// What was hashed, and the scope.
-    slots: Vec<Option<(Box<[u8]>, [u8; 8])>>,
+    slots: Vec<Option<CachedScope>>,
     slot_hash: RandomState,
 }
 

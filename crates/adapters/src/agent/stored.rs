@@ -37,8 +37,10 @@ pub(super) struct Stored {
     pub(super) control: Control,
     /// The attached job that learns of a change without a notice, because it makes the change or waits for it.
     pub(super) informed: Option<JobId>,
-    /// The control and what is kept about the inbox, as they are stored.
-    stored: [Option<Value>; 2],
+    /// The control as it is stored.
+    stored_control: Option<Value>,
+    /// What is kept about the inbox, as it is stored.
+    stored_inbox: Option<Value>,
 }
 
 /// Returns the roots of an agent, which [`Stored`] reads and writes.
@@ -68,25 +70,26 @@ pub(super) fn controls(roots: &Roots) -> Result<Map, Failure> {
 impl Stored {
     /// Creates an agent that is not stored yet.
     pub(super) fn new(id: String, agent: Agent, control: Control) -> Stored {
-        Stored { id, agent, control, informed: None, stored: [None, None] }
+        Stored { id, agent, control, informed: None, stored_control: None, stored_inbox: None }
     }
 
     /// Reads an agent. `None` if there is none.
     pub(super) fn find(roots: &Roots, id: &str) -> Result<Option<Stored>, Failure> {
         let Some(record) = roots.get(&RootId::agent(id))? else { return Ok(None) };
         let agent = Agent::read(record, roots.cells()).map_err(agent_failure)?;
-        let stored = controls(roots)?.get(&id.into(), roots.cells()).map_err(load_failure)?;
-        let mut control = match &stored {
+        let stored_control = controls(roots)?.get(&id.into(), roots.cells());
+        let stored_control = stored_control.map_err(load_failure)?;
+        let mut control = match &stored_control {
             Some(control) => Control::read(control, roots.cells()).map_err(agent_failure)?,
             None => Control::new(agent.ts),
         };
-        let inbox = roots.get(&RootId::agent_inbox(id))?.cloned();
-        if let Some(inbox) = &inbox {
+        let stored_inbox = roots.get(&RootId::agent_inbox(id))?.cloned();
+        if let Some(inbox) = &stored_inbox {
             control.read_inbox(inbox, roots.cells()).map_err(agent_failure)?;
         }
         let informed = control.run.as_ref().and_then(|run| run.by);
         let id = id.to_owned();
-        Ok(Some(Stored { id, agent, control, informed, stored: [stored, inbox] }))
+        Ok(Some(Stored { id, agent, control, informed, stored_control, stored_inbox }))
     }
 
     /// Reads an agent. Fails if there is none.
@@ -126,15 +129,14 @@ impl Stored {
     /// Writes what has changed besides the record. Most messages do not change the control, and the controls
     /// of all agents are one large value.
     fn save_control(&self, roots: &mut Roots) -> Result<(), Failure> {
-        let [stored, stored_inbox] = &self.stored;
         let control = self.control.to_value();
-        if stored.as_ref() != Some(&control) {
+        if self.stored_control.as_ref() != Some(&control) {
             let changed = controls(roots)?.insert(self.id.as_str().into(), control, roots.cells());
             let changed = changed.map_err(load_failure)?;
             roots.set(&RootId::agent_controls(), Some(changed.into()))?;
         }
         let inbox = self.control.inbox_to_value();
-        if stored_inbox.as_ref() != Some(&inbox) {
+        if self.stored_inbox.as_ref() != Some(&inbox) {
             roots.set(&RootId::agent_inbox(&self.id), Some(inbox))?;
         }
         Ok(())

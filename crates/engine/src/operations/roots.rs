@@ -81,8 +81,8 @@ impl RootId {
         RootId { space: RootSpace::Agent, name: "/controls".to_owned() }
     }
 
-    /// Returns how much the inbox of an agent has received. It changes with every message, and apart from the
-    /// controls so that a message does not rewrite these. No agent has this name.
+    /// Returns the size of an agent's inbox and the count behind its delivery rate. Every message changes them, so
+    /// they are not part of the controls, which a message would otherwise rewrite. No agent has this name.
     pub fn agent_inbox(id: &str) -> Self {
         RootId { space: RootSpace::Agent, name: format!("/inbox/{id}") }
     }
