@@ -18,6 +18,10 @@ impl Program for Renderer {
         catena_render::warm();
     }
 
+    fn rehearse(&self) {
+        catena_render::rehearse();
+    }
+
     fn run(&self, request: &Value) -> Result<String, ProgramError> {
         let image = |digest: &str| std::fs::read(format!("inputs/{digest}")).ok();
         let rendered = catena_render::render(request, &image).map_err(|error| ProgramError {

@@ -96,4 +96,17 @@ pub fn warm() {
     let _ = render(&request, &|_| None);
 }
 
+/// Carries out a small request that [`warm`] has not: what it writes to is not shared with another process
+/// any more.
+pub fn rehearse() {
+    let request = serde_json::json!({
+        "task": "render", "formats": ["svg"],
+        "object": {"format": "latex", "source": REHEARSED},
+    });
+    let _ = render(&request, &|_| None);
+}
+
+const REHEARSED: &str =
+    r"\int_a^b \frac{t^3 - 2}{\sqrt{4 + y_0}} \, dt = \sum_{k=0}^{7} \left( \alpha_k \right)";
+
 const WARM: &str = r"\int_0^1 \frac{\sqrt{x^2+1}}{\sum_{i=1}^n a_i} \left(\begin{pmatrix} a & b \\ c & d \end{pmatrix}\right) \text{if } \hat{x} \in \mathbb{R}, \sin \alpha \leq \begin{cases} 1 & y \\ 2 & z \end{cases}";

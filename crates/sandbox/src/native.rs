@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! zygote   one thread; warms the program up once and forks one worker for each request
-//! init     PID 1 of the worker's pid namespace; mounts the job folder, reaps, kills, reports
-//! cell     PID 2; drops every right, installs Landlock and seccomp, waits for one cell, runs it
+//! init     PID 1 of the worker's pid namespace; reaps, kills, reports
+//! cell     PID 2; mounts the job folder, drops every right, installs Landlock and seccomp, waits for one
+//!          cell, runs it
 //! ```
 //!
 //! A native cell reads and writes its own folder and nothing else: not even the libraries of its binary,
@@ -45,6 +46,10 @@ const NO_EXEC: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXE
 pub trait Program {
     /// Is called once, before workers are forked. Must leave no thread behind.
     fn warm(&self);
+
+    /// Is called in every worker before it is ready: runs the paths of an ordinary cell, so that their
+    /// page faults happen beforehand. Must leave no thread, and nothing that a cell could see.
+    fn rehearse(&self);
 
     /// Runs one cell, in its folder: input files are below `inputs/`, what it writes next to them
     /// becomes artifacts. Returns the result as JSON.
@@ -87,7 +92,9 @@ pub fn serve(program: &dyn Program) -> io::Result<()> {
     }
     let base_bytes = address_space(&proc)?;
     wire::send(&control, br#"{"ready":true}"#, &[])?;
-    let zygote = Zygote { program, has_two_ids, base_bytes, maps: config["id_maps"].clone() };
+    let maps = config["id_maps"].clone();
+    let filter = seccomp::program();
+    let zygote = Zygote { program, has_two_ids, base_bytes, maps, filter };
     loop {
         let message = wire::receive(&control)?;
         if message.data.is_empty() {
@@ -112,6 +119,8 @@ struct Zygote<'a> {
     /// The address space of the zygote.
     base_bytes: u64,
     maps: Value,
+    /// The system call filter of a cell.
+    filter: Vec<u8>,
 }
 
 /// The descriptors of a worker.
@@ -180,22 +189,6 @@ impl Zygote<'_> {
         rustix::process::setsid()?;
         rustix::process::umask(Mode::from_raw_mode(0o077));
         sys::name_process(c"cell-init");
-        rustix::system::sethostname(b"cell")?;
-        mount_tmpfs(
-            JOB,
-            &format!("mode=0755,size={JOB_FOLDER_BYTES},nr_inodes={JOB_FOLDER_INODES}"),
-        )?;
-        for name in ["files", "tmp", "shm"] {
-            let path = format!("{JOB}/{name}");
-            fs::DirBuilder::new().mode(0o700).create(&path)?;
-            if self.has_two_ids {
-                rustix::fs::chown(&path, Some(Uid::from_raw(1000)), Some(Gid::from_raw(1000)))?;
-            }
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(WORK, flags, Mode::empty())?;
-        wire::send(&fds.control, b"J", &[folder.as_fd()])?;
-        drop(folder);
         let pid = match sys::fork()? {
             Forked::Parent(pid, _) => pid,
             Forked::Child => {
@@ -213,11 +206,33 @@ impl Zygote<'_> {
         Ok(0)
     }
 
+    /// Mounts the job folder and tells the supervisor. The cell's process does so while it has its
+    /// rights, because memory that the init process writes to would be copied once more for the cell.
+    fn mount_job(&self, fds: &Fds) -> io::Result<()> {
+        rustix::system::sethostname(b"cell")?;
+        mount_tmpfs(
+            JOB,
+            &format!("mode=0755,size={JOB_FOLDER_BYTES},nr_inodes={JOB_FOLDER_INODES}"),
+        )?;
+        for name in ["files", "tmp", "shm"] {
+            let path = format!("{JOB}/{name}");
+            fs::DirBuilder::new().mode(0o700).create(&path)?;
+            if self.has_two_ids {
+                rustix::fs::chown(&path, Some(Uid::from_raw(1000)), Some(Gid::from_raw(1000)))?;
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(WORK, flags, Mode::empty())?;
+        wire::send(&fds.control, b"J", &[folder.as_fd()])
+    }
+
     /// The cell's own process. Returns its exit status.
     fn cell(&self, fds: &Fds) -> io::Result<i32> {
         rustix::process::setsid()?;
+        self.mount_job(fds)?;
         self.confine(fds)?;
-        let listener = sys::install_filter(&seccomp::program())?;
+        self.program.rehearse();
+        let listener = sys::install_filter(&self.filter)?;
         // Only the init process speaks on the control channel from here on.
         sys::close_all_but(&[&fds.cell, &listener]);
         wire::send(&fds.cell, b"R", &[listener.as_fd()])?;

@@ -8,6 +8,8 @@
 //! Arguments are compared by their low 32 bits wherever the kernel itself takes an `int`, because
 //! the upper half is ignored there and must not be a way around a comparison.
 
+use std::collections::BTreeMap;
+
 use libc::c_long;
 
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
@@ -49,6 +51,8 @@ enum Action {
     Refuse(i32),
     /// Let the supervisor refuse and record it.
     Record,
+    /// Kill the process.
+    Kill,
 }
 
 impl Action {
@@ -57,6 +61,7 @@ impl Action {
             Action::Allow => RET_ALLOW,
             Action::Refuse(errno) => RET_ERRNO | (errno as u32 & 0xffff),
             Action::Record => RET_USER_NOTIF,
+            Action::Kill => RET_KILL_PROCESS,
         }
     }
 }
@@ -70,77 +75,169 @@ struct ByArgument {
     otherwise: Action,
 }
 
+/// What happens to the calls whose numbers follow one another.
+enum Decision {
+    Always(Action),
+    ByArgument(ByArgument),
+}
+
+/// Instructions from the last one to the first: a jump goes forward, so that its target exists already.
 #[derive(Default)]
-struct Program(Vec<u64>);
+struct Program {
+    reversed: Vec<u64>,
+    /// Where the last instruction was put that ends the program with a code.
+    ends: BTreeMap<u32, Place>,
+}
+
+/// How many instructions there were when one was put, itself included: the distance to the end.
+type Place = usize;
 
 impl Program {
-    fn push(&mut self, code: u16, jump_true: u8, jump_false: u8, k: u32) {
+    fn push(&mut self, code: u16, jump_true: u8, jump_false: u8, k: u32) -> Place {
         let instruction = u64::from(code)
             | u64::from(jump_true) << 16
             | u64::from(jump_false) << 24
             | u64::from(k) << 32;
-        self.0.push(instruction);
+        self.reversed.push(instruction);
+        self.reversed.len()
     }
 
     /// Loads a 32-bit word of `struct seccomp_data`.
-    fn load(&mut self, offset: u32) {
-        self.push(0x20, 0, 0, offset);
+    fn load(&mut self, offset: u32) -> Place {
+        self.push(0x20, 0, 0, offset)
     }
 
-    fn ret(&mut self, code: u32) {
-        self.push(0x06, 0, 0, code);
+    fn and(&mut self, mask: u32) -> Place {
+        self.push(0x54, 0, 0, mask)
     }
 
-    fn and(&mut self, mask: u32) {
-        self.push(0x54, 0, 0, mask);
-    }
-
-    /// Skips `skip` instructions unless the accumulator equals `k`.
-    fn unless_equal_skip(&mut self, k: u32, skip: u8) {
-        self.push(0x15, 0, skip, k);
-    }
-
-    fn always(&mut self, number: c_long, action: Action) {
-        self.unless_equal_skip(number as u32, 1);
-        self.ret(action.code());
-    }
-
-    fn by_argument(&mut self, rule: &ByArgument) {
-        let length = 3 + 2 * rule.listed.len();
-        self.unless_equal_skip(rule.number as u32, length as u8);
-        self.load(16 + 8 * rule.index);
-        self.and(rule.mask);
-        for (value, action) in &rule.listed {
-            self.unless_equal_skip(*value, 1);
-            self.ret(action.code());
+    /// Ends the program. An instruction that does so is shared by those that can reach it.
+    fn end(&mut self, code: u32) -> Place {
+        match self.ends.get(&code) {
+            Some(place) if self.distance(*place) < SHARED_WITHIN => *place,
+            _ => {
+                let place = self.push(0x06, 0, 0, code);
+                self.ends.insert(code, place);
+                place
+            }
         }
-        self.ret(rule.otherwise.code());
+    }
+
+    /// The instructions that the next one would skip to reach a place.
+    fn distance(&self, place: Place) -> usize {
+        self.reversed.len() - place
+    }
+
+    /// A place that a conditional jump can reach, which a jump to the wanted one is put at if need be.
+    fn near(&mut self, place: Place) -> Place {
+        // Two jumps can be put before the conditional one.
+        if self.distance(place) + 2 <= usize::from(u8::MAX) {
+            return place;
+        }
+        let distance = self.distance(place) as u32;
+        self.push(0x05, 0, 0, distance)
+    }
+
+    /// Goes to one place or the other, by comparing the accumulator with `k`.
+    fn jump(&mut self, comparison: u16, k: u32, if_true: Place, if_false: Place) -> Place {
+        let (if_true, if_false) = (self.near(if_true), self.near(if_false));
+        let (jump_true, jump_false) = (self.distance(if_true), self.distance(if_false));
+        self.push(comparison, jump_true as u8, jump_false as u8, k)
+    }
+
+    fn decide(&mut self, decision: &Decision) -> Place {
+        let rule = match decision {
+            Decision::Always(action) => return self.end(action.code()),
+            Decision::ByArgument(rule) => rule,
+        };
+        let mut place = self.end(rule.otherwise.code());
+        for (value, action) in rule.listed.iter().rev() {
+            let listed = self.end(action.code());
+            place = self.jump(IS_EQUAL, *value, listed, place);
+        }
+        // The comparisons follow, unless there are none.
+        debug_assert_eq!(place, self.reversed.len());
+        if rule.mask != u32::MAX {
+            self.and(rule.mask);
+        }
+        self.load(16 + 8 * rule.index)
+    }
+
+    /// Finds the decision for a number by halving: each decision is for the numbers from its first on.
+    fn search(&mut self, decisions: &[(u32, Decision)]) -> Place {
+        let (left, right) = decisions.split_at(decisions.len() / 2);
+        match (left, right) {
+            ([], [(_, decision)]) => self.decide(decision),
+            (_, [(first, _), ..]) => {
+                let first = *first;
+                let from_first = self.search(right);
+                let below = self.search(left);
+                self.jump(IS_AT_LEAST, first, from_first, below)
+            }
+            (_, []) => self.end(Action::Record.code()),
+        }
     }
 }
 
-/// The filter as the kernel takes it: eight bytes for each instruction.
-pub(crate) fn program() -> Vec<u8> {
-    let mut program = Program::default();
-    program.load(4);
-    program.push(0x15, 1, 0, AUDIT_ARCH);
-    program.ret(RET_KILL_PROCESS);
-    program.load(0);
-    if cfg!(target_arch = "x86_64") {
-        // Numbers from here on belong to the x32 entry point.
-        program.push(0x35, 0, 1, 0x4000_0000);
-        program.ret(RET_KILL_PROCESS);
-    }
+/// Comparisons of the accumulator.
+const IS_EQUAL: u16 = 0x15;
+const IS_AT_LEAST: u16 = 0x35;
+/// An end is shared if it is this near, so that jumps to it need no other jump.
+const SHARED_WITHIN: usize = 200;
+/// Numbers from here on belong to the x32 entry point of x86_64.
+const X32_FIRST: u32 = 0x4000_0000;
+
+/// The decisions for all numbers, each with the first number that it is for.
+fn decisions() -> Vec<(u32, Decision)> {
+    let mut listed: BTreeMap<u32, Decision> = BTreeMap::new();
+    let mut list = |number: c_long, decision| listed.insert(number as u32, decision);
     for number in allowed() {
-        program.always(number, Action::Allow);
-    }
-    for rule in by_argument() {
-        program.by_argument(&rule);
+        list(number, Decision::Always(Action::Allow));
     }
     for (number, errno) in refused_quietly() {
-        program.always(number, Action::Refuse(errno));
+        list(number, Decision::Always(Action::Refuse(errno)));
     }
-    program.ret(Action::Record.code());
-    program.0.iter().flat_map(|instruction| instruction.to_le_bytes()).collect()
+    for rule in by_argument() {
+        list(rule.number, Decision::ByArgument(rule));
+    }
+    let mut decisions: Vec<(u32, Decision)> = Vec::new();
+    let mut add = |first: u32, decision: Decision| {
+        let last = decisions.last().map(|(_, last)| last);
+        if let (Some(Decision::Always(last)), Decision::Always(action)) = (last, &decision)
+            && last == action
+        {
+            return;
+        }
+        decisions.push((first, decision));
+    };
+    let mut next = 0;
+    for (number, decision) in listed {
+        if number > next {
+            add(next, Decision::Always(Action::Record));
+        }
+        add(number, decision);
+        next = number + 1;
+    }
+    add(next, Decision::Always(Action::Record));
+    if cfg!(target_arch = "x86_64") {
+        add(X32_FIRST, Decision::Always(Action::Kill));
+    }
+    decisions
+}
+
+/// The filter as the kernel takes it: eight bytes for each instruction.
+///
+/// The kernel compiles it for every cell and runs it once for each call that there is, so that it pays
+/// to be short and to search instead of comparing with one number after the other.
+pub(crate) fn program() -> Vec<u8> {
+    let mut program = Program::default();
+    // The root of the search is put last, so that it follows the load of the number.
+    program.search(&decisions());
+    let search = program.load(0);
+    let kill = program.push(0x06, 0, 0, Action::Kill.code());
+    program.jump(IS_EQUAL, AUDIT_ARCH, search, kill);
+    program.load(4);
+    program.reversed.iter().rev().flat_map(|instruction| instruction.to_le_bytes()).collect()
 }
 
 macro_rules! numbers {
@@ -384,6 +481,7 @@ mod tests {
                 0x54 => accumulator &= k,
                 0x15 => at += jump(accumulator == k),
                 0x35 => at += jump(accumulator >= k),
+                0x05 => at += k as usize,
                 0x06 => return k,
                 other => panic!("unknown instruction {other:#x}"),
             }
@@ -400,6 +498,38 @@ mod tests {
         assert_eq!(own(libc::SYS_execve, [0; 6]), RET_USER_NOTIF);
         assert_eq!(own(libc::SYS_socket, [1, 0, 0, 0, 0, 0]), RET_USER_NOTIF);
         assert_eq!(verdict(AUDIT_ARCH, 2000, [0; 6]), RET_USER_NOTIF);
+    }
+
+    #[test]
+    fn every_call_is_decided_as_it_is_listed() {
+        let allowed = allowed();
+        let refused: BTreeMap<c_long, i32> = refused_quietly().into_iter().collect();
+        let checked: Vec<c_long> = by_argument().iter().map(|rule| rule.number).collect();
+        for number in (0..1000).filter(|number| !checked.contains(number)) {
+            let expected = match refused.get(&number) {
+                Some(errno) => Action::Refuse(*errno),
+                None if allowed.contains(&number) => Action::Allow,
+                None => Action::Record,
+            };
+            assert_eq!(own(number, [u64::MAX; 6]), expected.code(), "{number}");
+        }
+        for rule in by_argument() {
+            let with = |value: u32| {
+                let mut arguments = [0; 6];
+                arguments[rule.index as usize] = u64::from(value);
+                own(rule.number, arguments)
+            };
+            for (value, action) in &rule.listed {
+                assert_eq!(with(*value), action.code(), "{} with {value:#x}", rule.number);
+            }
+            assert_eq!(with(0x00ab_cdef & rule.mask), rule.otherwise.code(), "{}", rule.number);
+        }
+    }
+
+    #[test]
+    fn the_filter_is_short() {
+        let instructions = program().len() / 8;
+        assert!(instructions < 320, "{instructions} instructions");
     }
 
     #[test]

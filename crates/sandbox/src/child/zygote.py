@@ -5,8 +5,9 @@ cell has started: facts come from the kernel and from the worker's init process,
 anything that a cell wrote.
 
     zygote   single-threaded; forks one worker for each request of the supervisor
-    init     PID 1 of the worker's pid namespace; mounts the job folder, reaps, kills, reports
-    cell     PID 2; drops every right, installs Landlock and seccomp, waits for one cell, runs it
+    init     PID 1 of the worker's pid namespace; reaps, kills, reports
+    cell     PID 2; mounts the job folder, drops every right, installs Landlock and seccomp, waits for
+             one cell, runs it
 """
 import array
 import atexit
@@ -203,18 +204,6 @@ def init(control_fd, cell_fd, stdout_fd, stderr_fd, go_read):
     os.umask(0o077)
     libc.prctl(PR_SET_NAME, b"cell-init", 0, 0, 0)
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    socket.sethostname("cell")
-    cell_id = config["cell_id"]
-    options = "mode=0755,size=%d,nr_inodes=%d" % (config["job_bytes"], config["job_inodes"])
-    call("mount", b"job", JOB.encode(), b"tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.encode())
-    for name in ("files", "tmp", "shm"):
-        os.mkdir(JOB + "/" + name, 0o700)
-        if config["two_ids"]:
-            os.chown(JOB + "/" + name, cell_id, cell_id)
-    control = socket.socket(fileno=control_fd)
-    folder = os.open(WORK, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    send_with_fds(control, b"J", [folder])
-    os.close(folder)
     pid = os.fork()
     if pid == 0:
         status = 70
@@ -229,7 +218,7 @@ def init(control_fd, cell_fd, stdout_fd, stderr_fd, go_read):
     # The kernel drops every other signal that the cell sends to the init process of its namespace.
     for number in config["handled"]:
         signal.signal(number, signal.SIG_IGN)
-    return supervise(control, pid)
+    return supervise(socket.socket(fileno=control_fd), pid)
 
 
 def supervise(control, pid):
@@ -257,12 +246,9 @@ def supervise(control, pid):
     _, status = os.waitpid(pid, 0)
     quiesce()
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    facts = {
-        "status": status,
-        "cpu_us": int((usage.ru_utime + usage.ru_stime) * 1e6),
-        "max_rss_kb": usage.ru_maxrss,
-    }
-    control.send(b"Q" + json.dumps(facts).encode())
+    cpu_us = int((usage.ru_utime + usage.ru_stime) * 1e6)
+    facts = (status, cpu_us, usage.ru_maxrss)
+    control.send(b'Q{"status":%d,"cpu_us":%d,"max_rss_kb":%d}' % facts)
     return 0
 
 
@@ -346,6 +332,7 @@ def store_input(name, source):
 
 def cell(control_fd, cell_fd, stdout_fd, stderr_fd):
     os.setsid()
+    mount_job(control_fd)
     null = os.open("/dev/null", os.O_RDWR)
     # Nothing may be overwritten before it was moved.
     wanted = (null, stdout_fd, stderr_fd, cell_fd, control_fd)
@@ -360,6 +347,27 @@ def cell(control_fd, cell_fd, stdout_fd, stderr_fd):
     size = struct.unpack("!I", read_exactly(CELL_FD, 4))[0]
     job = json.loads(read_exactly(CELL_FD, size))
     return run(job)
+
+
+def mount_job(control_fd):
+    """Mounts the job folder and tells the supervisor.
+
+    The cell's process does so while it has its rights, because memory that the init process writes to
+    would be copied once more for the cell.
+    """
+    socket.sethostname("cell")
+    cell_id = config["cell_id"]
+    options = "mode=0755,size=%d,nr_inodes=%d" % (config["job_bytes"], config["job_inodes"])
+    call("mount", b"job", JOB.encode(), b"tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.encode())
+    for name in ("files", "tmp", "shm"):
+        os.mkdir(JOB + "/" + name, 0o700)
+        if config["two_ids"]:
+            os.chown(JOB + "/" + name, cell_id, cell_id)
+    control = socket.socket(fileno=control_fd)
+    folder = os.open(WORK, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    send_with_fds(control, b"J", [folder])
+    os.close(folder)
+    control.detach()
 
 
 def confine():
