@@ -16,17 +16,28 @@ export interface Watched {
   readonly close: () => Promise<void>;
 }
 
-/** A page on which everything that must not happen is recorded. */
-export async function open(
+/** What pages share: caches, what is stored, and permissions. */
+export async function newContext(
   browser: Browser,
   origin: string,
   options: BrowserContextOptions = {},
-): Promise<Watched> {
+): Promise<BrowserContext> {
   const context = await browser.newContext({ baseURL: origin, ...options });
   if (process.env["CATENA_CONSOLE"] === "built") await useBuiltFiles(context, origin);
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   // Nothing takes this long, except on a machine that is busy with other tests.
   context.setDefaultTimeout(60_000);
+  return context;
+}
+
+/** A page in a context of its own, on which everything that must not happen is recorded. */
+export async function open(browser: Browser, origin: string, options?: BrowserContextOptions): Promise<Watched> {
+  const context = await newContext(browser, origin, options);
+  return { ...(await openIn(context, origin)), close: () => context.close() };
+}
+
+/** The same in a context that others use, too. */
+export async function openIn(context: BrowserContext, origin: string): Promise<Watched> {
   const page = await context.newPage();
   const faults: string[] = [];
   page.on("pageerror", (error) => faults.push(`script: ${error.message}`));
@@ -46,7 +57,7 @@ export async function open(
       console.error(`Content Security Policy: ${event.violatedDirective} ${event.blockedURI}`);
     });
   });
-  return { page, faults, close: () => context.close() };
+  return { page, faults, close: () => page.close() };
 }
 
 /** Goes to another page of the console without loading the document again. */
@@ -65,11 +76,12 @@ const dist = fileURLToPath(new URL("../../crates/server/src/console/dist/", impo
 async function useBuiltFiles(context: BrowserContext, origin: string): Promise<void> {
   const { headers } = await fetch(`${origin}/ui/`, { headers: { accept: "text/html" } });
   const policy = headers.get("content-security-policy") ?? "";
-  const isConsole = (url: URL): boolean =>
-    url.origin === origin && (url.pathname === "/" || url.pathname.startsWith("/ui/"));
+  // An expression and not a function, for which every request would have to be passed to this process.
+  const isConsole = new RegExp(`^${origin.replaceAll(".", "\\.")}/(ui/.*)?([?#].*)?$`);
   await context.route(isConsole, (route, request) => {
     const name = /^\/ui\/(files\/[\w.-]+)$/.exec(new URL(request.url()).pathname)?.[1];
     const path = join(dist, name ?? "index.html");
-    return route.fulfill({ path, headers: { "content-security-policy": policy } });
+    // The page may have been closed meanwhile.
+    return route.fulfill({ path, headers: { "content-security-policy": policy } }).catch(() => undefined);
   });
 }

@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import { startWithExecutor } from "./executor";
 import { fixture } from "./fixture";
 import type { Fixture } from "./fixture";
+import { HOSTILE } from "./hostile";
 import { EXECUTORS, withExecutors } from "./made_up";
 
 let { venue, proxy, page } = {} as Fixture;
@@ -103,6 +104,33 @@ describe("an execution", () => {
     await run(code);
     await ran.getByText("deduplicated from").waitFor();
     expect(await link.getAttribute("href")).toBe(second);
+  });
+
+  it("of hostile code shows everything that it wrote as text", async () => {
+    const code = `import sys
+texts = ${JSON.stringify(HOSTILE)}
+for text in texts:
+    print(text)
+    print(text, file=sys.stderr)
+for text in texts[:30]:
+    open(text.replace("/", "_")[:80] + ".html", "w").write(text)
+raise ValueError("\\n".join(texts))
+`;
+    const job = await venue.invoke("exec:python", { code }, { wait: true });
+    await page.goto(`/ui/jobs/${job}/execution`);
+    for (const name of ["stdout", "stderr", "Code"]) {
+      await page.getByRole("region", { name }).getByText("window.pwned=1").first().waitFor();
+    }
+    await page.getByRole("region", { name: "Error of the execution" }).getByText("window.pwned=1").first().waitFor();
+    const artifacts = page.getByRole("region", { name: "Artifacts" });
+    await artifacts.getByText(/window\.pwned=1.*\.html/).first().waitFor();
+    expect(await page.locator("iframe, object, embed, main script").count()).toBe(0);
+    for (const part of ["", "/chain", "/chain#record-2"]) {
+      await page.goto(`/ui/jobs/${job}${part}`);
+      await page.getByText(/verified here: \d+ records/).waitFor();
+    }
+    await page.goto("/ui/executions");
+    await page.locator(`a[href$="${job}/execution"]`).waitFor();
   });
 
   it("is listed with the latest", async () => {

@@ -1,9 +1,9 @@
 // What files of tests need: one venue for the file, if asked for a proxy in front of it, and a fresh page
 // for each test, on which nothing may have gone wrong.
 
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
-import { connect, open } from "./browser";
+import { connect, newContext, open, openIn } from "./browser";
 import type { Watched } from "./browser";
 import { Proxy } from "./proxy";
 import { Venue } from "./venue";
@@ -30,11 +30,16 @@ export function fixture(use: (fixture: Fixture) => void, options: Options = {}):
   let venue: Venue;
   let proxy: Proxy;
   let browser: Browser;
+  let context: BrowserContext;
+  let origin: string;
   let watched: Watched;
   beforeAll(async () => {
     venue = await start();
     proxy = await Proxy.start(venue.url);
+    origin = isProxied ? proxy.url : venue.url;
     browser = await connect();
+    // The files of the console are loaded and compiled once.
+    context = await newContext(browser, origin);
     await prepare?.(venue);
   });
   afterAll(async () => {
@@ -44,7 +49,7 @@ export function fixture(use: (fixture: Fixture) => void, options: Options = {}):
   });
   beforeEach(async () => {
     proxy.reset();
-    watched = await open(browser, isProxied ? proxy.url : venue.url);
+    watched = await openIn(context, origin);
     use({ venue, proxy, page: watched.page, browser });
   });
   afterEach(() => closeClean(watched));

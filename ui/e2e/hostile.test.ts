@@ -1,7 +1,7 @@
 // Everything from callers is text: hostile strings in every field that a caller controls.
 
+import type { Response } from "playwright-core";
 import { describe, expect, it } from "vitest";
-import { go } from "./browser";
 import { expectBelow, longestTask } from "./figures";
 import { fixture } from "./fixture";
 import type { Fixture } from "./fixture";
@@ -10,17 +10,31 @@ import { HOSTILE } from "./hostile";
 let { venue, page, browser } = {} as Fixture;
 fixture((given) => ({ venue, page, browser } = given));
 
-/** Opens a page and unfolds and hovers what is on it. */
-async function visit(path: string): Promise<void> {
-  await page.goto(path);
-  await page.locator("main h1").waitFor();
-  await page.waitForFunction(() => document.querySelector("main .spinner") === null);
-  await page.evaluate(() => {
-    for (const details of document.querySelectorAll("details")) details.open = true;
-    for (const element of document.querySelectorAll("main *")) {
-      element.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+/**
+ * Opens pages one after the other, each until it is complete, and unfolds and hovers what is on them. The document is
+ * loaded once for a test: it is the same for every path.
+ */
+async function visit(...paths: string[]): Promise<void> {
+  if (page.url() === "about:blank") await page.goto(paths[0]!);
+  const attacked = await page.evaluate(async (paths) => {
+    const isComplete = (): boolean =>
+      document.querySelector("main h1") !== null && document.querySelector("main .spinner") === null;
+    for (const path of paths) {
+      history.pushState(null, "", path);
+      dispatchEvent(new PopStateEvent("popstate"));
+      // What a page loads is requested after it was drawn for the first time.
+      for (let drawn = 0; drawn < 2; drawn = isComplete() ? drawn + 1 : 0) {
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+      }
+      for (const details of document.querySelectorAll("details")) details.open = true;
+      for (const element of document.querySelectorAll("main *")) {
+        element.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+      }
+      if ("pwned" in window) return path;
     }
-  });
+    return undefined;
+  }, paths);
+  expect(attacked).toBe(undefined);
 }
 
 /** An object with hostile names and values. */
@@ -47,14 +61,10 @@ describe("hostile strings", () => {
     for (const text of HOSTILE) {
       await venue.call("POST", `/api/v1/jobs/${chat}`, { content: text, messageId: text.slice(0, 99) });
     }
-    for (const id of [...echoes.slice(1), cancelled]) await visit(`/ui/jobs/${id}`);
-    for (const id of [echoes[0]!, error, chat, cancelled]) {
-      for (const tab of ["", "/messages", "/chain", "/chain#record-3"]) {
-        await visit(`/ui/jobs/${id}${tab}`);
-      }
+    for (const id of [...echoes, error, chat, cancelled]) {
+      await visit(...["", "/messages", "/chain", "/chain#record-3"].map((tab) => `/ui/jobs/${id}${tab}`));
     }
-    await visit("/ui/jobs");
-    await visit("/");
+    await visit("/ui/jobs", "/");
   });
 
   it("stay text in the names of operations, steps and schedules", async () => {
@@ -83,28 +93,43 @@ describe("hostile strings", () => {
       });
       if (HOSTILE.indexOf(text) % 8 !== 0) continue;
       const id = await venue.invoke(operation, {}, { wait: true });
-      await visit(`/ui/operations/${operation}`);
-      await visit(`/ui/assets/${operation}`);
-      await visit(`/ui/jobs/${id}/steps`);
-      await visit(`/ui/jobs/${id}/steps#step-3`);
+      const ofJob = `/ui/jobs/${id}/steps`;
+      await visit(`/ui/operations/${operation}`, `/ui/assets/${operation}`, ofJob, `${ofJob}#step-3`);
     }
     await venue.run("scheduler:schedule", { operation: "test:echo", input: everything, after: 3_600_000 });
-    for (const path of ["/ui/operations", "/ui/assets", "/ui/schedules"]) await visit(path);
+    await visit("/ui/operations", "/ui/assets", "/ui/schedules");
+    for (const text of HOSTILE.filter((_, at) => at % 8 === 0)) {
+      const content = { contentType: text.slice(0, 100), fileName: text.slice(0, 100) };
+      await visit(`/ui/assets/${await venue.register({ name: text, content, keywords: HOSTILE, about: everything })}`);
+    }
   });
 
   it("stay text in messages, configurations, questions and answers of agents", async () => {
     const run = (operation: string, input: object): Promise<unknown> =>
       venue.run(operation, { agentId: "hostile", ...input });
     const short = HOSTILE.map((text) => text.slice(0, 200));
-    await run("agent:create", { config: { operation: "test:tally", note: everything } });
+    const caps = short.map((text) => ({ with: text, can: text }));
+    await run("agent:create", { config: { operation: "test:tally", note: everything }, caps, state: everything });
     await run("agent:chat", { message: everything });
     await run("agent:message", { message: short.join("\n") });
     await run("agent:ask", { question: everything });
     await run("agent:ask", { question: short.join("\n"), options: short });
     const { requestId } = (await run("agent:ask", { question: { text: short.join(" ") } })) as { requestId: string };
     await venue.call("POST", `/api/v1/requests/${requestId}`, { answer: short.join(" ") });
-    await visit("/ui/agents");
-    await visit("/ui/agents/hostile");
+    const config = { operation: "llm:agent", llmOperation: "test:toolllm", systemPrompt: short.join("\n") };
+    await run("agent:create", { agentId: "talks", config });
+    const { sessionId } = (await run("agent:chat", { agentId: "talks", message: short.join("\n") })) as {
+      sessionId: string;
+    };
+    await visit("/ui/agents", "/ui/agents/hostile");
+    await page.getByText(`May use ${short[0]}`).first().waitFor();
+    for (const title of short) {
+      await run("agent:rename-session", { agentId: "talks", sessionId, title });
+      if (short.indexOf(title) % 8 !== 0) continue;
+      await visit("/ui/agents", "/ui/agents/talks");
+      await page.getByLabel("Session").selectOption(sessionId);
+      await page.getByRole("log").getByText("window.pwned=1").first().waitFor();
+    }
     await visit("/ui/requests");
     await page.getByRole("checkbox", { name: /answered or closed/ }).check();
     await page.locator(`[data-request="${requestId}"]`).getByText("Answered:").waitFor();
@@ -143,25 +168,27 @@ describe("hostile strings", () => {
       schema: { type: "object", title: short[0], properties: { [short[1]!]: { enum: short, description: short[2] } } },
     });
     for (const id of [...jobs, asked]) {
-      for (const tab of ["", "/messages", "/chain#record-2"]) await visit(`/ui/jobs/${id}${tab}`);
+      await visit(...["", "/messages", "/chain#record-2"].map((tab) => `/ui/jobs/${id}${tab}`));
     }
-    await visit("/ui/requests");
-    await visit("/ui/jobs");
+    await visit("/ui/requests", "/ui/jobs");
   });
 
   it("stay text in addresses", async () => {
     const [first, ...others] = HOSTILE.map((text) => encodeURIComponent(text.slice(0, 500)));
-    const paths = (text: string | undefined): string[] => [
-      `/ui/jobs/${text}`,
-      `/ui/jobs/${text}/chain#${text}`,
-      `/ui/operations/${text}`,
-      `/ui/agents/${text}`,
-      `/ui/nothing#${text}`,
-      `/ui/jobs?tag=${text}&text=${text}`,
+    const job = await venue.invoke("test:echo", 1, { wait: true });
+    const kinds: ((text: string) => string)[] = [
+      (text) => `/ui/jobs/${text}`,
+      (text) => `/ui/operations/${text}`,
+      (text) => `/ui/agents/${text}`,
+      (text) => `/ui/nothing/${text}#${text}`,
+      (text) => `/ui/jobs?tag=${text}&text=${text}`,
+      (text) => `/ui/jobs/${job}/chain#${text}`,
     ];
-    for (const path of paths(first)) await visit(path);
-    for (const path of others.flatMap(paths)) await go(page, path);
-    await page.waitForFunction(() => document.querySelector("main .spinner") === null);
+    for (const path of kinds) {
+      await page.goto("about:blank");
+      await visit(path(first!));
+    }
+    await visit(...kinds.flatMap((path) => others.map(path)));
   });
 
   it("cannot hide: characters without a shape are shown by their code point", async () => {
@@ -192,14 +219,16 @@ describe("large values", () => {
       Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`member ${i}`, i])),
     );
     let received = 0;
-    page.on("response", (response) => {
+    const count = (response: Response): void => {
       void response.body().then((body) => (received += body.length), () => undefined);
-    });
+    };
+    page.on("response", count);
     const longest = await longestTask(browser, page, async () => {
       await page.goto(`/ui/jobs/${long}`);
       await page.locator('.page-head [data-status="COMPLETE"]').waitFor();
       await page.locator(".legend, .timeline, .card p").first().waitFor();
       expect(received).toBeLessThan(1_000_000);
+      page.off("response", count);
       await page.getByText("This value is larger than 64 kB and was not loaded.").first().waitFor();
       await page.getByRole("button", { name: "Load it" }).first().click();
       await page.getByText(/characters left/).first().waitFor();

@@ -8,6 +8,10 @@ import type { Fixture } from "./fixture";
 let { venue, page } = {} as Fixture;
 fixture((given) => ({ venue, page } = given));
 
+/** A read of what the list of jobs shows. */
+const isListPage = ({ pathname, searchParams }: URL): boolean =>
+  pathname === "/api/v1/jobs" && searchParams.get("limit") === "100";
+
 const status = (word: string): string => `.page-head [data-status="${word}"]`;
 
 describe("the console", () => {
@@ -187,12 +191,33 @@ describe("the list of jobs as a whole", () => {
     });
     const parent = await venue.invoke(operation, {}, { wait: true, tags: ["plotted"] });
     for (let n = 0; n < 2; n++) await venue.invoke("test:echo", n, { tags: ["plotted"] });
-    const failed = await venue.invoke("test:error", { message: "x" }, { tags: ["plotted"] });
+    // Longer than the others, so that its dot is apart from theirs even if it is created in the same millisecond.
+    const late = [
+      { op: "test:delay", input: { delay: ["const", 200], input: ["const", "x"] } },
+      { op: "test:error", input: { message: [0] } },
+    ];
+    const failing = await venue.register({
+      name: "Fails late",
+      operation: { adapter: "orchestrator", steps: late, result: [1] },
+    });
+    const failed = await venue.invoke(failing, {}, { wait: true, tags: ["plotted"] });
     await page.goto("/ui/jobs?tag=plotted");
     await page.getByText("4 jobs", { exact: true }).waitFor();
     const plot = page.getByRole("img", { name: /^4 ended jobs by time and duration/ });
-    await plot.locator(`path[data-job="${failed}"]`).waitFor();
-    expect(await plot.locator("circle[data-job]").count()).toBe(3);
+    await plot.waitFor();
+    const drawn = async (tone: string): Promise<number> => {
+      const counts = plot.locator(`[data-tone="${tone}"]`);
+      return counts.evaluateAll((all) => all.reduce((sum, path) => sum + Number(path.getAttribute("data-dots")), 0));
+    };
+    expect([await drawn("good"), await drawn("bad")]).toEqual([3, 1]);
+    // The only failed job is named where it is pointed at, and opened from there.
+    const dot = plot.locator('[data-tone="bad"]');
+    // A marked dot is drawn over it, so the pointer does not reach the element itself.
+    await dot.hover({ force: true });
+    await plot.locator(`[data-job="${failed}"] title`, { hasText: "Failed" }).waitFor({ state: "attached" });
+    await plot.locator(`[data-job="${failed}"]`).click();
+    await page.waitForURL(`**/ui/jobs/${failed}`);
+    await page.goBack();
     const presets = page.getByRole("navigation", { name: "Jobs by status" });
     await presets.getByRole("link", { name: /Complete\s*3/ }).waitFor();
     await presets.getByRole("link", { name: /Failed\s*1/ }).click();
@@ -208,7 +233,7 @@ describe("the list of jobs as a whole", () => {
     await page.getByText("4 jobs", { exact: true }).waitFor();
     await page.goto(`/ui/jobs?parent=${parent}`);
     await page.getByText("3 jobs", { exact: true }).waitFor();
-    await plot.locator(`[data-job]`).first().waitFor({ state: "detached" });
+    await plot.waitFor({ state: "detached" });
   });
 });
 
@@ -220,14 +245,16 @@ describe("the live list", () => {
     page.on("request", (request) => {
       const url = new URL(request.url());
       if (url.pathname === "/api/v1/events") streams.push(url.search);
-      const isPage = url.pathname === "/api/v1/jobs" && url.searchParams.get("limit") === "100";
-      if (isPage) reads.push(url.search);
+    });
+    page.on("requestfinished", (request) => {
+      if (isListPage(new URL(request.url()))) reads.push(request.url());
     });
     await page.goto("/ui/jobs?op=test:never");
     const row = page.locator(`[data-job="${id}"]`);
     await row.locator('[data-status="STARTED"]').waitFor();
     // Read when the page is opened, and when the stream is ready.
     await expect.poll(() => reads.length).toBe(2);
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
     const before = reads.length;
     await venue.call("PUT", `/api/v1/jobs/${id}/cancel`);
     await row.locator('[data-status="CANCELLED"]').waitFor();
@@ -237,6 +264,29 @@ describe("the live list", () => {
     await venue.call("PUT", `/api/v1/jobs/${other}/delete`);
     await page.locator(`[data-job="${other}"]`).waitFor({ state: "detached" });
     expect(streams).toEqual(["?op=test%3Anever"]);
+  });
+
+  it("is not undone by an answer that is older than an event", async () => {
+    const id = await venue.invoke("test:never", {}, { tags: ["overtaken"] });
+    let reads = 0;
+    let release = (): void => undefined;
+    const isReleased = new Promise<void>((resolve) => (release = resolve));
+    // The second read, when the stream is ready, is answered after an event that happens meanwhile.
+    await page.route(isListPage, async (route) => {
+      const response = await route.fetch();
+      if (++reads === 2) await isReleased;
+      await route.fulfill({ response });
+    });
+    await page.goto("/ui/jobs?tag=overtaken");
+    const row = page.locator(`[data-job="${id}"]`);
+    await row.locator('[data-status="STARTED"]').waitFor();
+    await expect.poll(() => reads).toBe(2);
+    await venue.call("PUT", `/api/v1/jobs/${id}/cancel`);
+    await row.locator('[data-status="CANCELLED"]').waitFor();
+    release();
+    await expect.poll(() => reads).toBe(3);
+    await row.locator('[data-status="CANCELLED"]').waitFor();
+    await page.unrouteAll({ behavior: "wait" });
   });
 
   it("pauses while the tab is hidden, and is read again when it is shown", async () => {
@@ -345,6 +395,7 @@ describe("the home page", () => {
     const card = (name: string) => page.locator(".card", { has: page.getByRole("heading", { name, exact: true }) });
     await card("Running now").locator(`a[href$="${running}"]`).waitFor();
     await card("Needs attention").locator(`a[href$="${failed}"]`).waitFor();
+    await card("Storage").getByText(/^[\d,]+ bytes without large files$/).waitFor();
     await card("Storage").getByText(/bytes written since the start/).waitFor();
     await venue.call("PUT", `/api/v1/jobs/${running}/cancel`);
   });

@@ -163,6 +163,8 @@ describe("a venue that is killed", () => {
     await go(page, "/ui/operations");
     await page.getByText("This page loads again as soon as the venue is back.").first().waitFor();
     await venue.restart();
+    // Without waiting for the next attempt, which comes after a pause that has grown.
+    await page.getByRole("button", { name: "Try now" }).click();
     await page.getByText(/Connected again after/).waitFor();
     for (const { path, ready } of pages) {
       await go(page, path);

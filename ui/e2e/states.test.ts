@@ -17,12 +17,15 @@ const PAGES: readonly (readonly [path: string, empty: string | undefined])[] = [
   ["/ui/jobs/0x00000000000000000000000000000001", "Not found"],
   ["/ui/operations", undefined],
   ["/ui/operations/test:none", "Not found"],
+  ["/ui/assets", undefined],
   ["/ui/assets/0000", "Not found"],
   ["/ui/schedules", "Nothing is scheduled."],
   ["/ui/agents", "There are no agents."],
   ["/ui/agents/nobody", "Not found"],
   ["/ui/requests", "Nothing waits for an answer."],
   ["/ui/executions", "No code has run yet."],
+  ["/ui/settings", undefined],
+  ["/ui/workspace", undefined],
   ["/ui/workspace?path=w", "There is nothing here yet."],
   ["/ui/workspace?path=w/nothing", "There is nothing at this path."],
 ];
@@ -107,8 +110,41 @@ describe("every page", () => {
       expect(await page.locator("main h1").count(), path).toBe(1);
     }
     await page.unroute(isVenue);
+    await page.getByRole("button", { name: "Try now" }).click();
     await page.getByText(/Connected again after/).waitFor();
     await banner.waitFor({ state: "detached" });
     await venue.invoke("test:echo", 1);
+  });
+});
+
+describe("every part of a job's page", () => {
+  it("says why its records could not be read, and tries again on request and when the venue is back", async () => {
+    const id = await venue.invoke("test:chat", {});
+    await venue.call("POST", `/api/v1/jobs/${id}`, { content: "hello" });
+    const isHistory = (url: URL): boolean => url.pathname.endsWith("/history");
+    const problem = page.locator("main [role=alert]", { hasText: "the index is damaged" });
+    const parts = [
+      ["", page.locator(".legend")],
+      ["/messages", page.getByText("hello", { exact: true })],
+      ["/chain", page.locator('[data-record="0"]')],
+      ["/calls", page.getByText("This job has invoked no other operations.")],
+    ] as const;
+    for (const [part, shown] of parts) {
+      await page.route(isHistory, refuse(500, { error: "the index is damaged", code: "internal" }));
+      await visit(`/ui/jobs/${id}${part}`);
+      await problem.getByRole("button", { name: "Try again" }).waitFor();
+      await page.waitForFunction(() => document.querySelector("main .spinner") === null);
+      await page.unroute(isHistory);
+      await problem.getByRole("button", { name: "Try again" }).click();
+      await shown.first().waitFor();
+      expect(await problem.count(), part).toBe(0);
+    }
+    for (const [part, shown] of parts) {
+      await page.route(isHistory, (route) => route.abort().catch(() => undefined));
+      await visit(`/ui/jobs/${id}${part}`);
+      await page.locator(".banner", { hasText: "The venue cannot be reached" }).waitFor();
+      await page.unroute(isHistory);
+      await shown.first().waitFor();
+    }
   });
 });

@@ -12,6 +12,8 @@ export default defineConfig({
     // Two files at a time: a test mostly waits for a page or a venue. Figures are measured alone.
     fileParallelism: process.env["CATENA_E2E_EXACT"] !== "1",
     maxWorkers: 2,
+    // What the files import takes longer to load than some of them run, and keeps nothing that one could leave to another.
+    isolate: false,
     testTimeout: 180_000,
     hookTimeout: 180_000,
     // The default of a second is too short for a machine that is busy with other tests.

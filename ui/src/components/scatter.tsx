@@ -1,6 +1,9 @@
 // Jobs by time and duration: outliers are seen at a glance. The list below it has the same jobs.
+//
+// Hundreds of jobs are a few elements: one for each would cost more than everything else on the page
+// whenever the plot is drawn again, and that while somebody types.
 
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import type { ListedJob } from "../api/jobs";
 import { navigate, paths } from "../lib/router";
 import { absolute, duration } from "../lib/time";
@@ -8,10 +11,24 @@ import { visible } from "../lib/visible";
 import { isTerminal } from "@verify/status";
 import { lookOf } from "./status";
 
+type Tone = ReturnType<typeof lookOf>["tone"];
+
+/** A job and its position in the plot. */
+interface Dot {
+  readonly job: ListedJob;
+  readonly tone: Tone;
+  readonly x: number;
+  readonly y: number;
+}
+
 const WIDTH = 1000;
 const HEIGHT = 150;
 const LEFT = 76;
 const BOTTOM = 20;
+/** How far from a dot the pointer may be. */
+const REACH = 8;
+/** Elements for the dots of one look. Dots of one element do not add up, those of different ones do. */
+const LAYERS = 4;
 
 /** Positions on a logarithmic scale from 1 ms, because durations differ by orders of magnitude. */
 const scale = (ms: number): number => Math.log10(Math.max(1, ms));
@@ -20,8 +37,38 @@ const scale = (ms: number): number => Math.log10(Math.max(1, ms));
 const LABELS = ["1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s", "17 min", "3 h", "28 h", "12 d"];
 
 export function Scatter({ jobs }: { jobs: readonly ListedJob[] }) {
+  const [chosen, setChosen] = useState<Dot | undefined>(undefined);
   const ended = useMemo(() => jobs.filter(({ status }) => isTerminal(status)), [jobs]);
+  // Not drawn again when another dot is pointed at.
+  const { dots, longest, drawing } = useMemo(() => draw(ended), [ended]);
   if (ended.length < 3) return null;
+  const shown = chosen && dots.find(({ job }) => job.id === chosen.job.id);
+  return (
+    <figure class="scatter">
+      <svg
+        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+        role="img"
+        aria-label={`${ended.length} ended jobs by time and duration; the longest took ${duration(longest)}`}
+        onPointerMove={(event) => setChosen(dotAt(dots, event))}
+        onPointerLeave={() => setChosen(undefined)}
+        onClick={(event) => {
+          const dot = dotAt(dots, event);
+          if (dot) navigate(paths.job(dot.job.id));
+        }}
+      >
+        {drawing}
+        {shown && (
+          <path class={`dot chosen tone-${shown.tone}`} data-job={shown.job.id} d={shape(shown)}>
+            <title>{titleOf(shown.job)}</title>
+          </path>
+        )}
+      </svg>
+    </figure>
+  );
+}
+
+/** The positions of ended jobs, and everything of the plot that does not depend on the pointer. */
+function draw(ended: readonly ListedJob[]) {
   const from = ended.reduce((least, { created }) => Math.min(least, created), Infinity);
   const to = ended.reduce((most, { created }) => Math.max(most, created), -Infinity);
   const longest = ended.reduce((most, job) => Math.max(most, job.updated - job.created), 1);
@@ -32,60 +79,76 @@ export function Scatter({ jobs }: { jobs: readonly ListedJob[] }) {
   const lines = Array.from({ length: top + 1 }, (_, power) => power).filter(
     (power) => top <= 4 || power % 2 === top % 2,
   );
-  return (
-    <figure class="scatter">
-      <svg
-        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
-        role="img"
-        aria-label={`${ended.length} ended jobs by time and duration; the longest took ${duration(longest)}`}
-        onClick={(event) => {
-          const id = event.target instanceof Element && event.target.getAttribute("data-job");
-          if (id) navigate(paths.job(id));
-        }}
-      >
-        {lines.map((power) => (
-          <g key={power} class="axis">
-            <line x1={LEFT} x2={WIDTH} y1={y(10 ** power)} y2={y(10 ** power)} />
-            <text x={LEFT - 8} y={y(10 ** power) + 4} text-anchor="end">
-              {LABELS[power] ?? `10^${power} ms`}
-            </text>
-          </g>
-        ))}
-        {ended.map((job) => (
-          <Dot key={job.id} job={job} x={x(job.created)} y={y(job.updated - job.created)} />
-        ))}
-        <g class="axis">
-          <text x={LEFT} y={HEIGHT - 4}>
-            {absolute(from).slice(5, 19)}
-          </text>
-          <text x={WIDTH - 2} y={HEIGHT - 4} text-anchor="end">
-            {absolute(to).slice(5, 19)}
+  const dots = ended.map((job): Dot => {
+    const { tone } = lookOf(job.status);
+    return { job, tone, x: x(job.created), y: y(job.updated - job.created) };
+  });
+  const drawing = (
+    <>
+      {lines.map((power) => (
+        <g key={power} class="axis">
+          <line x1={LEFT} x2={WIDTH} y1={y(10 ** power)} y2={y(10 ** power)} />
+          <text x={LEFT - 8} y={y(10 ** power) + 4} text-anchor="end">
+            {LABELS[power] ?? `10^${power} ms`}
           </text>
         </g>
-      </svg>
-    </figure>
+      ))}
+      {layersOf(dots).map(([tone, layer, members]) => (
+        <path
+          key={`${tone} ${layer}`}
+          class={`dot tone-${tone}`}
+          data-tone={tone}
+          data-dots={members.length}
+          d={members.map(shape).join("")}
+        />
+      ))}
+      <g class="axis">
+        <text x={LEFT} y={HEIGHT - 4}>
+          {absolute(from).slice(5, 19)}
+        </text>
+        <text x={WIDTH - 2} y={HEIGHT - 4} text-anchor="end">
+          {absolute(to).slice(5, 19)}
+        </text>
+      </g>
+    </>
   );
+  return { dots, longest, drawing };
+}
+
+/** Dots by look, and those of one look in turn by layer. Neighbours overlap most, so they are in different layers. */
+function layersOf(dots: readonly Dot[]): (readonly [Tone, number, readonly Dot[]])[] {
+  const tones = [...new Set(dots.map(({ tone }) => tone))];
+  return tones.flatMap((tone) => {
+    const alike = dots.filter((dot) => dot.tone === tone);
+    return Array.from({ length: Math.min(LAYERS, alike.length) }, (_, layer) => {
+      return [tone, layer, alike.filter((_, at) => at % LAYERS === layer)] as const;
+    });
+  });
 }
 
 /** Shape and colour by outcome, so that neither is needed alone. */
-function Dot({ job, x, y }: { job: ListedJob; x: number; y: number }) {
-  const { word, tone } = lookOf(job.status);
-  const title = `${word}, ${duration(job.updated - job.created)}: ${visible(job.op.slice(0, 200))}`;
-  const props = { class: `dot tone-${tone}`, "data-job": job.id };
-  if (tone === "good") {
-    return (
-      <circle {...props} cx={x} cy={y} r={4}>
-        <title>{title}</title>
-      </circle>
-    );
-  }
-  const path =
-    tone === "bad"
-      ? `M${x - 5} ${y + 4}L${x} ${y - 5}L${x + 5} ${y + 4}Z`
-      : `M${x - 4} ${y - 4}h8v8h-8Z`;
-  return (
-    <path {...props} d={path}>
-      <title>{title}</title>
-    </path>
+function shape({ tone, x, y }: Dot): string {
+  const at = `${x.toFixed(1)} ${y.toFixed(1)}`;
+  if (tone === "good") return `M${at}m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z`;
+  return tone === "bad" ? `M${at}m-5 4l5-9l5 9Z` : `M${at}m-4-4h8v8h-8Z`;
+}
+
+function titleOf({ status, created, updated, op }: ListedJob): string {
+  return `${lookOf(status).word}, ${duration(updated - created)}: ${visible(op.slice(0, 200))}`;
+}
+
+/** The dot next to the pointer. */
+function dotAt(
+  dots: readonly Dot[],
+  { currentTarget, clientX, clientY }: { currentTarget: SVGSVGElement; clientX: number; clientY: number },
+): Dot | undefined {
+  const matrix = currentTarget.getScreenCTM();
+  if (!matrix) return undefined;
+  const at = new DOMPoint(clientX, clientY).matrixTransform(matrix.inverse());
+  const distance = (dot: Dot): number => Math.hypot(dot.x - at.x, dot.y - at.y);
+  const nearest = dots.reduce<Dot | undefined>(
+    (best, dot) => (best === undefined || distance(dot) < distance(best) ? dot : best),
+    undefined,
   );
+  return nearest && distance(nearest) <= REACH ? nearest : undefined;
 }

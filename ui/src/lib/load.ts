@@ -50,6 +50,8 @@ export function useLoad<T>(
     return () => abort.abort();
   }, [key, round, current]);
   const reload = useCallback(() => setRound((n) => n + 1), []);
+  // Until the effect has run, the state is that of the previous arguments.
+  if (shownKey.current !== key) return { value: undefined, error: undefined, isLoading: true, reload };
   return { ...state, reload };
 }
 

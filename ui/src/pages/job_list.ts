@@ -5,7 +5,7 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { isAbort } from "../api/client";
 import { generation } from "../api/connection";
 import { listedJob, listJobs } from "../api/jobs";
-import type { JobFilter, ListedJob } from "../api/jobs";
+import type { JobFilter, JobPage, ListedJob } from "../api/jobs";
 import { follow } from "../api/stream";
 import { capabilities } from "../api/venue";
 import { useInterval } from "../lib/load";
@@ -56,6 +56,8 @@ export function useJobList(filter: JobFilter): BrowsedList {
   const range = useRef({ from: 0, to: PAGE });
   const isAtTop = useRef(true);
   const totals = useRef({ shown: 0, latest: 0 });
+  /** Reads that have not been answered yet, and whether an event has overtaken one of them. */
+  const reads = useRef({ open: 0, areOvertaken: false });
   const [state, setState] = useState(EMPTY);
   const { hasEvents } = useStore(capabilities);
   const current = useStore(generation);
@@ -63,13 +65,26 @@ export function useJobList(filter: JobFilter): BrowsedList {
   const render = (change: Partial<State> = {}): void =>
     setState((before) => ({ ...before, ...change, round: before.round + 1 }));
 
+  const read = async (offset: number, signal: AbortSignal): Promise<JobPage> => {
+    reads.current.open++;
+    try {
+      return await listJobs(filter, offset, PAGE, "newest", signal);
+    } finally {
+      const isLast = --reads.current.open === 0;
+      if (isLast && reads.current.areOvertaken && !signal.aborted) {
+        reads.current.areOvertaken = false;
+        setTimeout(() => void refresh(signal), EVENT_MS);
+      }
+    }
+  };
+
   const loadPage = useCallback(
     (page: number, signal: AbortSignal): void => {
       if (loading.current.has(page)) return;
       loading.current.add(page);
       // The list starts with the newest job, so jobs that were added move everything else.
       const shift = Math.max(0, totals.current.latest - totals.current.shown);
-      listJobs(filter, page * PAGE + shift, PAGE, "newest", signal).then(
+      read(page * PAGE + shift, signal).then(
         (found) => {
           loading.current.delete(page);
           if (signal.aborted) return;
@@ -89,7 +104,7 @@ export function useJobList(filter: JobFilter): BrowsedList {
   const refresh = useCallback(
     async (signal: AbortSignal): Promise<void> => {
       try {
-        const found = await listJobs(filter, 0, PAGE, "newest", signal);
+        const found = await read(0, signal);
         if (signal.aborted) return;
         totals.current.latest = found.total;
         if (isAtTop.current || totals.current.shown === 0 || found.total < totals.current.shown) {
@@ -145,7 +160,12 @@ export function useJobList(filter: JobFilter): BrowsedList {
           // Only what happens after this is sent, so the list is read now: what was read before may
           // lack a job that was created before the stream was ready.
           if (event === "ready") return void refresh(abort.current.signal);
-          if (event === "job" && replace(pages.current, filter, data)) return render();
+          if (event === "job" && replace(pages.current, filter, data)) {
+            render();
+            // An answer that is under way may be older than this event, and would undo it.
+            reads.current.areOvertaken = reads.current.open > 0;
+            return;
+          }
           const pause = event === "counts" ? COUNTS_MS : EVENT_MS;
           timer ??= setTimeout(() => {
             timer = undefined;

@@ -2,26 +2,29 @@
 
 import type { Job } from "../../api/jobs";
 import { Id } from "../../components/copy";
-import { Empty, Loading } from "../../components/states";
+import { Empty } from "../../components/states";
 import { StatusChip } from "../../components/status";
 import { Text } from "../../components/text";
 import { Duration, Elapsed } from "../../components/time";
 import type { Call } from "../../lib/calls";
 import { paths } from "../../lib/router";
 import { isTerminal } from "@verify/status";
+import { NoRecords } from "./no_records";
 import { RECORDS_MAX } from "./records";
+import type { Records } from "./records";
 
 export function Calls({
   job,
   calls,
-  recordsRead,
+  read,
 }: {
   job: Job;
   calls: readonly Call[];
-  /** Number of records that the calls were read from. */
-  recordsRead: number;
+  /** The records that the calls were read from. */
+  read: Records;
 }) {
-  if (recordsRead === 0) return <Loading what="the records" />;
+  const recordsRead = read.records.length;
+  if (recordsRead === 0) return <NoRecords {...read} />;
   if (calls.length === 0) return <Empty title="This job has invoked no other operations." />;
   return (
     <section class="card">

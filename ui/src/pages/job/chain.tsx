@@ -2,13 +2,14 @@
 // found when it verified it.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { isAbort, messageOf } from "../../api/client";
+import { isAbort } from "../../api/client";
+import { generation } from "../../api/connection";
 import type { Job } from "../../api/jobs";
 import { Id, shorten } from "../../components/copy";
 import { Fact } from "../../components/facts";
 import { Icon } from "../../components/icons";
 import { JsonView } from "../../components/json_view";
-import { FieldProblem, Loading } from "../../components/states";
+import { FieldProblem, Loading, Problem } from "../../components/states";
 import { lookOf, StatusChip } from "../../components/status";
 import { Text } from "../../components/text";
 import { VirtualRows } from "../../components/virtual";
@@ -42,7 +43,7 @@ export function Chain({
   verification: Verification;
 }) {
   const { hash } = useStore(location);
-  const { record, total, problem, ensure } = usePages(job);
+  const { record, total, error, ensure, reload } = usePages(job);
   const complete = useComplete(job.id);
   const fault = verification.state === "mismatch" && !verification.subjob ? verification.fault : undefined;
   const linked = /^record-(\d+)$/.exec(hash)?.[1];
@@ -60,9 +61,9 @@ export function Chain({
     <section class="card">
       <h2>Chain</h2>
       <Summary job={job} chain={chain} verification={verification} />
-      <FieldProblem text={problem} />
+      {error !== undefined && <Problem error={error} retry={reload} />}
       {total === undefined ? (
-        <Loading what="the records" />
+        error === undefined && <Loading what="the records" />
       ) : (
         <div class="chain">
           <VirtualRows
@@ -117,14 +118,18 @@ function useComplete(job: string): {
 function usePages(job: Job): {
   record: (index: number) => ListedRecord | undefined;
   total: number | undefined;
-  problem: string | undefined;
+  /** Why records could not be read. */
+  error: unknown;
   ensure: (from: number, to: number) => void;
+  reload: () => void;
 } {
+  const current = useStore(generation);
   const pages = useRef(new Map<number, readonly ListedRecord[]>());
   const loading = useRef(new Set<number>());
   const abort = useRef(new AbortController());
   const [total, setTotal] = useState<number | undefined>(undefined);
-  const [problem, setProblem] = useState<string | undefined>(undefined);
+  const [error, setError] = useState<unknown>(undefined);
+  const failed = useRef(new Set<number>());
   const [, setRound] = useState(0);
   useEffect(() => () => abort.current.abort(), []);
   const load = (page: number): void => {
@@ -133,6 +138,7 @@ function usePages(job: Job): {
     readRecords(job.id, page * PAGE, PAGE, abort.current.signal).then(
       (found) => {
         loading.current.delete(page);
+        failed.current.delete(page);
         const kept = pages.current;
         kept.delete(page);
         kept.set(page, found.records);
@@ -141,20 +147,21 @@ function usePages(job: Job): {
           kept.delete(old);
         }
         setTotal(found.total);
-        setProblem(undefined);
+        setError(undefined);
         setRound((n) => n + 1);
       },
       (error: unknown) => {
         loading.current.delete(page);
-        if (!isAbort(error)) setProblem(messageOf(error));
+        if (isAbort(error)) return;
+        failed.current.add(page);
+        setError(error);
       },
     );
   };
   // When the chain grows, its last page is read again.
-  useEffect(() => {
-    const last = total === undefined ? 0 : Math.floor(total / PAGE);
-    load(Math.max(0, last));
-  }, [job.head]);
+  useEffect(() => load(total === undefined ? 0 : Math.floor(total / PAGE)), [job.head]);
+  const reload = (): void => [...failed.current].forEach(load);
+  useEffect(reload, [current]);
   const ensure = (from: number, to: number): void => {
     for (let page = Math.floor(from / PAGE); page * PAGE < Math.max(to, from + 1); page++) {
       if (!pages.current.has(page)) load(page);
@@ -162,7 +169,7 @@ function usePages(job: Job): {
   };
   const record = (index: number): ListedRecord | undefined =>
     index < 0 ? undefined : pages.current.get(Math.floor(index / PAGE))?.[index % PAGE];
-  return { record, total, problem, ensure };
+  return { record, total, error, ensure, reload };
 }
 
 function markOf(verification: Verification, index: number): "ok" | "bad" | "open" {

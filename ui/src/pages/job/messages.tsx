@@ -14,18 +14,19 @@ import { answerMessage } from "../../lib/requests";
 import { paths } from "../../lib/router";
 import { readText } from "@verify/json";
 import { asMap, asText } from "@verify/value";
-import { useRecords } from "./records";
-import type { ListedRecord } from "./records";
+import { NoRecords } from "./no_records";
+import type { ListedRecord, Records } from "./records";
 
-export function Messages({ job }: { job: Job }) {
-  const records = useRecords(job.id, job.head);
+export function Messages({ job, read }: { job: Job; read: Records }) {
+  const { records } = read;
   const turns = records.filter(
     ({ record }) => record.has("trigger") || record.has("message") || isInteractiveOutput(record),
   );
   return (
     <section class="card">
       <h2>Messages</h2>
-      {turns.length === 0 && (
+      {records.length === 0 && <NoRecords {...read} />}
+      {records.length > 0 && turns.length === 0 && (
         <p class="muted">No record of this job mentions a message.</p>
       )}
       <ol class="turns">

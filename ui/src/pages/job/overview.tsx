@@ -19,9 +19,11 @@ import { timeline } from "../../lib/timeline";
 import { isTerminal } from "@verify/status";
 import type { Value } from "@verify/value";
 import { momentOf } from "./records";
-import type { ListedRecord } from "./records";
+import type { Records } from "./records";
+import { NoRecords } from "./no_records";
 
-export function Overview({ job, records }: { job: Job; records: readonly ListedRecord[] }) {
+export function Overview({ job, read }: { job: Job; read: Records }) {
+  const { records } = read;
   const hasEnded = isTerminal(job.status);
   const now = useNow(1000);
   const moments = useMemo(() => records.map(momentOf), [records]);
@@ -58,7 +60,7 @@ export function Overview({ job, records }: { job: Job; records: readonly ListedR
         {moments.length > 0 ? (
           <TimelineView job={job.id} timeline={shown} />
         ) : (
-          <p class="muted">Loading the records…</p>
+          <NoRecords {...read} />
         )}
       </section>
       <section class="card">

@@ -63,8 +63,8 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
   useEffect(() => () => chain.close(), [chain]);
   const verification = useStore(chain.state);
   const name = useDefinitionName(job);
-  const records = useRecords(job.id, job.head);
-  const calls = useMemo(() => callsOf(records.map(({ record }) => record)), [records]);
+  const read = useRecords(job.id, job.head);
+  const calls = useMemo(() => callsOf(read.records.map(({ record }) => record)), [read.records]);
   const venue = useStore(venueStatus);
   const expected = {
     job: job.id,
@@ -129,11 +129,11 @@ function LoadedJob({ job, tab, reload }: { job: Job; tab: JobTab; reload: () => 
           </a>
         ))}
       </nav>
-      {tab === "overview" && <Overview job={job} records={records} />}
+      {tab === "overview" && <Overview job={job} read={read} />}
       {tab === "execution" && <ExecutionTab job={job} />}
       {tab === "steps" && <Steps job={job} />}
-      {tab === "calls" && <Calls job={job} calls={calls} recordsRead={records.length} />}
-      {tab === "messages" && <Messages job={job} />}
+      {tab === "calls" && <Calls job={job} calls={calls} read={read} />}
+      {tab === "messages" && <Messages job={job} read={read} />}
       {tab === "chain" && <Chain job={job} chain={chain} verification={verification} />}
     </>
   );

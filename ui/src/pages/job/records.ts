@@ -1,8 +1,10 @@
 // The records of a job, page by page.
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { generation } from "../../api/connection";
 import { omittedOf, readHistoryBytes } from "../../api/jobs";
 import type { Values } from "../../api/jobs";
+import { useStore } from "../../lib/store";
 import type { Moment } from "../../lib/timeline";
 import { parseEntry, parseHistory } from "@verify/history";
 import { readBytes } from "@verify/json";
@@ -57,26 +59,43 @@ export function momentOf({ index, record }: ListedRecord): Moment {
   };
 }
 
-/** The first records of a chain, which grow as its head changes. */
-export function useRecords(id: string, head: string): readonly ListedRecord[] {
-  const [state, setState] = useState<{ id: string; records: readonly ListedRecord[] }>({
+/** The first records of a chain as far as they were read. */
+export interface Records {
+  readonly records: readonly ListedRecord[];
+  /** Why the latest ones could not be read. */
+  readonly error: unknown;
+  readonly reload: () => void;
+}
+
+/** The first records of a chain, which grow as its head changes. They are read again when the venue is back. */
+export function useRecords(id: string, head: string): Records {
+  const [state, setState] = useState<{ id: string; records: readonly ListedRecord[]; error: unknown }>({
     id,
     records: [],
+    error: undefined,
   });
   const known = useRef(state);
+  const [round, setRound] = useState(0);
+  const current = useStore(generation);
   useEffect(() => {
     const abort = new AbortController();
     const before = known.current.id === id ? known.current.records : [];
+    const show = (records: readonly ListedRecord[], error?: unknown): void => {
+      if (abort.signal.aborted) return;
+      known.current = { id, records, error };
+      setState(known.current);
+    };
     if (before.length >= RECORDS_MAX) return;
     readRecords(id, before.length, RECORDS_MAX - before.length, abort.signal).then(
-      ({ records }) => {
-        if (abort.signal.aborted) return;
-        known.current = { id, records: [...before, ...records] };
-        setState(known.current);
-      },
-      () => undefined,
+      ({ records }) => show([...before, ...records]),
+      (error: unknown) => show(before, error),
     );
     return () => abort.abort();
-  }, [id, head]);
-  return state.id === id ? state.records : [];
+  }, [id, head, round, current]);
+  const isCurrent = state.id === id;
+  return {
+    records: isCurrent ? state.records : [],
+    error: isCurrent ? state.error : undefined,
+    reload: () => setRound((n) => n + 1),
+  };
 }
