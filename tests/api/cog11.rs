@@ -108,6 +108,7 @@ impl Log {
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
             .with_writer(move || writer.clone())
             .finish();
         let logging = tracing::subscriber::set_default(subscriber);

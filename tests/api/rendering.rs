@@ -260,6 +260,32 @@ async fn a_document_with_a_figure_becomes_pdf_and_html_in_both_views() {
     assert!(String::from_utf8(html).unwrap().contains("Speak slowly"));
 }
 
+/// Section 7.3 of the contract as it is written, with a document: it names no `target`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_export_of_the_contract_needs_no_target() {
+    let bench = Bench::start().await;
+    let body = json!({
+        "schema_version": "1.0",
+        "job_id": uuid(9),
+        "job_type": "document_export",
+        "workspace_id": uuid(1),
+        "project_id": uuid(2),
+        "document_id": uuid(3),
+        "document_revision_id": uuid(4),
+        "execution_key": "sha256:...",
+        "inputs": {
+            "export_format": "pdf",
+            "view_mode": "slide",
+            "include_speaker_notes": false,
+            "document": {"title": "T", "blocks": [{"type": "heading", "level": 1, "text": "One"}]},
+        },
+        "output_spec": {"formats": ["pdf"]},
+    });
+    let result = bench.run(&body).await;
+    let (_, pdf) = bench.fetch(&result, "pdf").await;
+    assert!(pdf.starts_with(b"%PDF-"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thumbnails_have_exactly_the_size_that_was_asked_for() {
     let bench = Bench::start().await;
@@ -313,16 +339,54 @@ async fn wrong_sources_are_errors_of_the_user_with_their_place() {
         (block(json!({"type": "equation", "latex": r"\foo", "id": "e1"})), "e1", 1, 1),
         (block(json!({"type": "text", "text": "one\ntwo $\\bar$"})), "1", 2, 6),
         (block(json!({"type": "text", "text": "one <b>two</b>"})), "1", 1, 5),
+        // Braces that are not balanced: what reads Markdown sees no formula there.
+        (block(json!({"type": "text", "text": r"b $\frac{1$ c"})), "1", 1, 9),
+        (block(json!({"type": "text", "text": "x\n\ny $a}$ z"})), "1", 3, 5),
+        (block(json!({"type": "text", "text": r"x $$\frac{1$$ y"})), "1", 1, 10),
+        // Every text of a block is a source.
+        (block(json!({"type": "heading", "level": 1, "text": r"On $\foo$"})), "1", 1, 5),
+        (block(json!({"type": "list", "ordered": false, "items": ["a", r"b $\foo$"]})), "1", 1, 4),
+        (block(json!({"type": "table", "rows": [["a", r"$\foo$"]]})), "1", 1, 2),
+        (block(json!({"type": "table", "header": [r"$\foo$"], "rows": [["a"]]})), "1", 1, 2),
+        (block(json!({"type": "table", "rows": [["a"]], "caption": r"of $\foo$"})), "1", 1, 5),
+        (block(json!({"type": "quote", "text": "one\n$\\foo$"})), "1", 2, 2),
+        (block(json!({"type": "text", "text": "- one\n- two $\\foo$"})), "1", 2, 8),
+        (block(json!({"type": "text", "text": "| a |\n|---|\n| $\\foo$ |"})), "1", 3, 4),
+        // References.
+        (block(json!({"type": "text", "text": "one\nsee [](#nope)"})), "1", 2, 5),
+        (
+            json!({"blocks": [{"type": "equation", "latex": "x", "label": "e"},
+                {"type": "equation", "latex": "y", "label": "e", "id": "second"}]}),
+            "second",
+            1,
+            1,
+        ),
     ] {
-        let error = bench.failed(&export("pdf", "document", document)).await;
-        assert_eq!(error["category"], "USER_CODE_ERROR", "{error}");
-        let details = &error["details"];
-        assert_eq!(
-            (&details["block"], &details["line"], &details["column"]),
-            (&json!(block), &json!(line), &json!(column)),
-            "{error}"
-        );
+        for format in ["pdf", "html"] {
+            let error = bench.failed(&export(format, "document", document.clone())).await;
+            assert_eq!(
+                (&error["category"], &error["code"]),
+                (&json!("USER_CODE_ERROR"), &json!("LATEX_ERROR")),
+                "{error} for {document}"
+            );
+            let details = &error["details"];
+            assert_eq!(
+                (&details["block"], &details["line"], &details["column"]),
+                (&json!(block), &json!(line), &json!(column)),
+                "{error} for {document}"
+            );
+        }
     }
+    let text = json!({"blocks": [{"type": "text", "text": r"b $\frac{1$ c"}]});
+    let error = bench.failed(&export("pdf", "document", text)).await;
+    assert_eq!(error["message"], r"missing } after \frac");
+    // A dollar sign that begins no formula is a dollar sign.
+    let text = r"It costs $5 and $6, or {$7 or $8}, \$9{ and \$10, `$a{$`, and $ {a $ b.";
+    let document = json!({"blocks": [{"type": "text", "text": text}]});
+    let result = bench.run(&export("html", "document", document)).await;
+    let (_, html) = bench.fetch(&result, "html").await;
+    let html = String::from_utf8(html).unwrap();
+    assert!(html.contains("costs $5 and $6, or {$7 or $8}, $9{ and $10,"), "{html}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -610,19 +674,62 @@ fn slow(steps: u32) -> Json {
     content("typst", &format!("#for i in range({steps}) {{ for j in range(1000) {{ }} }}\nx"))
 }
 
+/// The processes below a process, with the CPU time that each has used, in ticks.
+fn descendants(root: u32) -> Vec<(u32, u64)> {
+    let stat = |pid: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name of the program, in parentheses, may contain anything.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        Some((u32::try_from(number(1)?).ok()?, number(11)? + number(12)?))
+    };
+    let pids = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let all: Vec<(u32, (u32, u64))> = pids.filter_map(|pid| Some((pid, stat(pid)?))).collect();
+    let mut found = Vec::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        for (pid, (_, used)) in all.iter().filter(|(_, (above, _))| *above == parent) {
+            found.push((*pid, *used));
+            parents.push(*pid);
+        }
+    }
+    found
+}
+
+/// The process below a venue that works: the first that uses a fifth of a second more than it had.
+async fn busy_process(venue: u32) -> u32 {
+    let before: std::collections::HashMap<u32, u64> = descendants(venue).into_iter().collect();
+    let started = tokio::time::Instant::now();
+    loop {
+        let works = |(pid, used): &(u32, u64)| *used >= before.get(pid).unwrap_or(&0) + 20;
+        if let Some((pid, _)) = descendants(venue).into_iter().find(works) {
+            return pid;
+        }
+        assert!(started.elapsed() < TIMEOUT, "nothing works");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_can_be_cancelled_while_it_renders() {
     let bench = Bench::start().await;
-    let job = bench.submit(&slow(100_000)).await;
+    let job = bench.submit(&slow(1_000_000)).await;
     let path = format!("/contract/v1/jobs/{}", job["job_id"].as_str().unwrap());
     let started = tokio::time::Instant::now();
     while bench.client.get(&path).await.json()["status"] != "RUNNING" {
         assert!(started.elapsed() < TIMEOUT);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    let worker = busy_process(bench.venue.id()).await;
     bench.client.post(&format!("{path}/cancel"), &json!({})).await;
     assert_eq!(bench.ended(&job).await["status"], "CANCELLED");
-    // The worker is gone, and another one is there.
+    // The process that renders is gone long before it would have ended, and another one is there.
+    let cancelled = tokio::time::Instant::now();
+    while descendants(bench.venue.id()).iter().any(|(pid, _)| *pid == worker) {
+        assert!(cancelled.elapsed() < Duration::from_secs(10), "process {worker} still works");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     assert_eq!(bench.run(&formula("x")).await["status"], "SUCCEEDED");
 }
 

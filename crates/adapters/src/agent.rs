@@ -36,6 +36,7 @@ mod deliver;
 mod lifecycle;
 mod query;
 mod run;
+mod secrets;
 mod session;
 mod stored;
 mod wake;
@@ -629,31 +630,31 @@ impl Adapter for Agents {
     }
 
     fn run_on_roots(&self, call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
-        if call.operation.has_secrets() {
+        if call.operation.has_secrets() && call.operation.name() != "message" {
             let text = "what an agent receives is stored, so it cannot have `writeOnly` members";
             return Err(Failure::new("unsupported", text));
         }
         match call.operation.name() {
             "create" => change::create(call, &self.policy, roots),
             "message" => change::message(call, &self.policy, roots),
-            "update" => change::update(call, roots),
-            "suspend" => lifecycle::suspend(call, roots),
+            "update" => change::update(call, &self.policy, roots),
+            "suspend" => lifecycle::suspend(call, &self.policy, roots),
             "resume" => lifecycle::resume(call, &self.policy, roots),
-            "delete" => lifecycle::delete(call, roots),
+            "delete" => lifecycle::delete(call, &self.policy, roots),
             "fork" => change::fork(call, &self.policy, roots),
-            "wake" => wake::wake(call, roots),
+            "wake" => wake::wake(call, &self.policy, roots),
             "cancel-task" => lifecycle::cancel_task(call, roots),
-            "rename-session" => session::rename(call, roots),
+            "rename-session" => session::rename(call, &self.policy, roots),
             "info" => query::info(call, roots),
             "query" => query::query(call, roots),
             "list" => query::list(call, roots),
             "sessions" => session::list(call, roots),
             "session-read" => conversation::read(call, roots),
-            "compact-session" => conversation::compact(call, roots),
+            "compact-session" => conversation::compact(call, &self.policy, roots),
             "reload-context" => conversation::reload(call, roots),
-            "delete-session" => conversation::delete(call, roots),
+            "delete-session" => conversation::delete(call, &self.policy, roots),
             "context" => conversation::context(call, roots),
-            "ask" => ask::ask(call, roots),
+            "ask" => ask::ask(call, &self.policy, roots),
             "requests" => ask::list(call, roots),
             "answer" => ask::answer(call, &self.policy, roots),
             "complete-task" | "fail-task" => Err(no_task()),
@@ -686,6 +687,10 @@ impl Adapter for Agents {
         roots: &mut Roots,
     ) -> Result<(), Failure> {
         run::end(job, end, &self.policy, roots)
+    }
+
+    fn resumes_bound(&self, job: BoundJob<'_>, roots: &Roots) -> bool {
+        attach::resumes(job.name, roots)
     }
 
     fn run(&self, call: Call) -> TurnFuture {

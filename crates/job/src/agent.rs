@@ -12,12 +12,17 @@ mod merge;
 mod message;
 mod policy;
 mod record;
+mod redaction;
 
 pub use control::{Control, RunState, WakePlan};
 pub use merge::merge;
-pub use message::{Message, TurnResult, without_credentials};
+pub use message::{Message, TurnResult};
 pub use policy::AgentPolicy;
 pub use record::{Agent, AgentStatus};
+pub use redaction::{
+    SecretPath, SecretStep, find_credentials, secrets_from_value, secrets_to_value,
+    without_credentials, without_secrets,
+};
 
 use catena_value::LoadError;
 

@@ -12,7 +12,7 @@ use crate::document::{Block, Document, Kind};
 use crate::error::{self, RenderError};
 use crate::formula::{FONTS, equation};
 use crate::images::{Format, Image};
-use crate::latex;
+use crate::latex::{self, Place};
 use crate::markdown::{self, Inline, Part};
 use crate::paged::{self, View, label_name};
 use crate::typeset;
@@ -460,7 +460,7 @@ impl Writer<'_> {
                 Inline::Emphasis(inner) => format!("<em>{}</em>", self.line(inner)?),
                 Inline::Strike(inner) => format!("<s>{}</s>", self.line(inner)?),
                 Inline::Code(text) => format!("<code>{}</code>", escaped(text)),
-                Inline::Link { target, content } => self.link(target, content)?,
+                Inline::Link { target, content, place } => self.link(target, content, *place)?,
                 Inline::Math { source, markup, is_display } => {
                     let formula = self.formula(markup, source, *is_display);
                     if *is_display {
@@ -476,13 +476,20 @@ impl Writer<'_> {
         Ok(markup)
     }
 
-    fn link(&mut self, target: &str, content: &[Inline]) -> Result<String, RenderError> {
+    fn link(
+        &mut self,
+        target: &str,
+        content: &[Inline],
+        place: Place,
+    ) -> Result<String, RenderError> {
         let Some(label) = target.strip_prefix('#') else {
             let text = if content.is_empty() { escaped(target) } else { self.line(content)? };
             return Ok(format!("<a href=\"{}\" rel=\"noreferrer\">{text}</a>", escaped(target)));
         };
-        let unknown =
-            || RenderError::new(error::Kind::Source, format!("no block has the label {label:?}"));
+        let unknown = || {
+            let text = format!("no block has the label {label:?}");
+            RenderError::new(error::Kind::Source, text).at(place.line, place.column)
+        };
         let numbered = self.numbers.get(label).ok_or_else(unknown)?;
         let own = match numbered.kind {
             "equation" => format!("({})", numbered.number),

@@ -17,6 +17,7 @@ pub(crate) enum Inline {
     Link {
         target: String,
         content: Vec<Inline>,
+        place: Place,
     },
     /// A formula: its source and its markup of Typst.
     Math {
@@ -44,6 +45,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Part>, RenderError> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_MATH;
     let events: Vec<_> = Parser::new_ext(text, options).into_offset_iter().collect();
     let mut reader = Reader { text, events, at: 0, depth: 0 };
+    reader.check_dollars()?;
     reader.parts(None)
 }
 
@@ -74,7 +76,9 @@ fn within_line(inline: Inline) -> Inline {
         Inline::Strong(inner) => Inline::Strong(all(inner)),
         Inline::Emphasis(inner) => Inline::Emphasis(all(inner)),
         Inline::Strike(inner) => Inline::Strike(all(inner)),
-        Inline::Link { target, content } => Inline::Link { target, content: all(content) },
+        Inline::Link { target, content, place } => {
+            Inline::Link { target, content: all(content), place }
+        }
         other => other,
     }
 }
@@ -107,6 +111,80 @@ impl<'a> Reader<'a> {
     fn wrong(&self, byte: usize, message: impl Into<String>) -> RenderError {
         let place = self.place(byte);
         RenderError::new(Kind::Source, message).at(place.line, place.column)
+    }
+
+    /// Fails if dollar signs that are shown as text enclose a formula whose braces are unbalanced: what reads
+    /// Markdown takes only formulas with balanced ones.
+    fn check_dollars(&self) -> Result<(), RenderError> {
+        let mut dollars = Vec::new();
+        let mut is_code = false;
+        for (event, range) in &self.events {
+            match event {
+                Event::Start(Tag::CodeBlock(_)) => is_code = true,
+                Event::End(TagEnd::CodeBlock) => is_code = false,
+                Event::Text(_) if is_code => {}
+                Event::Text(_) => dollars.extend(self.dollars(range.clone())),
+                // Without a formula, its characters may look like markup.
+                Event::SoftBreak
+                | Event::HardBreak
+                | Event::Start(Tag::Emphasis | Tag::Strong | Tag::Strikethrough)
+                | Event::End(TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough) => {}
+                _ => self.check_formulas(&std::mem::take(&mut dollars))?,
+            }
+        }
+        self.check_formulas(&dollars)
+    }
+
+    /// The positions of dollar signs in a range that no backslash precedes.
+    fn dollars(&self, range: std::ops::Range<usize>) -> impl Iterator<Item = usize> {
+        let bytes = self.text.as_bytes();
+        let backslashes = |at: usize| bytes[..at].iter().rev().take_while(|b| **b == b'\\').count();
+        range.filter(move |at| bytes[*at] == b'$' && backslashes(*at).is_multiple_of(2))
+    }
+
+    /// Fails if two of these dollar signs, or two pairs of them, enclose a formula with unbalanced braces. Each
+    /// sign is looked at once.
+    fn check_formulas(&self, dollars: &[usize]) -> Result<(), RenderError> {
+        let bytes = self.text.as_bytes();
+        let is_space = |byte: usize| bytes.get(byte).is_none_or(u8::is_ascii_whitespace);
+        let is_pair = |at: usize| dollars.get(at + 1).is_some_and(|next| *next == dollars[at] + 1);
+        // The sign that is open, or the first of a pair, and the number of signs.
+        let mut open: Option<(usize, usize)> = None;
+        let mut at = 0;
+        while at < dollars.len() {
+            let width = if is_pair(at) { 2 } else { 1 };
+            let byte = dollars[at];
+            // The second sign of a price has a space before it, or a digit after it.
+            let closes = width == 2
+                || byte > 0
+                    && !is_space(byte - 1)
+                    && !bytes.get(byte + 1).is_some_and(u8::is_ascii_digit);
+            match open {
+                Some((start, signs)) if signs == width && closes => {
+                    self.check_formula(start, start + width..byte)?;
+                    open = None;
+                }
+                Some((_, 2)) => {}
+                _ if width == 2 || !is_space(byte + 1) => open = Some((byte, width)),
+                _ => {}
+            }
+            at += width;
+        }
+        Ok(())
+    }
+
+    /// Fails if a formula has unbalanced braces.
+    fn check_formula(
+        &self,
+        byte: usize,
+        source: std::ops::Range<usize>,
+    ) -> Result<(), RenderError> {
+        let is_display = source.start - byte == 2;
+        let source = &self.text[source];
+        if source.is_empty() || is_balanced(source) {
+            return Ok(());
+        }
+        self.math(source, byte, is_display).map(drop)
     }
 
     /// Reads parts up to the end of a container, or of the text.
@@ -231,7 +309,8 @@ impl<'a> Reader<'a> {
             }
             Event::Start(Tag::Link { dest_url, .. }) => {
                 let target = self.target(&dest_url, byte)?;
-                Inline::Link { target, content: self.inlines(TagEnd::Link)? }
+                let place = self.place(byte);
+                Inline::Link { target, content: self.inlines(TagEnd::Link)?, place }
             }
             Event::Start(Tag::Image { .. }) => {
                 return Err(
@@ -265,6 +344,22 @@ impl<'a> Reader<'a> {
         let text = format!("a link to {url:?}; links begin with http://, https://, mailto: or #");
         Err(self.wrong(byte, text))
     }
+}
+
+/// Returns true if each brace of a formula has its counterpart.
+fn is_balanced(source: &str) -> bool {
+    let mut depth = 0_usize;
+    let mut chars = source.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => _ = chars.next(),
+            '{' => depth += 1,
+            '}' if depth == 0 => return false,
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    depth == 0
 }
 
 fn level_of(level: HeadingLevel) -> u8 {

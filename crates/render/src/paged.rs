@@ -13,7 +13,7 @@ use crate::document::{Block, Document, Kind};
 use crate::error::{self, RenderError};
 use crate::formula::FONTS;
 use crate::images::{self, Format, Image};
-use crate::latex;
+use crate::latex::{self, Place};
 use crate::limits::PAGES_MAX;
 use crate::markdown::{self, Inline, Part};
 use crate::typeset::{self, quoted};
@@ -90,7 +90,8 @@ pub(crate) fn labels(document: &Document) -> Result<BTreeMap<String, Labelled<'_
             && labels.insert(label.clone(), Labelled { kind, text }).is_some()
         {
             let text = format!("two blocks have the label {label:?}");
-            return Err(RenderError::new(error::Kind::Source, text).in_block(&block.id));
+            // A label is a member of its block, so this is where the block begins.
+            return Err(RenderError::new(error::Kind::Source, text).at(1, 1).in_block(&block.id));
         }
     }
     Ok(labels)
@@ -563,8 +564,8 @@ impl Export<'_> {
                 Inline::Code(text) => {
                     markup.push_str(&format!("#raw({})", quoted(&breakable(text, letters))));
                 }
-                Inline::Link { target, content } => {
-                    markup.push_str(&self.link(target, content, letters)?);
+                Inline::Link { target, content, place } => {
+                    markup.push_str(&self.link(target, content, *place, letters)?);
                 }
                 Inline::Math { source, markup: formula, is_display } => {
                     let formula = if formula.is_empty() { "\"\"" } else { formula.as_str() };
@@ -588,6 +589,7 @@ impl Export<'_> {
         &self,
         target: &str,
         content: &[Inline],
+        place: Place,
         letters: usize,
     ) -> Result<String, RenderError> {
         let Some(label) = target.strip_prefix('#') else {
@@ -598,8 +600,10 @@ impl Export<'_> {
             };
             return Ok(format!("#link({})[{content}]", quoted(target)));
         };
-        let unknown =
-            || RenderError::new(error::Kind::Source, format!("no block has the label {label:?}"));
+        let unknown = || {
+            let text = format!("no block has the label {label:?}");
+            RenderError::new(error::Kind::Source, text).at(place.line, place.column)
+        };
         let named = self.labels.get(label).ok_or_else(unknown)?;
         let name = quoted(&label_name(label));
         if content.is_empty() && named.kind != "heading" {

@@ -64,6 +64,19 @@ async fn another_users_agent_does_not_exist() {
             assert_eq!(job["errorCode"], "agent_not_found", "{operation} {id}: {job}");
         }
     }
+    // Neither do its requests.
+    let asked = ran(&alice, "agent:ask", json!({"agentId": "helper", "question": "?"})).await;
+    let before = if asked["status"] == "OPEN" { record(&alice, "helper").await } else { before };
+    let absent = "helper~0123456789abcdef0123456789abcdef";
+    let mut answers = Vec::new();
+    for id in [asked["requestId"].as_str().unwrap(), absent] {
+        let job = ended(&bob, "agent:answer", json!({"requestId": id, "answer": 1})).await;
+        assert_eq!(job["status"], "FAILED", "{job}");
+        answers.push((job["errorCode"].clone(), job["error"].to_string().replace(id, "")));
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(ran(&bob, "agent:list", json!({})).await, json!({"agents": []}));
+    assert_eq!(ran(&bob, "agent:requests", json!({})).await["requests"], json!([]));
     bob.get("/api/v1/agents/helper").await.expect_error(404, "agent_not_found");
     let list = bob.get("/api/v1/agents").await.expect(200).json();
     assert_eq!(list, json!({"agents": []}));

@@ -66,7 +66,8 @@ async fn an_agent_is_a_job_that_takes_messages() {
     assert_eq!(missing["errorCode"], "agent_not_found");
 }
 
-/// "SUSPENDED … PAUSED" and "TERMINATED … COMPLETE", whoever changes the agent, and however many jobs are attached.
+/// "SLEEPING … INPUT_REQUIRED", "SUSPENDED … PAUSED" and "TERMINATED … COMPLETE", whoever changes the agent, and
+/// however many jobs are attached.
 #[tokio::test]
 async fn attached_jobs_follow_what_others_do_to_the_agent() {
     let site = Site::start().await;
@@ -78,11 +79,12 @@ async fn attached_jobs_follow_what_others_do_to_the_agent() {
         let paused = site.until(job, "PAUSED").await;
         assert_eq!(paused["queueDepth"].as_u64().unwrap_or(0), 0, "{paused}");
     }
+    // One of them is resumed, which resumes the agent, and so the other one.
     site.control(&first, "resume").await.expect(200);
-    site.until(&first, "INPUT_REQUIRED").await;
+    for job in [&first, &second] {
+        site.until(job, "INPUT_REQUIRED").await;
+    }
     assert_eq!(status(&site, "a").await, "SLEEPING");
-    site.control(&second, "resume").await.expect(200);
-    site.until(&second, "INPUT_REQUIRED").await;
     // A turn that somebody else made fails.
     super::deliver(&site, "a", json!({"fail": true})).await;
     ended(&site, "agent:run", json!({"agentId": "a"})).await;
@@ -94,8 +96,9 @@ async fn attached_jobs_follow_what_others_do_to_the_agent() {
     // A turn of one of them fails: it knows, and the other one is told.
     ran(&site, "agent:update", json!({"agentId": "a", "config": {"operation": "test:slowtally"}}))
         .await;
+    // Somebody else resumes the agent.
+    ran(&site, "agent:resume", json!({"agentId": "a", "autoWake": false})).await;
     for job in [&first, &second] {
-        site.control(job, "resume").await.expect(200);
         site.until(job, "INPUT_REQUIRED").await;
     }
     site.send(&first, &json!({"content": {"fail": true}})).await.expect(202);
@@ -103,13 +106,47 @@ async fn attached_jobs_follow_what_others_do_to_the_agent() {
         let paused = site.until(job, "PAUSED").await;
         assert_eq!(paused["queueDepth"].as_u64().unwrap_or(0), 0, "{paused}");
     }
-    // One that is paused ends when it is resumed.
+    // Somebody else ends the agent.
     ran(&site, "agent:delete", json!({"agentId": "a"})).await;
     for job in [&first, &second] {
-        site.control(job, "resume").await.expect(200);
         assert_eq!(site.ended(job).await["status"], "COMPLETE");
         site.history(job).await.verify();
     }
+}
+
+/// A job that is paused because of the agent takes the messages that were sent meanwhile once somebody else has
+/// resumed the agent, also one whose queue was full, and ends if the agent is removed.
+#[tokio::test]
+async fn a_paused_job_continues_when_somebody_else_resumes_or_removes_the_agent() {
+    let site = Site::start().await;
+    tally(&site, "a").await;
+    let job = attached(&site, "a").await;
+    // The failure of a turn of its own pauses it, and the next turn makes calls of its own.
+    site.send(&job, &json!({"content": {"fail": true}})).await.expect(202);
+    site.until(&job, "PAUSED").await;
+    site.send(&job, &json!({"content": "later"})).await.expect(202);
+    tally(&site, "b").await;
+    ran(&site, "agent:fork", json!({"sourceId": "b", "agentId": "a", "overwrite": true})).await;
+    after(&site, &job, json!({"seen": ["later"]})).await;
+    // The pause of a person stays.
+    site.control(&job, "pause").await.expect(200);
+    ran(&site, "agent:suspend", json!({"agentId": "a"})).await;
+    ran(&site, "agent:resume", json!({"agentId": "a"})).await;
+    assert_eq!(site.job(&job).await["status"], "PAUSED");
+    site.control(&job, "resume").await.expect(200);
+    site.until(&job, "INPUT_REQUIRED").await;
+    // A full queue has no room for a notice.
+    ran(&site, "agent:suspend", json!({"agentId": "a"})).await;
+    site.until(&job, "PAUSED").await;
+    // Notices of what happened before may wait there as well.
+    let mut number = 0;
+    while site.send(&job, &json!({"content": number})).await.status() == 202 {
+        number += 1;
+    }
+    assert!((990..=1_000).contains(&number), "{number}");
+    ran(&site, "agent:delete", json!({"agentId": "a", "remove": true})).await;
+    assert_eq!(site.ended(&job).await["status"], "COMPLETE");
+    site.history(&job).await.verify();
 }
 
 /// The number of attached jobs is bounded, and those that have ended do not count.

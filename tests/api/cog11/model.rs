@@ -114,6 +114,64 @@ async fn a_busy_model_is_asked_again() {
     assert_eq!(bodies[0], bodies[2]);
 }
 
+/// `Retry-After` is the least time until the next request.
+#[tokio::test]
+async fn a_busy_model_is_asked_again_when_it_wants_to_be() {
+    let times = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = std::sync::Arc::clone(&times);
+    let model = Model::start(move |_, number| {
+        seen.lock().unwrap().push(tokio::time::Instant::now());
+        if number == 1 { busy(429, "1") } else { says("now") }
+    });
+    let model = model.await;
+    let site = site(&model).await;
+    let input = json!({"url": model.url(), "model": "m", "prompt": "hi"});
+    assert_eq!(ran(&site, "llm:chat", input).await["attempts"], 2);
+    let times = times.lock().unwrap();
+    let waited = times[1] - times[0];
+    assert!(waited >= std::time::Duration::from_secs(1), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_stream_in_the_format_of_anthropic_is_read() {
+    let events = [
+        json!({"type": "message_start", "message": {"model": "c", "usage": {"input_tokens": 3, "output_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hel"}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "lo"}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}}),
+        json!({"type": "message_stop"}),
+    ];
+    let stream = |count: usize| -> String {
+        let events = events[..count].iter();
+        let body: String = events
+            .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+            .collect();
+        let head = "content-type: text/event-stream\r\nconnection: close\r\n";
+        format!("HTTP/1.1 200 OK\r\n{head}\r\n{body}")
+    };
+    let (whole, cut) = (stream(7), stream(3));
+    let service = Service::start(
+        move |request| {
+            if request.number == 1 { whole.clone() } else { cut.clone() }
+        },
+    )
+    .await;
+    let host = service.host();
+    let site = Site::with(|flags| flags.allow_hosts = Some(host)).await;
+    let alice = site.caller(1).await;
+    set_secret(&alice, "ANTHROPIC_API_KEY", json!({"value": KEY})).await;
+    let input = json!({"url": service.url("/v1"), "model": "c", "prompt": "hi"});
+    let output = ran(&alice, "langchain:anthropic", input.clone()).await;
+    assert_eq!((&output["content"], &output["model"]), (&json!("Hello"), &json!("c")), "{output}");
+    assert_eq!(output["usage"]["totalTokens"], 7, "{output}");
+    let body: Json = serde_json::from_str(&service.received("/v1/messages")[0].body).unwrap();
+    assert_eq!(body["stream"], true);
+    let job = ended(&alice, "langchain:anthropic", input).await;
+    assert_eq!(job["errorCode"], "model_reply", "a stream that is cut off: {job}");
+}
+
 /// "Operations that need API keys or other secrets resolve them from two sources, in priority order:
 /// User's secret store … Input parameter — an optional plaintext field for testing only".
 #[tokio::test]

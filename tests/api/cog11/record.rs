@@ -122,9 +122,112 @@ async fn credentials_never_enter_the_record() {
     let message = json!({"text": "hi", "credentials": {"token": "s3cret"}});
     deliver(&site, "a", message.clone()).await;
     ran(&site, "agent:request", json!({"agentId": "a", "input": message})).await;
-    let record = record(&site, "a").await.to_string();
-    assert!(!record.contains("s3cret"), "{record}");
-    assert!(record.contains(r#""credentials":{"redacted":true}"#), "{record}");
+    // Wherever they are, and whoever delivers them.
+    let deep = json!({"deep": [{"credentials": "s3cret", "more": {"credentials": ["s3cret"]}}]});
+    let input = json!({"agentId": "a", "message": deep.clone()});
+    assert!(!ran(&site, "agent:chat", input).await.to_string().contains("s3cret"));
+    deliver(&site, "a", deep).await;
+    let record = record(&site, "a").await;
+    assert_eq!(record["inbox"].as_array().unwrap().len(), 1, "{record}");
+    assert_eq!(record["timeline"].as_array().unwrap().len(), 2, "{record}");
+    let gone = json!({"redacted": true});
+    let deep = json!({"deep": [{"credentials": gone, "more": {"credentials": gone}}]});
+    assert_eq!(record["inbox"][0]["content"], deep);
+    assert_eq!(record["timeline"][1]["messages"][0]["content"], deep);
+    assert!(!record.to_string().contains("s3cret"), "{record}");
+    assert!(record.to_string().contains(r#""credentials":{"redacted":true}"#), "{record}");
+}
+
+/// "The agent's configuration does not contain API keys": whoever puts one there learns where it belongs.
+#[tokio::test]
+async fn credentials_in_a_configuration_or_a_state_are_refused() {
+    let site = Site::start().await;
+    tally(&site, "a").await;
+    let before = record(&site, "a").await;
+    for (part, value) in [
+        ("config", json!({"operation": "test:tally", "credentials": {"token": "s3cret"}})),
+        ("config", json!({"llm": [{"apiKey": "s3cret"}]})),
+        ("state", json!({"config": {"api_key": "s3cret"}})),
+    ] {
+        for (operation, agent) in [("agent:create", "b"), ("agent:update", "a")] {
+            let mut input = json!({"agentId": agent});
+            input[part] = value.clone();
+            let job = ended(&site, operation, input).await;
+            assert_eq!(job["errorCode"], "invalid_input", "{operation}: {job}");
+            let error = job["error"].as_str().unwrap();
+            assert!(error.contains(part) && error.contains("secret:set"), "{error}");
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+    assert_eq!(record(&site, "a").await, before);
+    site.get("/api/v1/agents/b").await.expect_error(404, "agent_not_found");
+    // What names none is accepted.
+    let config = json!({"operation": "test:tally", "credentials": null, "tokenBudget": 5});
+    ran(&site, "agent:create", json!({"agentId": "b", "config": config})).await;
+}
+
+/// "Redact sensitive fields in timeline entries where possible": those that the transition marks.
+#[tokio::test]
+async fn what_a_transition_marks_as_secret_never_enters_the_record() {
+    let site = Site::start().await;
+    let content =
+        json!({"properties": {"login": {"properties": {"password": {"writeOnly": true}}}}});
+    let items = json!({"properties": {"content": content}});
+    let metadata = json!({"name": "Tally with a password", "operation": {"adapter": "test:tally",
+        "input": {"type": "object", "properties": {"messages": {"type": "array", "items": items}}}}});
+    let asset = site.post("/api/v1/assets", &metadata).await.expect(201).json();
+    let message = json!({"login": {"user": "u", "password": "s3cret"}, "text": "hi"});
+    let public = json!({"login": {"user": "u", "password": {"redacted": true}}, "text": "hi"});
+    let config = json!({"operation": asset});
+    ran(&site, "agent:create", json!({"agentId": "a", "config": config})).await;
+    deliver(&site, "a", message.clone()).await;
+    assert_eq!(record(&site, "a").await["inbox"][0]["content"], public);
+    for operation in ["agent:request", "agent:chat"] {
+        let input = json!({"agentId": "a", "input": message, "message": message});
+        ran(&site, operation, input).await;
+    }
+    let after = record(&site, "a").await;
+    assert_eq!(after["timeline"].as_array().unwrap().len(), 2, "{after}");
+    assert!(!after.to_string().contains("s3cret"), "{after}");
+    // An agent whose transition is changed, and a copy.
+    tally(&site, "b").await;
+    ran(&site, "agent:update", json!({"agentId": "b", "config": config})).await;
+    ran(&site, "agent:fork", json!({"sourceId": "b", "agentId": "c"})).await;
+    for agent in ["b", "c"] {
+        deliver(&site, agent, message.clone()).await;
+        assert_eq!(record(&site, agent).await["inbox"][0]["content"], public, "{agent}");
+    }
+    // A transition that only the run names: the timeline has what its record has.
+    tally(&site, "d").await;
+    deliver(&site, "d", message).await;
+    ran(&site, "agent:run", json!({"agentId": "d", "operation": asset})).await;
+    let after = record(&site, "d").await;
+    assert_eq!(after["timeline"][0]["messages"][0]["content"], public, "{after}");
+    assert_eq!(after["inbox"], json!([]));
+}
+
+/// An own definition of `agent:message` or `agent:request` may mark parts of a message as secret.
+#[tokio::test]
+async fn what_an_own_definition_marks_as_secret_never_enters_the_record() {
+    let site = Site::start().await;
+    tally(&site, "a").await;
+    let schema = json!({"properties": {"password": {"type": "string", "writeOnly": true}}});
+    for (adapter, member) in [("agent:message", "message"), ("agent:request", "input")] {
+        let metadata = json!({"name": "Send", "operation": {"adapter": adapter,
+            "input": {"type": "object", "properties": {member: schema}}}});
+        let asset = site.post("/api/v1/assets", &metadata).await.expect(201).json();
+        let mut input = json!({"agentId": "a"});
+        input[member] = json!({"password": "s3cret", "text": "hi"});
+        let job = ended(&site, asset.as_str().unwrap(), input).await;
+        assert_eq!(job["status"], "COMPLETE", "{job}");
+        assert!(!job.to_string().contains("s3cret"), "{job}");
+    }
+    let after = record(&site, "a").await;
+    let messages = &after["timeline"][0]["messages"];
+    for at in 0..2 {
+        let public = json!({"password": {"redacted": true}, "text": "hi"});
+        assert_eq!(messages[at]["content"], public, "{after}");
+    }
 }
 
 /// "Agent count per user", "Inbox size": "Venues SHOULD impose limits".
@@ -137,6 +240,15 @@ async fn an_inbox_is_bounded() {
     deliver(&site, "a", json!(2)).await;
     let job = ended(&site, "agent:message", json!({"agentId": "a", "message": 3})).await;
     assert_eq!((&job["status"], &job["errorCode"]), (&json!("FAILED"), &json!("inbox_full")));
+    // The bytes of the messages that wait are bounded as well, until a turn has processed them.
+    let config = json!({"operation": "test:tally", "limits": {"inboxBytes": 1_000}});
+    ran(&site, "agent:create", json!({"agentId": "c", "config": config})).await;
+    deliver(&site, "c", json!("x".repeat(600))).await;
+    let input = json!({"agentId": "c", "message": "x".repeat(600)});
+    let job = ended(&site, "agent:message", input.clone()).await;
+    assert_eq!((&job["status"], &job["errorCode"]), (&json!("FAILED"), &json!("inbox_full")));
+    ran(&site, "agent:run", json!({"agentId": "c"})).await;
+    ran(&site, "agent:message", input).await;
     let large = json!({"agentId": "b", "message": "x".repeat(1_000_001)});
     tally(&site, "b").await;
     let job = ended(&site, "agent:message", large).await;
@@ -181,8 +293,23 @@ async fn the_operator_sets_the_limits_of_agents() {
         flags.agents_timeline = Some("1".to_owned());
         flags.agents_failures = Some("1".to_owned());
         flags.agents_deliveries = Some("off".to_owned());
+        flags.agents_idle = Some("1h".to_owned());
     })
     .await;
+    // An agent to which nothing happens is terminated; its configuration may only lower the time.
+    for (limits, hours) in
+        [(json!({}), 1.0), (json!({"idleMs": 7_200_000}), 1.0), (json!({"idleMs": 1_800_000}), 0.5)]
+    {
+        let config = json!({"operation": "test:tally", "limits": limits});
+        ran(&site, "agent:create", json!({"agentId": "idle", "config": config})).await;
+        let created = record(&site, "idle").await["ts"].as_i64().unwrap();
+        let listed = ran(&site, "scheduler:list", json!({})).await;
+        let event = &listed["events"][0];
+        assert_eq!(event["operation"], "agent:delete", "{listed}");
+        let after = event["nextTime"].as_i64().or(event["time"].as_i64()).unwrap() - created;
+        assert!((after as f64 / 3_600_000.0 - hours).abs() < 0.1, "{after} ms: {listed}");
+        ran(&site, "agent:delete", json!({"agentId": "idle", "remove": true})).await;
+    }
     tally(&site, "a").await;
     let lower = json!({"operation": "test:tally", "limits": {"inbox": 1, "timeline": 99}});
     ran(&site, "agent:create", json!({"agentId": "b", "config": lower})).await;

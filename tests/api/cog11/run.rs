@@ -3,7 +3,7 @@
 use catena_tests::site::Site;
 use serde_json::json;
 
-use super::{deliver, ended, ran, record, status, tally};
+use super::{Log, deliver, ended, ran, record, status, tally};
 
 /// "Update state from the returned value. Append a timeline entry (transition operation, starting state,
 /// messages processed, returned result, start/end timestamps). Clear the inbox. Set status to SLEEPING."
@@ -186,4 +186,76 @@ async fn consecutive_failures_are_counted() {
     deliver(&site, "b", json!({"fail": true})).await;
     ended(&site, "agent:run", json!({"agentId": "b"})).await;
     assert_eq!(status(&site, "b").await, "TERMINATED");
+}
+
+/// "Log transition function errors for operator review": the agent, how many turns have failed, and why, without
+/// what the agent was told. "Track consecutive failures": a turn that succeeds resets the count.
+#[tokio::test]
+async fn failed_turns_are_logged_and_counted_until_one_succeeds() {
+    let site = Site::start().await;
+    let (log, logging) = Log::start();
+    tally(&site, "logged").await;
+    let failed = async |failures: u64| {
+        deliver(&site, "logged", json!({"fail": true, "text": "pr1vate"})).await;
+        ended(&site, "agent:run", json!({"agentId": "logged"})).await;
+        let info = site.get("/api/v1/agents/logged").await.expect(200).json();
+        assert_eq!(info["failures"], failures, "{info}");
+        ran(&site, "agent:resume", json!({"agentId": "logged"})).await;
+    };
+    failed(1).await;
+    failed(2).await;
+    drop(logging);
+    let text = log.text();
+    let lines: Vec<&str> =
+        text.lines().filter(|line| line.contains("of an agent failed")).collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    for (line, attempt) in lines.iter().zip(["failures=1", "failures=2"]) {
+        for part in ["agent=\"logged\"", attempt, "cause=\"transition_failed\""] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        assert!(!line.contains("pr1vate"), "{line}");
+    }
+    // The messages that fail are replaced by others.
+    let fine = json!({"name": "Accept", "operation": {"adapter": "orchestrator",
+        "steps": [{"op": "test:echo", "input": ["const", {"result": "fine"}]}], "result": [0]}});
+    let asset = site.post("/api/v1/assets", &fine).await.expect(201).json();
+    ran(&site, "agent:run", json!({"agentId": "logged", "operation": asset})).await;
+    let info = site.get("/api/v1/agents/logged").await.expect(200).json();
+    assert_eq!(info["failures"].as_u64().unwrap_or(0), 0, "{info}");
+    deliver(&site, "logged", json!({"fail": true})).await;
+    ended(&site, "agent:run", json!({"agentId": "logged"})).await;
+    let info = site.get("/api/v1/agents/logged").await.expect(200).json();
+    assert_eq!(info["failures"], 1, "{info}");
+}
+
+/// "The sizes of message, state and result are checked before the agent leaves RUNNING": what is too large is a
+/// failure of the turn, and everything is kept.
+#[tokio::test]
+async fn a_state_that_is_too_large_fails() {
+    let site = Site::start().await;
+    // Each message is small enough; the state that contains all of them is not.
+    let collect = json!({"name": "Collect", "operation": {"adapter": "orchestrator",
+        "steps": [{"op": "test:echo", "input": ["input", "messages"]}],
+        "result": {"state": [0], "result": ["const", 1]}}});
+    let asset = site.post("/api/v1/assets", &collect).await.expect(201).json();
+    let config = json!({"operation": asset});
+    ran(&site, "agent:create", json!({"agentId": "a", "config": config})).await;
+    for _ in 0..9 {
+        deliver(&site, "a", json!("x".repeat(960_000))).await;
+    }
+    let job = ended(&site, "agent:run", json!({"agentId": "a"})).await;
+    assert_eq!(job["status"], "FAILED", "{}", job["error"]);
+    let after = ran(&site, "agent:info", json!({"agentId": "a"})).await;
+    assert_eq!(after["status"], "SUSPENDED", "{after}");
+    let read = ran(&site, "agent:query", json!({"agentId": "a", "path": "timeline"})).await;
+    assert_eq!(read["value"], json!([]));
+    let read = ran(&site, "agent:query", json!({"agentId": "a", "path": "state"})).await;
+    assert_eq!(read["value"], json!(null));
+    // One that is given is refused before anything is written.
+    let input = json!({"agentId": "b", "state": "x".repeat(8 * 1_048_576 + 1)});
+    let body = json!({"operation": "agent:create", "input": input});
+    let reply = site.post("/api/v1/invoke", &body).await;
+    let text = reply.text().to_owned();
+    assert!(text.contains("state_too_large") || reply.status() == 413, "{}", &text[..200]);
+    site.get("/api/v1/agents/b").await.expect_error(404, "agent_not_found");
 }

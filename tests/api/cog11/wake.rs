@@ -81,6 +81,18 @@ async fn agents_are_woken_at_a_time_by_a_timer_and_after_a_restart() {
     }
 }
 
+/// A cron expression wakes an agent, time and again.
+#[tokio::test]
+async fn a_cron_expression_wakes_an_agent() {
+    let site = Site::start().await;
+    create(&site, "a", json!({"operation": "test:tally", "wake": {"cron": "* * * * * *"}})).await;
+    let woken = after_turns(&site, "a", 2).await;
+    let message = &woken["timeline"][1]["messages"][0]["content"];
+    assert_eq!(message["wake"], true, "{woken}");
+    let start = |turn: usize| woken["timeline"][turn]["start"].as_i64().unwrap();
+    assert!(start(0).div_euclid(1_000) < start(1).div_euclid(1_000), "{woken}");
+}
+
 /// "Track consecutive failures and escalate".
 #[tokio::test]
 async fn a_failing_agent_is_not_woken_until_it_is_resumed() {

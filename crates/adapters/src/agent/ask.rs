@@ -43,7 +43,7 @@ fn put(stored: &mut Stored, id: &str, request: Map, roots: &Roots) -> Result<(),
 }
 
 /// Asks the owner of an agent a question.
-pub(super) fn ask(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn ask(call: &Call, policy: &AgentPolicy, roots: &mut Roots) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
@@ -55,7 +55,7 @@ pub(super) fn ask(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     let session = fields.optional_text("sessionId")?;
     members.extend(session.map(|session| ("sessionId", session.into())));
     put(&mut stored, &request_id, members.into_iter().collect(), roots)?;
-    stored.save(roots)?;
+    stored.save(policy, roots)?;
     Ok(object([("agentId", id.into()), ("requestId", request_id.into()), ("status", OPEN.into())]))
 }
 
@@ -162,7 +162,7 @@ pub(super) fn answer(
     stored = deliver(stored, delivery, policy, roots)?;
     let request = request::answered(&request, answer, roots.now())?;
     put(&mut stored, &request_id, request, roots)?;
-    stored.save(roots)?;
+    stored.save(policy, roots)?;
     Ok(object([
         ("agentId", agent.into()),
         ("requestId", request_id.into()),

@@ -4,14 +4,15 @@
 //! that they happen once, and each turn of the agent is in the chain. The run is a job of its own: what
 //! happens to the job that is attached does not affect the agent.
 //!
-//! The job is bound to the agent, which lists it: whoever suspends or ends the agent sends it a notice in the same
-//! commit, and the job then looks at the agent again.
+//! The job is bound to the agent, which lists it: whoever suspends, resumes or ends the agent sends it a notice in
+//! the same commit, and the job then looks at the agent again. It pauses itself while the agent is suspended, and
+//! continues as soon as the agent is not.
 
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::requests::{CallRequest, JobView};
 use catena_engine::{BoundStart, Call, Cause, Failure, Roots, Turn};
 use catena_job::JobId;
-use catena_job::agent::AgentStatus;
+use catena_job::agent::{AgentPolicy, AgentStatus};
 use catena_job::limits::ATTACHED_JOBS_MAX;
 use catena_job::state::Ask;
 use catena_value::Value;
@@ -24,13 +25,14 @@ use crate::nested;
 /// The member of a notice: the status of the agent.
 pub(super) const NOTICE: &str = "agentStatus";
 
-/// The member of the input of a run that names the attached job which starts it.
+/// The member of the input of a run or a resume that names the attached job which makes it.
 pub(super) const BY: &str = "attachedJob";
 
 /// Adds the job to those that are attached, in the commit that starts it.
 pub(super) fn start(
     mut stored: Stored,
     job: JobId,
+    policy: &AgentPolicy,
     roots: &mut Roots,
 ) -> Result<BoundStart, Failure> {
     let attached = &mut stored.control.attached;
@@ -46,14 +48,27 @@ pub(super) fn start(
         return Ok(BoundStart::Fail(Failure::new("too_many_attached", text)));
     }
     attached.push(job);
-    stored.save_unchanged(roots)?;
+    stored.save_unchanged(policy, roots)?;
     Ok(BoundStart::Run)
 }
 
 /// Removes the job from those that are attached, in the commit that ends it.
-pub(super) fn end(mut stored: Stored, job: JobId, roots: &mut Roots) -> Result<(), Failure> {
+pub(super) fn end(
+    mut stored: Stored,
+    job: JobId,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<(), Failure> {
     stored.control.attached.retain(|attached| *attached != job);
-    stored.save_unchanged(roots).map(drop)
+    stored.save_unchanged(policy, roots).map(drop)
+}
+
+/// Returns true if a job that paused itself has no more reason to: the agent is not suspended.
+pub(super) fn resumes(id: &str, roots: &Roots) -> bool {
+    let stored = Stored::find(roots, id);
+    stored.is_ok_and(|stored| {
+        stored.is_none_or(|stored| stored.agent.status != AgentStatus::Suspended)
+    })
 }
 
 /// Executes one turn of the job.
@@ -84,19 +99,32 @@ async fn step(call: &Call) -> Result<Turn, Failure> {
         return answer(call, job, &id, message).await;
     }
     if stored.agent.status != AgentStatus::Suspended {
-        return Ok(wait_for_message(&id, call.last_output.clone()));
+        let output = match &call.cause {
+            // The turn before may have ended with a pause.
+            Cause::Resume | Cause::Retry => Some(after_pause(call, &id, stored.agent.status)),
+            _ => call.last_output.clone(),
+        };
+        return Ok(wait_for_message(&id, output));
     }
     if call.cause != Cause::Resume {
         return Ok(Turn::Pause);
     }
     // The time of the record is another one after every change, so each suspension is resumed once.
     let key = format!("resume-{}", stored.agent.ts);
-    let input = object([("agentId", id.as_str().into())]);
+    let input = object([("agentId", id.as_str().into()), (BY, job.into())]);
     let resumed = make(call, job, key, "agent:resume", input, false).await?;
     nested::outcome(&resumed.job, resumed.cells())?;
     // The turn that ended with the suspension has no output, so it is counted here.
     let turns = turns(call).saturating_add(1);
     Ok(wait_for_message(&id, Some(output(&id, AgentStatus::Sleeping, Value::Nil, turns))))
+}
+
+/// Returns the output of a turn that continues after a pause. A turn that ended with a pause has no output, so
+/// it is counted here, and the next one makes calls of its own.
+fn after_pause(call: &Call, id: &str, status: AgentStatus) -> Value {
+    let last = call.last_output.as_ref().and_then(Value::as_map);
+    let result = last.and_then(|map| map.field("result")).cloned();
+    output(id, status, result.unwrap_or_default(), turns(call).saturating_add(1))
 }
 
 /// Returns the number of turns up to the last one that has an output.

@@ -1,12 +1,13 @@
 //! Operations that create agents and change what they contain.
 
 use catena_engine::{Call, Failure, Roots};
-use catena_job::agent::{Agent, AgentPolicy, AgentStatus, Control};
+use catena_job::agent::{Agent, AgentPolicy, AgentStatus, Control, find_credentials};
 use catena_value::{Map, Value, Vector};
 
 use super::authority::restrict;
 use super::config::{described, layered_config, merged};
 use super::deliver::{Delivery, deliver, limit_rate, waits_in_inbox};
+use super::secrets::{public_message, transition_secrets};
 use super::session;
 use super::stored::{Stored, agent_id, controls};
 use super::wake;
@@ -26,11 +27,14 @@ pub(super) fn create(
     check_count(policy, roots)?;
     let new = described(call)?;
     check_state(&new.state)?;
+    refuse_credentials("config", &new.config.clone().into())?;
+    refuse_credentials("state", &new.state)?;
     wake::check(&new.config.clone().into(), roots.now())?;
     let agent = Agent::new(roots.now(), new.config.into(), new.state, new.caps);
     let mut control = Control::new(roots.now());
+    control.secrets = transition_secrets(call).unwrap_or_default();
     restrict(&mut control, &call.caller)?;
-    let status = Stored::new(id.clone(), agent, control).save(roots)?;
+    let status = Stored::new(id.clone(), agent, control).save(policy, roots)?;
     Ok(created(&id, status, true))
 }
 
@@ -49,6 +53,16 @@ fn check_count(policy: &AgentPolicy, roots: &Roots) -> Result<(), Failure> {
     }
     let text = format!("a user has at most {} agents; remove one of them", policy.per_user);
     Err(Failure::new("too_many_agents", text))
+}
+
+/// Fails if a part of the record contains credentials, which are not stored there in plaintext.
+fn refuse_credentials(part: &str, value: &Value) -> Result<(), Failure> {
+    let Some(name) = find_credentials(value) else { return Ok(()) };
+    let text = format!(
+        "`{part}` contains `{name}`, which an agent must not store; store it as a secret with `secret:set`, under \
+         the name that the operation declares in `secrets`"
+    );
+    Err(invalid_input(text))
 }
 
 /// Fails if a state is too large.
@@ -71,7 +85,8 @@ pub(super) fn message(
     let id = agent_id(&fields, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
     let content = fields.get_nullable("message");
-    let content = content.ok_or_else(|| invalid_input("`message` is missing"))?.clone();
+    let content = content.ok_or_else(|| invalid_input("`message` is missing"))?;
+    let content = public_message(call, content);
     let session = fields.optional_text("sessionId")?;
     if let Some(session) = &session {
         stored = session::touch(stored, session, roots)?;
@@ -101,19 +116,28 @@ pub(super) fn message(
     limit_rate(&mut stored, policy, roots.now())?;
     let stored = deliver(stored, delivery, policy, roots)?;
     let waiting = stored.agent.inbox.len();
-    stored.save(roots)?;
+    stored.save(policy, roots)?;
     Ok(output(waiting))
 }
 
 /// Changes the configuration and the state.
-pub(super) fn update(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn update(
+    call: &Call,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
     restrict(&mut stored.control, &call.caller)?;
     if fields.get("config").is_some() {
         let own = stored.agent.config.as_map().cloned().unwrap_or_default();
-        stored.agent.config = merged(&own, &layered_config(call)?).into();
+        let changes = layered_config(call)?;
+        refuse_credentials("config", &changes.clone().into())?;
+        stored.agent.config = merged(&own, &changes).into();
+        if let Some(secrets) = transition_secrets(call) {
+            stored.control.secrets = secrets;
+        }
         wake::check(&stored.agent.config, roots.now())?;
         wake::config_changed(&mut stored);
     }
@@ -122,6 +146,7 @@ pub(super) fn update(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
             let text = format!("agent `{id}` is RUNNING; its state belongs to the run");
             return Err(Failure::transient("agent_running", text));
         }
+        refuse_credentials("state", changes)?;
         let state = stored.agent.state.fully_loaded(roots.cells());
         let state = state.map_err(super::stored::load_failure)?;
         stored.agent.state = match (state.as_map(), changes.as_map()) {
@@ -130,7 +155,7 @@ pub(super) fn update(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
         };
         check_state(&stored.agent.state)?;
     }
-    let status = stored.save(roots)?;
+    let status = stored.save(policy, roots)?;
     Ok(object([("agentId", id.into()), ("status", status)]))
 }
 
@@ -141,7 +166,7 @@ pub(super) fn fork(call: &Call, policy: &AgentPolicy, roots: &mut Roots) -> Resu
     let id = agent_id(&fields, "agentId")?;
     let is_true = |name: &str| fields.get(name) == Some(&true.into());
     let source = Stored::get(roots, &source_id)?;
-    let mut attached = Vec::new();
+    let mut replaced = None;
     match Stored::find(roots, &id)? {
         Some(target) if target.agent.status == AgentStatus::Running => {
             return Err(Failure::transient("agent_running", format!("agent `{id}` is RUNNING")));
@@ -151,20 +176,27 @@ pub(super) fn fork(call: &Call, policy: &AgentPolicy, roots: &mut Roots) -> Resu
         }
         Some(target) => {
             target.control.waiting.iter().for_each(|job| roots.offer(*job));
-            attached = target.control.attached;
+            replaced = Some(target.control);
         }
         None => check_count(policy, roots)?,
     }
     let config = source.agent.config.as_map().cloned().unwrap_or_default();
-    let config = merged(&config, &layered_config(call)?);
+    let changes = layered_config(call)?;
+    refuse_credentials("config", &changes.clone().into())?;
+    let config = merged(&config, &changes);
     wake::check(&config.clone().into(), roots.now())?;
     let mut agent = Agent::new(roots.now(), config.into(), source.agent.state, source.agent.caps);
     agent.timeline = if is_true("includeTimeline") { source.agent.timeline } else { Vector::new() };
     let mut control = Control::new(roots.now());
     control.authority = source.control.authority;
-    control.attached = attached;
+    control.secrets = transition_secrets(call).unwrap_or(source.control.secrets);
+    if let Some(replaced) = replaced {
+        // The jobs that are attached are told if it was suspended.
+        control.status = replaced.status;
+        control.attached = replaced.attached;
+    }
     restrict(&mut control, &call.caller)?;
-    let status = Stored::new(id.clone(), agent, control).save(roots)?;
+    let status = Stored::new(id.clone(), agent, control).save(policy, roots)?;
     Ok(object([
         ("agentId", id.into()),
         ("status", status),

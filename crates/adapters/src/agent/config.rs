@@ -5,6 +5,7 @@ use catena_engine::{Call, Failure};
 use catena_job::agent::AgentPolicy;
 use catena_value::{Map, NoCells, Value, json};
 
+use super::secrets::add_transition_secrets;
 use crate::fields::{Fields, array, integer, invalid_input, items, object};
 
 /// The members of `config` that only the framework uses.
@@ -99,6 +100,8 @@ pub(super) struct AgentLimits {
     pub(super) failures: u64,
     /// `None` if that is not limited.
     pub(super) deliveries_per_second: Option<u64>,
+    /// The time after which an agent without any change is terminated, in ms. `None` if it is not.
+    pub(super) idle_ms: Option<i64>,
 }
 
 impl AgentLimits {
@@ -111,12 +114,15 @@ impl AgentLimits {
         };
         let lower = |name: &str, max: u64| number(limits, name).map_or(max, |own| own.min(max));
         let own_rate = number(limits, "deliveriesPerSecond");
+        let own_idle = number(limits, "idleMs").filter(|ms| *ms > 0);
+        let idle_ms = own_idle.into_iter().chain(policy.idle_ms).min();
         AgentLimits {
             inbox_entries: lower("inbox", policy.inbox_entries),
             inbox_bytes: lower("inboxBytes", policy.inbox_bytes),
             timeline: lower("timeline", policy.timeline_entries),
             failures: number(config, "maxFailures").unwrap_or(policy.failures),
             deliveries_per_second: own_rate.into_iter().chain(policy.deliveries_per_second).min(),
+            idle_ms: idle_ms.and_then(|ms| i64::try_from(ms).ok()),
         }
     }
 }
@@ -127,8 +133,8 @@ pub(super) fn terminates_on_failures(config: &Value) -> bool {
     action.and_then(Value::as_str) == Some("terminate")
 }
 
-/// Returns the work that resolves references in a request: `definition`, and layers of `config` that are
-/// text. Its result is `{definition?, config?}`.
+/// Returns the work that resolves references in a request: `definition`, layers of `config` that are text, and the
+/// transition. Its result is `{definition?, config?, secrets?}`.
 pub(super) fn resolve_references(call: &Call) -> Option<HostReply<Value, Failure>> {
     let fields = Fields::from_value(&call.input).ok()?;
     let has_text = |value: &Value| match value {
@@ -137,7 +143,7 @@ pub(super) fn resolve_references(call: &Call) -> Option<HostReply<Value, Failure
     };
     let definition = fields.optional_text("definition").ok().flatten();
     let config = fields.get("config").filter(|config| has_text(config)).cloned();
-    if definition.is_none() && config.is_none() {
+    if definition.is_none() && fields.get("config").is_none() {
         return None;
     }
     let call = call.clone();
@@ -151,7 +157,8 @@ pub(super) fn resolve_references(call: &Call) -> Option<HostReply<Value, Failure
         if let Some(config) = config {
             resolved.push(("config", resolved_config(&call, &config).await?));
         }
-        Ok(resolved.into_iter().collect::<Map>().into())
+        let prepared = add_transition_secrets(call, resolved.into_iter().collect()).await?;
+        Ok(prepared.into())
     }))
 }
 
@@ -219,14 +226,22 @@ mod tests {
 
     #[test]
     fn a_configuration_can_only_lower_limits() {
-        let policy = AgentPolicy { deliveries_per_second: Some(50), ..AgentPolicy::default() };
+        let policy = AgentPolicy {
+            deliveries_per_second: Some(50),
+            idle_ms: Some(1_000),
+            ..AgentPolicy::default()
+        };
         let config = value(
-            r#"{"limits":{"inbox":2,"timeline":999999,"deliveriesPerSecond":60},"maxFailures":99}"#,
+            r#"{"limits":{"inbox":2,"timeline":999999,"deliveriesPerSecond":60,"idleMs":2000},"maxFailures":99}"#,
         );
         let limits = AgentLimits::new(&policy, &config);
         assert_eq!(limits.inbox_entries, 2);
         assert_eq!(limits.timeline, policy.timeline_entries);
         assert_eq!(limits.deliveries_per_second, Some(50));
+        assert_eq!(limits.idle_ms, Some(1_000));
+        let lower = value(r#"{"limits":{"idleMs":500}}"#);
+        assert_eq!(AgentLimits::new(&policy, &lower).idle_ms, Some(500));
+        assert_eq!(AgentLimits::new(&AgentPolicy::default(), &Value::Nil).idle_ms, None);
         assert_eq!(limits.failures, 99, "this one is the agent's own");
         assert_eq!(AgentLimits::new(&policy, &Value::Nil).failures, policy.failures);
     }

@@ -4,7 +4,7 @@
 //! change it, as `agent:update` does, while the agent does not run.
 
 use catena_engine::{Call, Failure, Roots};
-use catena_job::agent::AgentStatus;
+use catena_job::agent::{AgentPolicy, AgentStatus};
 use catena_value::{Map, NoCells, Value};
 
 use super::change::check_state;
@@ -108,16 +108,21 @@ fn save_sessions(
     mut stored: Stored,
     state: &Map,
     sessions: Map,
+    policy: &AgentPolicy,
     roots: &mut Roots,
 ) -> Result<(), Failure> {
     let changed = state.insert("sessions".into(), sessions.into(), &NoCells);
     stored.agent.state = changed.map_err(load_failure)?.into();
     check_state(&stored.agent.state)?;
-    stored.save(roots).map(drop)
+    stored.save(policy, roots).map(drop)
 }
 
 /// Replaces a conversation by a summary of it.
-pub(super) fn compact(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn compact(
+    call: &Call,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let session_id = fields.text("sessionId")?;
@@ -137,7 +142,7 @@ pub(super) fn compact(call: &Call, roots: &mut Roots) -> Result<Value, Failure> 
     let map = found.as_map().cloned().unwrap_or_default();
     let map = map.insert("frames".into(), array(vec![frame]), &NoCells).map_err(load_failure)?;
     let all = all.insert(session_id.as_str().into(), map.into(), &NoCells);
-    save_sessions(stored, &state, all.map_err(load_failure)?, roots)?;
+    save_sessions(stored, &state, all.map_err(load_failure)?, policy, roots)?;
     Ok(object([
         ("agentId", id.into()),
         ("sessionId", session_id.into()),
@@ -169,7 +174,11 @@ pub(super) fn reload(call: &Call, roots: &Roots) -> Result<Value, Failure> {
 }
 
 /// Removes a session and its conversation.
-pub(super) fn delete(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn delete(
+    call: &Call,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let session_id = fields.text("sessionId")?;
@@ -179,9 +188,9 @@ pub(super) fn delete(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     let all = sessions(&state);
     if all.field(&session_id).is_some() {
         let all = all.remove(&session_id.as_str().into(), &NoCells).map_err(load_failure)?;
-        save_sessions(stored, &state, all, roots)?;
+        save_sessions(stored, &state, all, policy, roots)?;
     } else if is_known {
-        stored.save(roots)?;
+        stored.save(policy, roots)?;
     } else {
         return Err(session::not_found(&session_id));
     }

@@ -1,7 +1,7 @@
 //! Delivery of a message to an inbox, within its bounds.
 
 use catena_engine::{Failure, Roots};
-use catena_job::agent::{AgentPolicy, Message, without_credentials};
+use catena_job::agent::{AgentPolicy, Message, without_credentials, without_secrets};
 use catena_value::{Extent, NoCells, Value};
 
 use super::config::AgentLimits;
@@ -24,6 +24,7 @@ pub(super) fn deliver(
     roots: &Roots,
 ) -> Result<Stored, Failure> {
     let content = without_credentials(&delivery.content);
+    let content = without_secrets(&content, &stored.control.secrets);
     let bounds = Extent { bytes: AGENT_MESSAGE_BYTES_MAX, depth: WORKSPACE_VALUE_DEPTH_MAX };
     let too_large = |error| Failure::new("message_too_large", format!("the message {error}"));
     let bytes = bounds.measure(&content, &NoCells).map_err(too_large)?;

@@ -5,13 +5,18 @@ use catena_job::JobId;
 use catena_job::agent::{AgentPolicy, AgentStatus};
 use catena_value::Value;
 
+use super::attach::BY;
 use super::config::AgentLimits;
 use super::stored::{Stored, agent_id};
 use super::wake;
 use crate::fields::{Fields, invalid_input, object};
 
 /// Suspends an agent. Its run is cancelled in the same commit.
-pub(super) fn suspend(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn suspend(
+    call: &Call,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     let id = agent_id(&Fields::from_value(&call.input)?, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
     if stored.agent.status == AgentStatus::Suspended {
@@ -22,7 +27,7 @@ pub(super) fn suspend(call: &Call, roots: &mut Roots) -> Result<Value, Failure> 
     }
     stored.agent = stored.agent.suspend(None);
     stored.offer_all(roots);
-    let status = stored.save(roots)?;
+    let status = stored.save(policy, roots)?;
     Ok(object([("agentId", id.into()), ("status", status)]))
 }
 
@@ -53,21 +58,26 @@ pub(super) fn resume(
     }
     stored.agent.status = AgentStatus::Sleeping;
     stored.agent.error = None;
+    stored.informed = fields.optional_text(BY)?.and_then(|by| by.parse().ok());
     let auto_wake = fields.get("autoWake").map(|auto| *auto == true.into());
     wake::resumed(&mut stored, auto_wake, roots.now());
-    let status = stored.save(roots)?;
+    let status = stored.save(policy, roots)?;
     Ok(object([("agentId", id.into()), ("status", status)]))
 }
 
 /// Terminates an agent. Its run and the runs that wait are cancelled in the same commit.
-pub(super) fn delete(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn delete(
+    call: &Call,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let removes = fields.get("remove") == Some(&true.into());
     let mut stored = Stored::get(roots, &id)?;
-    if fields.get("ifIdle") == Some(&true.into()) && !wake::is_idle(&stored, roots.now()) {
+    if fields.get("ifIdle") == Some(&true.into()) && !wake::is_idle(&stored, policy, roots.now()) {
         // Its schedule is set again.
-        let status = stored.save_unchanged(roots)?;
+        let status = stored.save_unchanged(policy, roots)?;
         return Ok(object([("agentId", id.into()), ("status", status)]));
     }
     let status: Value = AgentStatus::Terminated.word().into();
@@ -82,7 +92,7 @@ pub(super) fn delete(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     }
     if stored.agent.status != AgentStatus::Terminated {
         stored.agent.status = AgentStatus::Terminated;
-        stored.save(roots)?;
+        stored.save(policy, roots)?;
     }
     Ok(object([("agentId", id.into()), ("status", status)]))
 }

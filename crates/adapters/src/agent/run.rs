@@ -11,7 +11,7 @@ use catena_engine::{BoundEnd, BoundJob, BoundStart, Call, Failure, Roots};
 use catena_job::Status;
 use catena_job::agent::{AgentPolicy, AgentStatus, RunState, TurnResult, is_agent_id};
 use catena_job::limits::WAITING_RUNS_MAX;
-use catena_value::{Map, NoCells, Value};
+use catena_value::{Map, NoCells, Value, Vector};
 
 use super::attach;
 use super::authority::RunCallers;
@@ -61,7 +61,7 @@ pub(super) fn start(
         return Ok(BoundStart::Refuse(agent_not_found(id)));
     };
     if operation == "attach" {
-        return attach::start(stored, job.id, roots);
+        return attach::start(stored, job.id, policy, roots);
     }
     match stored.agent.status {
         AgentStatus::Terminated if matches!(operation, "request" | "chat") => {
@@ -73,7 +73,7 @@ pub(super) fn start(
     }
     let is_first = stored.control.waiting.first().is_none_or(|first| *first == job.id);
     if stored.control.run.is_some() || !is_first {
-        return wait(stored, job, roots);
+        return wait(stored, job, policy, roots);
     }
     let was_waiting = !stored.control.waiting.is_empty();
     stored.control.waiting.retain(|waiting| *waiting != job.id);
@@ -82,7 +82,7 @@ pub(super) fn start(
         Err(failure) => {
             // It ends, so the next one has its turn.
             if was_waiting {
-                leave(job, roots)?;
+                leave(job, policy, roots)?;
             }
             Ok(BoundStart::Fail(failure))
         }
@@ -98,7 +98,12 @@ fn agent_suspended(stored: &Stored) -> Failure {
 }
 
 /// Makes a run wait for its turn.
-fn wait(mut stored: Stored, job: BoundJob<'_>, roots: &mut Roots) -> Result<BoundStart, Failure> {
+fn wait(
+    mut stored: Stored,
+    job: BoundJob<'_>,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<BoundStart, Failure> {
     let waiting = &mut stored.control.waiting;
     if waiting.contains(&job.id) {
         return Ok(BoundStart::Wait);
@@ -109,7 +114,7 @@ fn wait(mut stored: Stored, job: BoundJob<'_>, roots: &mut Roots) -> Result<Boun
         return Ok(BoundStart::Fail(Failure::transient("too_many_runs", text)));
     }
     waiting.push(job.id);
-    stored.save(roots)?;
+    stored.save(policy, roots)?;
     Ok(BoundStart::Wait)
 }
 
@@ -135,7 +140,7 @@ fn begin(
         let text = format!("the timeline has {} entries, which is the limit", limits.timeline);
         stored.agent = stored.agent.suspend(Some(text.clone()));
         stored.offer_all(roots);
-        stored.save(roots)?;
+        stored.save(policy, roots)?;
         return Ok(BoundStart::Fail(Failure::new("timeline_full", text)));
     }
     if let Some(content) = delivered_content(operation, &fields) {
@@ -162,7 +167,7 @@ fn begin(
     }
     if stored.agent.inbox.is_empty() {
         // Nothing is written, unless the run had waited.
-        leave(job, roots)?;
+        leave(job, policy, roots)?;
         let output = ran(job.name, AgentStatus::Sleeping, None, 0);
         return Ok(BoundStart::Complete(output));
     }
@@ -176,7 +181,7 @@ fn begin(
         state: stored.agent.state.clone(),
         by: fields.optional_text(attach::BY)?.and_then(|by| by.parse().ok()),
     });
-    stored.save(roots)?;
+    stored.save(policy, roots)?;
     Ok(BoundStart::Run)
 }
 
@@ -190,7 +195,7 @@ fn delivered_content(operation: &str, fields: &Fields<'_>) -> Option<Value> {
 }
 
 /// Removes a run from those that wait, and offers the next one.
-fn leave(job: BoundJob<'_>, roots: &mut Roots) -> Result<(), Failure> {
+fn leave(job: BoundJob<'_>, policy: &AgentPolicy, roots: &mut Roots) -> Result<(), Failure> {
     let Some(mut stored) = Stored::find(roots, job.name)? else { return Ok(()) };
     let Some(at) = stored.control.waiting.iter().position(|waiting| *waiting == job.id) else {
         return Ok(());
@@ -199,7 +204,7 @@ fn leave(job: BoundJob<'_>, roots: &mut Roots) -> Result<(), Failure> {
     if at == 0 {
         stored.offer_next(roots);
     }
-    stored.save(roots).map(drop)
+    stored.save(policy, roots).map(drop)
 }
 
 /// Writes what became of the agent when a run ends.
@@ -211,10 +216,10 @@ pub(super) fn end(
 ) -> Result<(), Failure> {
     let Some(mut stored) = Stored::find(roots, job.name)? else { return Ok(()) };
     if stored.control.attached.contains(&job.id) {
-        return attach::end(stored, job.id, roots);
+        return attach::end(stored, job.id, policy, roots);
     }
     let Some(run) = stored.control.run.take_if(|run| run.job == job.id) else {
-        return leave(job, roots);
+        return leave(job, policy, roots);
     };
     if end.status == Status::Complete {
         stored = succeed(stored, run, end, roots)?;
@@ -223,7 +228,7 @@ pub(super) fn end(
         stored = fail(stored, end, policy);
         stored.offer_all(roots);
     }
-    stored.save(roots).map(drop)
+    stored.save(policy, roots).map(drop)
 }
 
 fn succeed(
@@ -236,12 +241,19 @@ fn succeed(
     let output = call.and_then(|call| call.output.as_ref());
     let (new_state, result) = transition_output(output.unwrap_or(&Value::Nil))?;
     let messages = stored.agent.inbox.slice(0..run.count, roots.cells());
+    let messages = messages.map_err(load_failure)?;
+    // What the transition marks as secret is not in the timeline either.
+    let redacted = call.and_then(|call| call.redacted_input.as_ref());
+    let (state, messages) = match redacted {
+        Some(input) => redacted_turn(input, run.count),
+        None => (run.state, messages),
+    };
     let turn = TurnResult {
         start: run.start,
         end: roots.now().max(run.start),
         op: run.op,
-        state: run.state,
-        messages: messages.map_err(load_failure)?,
+        state,
+        messages,
         result,
         new_state,
     };
@@ -249,6 +261,17 @@ fn succeed(
     stored.control.failures = 0;
     stored.control.inbox_bytes = inbox_bytes(&stored, roots);
     Ok(stored)
+}
+
+/// Returns the state and the messages that a transition received, as its record shows them.
+fn redacted_turn(input: &Value, count: u64) -> (Value, Vector) {
+    let member = |name: &str| input.as_map().and_then(|map| map.field(name)).cloned();
+    let redacted = || object([("redacted", true.into())]);
+    let messages = member("messages").as_ref().and_then(Value::as_vector).cloned();
+    let messages = messages.filter(|messages| messages.len() == count);
+    // All of them are secret.
+    let messages = messages.unwrap_or_else(|| (0..count).map(|_| redacted()).collect());
+    (member("state").unwrap_or_else(redacted), messages)
 }
 
 /// Suspends an agent whose run did not complete, or terminates it if it has failed too often.

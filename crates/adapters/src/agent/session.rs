@@ -1,6 +1,7 @@
 //! Sessions: which conversations an agent has. What was said in them is in its state.
 
 use catena_engine::{Call, Failure, Roots};
+use catena_job::agent::AgentPolicy;
 use catena_job::limits::AGENT_SESSIONS_MAX;
 use catena_value::{Map, Value};
 
@@ -110,7 +111,11 @@ pub(super) fn list(call: &Call, roots: &Roots) -> Result<Value, Failure> {
 }
 
 /// Gives a session a title.
-pub(super) fn rename(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn rename(
+    call: &Call,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
@@ -125,7 +130,7 @@ pub(super) fn rename(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
         None => known.remove(&"title".into(), &catena_value::NoCells).map_err(load_failure)?,
     };
     put(&mut stored, &session, renamed, roots)?;
-    stored.save(roots)?;
+    stored.save(policy, roots)?;
     let mut members: Vec<(&str, Value)> =
         vec![("agentId", id.into()), ("sessionId", session.into())];
     members.extend(title.map(|title| ("title", title.into())));

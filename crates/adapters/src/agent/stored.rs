@@ -2,7 +2,7 @@
 
 use catena_engine::{Failure, RootId, Roots};
 use catena_job::JobId;
-use catena_job::agent::{Agent, AgentError, AgentStatus, Control, is_agent_id};
+use catena_job::agent::{Agent, AgentError, AgentPolicy, AgentStatus, Control, is_agent_id};
 use catena_value::{Map, Value};
 
 use crate::fields::{Fields, invalid_input};
@@ -107,16 +107,23 @@ impl Stored {
     }
 
     /// Writes the agent. Returns its status.
-    pub(super) fn save(mut self, roots: &mut Roots) -> Result<Value, Failure> {
+    pub(super) fn save(
+        mut self,
+        policy: &AgentPolicy,
+        roots: &mut Roots,
+    ) -> Result<Value, Failure> {
         self.agent = self.agent.written_at(roots.now());
-        super::wake::plan(&mut self, roots)?;
+        super::wake::plan(&mut self, policy, roots)?;
         if self.agent.status == AgentStatus::Terminated {
             super::ask::close(&mut self, roots)?;
         }
-        let is_stopped =
-            matches!(self.agent.status, AgentStatus::Suspended | AgentStatus::Terminated);
-        if is_stopped && self.agent.status != self.control.status {
-            self.notify_attached("stopped", roots);
+        match (self.control.status, self.agent.status) {
+            (before, now) if before == now => {}
+            (_, AgentStatus::Suspended | AgentStatus::Terminated) => {
+                self.notify_attached("stopped", roots);
+            }
+            (AgentStatus::Suspended, _) => self.notify_attached("resumed", roots),
+            _ => {}
         }
         self.control.status = self.agent.status;
         self.control.error.clone_from(&self.agent.error);
@@ -143,8 +150,12 @@ impl Stored {
     }
 
     /// Writes when the agent is woken, and nothing else. Returns its status.
-    pub(super) fn save_unchanged(mut self, roots: &mut Roots) -> Result<Value, Failure> {
-        super::wake::plan(&mut self, roots)?;
+    pub(super) fn save_unchanged(
+        mut self,
+        policy: &AgentPolicy,
+        roots: &mut Roots,
+    ) -> Result<Value, Failure> {
+        super::wake::plan(&mut self, policy, roots)?;
         self.save_control(roots)?;
         Ok(self.agent.status.word().into())
     }

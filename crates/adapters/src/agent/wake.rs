@@ -6,9 +6,10 @@
 
 use catena_engine::requests::{NewSchedule, When};
 use catena_engine::{Call, Failure, Roots};
-use catena_job::agent::AgentStatus;
+use catena_job::agent::{AgentPolicy, AgentStatus};
 use catena_value::Value;
 
+use super::config::AgentLimits;
 use super::stored::{Stored, agent_id};
 use crate::fields::{Fields, integer, invalid_input, object, text};
 use crate::limits::{AGENT_WAKE_MS_MAX, AGENT_WAKE_MS_MIN};
@@ -82,24 +83,22 @@ fn is_configured(config: &Value) -> bool {
     matches!(Wake::parse(config), Ok(Some(_)))
 }
 
-/// Returns the time after which an agent without any change is terminated, in ms.
-fn idle_ms(config: &Value) -> Option<i64> {
-    let limits = config.as_map().and_then(|map| map.field("limits")).and_then(Value::as_map);
-    limits.and_then(|limits| limits.field("idleMs")).and_then(integer).filter(|ms| *ms > 0)
-}
-
-/// Returns true if nothing has happened to an agent for as long as its configuration allows.
-pub(super) fn is_idle(stored: &Stored, now: i64) -> bool {
+/// Returns true if nothing has happened to an agent for as long as the venue and its configuration allow.
+pub(super) fn is_idle(stored: &Stored, policy: &AgentPolicy, now: i64) -> bool {
     let is_open = matches!(stored.agent.status, AgentStatus::Sleeping | AgentStatus::Suspended);
-    let idle = idle_ms(&stored.agent.config).filter(|_| is_open);
+    let idle = AgentLimits::new(policy, &stored.agent.config).idle_ms.filter(|_| is_open);
     idle.is_some_and(|ms| stored.agent.ts.saturating_add(ms) <= now)
 }
 
 /// Sets the schedule of an agent that is about to be written.
-pub(super) fn plan(stored: &mut Stored, roots: &mut Roots) -> Result<(), Failure> {
+pub(super) fn plan(
+    stored: &mut Stored,
+    policy: &AgentPolicy,
+    roots: &mut Roots,
+) -> Result<(), Failure> {
     let now = roots.now();
     let wake = Wake::parse(&stored.agent.config).unwrap_or(None);
-    let idle = idle_ms(&stored.agent.config);
+    let idle = AgentLimits::new(policy, &stored.agent.config).idle_ms;
     let control = &mut stored.control;
     if wake.is_none() && idle.is_none() && control.wake.is_none() {
         return Ok(());
@@ -189,7 +188,7 @@ pub(super) fn resumed(stored: &mut Stored, auto_wake: Option<bool>, now: i64) {
 }
 
 /// Wakes an agent at a time.
-pub(super) fn wake(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
+pub(super) fn wake(call: &Call, policy: &AgentPolicy, roots: &mut Roots) -> Result<Value, Failure> {
     let fields = Fields::from_value(&call.input)?;
     let id = agent_id(&fields, "agentId")?;
     let mut stored = Stored::live(roots, &id)?;
@@ -203,7 +202,7 @@ pub(super) fn wake(call: &Call, roots: &mut Roots) -> Result<Value, Failure> {
     };
     plan.at = at.map(|at| at.max(plan.last_due + 1));
     stored.control.wake = Some(plan);
-    let status = stored.save(roots)?;
+    let status = stored.save(policy, roots)?;
     let mut members = vec![("agentId", Value::from(id)), ("status", status)];
     members.extend(at.map(|at| ("at", at.into())));
     Ok(members.into_iter().collect::<catena_value::Map>().into())

@@ -363,6 +363,9 @@ impl Background {
                 self.runtime.spawn(self.execution.wake(id));
             }
         }
+        if status == Status::Paused {
+            self.execution.resume_bound(id).await;
+        }
         Ok(Recovered::Unchanged)
     }
 
@@ -507,10 +510,8 @@ fn may_be_lost(job: &LiveJob, alive: &HashSet<HolderKey>) -> bool {
     match job.hold {
         LiveHold::By(key) => !alive.contains(&key),
         // Whoever releases a STARTED job puts it on the queue in the same commit.
-        // The parent of a paused step may have ended.
-        LiveHold::Released => {
-            waits_for_message(job.status) || job.status == Status::Paused && job.is_sub_job
-        }
+        // The parent of a paused step may have ended, and what a job paused itself for may be over.
+        LiveHold::Released => waits_for_message(job.status) || job.status == Status::Paused,
         LiveHold::Never => job.status != Status::Paused || job.is_sub_job,
         LiveHold::Parked => false,
     }

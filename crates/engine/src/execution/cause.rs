@@ -3,7 +3,7 @@
 use catena_job::Status;
 
 use crate::error::StoreError;
-use crate::execution::PausedTurn;
+use crate::execution::{PausedTurn, is_resumed_by_notice};
 use crate::jobs::{Current, Jobs, is_answering};
 use crate::operations::Cause;
 
@@ -15,6 +15,9 @@ pub(crate) async fn next_cause(jobs: &Jobs, current: &Current) -> Result<Cause, 
         is_answering(&current.job) || paused.as_ref().is_some_and(|paused| paused.is_answering);
     if answers_message {
         return Ok(jobs.last_message(current).await?.map_or(Cause::Retry, Cause::Message));
+    }
+    if is_resumed_by_notice(&current.job) {
+        return Ok(Cause::Retry);
     }
     let is_first = current.job.attempt() == 1;
     Ok(match paused {

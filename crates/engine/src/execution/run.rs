@@ -374,6 +374,10 @@ impl Run {
             Ok(Changed::Done(view)) if waits_for_message(view.status()) => {
                 execution.wake(id).await;
             }
+            // What it paused for may have changed before the pause was recorded.
+            Ok(Changed::Done(view)) if view.status() == Status::Paused => {
+                execution.resume_bound(id).await;
+            }
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(job = %id, %error, "cannot store the outcome of a job");

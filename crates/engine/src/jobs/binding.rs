@@ -7,6 +7,7 @@ use catena_store::{CommitError, Effect, Hint, RootKey};
 use catena_value::Value;
 
 use crate::error::StoreError;
+use crate::jobs::secrets::has_secret_input;
 use crate::jobs::{Committed, Current, Draft, Jobs};
 use crate::limits::CONTENTION_TRIES_MAX;
 use crate::operations::{
@@ -124,11 +125,16 @@ impl Jobs {
         let mut calls = Vec::new();
         for call in job.calls() {
             let key = call.start.key.clone();
-            let output = match self.current(call.start.job).await? {
+            let called = self.current(call.start.job).await?;
+            let output = match &called {
                 Some(called) => called.member("output")?,
                 None => None,
             };
-            calls.push(EndedCall { key, output });
+            let redacted_input = match &called {
+                Some(called) if has_secret_input(&called.job) => called.member("input")?,
+                _ => None,
+            };
+            calls.push(EndedCall { key, output, redacted_input });
         }
         Ok(calls)
     }
@@ -217,6 +223,16 @@ impl Jobs {
         if self.store.has_peers() {
             self.store.send_hint(&self.process, Hint::Queued { queue: QUEUE.to_owned() });
         }
+    }
+
+    /// Returns true if a bound job that paused itself is to look again at what it is bound to.
+    pub(crate) async fn resumes_bound(&self, current: &Current) -> Result<bool, StoreError> {
+        let (adapter, name) = self.binding_of(&current.job)?;
+        let owner = current.text("caller");
+        let mut roots = Roots::new(owner, self.runtime.now(), self.store.cells(), []);
+        self.add_bound_roots(&*adapter, &name, &mut roots).await?;
+        let job = BoundJob { id: current.job.id(), name: &name, owner };
+        Ok(adapter.resumes_bound(job, &roots))
     }
 
     /// Decides whether a bound job starts. Returns the decision, and what must be committed with it.

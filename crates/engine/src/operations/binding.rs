@@ -60,4 +60,6 @@ pub struct EndedCall {
     pub key: String,
     /// The output of the called job, completely in memory. `None` if it has none.
     pub output: Option<Value>,
+    /// The input of the called job as its record has it, if parts of it are secret.
+    pub redacted_input: Option<Value>,
 }

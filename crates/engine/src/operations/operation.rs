@@ -347,7 +347,7 @@ impl Operation {
     }
 
     /// Returns the paths of secret values in its input.
-    pub(crate) fn secrets(&self) -> &[Secret] {
+    pub fn secrets(&self) -> &[Secret] {
         &self.secrets
     }
 

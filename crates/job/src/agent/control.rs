@@ -5,7 +5,7 @@
 
 use catena_value::{CellSource, Map, Value, Vector};
 
-use super::{AgentError, AgentStatus};
+use super::{AgentError, AgentStatus, SecretPath, secrets_from_value, secrets_to_value};
 use crate::ids::JobId;
 
 /// The job that runs an agent, and what its turn works on.
@@ -63,6 +63,8 @@ pub struct Control {
     pub inbox_bytes: u64,
     /// The sessions: a map from IDs to `{created, updated, turns, title?}`.
     pub sessions: Map,
+    /// What of the content of a message the transition marks as secret.
+    pub secrets: Vec<SecretPath>,
     /// The restriction of those who configured the agent. Nil if they had none.
     pub authority: Value,
     /// When the agent is woken. `None` if it never was to be.
@@ -87,6 +89,7 @@ impl Control {
             failures: 0,
             inbox_bytes: 0,
             sessions: Map::new(),
+            secrets: Vec::new(),
             authority: Value::Nil,
             wake: None,
             requests: Map::new(),
@@ -129,6 +132,10 @@ impl Control {
             failures: number("failures")?.unsigned_abs(),
             inbox_bytes: number("inboxBytes")?.unsigned_abs(),
             sessions: sessions.as_ref().and_then(Value::as_map).cloned().unwrap_or_default(),
+            secrets: match member("secrets")? {
+                Some(secrets) => secrets_from_value(&secrets.fully_loaded(cells)?),
+                None => Vec::new(),
+            },
             authority: match member("authority")? {
                 Some(authority) => authority.fully_loaded(cells)?,
                 None => Value::Nil,
@@ -188,6 +195,9 @@ impl Control {
         number("failures", self.failures);
         if !self.sessions.is_empty() {
             members.push(("sessions", self.sessions.clone().into()));
+        }
+        if !self.secrets.is_empty() {
+            members.push(("secrets", secrets_to_value(&self.secrets)));
         }
         if !self.authority.is_nil() {
             members.push(("authority", self.authority.clone()));
@@ -271,6 +281,7 @@ mod tests {
     use catena_value::NoCells;
 
     use super::*;
+    use crate::agent::SecretStep;
 
     fn check(control: &Control) {
         let value = control.to_value();
@@ -295,6 +306,7 @@ mod tests {
         control.attached = vec![JobId::from_bytes([6; 16])];
         control.failures = 3;
         control.inbox_bytes = 100;
+        control.secrets = vec![vec![SecretStep::At("password".to_owned())]];
         control.deliveries = (1_700_000_000, 3);
         control.requests = [("a~1", "?")].into_iter().collect();
         control.wake = Some(WakePlan {

@@ -1,6 +1,6 @@
 //! What is in an inbox and in a timeline.
 
-use catena_value::{Map, NoCells, Value, Vector};
+use catena_value::{Map, Value, Vector};
 
 /// A message in the inbox of an agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,34 +62,5 @@ impl TurnResult {
             ("result", self.result.clone()),
         ];
         members.into_iter().collect::<Map>().into()
-    }
-}
-
-/// Returns the content of a message without its `credentials`, which must not be stored.
-pub fn without_credentials(content: &Value) -> Value {
-    const NAME: &str = "credentials";
-    let Some(map) = content.as_map() else { return content.clone() };
-    if map.field(NAME).is_none() {
-        return content.clone();
-    }
-    let redacted: Map = [("redacted", true)].into_iter().collect();
-    match map.insert(NAME.into(), redacted.into(), &NoCells) {
-        Ok(public) => public.into(),
-        Err(_) => Value::from(Map::new()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use catena_value::json;
-
-    use super::*;
-
-    #[test]
-    fn credentials_are_not_delivered() {
-        let content = json::read(br#"{"text":"hi","credentials":{"token":"s3cret"}}"#).unwrap();
-        let expected = json::read(br#"{"text":"hi","credentials":{"redacted":true}}"#).unwrap();
-        assert_eq!(without_credentials(&content), expected);
-        assert_eq!(without_credentials(&"hi".into()), "hi".into());
     }
 }

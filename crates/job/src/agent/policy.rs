@@ -20,6 +20,8 @@ pub struct AgentPolicy {
     pub failures: u64,
     /// Messages per second that one agent accepts. `None` if that is not limited.
     pub deliveries_per_second: Option<u64>,
+    /// The time after which an agent without any change is terminated, in ms. `None` if it is not.
+    pub idle_ms: Option<u64>,
 }
 
 impl Default for AgentPolicy {
@@ -31,6 +33,7 @@ impl Default for AgentPolicy {
             timeline_entries: TIMELINE_ENTRIES_MAX,
             failures: CONSECUTIVE_FAILURES_MAX,
             deliveries_per_second: None,
+            idle_ms: None,
         }
     }
 }
