@@ -207,8 +207,8 @@ async fn check_transitions(client: &Client, id: &str) {
     assert_eq!(statuses.iter().filter(|status| rank(status) == 2).count(), 1, "{statuses:?}");
 }
 
-/// Starts an executor of its own in a folder: as another user if this is root.
-fn join_venue(address: SocketAddr, folder: &Path, token: &str, grace: &str) -> Child {
+/// The command of an executor of its own in a folder: as another user if this is root.
+fn executor_command(address: SocketAddr, folder: &Path, token: &str) -> Command {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::create_dir_all(folder).unwrap();
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -225,12 +225,68 @@ fn join_venue(address: SocketAddr, folder: &Path, token: &str, grace: &str) -> C
         Command::new(binary())
     };
     let venue = format!("http://{address}");
-    command.args(["executor", "--venue", &venue, "--slots", "1", "--grace", grace]);
+    command.args(["executor", "--venue", &venue, "--slots", "1"]);
     command.arg("--token-file").arg(&file);
     // The interpreter of root may be in its home folder.
     command.env("PATH", "/usr/bin:/bin").current_dir(folder);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.kill_on_drop(true).spawn().unwrap()
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// Starts an executor of its own in a folder.
+fn join_venue(address: SocketAddr, folder: &Path, token: &str, grace: &str) -> Child {
+    executor_command(address, folder, token).args(["--grace", grace]).spawn().unwrap()
+}
+
+/// Starts a venue without executors, whose folder others may enter.
+async fn start_alone(folder: &Path) -> Process {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let more = flags(&["--executors", "0", "--limits-worker-lease", "2s"]);
+    Process::start(&binary(), &folder.join("data"), &more).await
+}
+
+/// Checks that an executor that cannot run Python still joins, and that jobs and its output say why.
+async fn check_refusals(more: &[&str], reason: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let venue = start_alone(folder.path()).await;
+    let client = Client::anonymous(venue.address);
+    let token = executor_token(&folder.path().join("data"));
+    let mut command = executor_command(venue.address, &folder.path().join("e1"), &token);
+    let executor = command.args(more).stderr(Stdio::piped()).spawn().unwrap();
+    let listed = connected(&client, 1).await;
+    let said = listed[0]["unavailable"].as_str().unwrap_or_default();
+    assert!(said.contains(reason), "{listed:?}");
+    let reply = client.post("/contract/v1/jobs", &payload("print(1)")).await;
+    assert!([400, 503].contains(&reply.status()), "{}", reply.text());
+    let error = reply.json()["error"].clone();
+    assert!(error["message"].as_str().unwrap().contains(reason), "{error}");
+    let job = client.invoke("exec:python", json!({"code": "print(1)"})).await;
+    assert_eq!(job["status"], "REJECTED", "{job}");
+    assert!(job["error"].as_str().unwrap().contains(reason), "{job}");
+    let pid = Pid::from_raw(i32::try_from(executor.id().unwrap()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    let stopping = tokio::time::timeout(TIMEOUT, executor.wait_with_output());
+    let output = stopping.await.unwrap().unwrap();
+    let output = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.contains(reason), "{output}");
+    venue.terminate().await;
+}
+
+/// "Without Python, jobs are refused with a message saying what to install", also by an executor that renders.
+#[tokio::test]
+async fn without_python_jobs_are_refused_with_what_to_install() {
+    check_refusals(&["--python", "/nonexistent/python3"], "install python3").await;
+}
+
+/// Below the minimum, code is refused and never runs unprotected.
+#[tokio::test]
+async fn an_executor_below_its_minimum_refuses_code_with_the_reason() {
+    if !rustix::process::geteuid().is_root() {
+        // A plain user that may have cgroups of its own might reach the tier.
+        return;
+    }
+    check_refusals(&["--minimum", "T1"], "the sandbox cannot be set up").await;
 }
 
 /// Waits until this many executors are connected, and returns them.
@@ -261,14 +317,8 @@ async fn running(client: &Client, id: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn executors_join_are_killed_and_drain() {
     let folder = tempfile::tempdir().unwrap();
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        let open = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(folder.path(), open).unwrap();
-    }
+    let venue = start_alone(folder.path()).await;
     let data = folder.path().join("data");
-    let more = flags(&["--executors", "0", "--limits-worker-lease", "2s"]);
-    let venue = Process::start(&binary(), &data, &more).await;
     let client = Client::anonymous(venue.address);
     let reply = client.post("/contract/v1/jobs", &payload("print(1)")).await;
     assert_eq!(reply.status(), 503, "no executor has joined yet");
@@ -303,6 +353,26 @@ async fn executors_join_are_killed_and_drain() {
     let result = ended(&client, &id).await;
     assert_eq!(result["outputs"]["stdout"], "3\n", "{result}");
     check_transitions(&client, &id).await;
+    venue.terminate().await;
+}
+
+#[tokio::test]
+async fn code_runs_from_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let venue =
+        Process::start(&binary(), &folder.path().join("data"), &flags(&["--executors", "1"])).await;
+    submit(&Client::anonymous(venue.address), &payload("print(1)")).await;
+    let run = async |input: &str| {
+        let mut command = Command::new(binary());
+        command.args(["run", "exec:python", "-i", input, "--json"]).current_dir(folder.path());
+        command.env("CATENA_VENUE", format!("http://{}", venue.address)).stdin(Stdio::null());
+        let ran = tokio::time::timeout(TIMEOUT, command.kill_on_drop(true).output()).await;
+        let ran = ran.unwrap().unwrap();
+        (ran.status.code().unwrap(), String::from_utf8_lossy(&ran.stdout).into_owned())
+    };
+    let (code, output) = run(r#"{"code":"def main(n): return n + 1","parameters":{"n":41}}"#).await;
+    assert!(code == 0 && output.contains("42"), "{code}: {output}");
+    assert_eq!(run(r#"{"code":"1 / 0"}"#).await.0, 1, "a failed job");
     venue.terminate().await;
 }
 

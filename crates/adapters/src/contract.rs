@@ -19,7 +19,7 @@ use catena_engine::operations::{
 use catena_engine::{Adapter, Call, ExecutionMode, Failure, Operation, Registration, TurnFuture};
 use catena_job::Job;
 use catena_job::contract::envelope::payload;
-use catena_job::contract::{ENV_VERSION, EXECUTION_KEY, Envelope, INPUT_HASH, Plan};
+use catena_job::contract::{ENV_VERSION, EXECUTION_KEY, Envelope, INPUT_HASH, JobType, Plan};
 use catena_value::{Map, NoCells, Value};
 
 use crate::definition::{Definition, Mark, parse_constant, registrations};
@@ -161,8 +161,11 @@ fn read(input: &Value, plan: &Plan) -> Result<Envelope, String> {
     Envelope::read(map, plan).map_err(|error| format!("{}: {}", error.code, error.message))
 }
 
-/// Why no environment can be used.
-pub(crate) fn no_environment(environments: &Environments) -> String {
+/// Why jobs of a type have no environment.
+pub(crate) fn no_environment(environments: &Environments, job_type: JobType) -> String {
+    if job_type != JobType::ObjectExecute {
+        return "no executor of this venue renders".to_owned();
+    }
     let reason = environments.unavailable();
     let reason = reason.unwrap_or_else(|| "no executor has announced an environment".to_owned());
     format!("code cannot run on this venue: {reason}")
@@ -214,7 +217,8 @@ impl Adapter for Contract {
             Some(version) => environments.get(version),
             None => environments.newest(profile),
         };
-        let environment = environment.ok_or_else(|| no_environment(environments))?;
+        let environment =
+            environment.ok_or_else(|| no_environment(environments, envelope.job_type))?;
         let keyed = envelope.keyed(&environment.version);
         Ok(Placement {
             queue: queue_of(&environment.version),

@@ -208,7 +208,7 @@ impl Adapter for Exec {
         check(job_type, input, &self.policy.plan)?;
         let profile = job_type.profile(&self.policy.default_environment);
         let environment = environments.newest(profile);
-        let environment = environment.ok_or_else(|| no_environment(environments))?;
+        let environment = environment.ok_or_else(|| no_environment(environments, job_type))?;
         Ok(Placement {
             queue: queue_of(&environment.version),
             priority: Priority::Normal.level(),

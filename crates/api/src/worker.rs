@@ -4,6 +4,7 @@
 //! otherwise its end travels with the next claim, so that under load a claim is the only request.
 //! A venue that cannot be reached is tried again; jobs that were lost meanwhile are stopped.
 
+mod slots;
 pub mod testing;
 
 use std::collections::HashMap;
@@ -13,8 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_value::Value;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
+use self::slots::{Slot, Slots};
 use crate::client::worker::{Claim, ClaimedJob, End, JobEnd, Report, WorkerSignal};
 use crate::client::{ClientError, HttpClient, TransportError};
 use crate::limits::{
@@ -27,6 +29,12 @@ use crate::wire::member;
 pub trait Handler: Send + Sync + 'static {
     /// Runs a job until it ends or is stopped. What it returns after a stop is discarded.
     fn run(&self, job: RunningJob) -> impl Future<Output = End> + Send;
+
+    /// Returns true if a paused job does nothing until it is resumed, so that another one can use its
+    /// slot meanwhile. The venue bounds how many paused jobs an executor keeps.
+    fn freezes(&self) -> bool {
+        false
+    }
 }
 
 /// A job that runs.
@@ -216,7 +224,7 @@ impl Worker {
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ClientError<TransportError>> {
         let jobs: Jobs = Arc::default();
-        let slots = Arc::new(Semaphore::new(self.parallel));
+        let slots = Slots::new(self.parallel);
         let beating = tokio::spawn(self.clone().beat(Arc::clone(&jobs)));
         let reporting = tokio::spawn(self.clone().report_progress(Arc::clone(&jobs)));
         let (stop, stopping) = watch::channel(false);
@@ -226,11 +234,9 @@ impl Worker {
         });
         let (sending, mut sent) = mpsc::channel::<Infallible>(1);
         let claimed = self.claim(Arc::new(handler), &jobs, &slots, stopping, sending).await;
-        let everything = u32::try_from(self.parallel).unwrap_or(u32::MAX);
-        let drained = tokio::time::timeout(self.grace, slots.acquire_many(everything)).await;
-        if drained.is_err() {
-            self.give_back(&jobs).await;
-        }
+        let _ = tokio::time::timeout(self.grace, slots.unused()).await;
+        // Those that have not ended, and those that are paused.
+        self.give_back(&jobs).await;
         // The process may end with this function, and how its jobs ended must not be lost with it. There
         // is nothing to receive: all senders are dropped when everything was sent.
         let _ = tokio::time::timeout(WORKER_END_TIME, sent.recv()).await;
@@ -244,23 +250,32 @@ impl Worker {
         &self,
         handler: Arc<impl Handler>,
         jobs: &Jobs,
-        slots: &Arc<Semaphore>,
+        slots: &Slots,
         mut stopping: watch::Receiver<bool>,
         sending: mpsc::Sender<Infallible>,
     ) -> Result<(), ClientError<TransportError>> {
-        let (ended, mut ends) = mpsc::unbounded_channel::<JobEnd>();
+        let (ended, mut ends) = mpsc::unbounded_channel::<(JobEnd, Slot)>();
         let mut done = Vec::new();
-        loop {
-            let slot = tokio::select! {
-                slot = Arc::clone(slots).acquire_owned() => slot,
-                _ = stopping.wait_for(|stops| *stops) => break,
+        'claiming: loop {
+            let max = loop {
+                while let Ok((end, slot)) = ends.try_recv() {
+                    done.push(end);
+                    drop(slot);
+                }
+                if let Some(free) = slots.free_now() {
+                    break free;
+                }
+                // Resumed jobs run beyond the slots, so that there is no claim for now.
+                done.drain(..).for_each(|end| self.end_now(end, &sending));
+                tokio::select! {
+                    () = slots.wait_for_free() => {}
+                    Some((end, slot)) = ends.recv() => {
+                        done.push(end);
+                        drop(slot);
+                    }
+                    _ = stopping.wait_for(|stops| *stops) => break 'claiming,
+                }
             };
-            let Ok(slot) = slot else { break };
-            let max = 1 + slots.available_permits();
-            drop(slot);
-            while let Ok(end) = ends.try_recv() {
-                done.push(end);
-            }
             let claim = Claim {
                 worker: self.name.clone(),
                 queues: self.queues.clone(),
@@ -274,7 +289,7 @@ impl Worker {
                 loop {
                     tokio::select! {
                         claimed = &mut claiming => break Some(claimed),
-                        Some(end) = ends.recv() => self.end_now(end, &sending),
+                        Some((end, _slot)) = ends.recv() => self.end_now(end, &sending),
                         _ = stopping.wait_for(|stops| *stops) => break None,
                     }
                 }
@@ -282,15 +297,12 @@ impl Worker {
             match claimed {
                 Some(Ok(claimed)) => {
                     for job in claimed.jobs {
-                        let Ok(slot) = Arc::clone(slots).acquire_owned().await else { break };
-                        let running = self.start(&handler, jobs, job);
+                        let running = self.start(&handler, jobs, job, slots.occupy());
                         let ended = ended.clone();
-                        let jobs = Arc::clone(jobs);
                         tokio::spawn(async move {
-                            if let Some(end) = running.await {
-                                let _ = ended.send(end);
+                            if let (Some(end), slot) = running.await {
+                                let _ = ended.send((end, slot));
                             }
-                            drop((slot, jobs));
                         });
                     }
                 }
@@ -311,7 +323,7 @@ impl Worker {
         drop(ended);
         let worker = self.clone();
         tokio::spawn(async move {
-            while let Some(end) = ends.recv().await {
+            while let Some((end, _slot)) = ends.recv().await {
                 worker.end_now(end, &sending);
             }
         });
@@ -333,13 +345,14 @@ impl Worker {
         });
     }
 
-    /// Starts a job. The future completes with its end, or with `None` if it was stopped.
+    /// Starts a job. The future completes with its slot and its end, or with `None` if it was stopped.
     fn start<H: Handler>(
         &self,
         handler: &Arc<H>,
         jobs: &Jobs,
         job: ClaimedJob,
-    ) -> impl Future<Output = Option<JobEnd>> + Send + 'static + use<H> {
+        mut slot: Slot,
+    ) -> impl Future<Output = (Option<JobEnd>, Slot)> + Send + 'static + use<H> {
         let (signal, receiver) = watch::channel(WorkerSignal::Go);
         let progress = Arc::new(watch::Sender::new(None));
         let fence = job.fence;
@@ -355,7 +368,15 @@ impl Worker {
         let handler = Arc::clone(handler);
         let worker = self.name.clone();
         async move {
-            let end = handler.run(running.clone()).await;
+            let end = if handler.freezes() {
+                tokio::select! {
+                    end = handler.run(running.clone()) => end,
+                    never = slot.follow(running.signal.clone()) => match never {},
+                }
+            } else {
+                handler.run(running.clone()).await
+            };
+            slot.occupy();
             running.send_last_report(&worker).await;
             with_jobs(&jobs, |jobs| {
                 if jobs.get(&id).is_some_and(|job| job.fence == fence) {
@@ -363,7 +384,7 @@ impl Worker {
                 }
             });
             let is_stopped = *running.signal.borrow() == WorkerSignal::Stop;
-            (!is_stopped).then_some(JobEnd { id, fence, end })
+            ((!is_stopped).then_some(JobEnd { id, fence, end }), slot)
         }
     }
 

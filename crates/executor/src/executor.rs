@@ -41,6 +41,8 @@ pub struct Options {
     pub renders: bool,
     /// How long running jobs may take when the executor is to stop.
     pub grace: Duration,
+    /// How long a paused cell is kept. Then its job is given back, and its resume follows the recovery rule.
+    pub pause_max: Duration,
 }
 
 /// An executor that has found out what it can do.
@@ -48,9 +50,9 @@ pub struct Executor {
     client: HttpClient,
     options: Options,
     environments: Vec<Environment>,
-    /// Why there is no environment.
+    /// Why the interpreter alone does not start. Other environments may.
     unavailable: Option<String>,
-    /// Environments that were installed and do not start, with the reasons.
+    /// Environments that do not start, with the reasons.
     problems: Vec<String>,
     /// The folder of files that belong to one job, if it can be used.
     spool: Option<PathBuf>,
@@ -62,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) environments: Vec<Environment>,
     /// The folder of files that belong to one job; they are in memory without one.
     spool: Option<PathBuf>,
+    /// How long a paused cell is kept.
+    pub(crate) pause_max: Duration,
 }
 
 impl Shared {
@@ -107,22 +111,24 @@ impl Executor {
         }
         let (mut environments, unavailable) = match bare {
             Ok(environment) => (vec![environment], None),
-            Err(reason) => (Vec::new(), Some(reason)),
+            Err(reason) => {
+                problems.insert(0, format!("bare: {reason}"));
+                (Vec::new(), Some(reason))
+            }
         };
         environments.extend(others);
-        let unavailable = unavailable.filter(|_| environments.is_empty());
         Executor { client, options, environments, unavailable, problems, spool }
     }
 
     /// Returns the versions of the environments, or why there is none.
     pub fn versions(&self) -> Result<Vec<String>, String> {
         match &self.unavailable {
-            Some(reason) => Err(reason.clone()),
-            None => Ok(self.environments.iter().map(|known| known.version.clone()).collect()),
+            Some(reason) if self.environments.is_empty() => Err(reason.clone()),
+            _ => Ok(self.environments.iter().map(|known| known.version.clone()).collect()),
         }
     }
 
-    /// Returns which environments were installed and do not start, and why.
+    /// Returns which environments do not start, and why.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -169,7 +175,8 @@ impl Executor {
                 grace: options.grace,
                 about: Some(about),
             };
-            let shared = Arc::new(Shared { name: options.name, environments, spool });
+            let Options { name, pause_max, .. } = options;
+            let shared = Arc::new(Shared { name, environments, spool, pause_max });
             worker.run(Cells(shared), stopped).await
         };
         announcing.abort();
@@ -259,6 +266,10 @@ struct Cells(Arc<Shared>);
 impl Handler for Cells {
     fn run(&self, job: RunningJob) -> impl Future<Output = catena_api::client::worker::End> + Send {
         job::run(Arc::clone(&self.0), job)
+    }
+
+    fn freezes(&self) -> bool {
+        true
     }
 }
 

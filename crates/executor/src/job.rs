@@ -1,5 +1,7 @@
 //! One job: reading its payload, fetching its data, running its cell and uploading its files.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
 use std::sync::Arc;
@@ -38,10 +40,12 @@ async fn run_cell(
     execution.limits = Some(plan.limits());
     let at = environment_of(shared, &running.job)?;
     execution.use_environment(&shared.environments[at]);
-    let cell = match &plan {
+    let mut cell = match &plan {
         Work::Cell(plan) => cell_of(plan, fetch_inputs(shared, running, plan).await?),
         Work::Render(plan) => rendering_of(plan, fetch_images(shared, running, plan).await?),
     };
+    let pause_ms = shared.pause_max.as_millis();
+    cell.limits.pause_ms_max = u64::try_from(pause_ms).unwrap_or(u64::MAX);
     let control = Control::new().map_err(|error| internal("SANDBOX_FAILED", error.to_string()))?;
     execution.started = now_ms();
     let outcome = run_watched(shared, at, cell, &control, running).await;
@@ -237,18 +241,31 @@ async fn fetch_inputs(
     plan: &CellPlan,
 ) -> Result<Vec<Input>, ContractError> {
     let failed = |error: std::io::Error| internal("INPUT_FAILED", error.to_string());
-    let mut inputs = Vec::new();
+    let mut inputs: Vec<Input> = Vec::new();
+    // A dataset may have several names, and an object may be named more than once.
+    let mut fetched: HashMap<&str, File> = HashMap::new();
+    let mut names = HashSet::new();
     for dataset in &plan.datasets {
-        let file = fetch(shared, running, &dataset.digest, "DATASET_MISSING").await?;
-        let digits = dataset.digest.trim_start_matches("sha256:").to_owned();
+        let digest = dataset.digest.as_str();
+        let file = match fetched.entry(digest) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => {
+                free.insert(fetch(shared, running, digest, "DATASET_MISSING").await?)
+            }
+        };
+        let digits = digest.trim_start_matches("sha256:").to_owned();
         for name in std::iter::once(digits).chain(dataset.name.clone()) {
-            inputs.push(Input { name, file: file.try_clone().map_err(failed)? });
+            if names.insert(name.clone()) {
+                inputs.push(Input { name, file: file.try_clone().map_err(failed)? });
+            }
         }
     }
     for object in &plan.objects {
         let Some(content) = &object.content else { continue };
         let name = format!("objects/{}.json", object.id);
-        inputs.push(Input { name, file: in_memory(content.as_bytes()).map_err(failed)? });
+        if names.insert(name.clone()) {
+            inputs.push(Input { name, file: in_memory(content.as_bytes()).map_err(failed)? });
+        }
     }
     Ok(inputs)
 }

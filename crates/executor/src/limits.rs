@@ -17,6 +17,9 @@ pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// How long to wait after an announcement that did not arrive.
 pub const ANNOUNCE_RETRY_DELAY: Duration = Duration::from_millis(300);
 
+/// How long a paused cell is kept by default. Then its job is given back.
+pub const PAUSE_MAX: Duration = Duration::from_secs(3600);
+
 /// Bytes of the description of an installed environment.
 pub const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 

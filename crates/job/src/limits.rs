@@ -44,6 +44,9 @@ pub const REPORT_BYTES_MAX: usize = 8 * 1024;
 /// Highest percentage shown for a job that has not ended.
 pub const ACTIVE_PERCENT_MAX: u8 = 99;
 
+/// Depth to which a message is searched for credentials: more deeply than anything that may be stored.
+pub const REDACTION_DEPTH_MAX: usize = 256;
+
 /// Maximum number of characters of an agent's ID: long enough for any name, short enough for a path.
 pub const AGENT_ID_CHARS_MAX: usize = 128;
 

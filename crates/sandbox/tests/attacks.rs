@@ -10,7 +10,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use catena_sandbox::{Config, Control, Exit, Outcome, ReportState, Sandbox, Stop};
-use support::{cell, check, run, sandbox, skip, verdict};
+use support::{cell, check, run, skip, verdict};
 
 const FORBIDDEN_CALL: &str = "SANDBOX_VIOLATION FORBIDDEN_SYSCALL";
 const FORBIDDEN_ACCESS: &str = "SANDBOX_VIOLATION FORBIDDEN_ACCESS";
@@ -32,10 +32,59 @@ fn with_calls(source: &str) -> String {
     format!("{PRELUDE}{source}")
 }
 
-/// The sandbox still works as it should.
+/// How much slower than before an ordinary cell may be after an attack.
+const SLOWER_MAX: u32 = 3;
+const SLOWER_OF: u32 = 2;
+
+/// What a cell may take longer in any case: the machine does other things, too.
+const NOISE: Duration = Duration::from_millis(10);
+
+/// How often the time is measured until it is as before. Noise passes, and the effect of an attack does not.
+const MEASUREMENTS_MAX: usize = 20;
+
+thread_local! {
+    /// How long an ordinary cell took when the sandbox of this test had started.
+    static BEFORE: std::cell::Cell<Option<Duration>> = const { std::cell::Cell::new(None) };
+}
+
+/// Starts a sandbox, and measures how long an ordinary cell takes in it.
+fn start(config: Config) -> Option<Sandbox> {
+    let sandbox = support::start(config)?;
+    BEFORE.set(Some(typical_time(&sandbox)));
+    Some(sandbox)
+}
+
+/// The strongest tier of this user.
+fn sandbox() -> Option<Sandbox> {
+    start(Config { pool: 1, ..Config::new(support::profile()) })
+}
+
+/// The median of some ordinary cells.
+fn typical_time(sandbox: &Sandbox) -> Duration {
+    let mut times = [(); 5].map(|()| {
+        let started = Instant::now();
+        let outcome = run(sandbox, &cell("print('fine')"));
+        let time = started.elapsed();
+        assert_eq!((verdict(&outcome).as_str(), outcome.stdout.text.as_str()), ("ok", "fine\n"));
+        time
+    });
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// The sandbox still works as it should, and as fast as before.
 fn still_works(sandbox: &Sandbox) {
-    let outcome = check(sandbox, "print('fine')", "ok");
-    assert_eq!(outcome.stdout.text, "fine\n");
+    let before = BEFORE.get().expect("the sandbox was started by `start`");
+    let allowed = before * SLOWER_MAX / SLOWER_OF + NOISE;
+    let times: Vec<Duration> = (0..MEASUREMENTS_MAX)
+        .map(|_| typical_time(sandbox))
+        .scan(false, |is_done, time| {
+            let was_done = std::mem::replace(is_done, time <= allowed);
+            (!was_done).then_some(time)
+        })
+        .collect();
+    let fastest = times.iter().min().copied().unwrap_or_default();
+    assert!(fastest <= allowed, "a cell took {before:?} before, and now {times:?}");
 }
 
 fn check_all(sandbox: &Sandbox, cells: &[(&str, &str)]) {
@@ -708,7 +757,7 @@ fn a_paused_cell_stands_still() {
 #[test]
 fn a_cell_is_paused_without_cgroups() {
     let config = Config { pool: 1, has_cgroups: false, ..Config::new(support::profile()) };
-    let Some(sandbox) = support::start(config) else { return };
+    let Some(sandbox) = start(config) else { return };
     paused_cell_stands_still(&sandbox);
 }
 
@@ -838,7 +887,7 @@ fn raw(number: libc::c_long, arguments: &str) -> String {
 #[test]
 fn a_cell_whose_groups_are_orphaned_stays_paused() {
     let config = Config { pool: 1, has_cgroups: false, ..Config::new(support::profile()) };
-    let Some(sandbox) = support::start(config) else { return };
+    let Some(sandbox) = start(config) else { return };
     let source = "import os, signal, time
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 for n in range(20):
@@ -881,7 +930,7 @@ print('done')";
 #[test]
 fn a_cell_that_goes_on_while_it_is_paused_is_ended() {
     let config = Config { pool: 1, has_cgroups: false, ..Config::new(support::profile()) };
-    let Some(sandbox) = support::start(config) else { return };
+    let Some(sandbox) = start(config) else { return };
     // The name by which this test finds its process, also if the suite runs twice at the same time.
     let name = format!("resist{}", std::process::id());
     let source = format!("libc.prctl(15, b'{name}', 0, 0, 0)\nwhile True: pass");
@@ -936,7 +985,7 @@ fn pausing_at_any_moment_is_safe() {
 #[test]
 fn pausing_at_any_moment_is_safe_without_cgroups() {
     let config = Config { pool: 1, has_cgroups: false, ..Config::new(support::profile()) };
-    let Some(sandbox) = support::start(config) else { return };
+    let Some(sandbox) = start(config) else { return };
     pause_at_any_moment(&sandbox, 60);
 }
 
@@ -964,7 +1013,7 @@ fn pause_at_any_moment(sandbox: &Sandbox, rounds: u64) {
 #[test]
 fn many_cells_run_at_the_same_time() {
     let config = Config { pool: 4, ..Config::new(support::profile()) };
-    let Some(sandbox) = support::start(config) else { return };
+    let Some(sandbox) = start(config) else { return };
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let sandbox = &sandbox;
@@ -983,6 +1032,57 @@ fn many_cells_run_at_the_same_time() {
         });
     });
     still_works(&sandbox);
+}
+
+/// Attacks of several groups at a time, next to cells that must not notice.
+#[test]
+fn attacks_at_the_same_time_are_contained_and_others_do_not_notice() {
+    let config = Config { pool: 4, ..Config::new(support::profile()) };
+    let Some(sandbox) = start(config) else { return };
+    let running = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for (source, expected) in [
+            ("open('/etc/shadow').read()", FORBIDDEN_ACCESS),
+            ("open('/usr/x', 'w')", FORBIDDEN_ACCESS),
+            ("import socket; socket.socket()", FORBIDDEN_CALL),
+            ("os.system('true')", FORBIDDEN_CALL),
+            ("os.kill(os.getpid(), 11)", CRASHED),
+            (
+                "for n in range(1000):\n    if os.fork() == 0: time.sleep(60)",
+                "RESOURCE_LIMIT PROCESS_LIMIT",
+            ),
+            ("x = bytearray(1 << 34)", "RESOURCE_LIMIT MEMORY_LIMIT"),
+            ("os.kill(-1, 9)", EXCEPTION),
+        ] {
+            running.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let (sandbox, running) = (&sandbox, &running);
+            scope.spawn(move || {
+                let finished = Finished(running);
+                check(sandbox, &with_calls(source), expected);
+                drop(finished);
+            });
+        }
+        let mut number = 0;
+        while running.load(std::sync::atomic::Ordering::SeqCst) > 0 {
+            number += 1;
+            let outcome = run(&sandbox, &cell(&format!("print({number})")));
+            assert_eq!(
+                (verdict(&outcome), outcome.stdout.text),
+                ("ok".into(), format!("{number}\n"))
+            );
+        }
+        assert!(number > 0, "nothing ran next to them");
+    });
+    still_works(&sandbox);
+}
+
+/// Counts down when an attack has ended, also if it failed.
+struct Finished<'a>(&'a std::sync::atomic::AtomicUsize);
+
+impl Drop for Finished<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+    }
 }
 
 /// Runs this suite again as a user without privileges, in a process of its own.
@@ -1110,7 +1210,7 @@ fn a_delegated_cgroup_is_used() {
 #[test]
 fn with_one_identity() {
     let config = Config { pool: 1, tier: Some(support::T2), ..Config::new(support::profile()) };
-    let Some(sandbox) = support::start(config) else { return };
+    let Some(sandbox) = start(config) else { return };
     assert_eq!(sandbox.tier(), support::T2);
     check(&sandbox, "open('/etc/shadow')", FORBIDDEN_ACCESS);
     check(&sandbox, "open('/usr/x', 'w')", FORBIDDEN_ACCESS);

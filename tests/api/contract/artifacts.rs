@@ -61,6 +61,69 @@ async fn a_dataset_belongs_to_who_uploaded_it() {
     assert_eq!(read(text(&job, "id"), fence, HELLO).await.status(), 404);
 }
 
+/// "HEAD and PUT do not reveal who has what."
+#[tokio::test]
+async fn an_upload_is_answered_alike_whether_or_not_another_owner_has_the_data() {
+    let bench = Bench::ready().await;
+    let path = format!("/contract/v1/datasets/{HELLO}");
+    let mut replies = Vec::new();
+    // The second of them uploads what the first one has; the first one repeats its upload at the end.
+    for owner in [1, 2, 1] {
+        let client = bench.site.caller(owner).await;
+        let reply = client.ask(client.request("PUT", &path).body("hello")).await;
+        replies.push((reply.status(), reply.text().to_owned()));
+    }
+    assert_eq!(replies[0].0, 200);
+    assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
+    // Nor does a wrong content, nor what HEAD says of it.
+    let stranger = bench.site.caller(3).await;
+    for digest in [HELLO, XS] {
+        let path = format!("/contract/v1/datasets/{digest}");
+        let wrong = stranger.ask(stranger.request("PUT", &path).body("other")).await;
+        assert_eq!(
+            (wrong.status(), &wrong.json()["error"]["code"]),
+            (400, &json!("digest_mismatch"))
+        );
+        assert_eq!(head(&stranger, &path).await, 404);
+    }
+}
+
+/// "`attachment` for HTML, SVG and everything else that can execute".
+#[tokio::test]
+async fn only_images_without_code_are_shown_in_place() {
+    let bench = Bench::ready().await;
+    let (id, job) = bench.claimed(&payload("a")).await;
+    let path = format!("/contract/v1/executor/jobs/{id}/artifacts/{HELLO}?fence={}", job["fence"]);
+    bench.executor.ask(bench.executor.request("PUT", &path).body("hello")).await.expect(200);
+    let kinds = [
+        ("png", "image/png", false),
+        ("svg", "image/svg+xml", true),
+        ("pdf", "application/pdf", true),
+        ("xml", "application/xml", true),
+        ("js", "text/javascript", true),
+        ("txt", "text/plain", true),
+        ("html", "text/html", true),
+        ("bin", "application/octet-stream", true),
+    ];
+    let artifacts = kinds.map(|(format, content_type, _)| {
+        json!({"artifact_id": format, "kind": "file", "format": format, "digest": HELLO,
+            "size_bytes": 5, "uri": format!("blob:{HELLO}"), "content_type": content_type,
+            "metadata": {"name": format!("x.{format}")}})
+    });
+    let end = json!({"output": {}, "execution": {"artifacts": artifacts}});
+    bench.end(&job, end).await.expect(200);
+    for (format, content_type, is_attached) in kinds {
+        let path = format!("/contract/v1/jobs/{id}/artifacts/{format}");
+        let url = text(&bench.owner.get(&path).await.expect(200).json(), "url");
+        let reply = bench.site.get(&url[url.find("/contract").unwrap()..]).await.expect(200);
+        let disposition = reply.header("content-disposition").unwrap_or("inline");
+        assert_eq!(disposition.starts_with("attachment"), is_attached, "{format}: {disposition}");
+        assert_eq!(reply.header("content-type"), Some(content_type));
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"), "{format}");
+        assert_eq!(reply.header("content-security-policy"), Some("sandbox"), "{format}");
+    }
+}
+
 #[tokio::test]
 async fn an_executor_reads_files_of_the_owners_jobs_if_the_payload_names_them() {
     let bench = Bench::ready().await;

@@ -32,12 +32,15 @@ use std::time::Duration;
 
 use catena_api::{Credentials, HttpClient};
 use catena_executor::install::{Installed, RECIPES, install};
+use catena_executor::limits::PAUSE_MAX;
 use catena_executor::{Executor, Options};
 use catena_sandbox::{Tier, USUAL_PATHS};
+use catena_tests::mcp::{McpClient, STATELESS};
+use catena_tests::site::Client;
 use serde_json::{Value as Json, json};
 use tokio::sync::oneshot;
 
-use crate::{Bench, changed, payload, text};
+use crate::{Bench, changed, payload, text, uuid};
 
 /// A venue with a real executor.
 struct Live {
@@ -52,6 +55,10 @@ impl Live {
     }
 
     async fn with_environments(environments: Option<PathBuf>) -> Live {
+        Live::with(|options| options.environments = environments).await
+    }
+
+    async fn with(change: impl FnOnce(&mut Options)) -> Live {
         let bench = Bench::start().await;
         let did =
             bench.site.get("/.well-known/did.json").await.json()["id"].as_str().unwrap().to_owned();
@@ -59,16 +66,18 @@ impl Live {
         let venue = format!("http://{}", bench.site.address).parse().unwrap();
         let client =
             HttpClient::connect(venue, Credentials::Token(token)).with_expected_did(Some(did));
-        let options = Options {
+        let mut options = Options {
             name: "executor-test".to_owned(),
             slots: 2,
             interpreters: USUAL_PATHS.iter().map(Into::into).collect(),
-            environments,
+            environments: None,
             spool: std::env::temp_dir(),
             minimum: Tier::T2,
             renders: false,
             grace: Duration::from_secs(5),
+            pause_max: PAUSE_MAX,
         };
+        change(&mut options);
         let executor =
             tokio::task::spawn_blocking(move || Executor::start(client, options)).await.unwrap();
         executor.versions().expect("the sandbox works on this host");
@@ -100,17 +109,33 @@ impl Live {
     }
 
     async fn run(&self, body: &Json) -> Json {
-        let reply = self.bench.owner.post("/contract/v1/jobs", body).await;
-        assert_eq!(reply.status(), 202, "{}", reply.text());
-        let id = text(&reply.json(), "job_id");
-        let path = format!("/contract/v1/jobs/{id}?wait=25000");
-        self.bench.owner.get(&path).await.expect(200).json()
+        run_as(&self.bench.owner, body).await
     }
 
     async fn stop(mut self) {
         drop(self.stop.take());
         self.running.take().unwrap().await.unwrap();
     }
+}
+
+/// Submits a job of this owner and returns its result.
+async fn run_as(owner: &Client, body: &Json) -> Json {
+    let reply = owner.post("/contract/v1/jobs", body).await;
+    assert_eq!(reply.status(), 202, "{}", reply.text());
+    result_of(owner, &text(&reply.json(), "job_id")).await
+}
+
+/// Waits for the end of a job and returns its result.
+async fn result_of(owner: &Client, id: &str) -> Json {
+    owner.get(&format!("/contract/v1/jobs/{id}?wait=25000")).await.expect(200).json()
+}
+
+/// Submits a job of this owner, and waits until its cell has reported progress.
+async fn begun(owner: &Client, body: &Json) -> String {
+    let reply = owner.post("/contract/v1/jobs", body).await.expect(202);
+    let id = text(&reply.json(), "job_id");
+    owner.until_that(&id, |job| job["progress"].is_object()).await;
+    id
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -337,7 +362,7 @@ async fn every_failure_has_its_category() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn code_is_an_operation_and_a_cancelled_cell_is_stopped() {
-    let live = Live::start().await;
+    let live = Live::with(|options| options.slots = 1).await;
     let owner = &live.bench.owner;
     let input =
         json!({"code": "def main(n):\n    print('hi')\n    return n + 1", "parameters": {"n": 1}});
@@ -352,14 +377,126 @@ async fn code_is_an_operation_and_a_cancelled_cell_is_stopped() {
     let wrong = json!({"code": "1", "limits": {"memory_mb": 100_000}});
     let rejected = owner.invoke("exec:python", wrong).await;
     assert_eq!(rejected["status"], "REJECTED", "a limit above the plan");
-    let body = payload("import time\ntime.sleep(600)");
-    let id = text(&owner.post("/contract/v1/jobs", &body).await.expect(202).json(), "job_id");
-    owner.until(&id, "STARTED").await;
+    let id = begun(owner, &payload("import time\nprogress(1)\ntime.sleep(600)")).await;
+    // The next cell needs the only slot.
+    let next = owner.post("/contract/v1/jobs", &payload("print(2)")).await.expect(202).json();
+    assert_eq!(next["status"], "QUEUED");
+    let cancelled = tokio::time::Instant::now();
     owner.post(&format!("/contract/v1/jobs/{id}/cancel"), &json!({})).await.expect(200);
-    // The slots are free again: two more cells run.
-    for source in ["print(2)", "print(3)"] {
-        assert_eq!(live.run(&payload(source)).await["status"], "SUCCEEDED");
+    assert_eq!(result_of(owner, &text(&next, "job_id")).await["status"], "SUCCEEDED");
+    assert!(cancelled.elapsed() < Duration::from_secs(10), "{:?}", cancelled.elapsed());
+    live.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dataset_appears_under_its_digest_and_all_of_its_names() {
+    let live = Live::start().await;
+    let digits = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let digest = format!("sha256:{digits}");
+    let owner = &live.bench.owner;
+    let upload = owner.request("PUT", &format!("/contract/v1/datasets/{digest}")).body("hello");
+    owner.ask(upload).await.expect(200);
+    let dataset = |name: &str| json!({"kind": "dataset", "digest": digest, "name": name});
+    let unnamed = json!({"kind": "dataset", "digest": digest});
+    let source = "import os\n\
+        def main():\n    return {name: open('inputs/' + name).read() for name in os.listdir('inputs')}";
+    for dependencies in [
+        json!([unnamed]),
+        json!([dataset("a"), dataset("b")]),
+        json!([dataset("a"), unnamed, dataset(digits), unnamed]),
+    ] {
+        let body = changed(source, &[("/inputs/object/dependencies", dependencies.clone())]);
+        let result = live.run(&body).await;
+        assert_eq!(result["status"], "SUCCEEDED", "{result}");
+        let mut expected = json!({digits: "hello"});
+        for dependency in dependencies.as_array().unwrap() {
+            if let Some(name) = dependency["name"].as_str() {
+                expected[name] = json!("hello");
+            }
+        }
+        assert_eq!(result["outputs"]["result_json"], expected);
     }
+    live.stop().await;
+}
+
+/// "A dependency of kind object needs its snapshot"; "`content_digest` is checked when the snapshot has
+/// `content`, which appears read-only as `inputs/objects/<id>.json`".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_appear_read_only_and_need_a_snapshot_with_the_right_digest() {
+    let live = Live::start().await;
+    let id = uuid(7);
+    let digest = "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let run = async |source: &str, snapshots: Json| {
+        let dependency = json!([{"kind": "object", "id": id}]);
+        let changes = [
+            ("/inputs/object/dependencies", dependency),
+            ("/inputs/dependency_snapshots", snapshots),
+        ];
+        live.run(&changed(source, &changes)).await
+    };
+    let snapshot = |content: &str| json!([{"kind": "object", "id": id, "content_digest": digest, "content": content}]);
+    for (snapshots, code) in
+        [(json!([]), "SNAPSHOT_MISSING"), (snapshot("other"), "DIGEST_MISMATCH")]
+    {
+        let result = run("print(1)", snapshots).await;
+        assert_eq!(result["status"], "FAILED", "{result}");
+        assert_eq!(
+            (&result["error"]["category"], &result["error"]["code"]),
+            (&json!("DEPENDENCY_ERROR"), &json!(code))
+        );
+        assert_eq!(
+            (&result["error"]["details"]["object_id"], &result["attempt"]),
+            (&json!(id), &json!(1))
+        );
+    }
+    let file = format!("inputs/objects/{id}.json");
+    let source = format!("def main(): return open('{file}').read()");
+    let result = run(&source, snapshot("hello")).await;
+    assert_eq!(result["outputs"]["result_json"], "\"hello\"", "{result}");
+    for source in [format!("open('{file}', 'a')"), format!("import os; os.remove('{file}')")] {
+        let result = run(&source, snapshot("hello")).await;
+        assert_eq!(result["status"], "FAILED", "{source}: {result}");
+    }
+    live.stop().await;
+}
+
+/// `exec:python` is a tool of MCP clients, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn code_is_a_tool() {
+    let live = Live::start().await;
+    let client = McpClient::new(&live.bench.owner, STATELESS);
+    let code =
+        json!({"code": "def main(n):\n    print('hi')\n    return n + 1", "parameters": {"n": 1}});
+    let result = client.call("exec_python", code).await;
+    let output = &result["structuredContent"];
+    assert_eq!((&output["result"], &output["stdout"]), (&json!(2), &json!("hi\n")), "{result}");
+    let failed = client.call("exec_python", json!({"code": "1 / 0"})).await;
+    assert_eq!(failed["isError"], true, "{failed}");
+    live.stop().await;
+}
+
+/// "Pause freezes the process tree and its clocks for at most an hour": then the job is given back, and its
+/// resume runs it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_that_is_paused_for_too_long_is_released_and_runs_again() {
+    let live = Live::with(|options| options.pause_max = Duration::from_millis(100)).await;
+    let owner = &live.bench.owner;
+    let id = begun(owner, &payload("import time\nprogress(1)\ntime.sleep(600)")).await;
+    let started = tokio::time::Instant::now();
+    // A busy machine may take longer than this to give the job back.
+    let mut attempt = json!(1);
+    while attempt == 1 {
+        assert!(started.elapsed() < catena_tests::TIMEOUT, "it is kept");
+        owner.control(&id, "pause").await.expect(200);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(owner.job(&id).await["status"], "PAUSED");
+        owner.control(&id, "resume").await.expect(200);
+        attempt = live.bench.read(&id).await["attempt"].clone();
+    }
+    assert_eq!(attempt, 2);
+    owner.until_that(&id, |job| job["progress"]["attempt"] == 2).await;
+    assert_eq!(live.bench.read(&id).await["status"], "RUNNING");
+    owner.post(&format!("/contract/v1/jobs/{id}/cancel"), &json!({})).await.expect(200);
     live.stop().await;
 }
 
@@ -398,6 +535,49 @@ async fn a_paused_cell_stands_still_and_its_clock_with_it() {
     let path = format!("/contract/v1/jobs/{id}?wait=25000");
     let result = owner.get(&path).await.expect(200).json();
     assert_eq!(result["status"], "SUCCEEDED", "{result}");
+    live.stop().await;
+}
+
+/// "A PAUSED job occupies no slot. It keeps its holder and fence while its work is frozen."
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn paused_cells_leave_their_slots_to_others_and_continue_when_they_are_resumed() {
+    let live = Live::start().await;
+    let (anna, ben) = (live.bench.site.caller(2).await, live.bench.site.caller(3).await);
+    let source = "import time\nfor n in range(60):\n    progress(n + 1)\n    time.sleep(0.05)\nprint('done')";
+    let paused = [
+        (&anna, begun(&anna, &payload(source)).await),
+        (&ben, begun(&ben, &payload(source)).await),
+    ];
+    for (owner, id) in &paused {
+        owner.control(id, "pause").await.expect(200);
+    }
+    // Both slots are free for others.
+    let carl = live.bench.site.caller(4).await;
+    let others = [
+        begun(&carl, &payload("progress(1)\nimport time\ntime.sleep(600)")).await,
+        begun(&carl, &payload("progress(2)\nimport time\ntime.sleep(600)")).await,
+    ];
+    for (owner, id) in &paused {
+        assert_eq!(owner.job(id).await["status"], "PAUSED");
+        owner.control(id, "resume").await.expect(200);
+    }
+    // They continue although both slots are in use, so that their time does not pass in vain.
+    for (owner, id) in &paused {
+        let result = result_of(owner, id).await;
+        assert_eq!(
+            (&result["status"], &result["attempt"]),
+            (&json!("SUCCEEDED"), &json!(1)),
+            "{result}"
+        );
+        assert_eq!(result["outputs"]["stdout"], "done\n");
+    }
+    // What is beyond the slots is worked off before another cell starts.
+    let next = carl.post("/contract/v1/jobs", &payload("print(3)")).await.expect(202).json();
+    assert_eq!(carl.job(&text(&next, "job_id")).await["status"], "PENDING");
+    for id in &others {
+        carl.post(&format!("/contract/v1/jobs/{id}/cancel"), &json!({})).await.expect(200);
+    }
+    assert_eq!(result_of(&carl, &text(&next, "job_id")).await["status"], "SUCCEEDED");
     live.stop().await;
 }
 

@@ -60,6 +60,23 @@ async fn every_refusal_has_the_error_envelope_whoever_refuses() {
     }
 }
 
+/// "INTERNAL_ERROR for 429 and 5xx": the request may succeed later.
+#[tokio::test]
+async fn too_many_jobs_are_an_internal_error_with_the_time_to_retry() {
+    let bench = Bench::with(|flags| flags.live_jobs = Some("1".to_owned())).await;
+    bench.announce().await;
+    bench.submit(&payload("1")).await;
+    let reply = bench.owner.post("/contract/v1/jobs", &payload("2")).await;
+    assert_eq!(reply.status(), 429, "{}", reply.text());
+    assert!(reply.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+    let error = error(&reply);
+    assert_eq!(
+        (&error["category"], &error["code"]),
+        (&json!("INTERNAL_ERROR"), &json!("too_many_jobs"))
+    );
+    assert_eq!(bench.owner.job_count().await, 1, "nothing happened");
+}
+
 #[tokio::test]
 async fn an_invalid_envelope_is_refused_without_a_job() {
     let bench = Bench::ready().await;
@@ -74,6 +91,35 @@ async fn an_invalid_envelope_is_refused_without_a_job() {
         ("/environment", json!({"network_access": "enabled"}), "NETWORK_NOT_ALLOWED"),
         ("/environment", json!({"env_version": "py-old@1"}), "UNKNOWN_ENV_VERSION"),
         ("/inputs/object/type", json!("equation"), "UNSUPPORTED_OBJECT_TYPE"),
+        ("/output_spec", json!({"formats": "png"}), "INVALID_PAYLOAD"),
+        ("/output_spec", json!({"formats": ["PNG"]}), "INVALID_PAYLOAD"),
+        ("/output_spec", json!({"formats": ["../x"]}), "INVALID_PAYLOAD"),
+        ("/inputs/object/dependencies", json!([{"kind": "table"}]), "INVALID_PAYLOAD"),
+        (
+            "/inputs/object/dependencies",
+            json!([{"kind": "dataset", "digest": "sha256:12"}]),
+            "INVALID_PAYLOAD",
+        ),
+        (
+            "/inputs/object/dependencies",
+            json!([{"kind": "dataset", "digest": format!("sha256:{}", "A".repeat(64))}]),
+            "INVALID_PAYLOAD",
+        ),
+        (
+            "/inputs/object/dependencies",
+            json!([{"kind": "dataset", "digest": format!("sha256:{}", "a".repeat(64)),
+                    "name": "../x"}]),
+            "INVALID_PAYLOAD",
+        ),
+        (
+            "/inputs/dependency_snapshots",
+            json!([{"kind": "object", "id": uuid(8), "content_digest": "md5:1"}]),
+            "INVALID_PAYLOAD",
+        ),
+        ("/inputs/object/runtime/entrypoint", json!("a b"), "INVALID_PAYLOAD"),
+        ("/inputs/object/runtime/entrypoint", json!("1x"), "INVALID_PAYLOAD"),
+        ("/inputs/object/runtime/entrypoint", json!(5), "INVALID_PAYLOAD"),
+        ("/inputs/object/runtime/parameters", json!([1]), "INVALID_PAYLOAD"),
     ] {
         let reply = bench.owner.post("/contract/v1/jobs", &changed("", &[(pointer, value)])).await;
         assert_eq!(reply.status(), 400, "{pointer}");
@@ -83,6 +129,39 @@ async fn an_invalid_envelope_is_refused_without_a_job() {
         if code == "UNKNOWN_ENV_VERSION" {
             assert_eq!(error["details"]["available"], json!([ENVIRONMENT]));
         }
+    }
+    // Each file below `inputs` has one name, and each name stands for one file.
+    let (one, two) = ("1".repeat(64), "2".repeat(64));
+    let dataset = |digits: &str, name: Option<&str>| {
+        let mut entry = json!({"kind": "dataset", "digest": format!("sha256:{digits}")});
+        if let Some(name) = name {
+            entry["name"] = json!(name);
+        }
+        entry
+    };
+    for (dependencies, at) in [
+        (vec![dataset(&one, Some("a")), dataset(&two, Some("a"))], 1),
+        (vec![dataset(&one, Some("a")), dataset(&one, Some("a"))], 1),
+        (vec![dataset(&one, None), dataset(&two, Some(&one))], 1),
+        (vec![dataset(&two, Some(&one)), dataset(&one, Some("a"))], 0),
+    ] {
+        let body = changed("", &[("/inputs/object/dependencies", json!(dependencies))]);
+        let reply = bench.owner.post("/contract/v1/jobs", &body).await;
+        assert_eq!(reply.status(), 400, "{dependencies:?}");
+        let error = error(&reply);
+        assert_eq!(
+            (&error["category"], &error["code"]),
+            (&json!("VALIDATION_ERROR"), &json!("INVALID_PAYLOAD")),
+            "{error}"
+        );
+        let field = format!("inputs.object.dependencies.{at}.name");
+        assert_eq!(error["details"]["field"], field, "{error}");
+        let datasets: Vec<Json> = dependencies.clone();
+        let job =
+            bench.owner.invoke("exec:python", json!({"code": "", "datasets": datasets})).await;
+        assert_eq!(job["status"], "REJECTED", "{job}");
+        assert!(text(&job, "error").contains(&format!("datasets.{at}.name")), "{job}");
+        bench.owner.put(&format!("/api/v1/jobs/{}/delete", text(&job, "id"))).await.expect(200);
     }
     // A formula is valid, and nobody here can render it.
     let formula = json!({"object": {"content": {"format": "latex", "value": "x"}}});

@@ -153,6 +153,32 @@ async fn a_cell_that_ran_too_long_is_timed_out_with_what_the_executor_knows() {
     assert_eq!(records.last().unwrap()["execution"]["error"]["category"], "RESOURCE_LIMIT");
 }
 
+/// "Pause, resume, cancel and timeout … must hold even when it is unreachable."
+#[tokio::test]
+async fn a_job_whose_executor_is_silent_is_timed_out_and_cancelled_nevertheless() {
+    let bench = Bench::ready().await;
+    let body = json!({"operation": "exec:python", "input": {"code": "while True: pass"},
+                      "timeoutMs": 300});
+    let created = bench.owner.post("/api/v1/invoke", &body).await.expect(201).json();
+    let timed_out = bench.claim("e1").await;
+    let job = bench.owner.until(&text(&created, "id"), "TIMEOUT").await;
+    assert!(text(&job, "error").contains("longer than its limit"), "{job}");
+    let (id, cancelled) = bench.claimed(&payload("while True: pass")).await;
+    bench.owner.post(&format!("/contract/v1/jobs/{id}/cancel"), &json!({})).await.expect(200);
+    assert_eq!(bench.read(&id).await["status"], "CANCELLED");
+    // When it is heard of again, it is told, and its results are refused.
+    let jobs = [timed_out, cancelled];
+    let reports = jobs.each_ref().map(|job| json!({"id": job["id"], "fence": job["fence"]}));
+    let beat = json!({"worker": "e1", "waitMs": 0, "jobs": reports});
+    let reply = bench.executor.post("/worker/v1/beat", &beat).await.expect(200).json();
+    for job in &jobs {
+        let signals = reply["signals"].as_array().unwrap();
+        let told = signals.iter().find(|signal| signal["id"] == job["id"]);
+        assert_eq!(told.map(|told| &told["signal"]), Some(&json!("stop")), "{reply}");
+        assert_eq!(bench.end(job, json!({"output": {}})).await.status(), 409);
+    }
+}
+
 #[tokio::test]
 async fn an_outcome_that_is_held_during_a_pause_keeps_what_the_executor_said() {
     let bench = Bench::ready().await;

@@ -3,6 +3,8 @@
 //! Section 6.3: "platform must not allow user overrides beyond plan/quota". Section 10.1: "quota enforcement
 //! triggers cancellation".
 
+use std::collections::HashMap;
+
 use catena_tests::site::Client;
 use serde_json::{Value as Json, json};
 
@@ -64,6 +66,109 @@ async fn one_owner_holds_at_most_half_of_the_slots_while_others_wait() {
     submit(&ben, "ben = 9").await;
     bench.succeed(&first[0]).await;
     assert_eq!(count_of(&bench.claim_now(1).await, "ben"), 1);
+}
+
+/// Reports claimed jobs of the executor, and returns what the venue wants of each, by job. It may also repeat
+/// that another one is to be stopped.
+async fn signals(bench: &Bench, jobs: &[&Json]) -> HashMap<String, String> {
+    let reports: Vec<Json> =
+        jobs.iter().map(|job| json!({"id": job["id"], "fence": job["fence"]})).collect();
+    let body = json!({"worker": "e1", "waitMs": 0, "jobs": reports});
+    let reply = bench.executor.post("/worker/v1/beat", &body).await.expect(200).json();
+    let is_reported = |signal: &&Json| jobs.iter().any(|job| job["id"] == signal["id"]);
+    let signals = reply["signals"].as_array().unwrap().iter().filter(is_reported);
+    signals.map(|signal| (text(signal, "id"), text(signal, "signal"))).collect()
+}
+
+/// Waits until the executor is told to stop a job.
+async fn until_stopped(bench: &Bench, job: &Json) {
+    let started = tokio::time::Instant::now();
+    while signals(bench, &[job]).await.get(&text(job, "id")).map(String::as_str) != Some("stop") {
+        assert!(started.elapsed() < catena_tests::TIMEOUT, "{job} is kept");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+/// Submits a job, claims and pauses it.
+async fn paused(bench: &Bench, owner: &Client, source: &str) -> Json {
+    let id = submit(owner, source).await;
+    let mut claimed = bench.claim_now(1).await;
+    let job = claimed.pop().unwrap_or_else(|| panic!("no slot for {source}"));
+    assert_eq!(text(&job["input"], "job_id"), id);
+    owner.control(&id, "pause").await.expect(200);
+    job
+}
+
+/// "Cap: each executor has at most as many frozen processes as slots, and each owner at most half of them.
+/// Beyond either bound, the oldest is released."
+#[tokio::test]
+async fn an_executor_keeps_as_many_paused_cells_as_it_has_slots_and_half_of_them_of_one_owner() {
+    let bench = Bench::start().await;
+    bench.announce_slots(4).await;
+    let mut owners = Vec::new();
+    for number in 2..5 {
+        owners.push(bench.site.caller(number).await);
+    }
+    let [anna, ben, carl] = owners.as_slice() else { panic!("three owners") };
+    let first = paused(&bench, anna, "anna = 1").await;
+    let second = paused(&bench, anna, "anna = 2").await;
+    let told = signals(&bench, &[&first, &second]).await;
+    assert!(told.len() == 2 && told.values().all(|signal| signal == "pause"), "{told:?}");
+    let third = paused(&bench, anna, "anna = 3").await;
+    until_stopped(&bench, &first).await;
+    assert_eq!(bench.end(&first, json!({"output": {}})).await.status(), 409, "it is not held");
+    // Others fill the rest, and the next one replaces the oldest of all.
+    let fourth = paused(&bench, ben, "ben = 1").await;
+    let fifth = paused(&bench, ben, "ben = 2").await;
+    let kept = [&second, &third, &fourth, &fifth];
+    let told = signals(&bench, &kept).await;
+    assert!(told.len() == 4 && told.values().all(|signal| signal == "pause"), "{told:?}");
+    let sixth = paused(&bench, carl, "carl = 1").await;
+    until_stopped(&bench, &second).await;
+    // What was kept continues under its fence; what was released runs again.
+    let kept = [(anna, third), (ben, fourth), (ben, fifth), (carl, sixth)];
+    for (owner, job) in &kept {
+        owner.control(&text(job, "id"), "resume").await.expect(200);
+        assert_eq!(signals(&bench, &[job]).await[&text(job, "id")], "go");
+        bench.succeed(job).await;
+    }
+    for job in [first, second] {
+        let id = text(&job["input"], "job_id");
+        assert_eq!(bench.claim_now(1).await, [] as [Json; 0], "it is paused");
+        anna.control(&id, "resume").await.expect(200);
+        let again = bench.claim_now(1).await;
+        assert_eq!((&again[0]["id"], &again[0]["attempt"]), (&job["id"], &json!(2)));
+        bench.succeed(&again[0]).await;
+        let result = anna.get(&format!("/contract/v1/jobs/{id}")).await.expect(200).json();
+        assert_eq!(result["status"], "SUCCEEDED", "{result}");
+    }
+}
+
+/// A paused cell is none of those that its owner runs.
+#[tokio::test]
+async fn a_paused_cell_does_not_count_for_the_share_of_its_owner() {
+    let bench = Bench::start().await;
+    bench.announce_slots(2).await;
+    let (anna, ben) = (bench.site.caller(2).await, bench.site.caller(3).await);
+    submit(&ben, "ben = 1").await;
+    let bens = bench.claim_now(1).await;
+    let job = paused(&bench, &anna, "anna = 1").await;
+    let running = async || {
+        let listed = anna.get("/contract/v1/executors").await.expect(200).json();
+        listed["executors"][0]["running"].clone()
+    };
+    assert_eq!(running().await, 0, "it occupies no slot");
+    submit(&ben, "ben = 2").await;
+    submit(&anna, "anna = 2").await;
+    let annas = bench.claim_now(1).await;
+    assert_eq!(count_of(&annas, "anna"), 1, "he has his share, she has nothing: {annas:?}");
+    // One that is resumed counts again.
+    bench.succeed(&annas[0]).await;
+    bench.succeed(&bens[0]).await;
+    anna.control(&text(&job, "id"), "resume").await.expect(200);
+    assert_eq!(running().await, 1);
+    submit(&anna, "anna = 3").await;
+    assert_eq!(count_of(&bench.claim_now(1).await, "ben"), 1, "she has her share");
 }
 
 #[tokio::test]

@@ -91,6 +91,10 @@ pub(crate) struct Args {
     /// How long running jobs may take to end on SIGTERM. Then they are given back.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     grace: Duration,
+
+    /// How long a paused cell is kept. Then its job is given back, and runs again when it is resumed.
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    pause_max: Duration,
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
@@ -116,6 +120,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         minimum: args.minimum,
         renders: true,
         grace: args.grace,
+        pause_max: args.pause_max,
     };
     let name = options.name.clone();
     let executor = Executor::start(client, options);
@@ -124,7 +129,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     }
     match executor.versions() {
         Ok(versions) => output.note(&format!("executor {name} has {}", versions.join(", "))),
-        Err(reason) => output.note(&format!("executor {name} can run nothing: {reason}")),
+        Err(_) => output.note(&format!("executor {name} can run nothing")),
     }
     let failed = |error: std::io::Error| {
         Failure::new(Exit::Invalid, "runtime_failed", format!("could not start: {error}"))

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use catena_job::JobId;
+use catena_store::HolderKey;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
@@ -25,6 +26,9 @@ const SHARDS: usize = 32;
 pub(crate) trait SignalSink: Send + Sync {
     /// The run was paused, resumed or stopped.
     fn signalled(&self, signal: Signal);
+
+    /// Returns the worker that carries out the run.
+    fn worker(&self) -> HolderKey;
 }
 
 /// Controls one run.
@@ -205,6 +209,11 @@ impl RunHandle {
         self.sink.is_some()
     }
 
+    /// Returns the worker that carries out the run. `None` if this process does.
+    pub(crate) fn worker(&self) -> Option<HolderKey> {
+        self.sink.as_ref().map(|sink| sink.worker())
+    }
+
     /// Returns what the run was last told.
     pub(crate) fn signal(&self) -> Signal {
         *self.signal.borrow()
@@ -336,7 +345,8 @@ impl Drop for RunGuard {
 /// Paused work that is kept in memory, so that a resume continues it instead of repeating it, oldest
 /// first. It is bounded: at most as many runs as there are slots, at most half of them of one owner,
 /// and each for at most [`crate::limits::FROZEN_MAX`]. Beyond that the oldest is released, and its
-/// resume follows the operation's recovery rule.
+/// resume follows the operation's recovery rule. Each executor has such bounds of its own, see
+/// [`Workers::frozen_beyond`](super::workers::sessions::Workers::frozen_beyond).
 #[derive(Default)]
 pub(crate) struct FrozenRuns(Mutex<VecDeque<FrozenRun>>);
 
@@ -357,7 +367,7 @@ impl FrozenRuns {
         let of_owner = runs.iter().filter(|run| run.owner == owner).count();
         let oldest = if runs.len() > max {
             Some(0)
-        } else if of_owner > max.div_ceil(2) {
+        } else if of_owner > half_of(max) {
             runs.iter().position(|run| run.owner == owner)
         } else {
             None
@@ -365,6 +375,11 @@ impl FrozenRuns {
         released.extend(oldest.and_then(|at| runs.remove(at)));
         released
     }
+}
+
+/// Returns how many of a number of slots one owner may have while others want some.
+pub(super) fn half_of(slots: usize) -> usize {
+    (slots / 2).max(1)
 }
 
 #[cfg(feature = "testing")]

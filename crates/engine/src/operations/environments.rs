@@ -32,7 +32,7 @@ pub struct Environment {
 #[derive(Debug, Default)]
 struct Known {
     environments: BTreeMap<String, Environment>,
-    /// Why the executor that reported last cannot run anything.
+    /// Why the executor that reported last has no Python.
     unavailable: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Environments {
         known.environments.values().any(|known| known.job_types.iter().any(|can| can == job_type))
     }
 
-    /// Returns why nothing can run, if the executor that reported last said so.
+    /// Returns why the executor that reported last cannot run Python, if it said so, and what to do.
     pub fn unavailable(&self) -> Option<String> {
         self.0.read().unavailable.clone()
     }

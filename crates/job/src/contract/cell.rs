@@ -3,9 +3,11 @@
 //! The content of an object is Python source, or a document whose code blocks form one module, in order.
 //! Errors of a document are reported by block and by the line within it.
 
+use std::collections::HashSet;
+
 use catena_value::{Map, Value, json};
 
-use super::envelope::{Limits, Plan};
+use super::envelope::{Limits, Plan, check_name};
 use super::error::{Category, ContractError};
 use super::read::{digest_of, items, present, text};
 use crate::limits::CONTRACT_ENTRIES_MAX;
@@ -31,6 +33,17 @@ pub struct Dataset {
     pub digest: String,
     /// The name under which it appears in addition to its digits.
     pub name: Option<String>,
+}
+
+impl Dataset {
+    /// Reads an entry with `digest` and, if it has one, `name`.
+    pub(super) fn read(entry: &Map) -> Option<Dataset> {
+        Some(Dataset { digest: text(entry, "digest")?, name: text(entry, "name") })
+    }
+
+    fn digits(&self) -> &str {
+        self.digest.trim_start_matches("sha256:")
+    }
 }
 
 /// An object on which the cell depends.
@@ -224,9 +237,31 @@ fn dependencies(target: &Map, kind: &str) -> Vec<Map> {
 }
 
 fn read_datasets(target: &Map) -> Vec<Dataset> {
-    let dataset =
-        |entry: &Map| Some(Dataset { digest: text(entry, "digest")?, name: text(entry, "name") });
-    dependencies(target, "dataset").iter().filter_map(dataset).collect()
+    dependencies(target, "dataset").iter().filter_map(Dataset::read).collect()
+}
+
+/// Checks that every name stands for one file. `list` is the field of these datasets, which have their own.
+pub(super) fn check_dataset_names(
+    list: &str,
+    datasets: &[(String, Dataset)],
+) -> Result<(), ContractError> {
+    let digests: HashSet<&str> = datasets.iter().map(|(_, dataset)| dataset.digits()).collect();
+    let mut names = HashSet::new();
+    for (field, dataset) in datasets {
+        let Some(name) = dataset.name.as_deref() else { continue };
+        let field = format!("{field}.name");
+        if name != dataset.digits() && digests.contains(name) {
+            return Err(ContractError::at(&field, "is the digest of another dataset"));
+        }
+        if !names.insert(name) {
+            return Err(ContractError::at(&field, "occurs twice: each dataset needs its own"));
+        }
+    }
+    if digests.union(&names).count() > CONTRACT_ENTRIES_MAX {
+        let text = format!("must not have more than {CONTRACT_ENTRIES_MAX} digests and names");
+        return Err(ContractError::at(list, text));
+    }
+    Ok(())
 }
 
 fn read_objects(target: &Map, inputs: &Map) -> Result<Vec<ObjectFile>, ContractError> {
@@ -285,19 +320,28 @@ pub fn payload_of_code(input: &Map) -> Result<Map, ContractError> {
             found.ok_or_else(|| ContractError::at("datasets", "must be an array"))?
         }
     };
+    let mut named = Vec::new();
     for (at, dataset) in datasets.iter().enumerate() {
-        let (digest, name) = match dataset.as_map() {
-            Some(map) => (text(map, "digest"), text(map, "name")),
-            None => (dataset.to_text().map(std::borrow::Cow::into_owned), None),
+        let field = format!("datasets.{at}");
+        let dataset = match dataset.as_map() {
+            Some(map) => {
+                check_name(map, &format!("{field}.name"))?;
+                Dataset::read(map)
+            }
+            None => dataset.to_text().map(|digest| Dataset { digest: digest.into(), name: None }),
         };
-        let digest = digest.filter(|digest| super::is_digest(digest)).ok_or_else(|| {
+        let dataset = dataset.filter(|dataset| super::is_digest(&dataset.digest));
+        let dataset = dataset.ok_or_else(|| {
             let text = "must be `sha256:` and 64 lower-case hex digits, or an object with `digest`";
-            ContractError::at(&format!("datasets.{at}"), text)
+            ContractError::at(&field, text)
         })?;
-        let mut members = vec![("kind", Value::from("dataset")), ("digest", digest.into())];
-        members.extend(name.map(|name| ("name", name.into())));
+        let mut members =
+            vec![("kind", Value::from("dataset")), ("digest", dataset.digest.as_str().into())];
+        members.extend(dataset.name.as_deref().map(|name| ("name", name.into())));
         dependencies.push(super::read::object(members));
+        named.push((field, dataset));
     }
+    check_dataset_names("datasets", &named)?;
     let mut runtime = vec![("language", Value::from("python"))];
     runtime.extend(input.field("entrypoint").map(|name| ("entrypoint", name.clone())));
     runtime.extend(input.field("parameters").map(|values| ("parameters", values.clone())));
@@ -404,7 +448,14 @@ mod tests {
         let plan = CellPlan::read(&members.into()).unwrap();
         assert_eq!((plan.source.as_str(), plan.parameters.as_str()), ("print(1)", "{\"x\":1}"));
         assert_eq!((plan.limits.timeout_ms, plan.formats), (5, None));
-        let wrong = value(r#"{"code":"","datasets":["sha256:1"]}"#);
-        assert!(payload_of_code(wrong.as_map().unwrap()).is_err());
+        for wrong in [
+            r#"{"code":"","datasets":["sha256:1"]}"#.to_owned(),
+            format!(
+                r#"{{"code":"","datasets":[{{"digest":"{}","name":"../a"}}]}}"#,
+                digest_of(b"")
+            ),
+        ] {
+            assert!(payload_of_code(value(&wrong).as_map().unwrap()).is_err(), "{wrong}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 use catena_value::{Map, NoCells, Value};
 
 use super::SCHEMA_VERSION;
+use super::cell::{Dataset, check_dataset_names};
 use super::error::ContractError;
 use super::key::{KeyParts, execution_key, input_hash};
 use super::read::{is_digest, is_uuid, items, object, present, text, texts, uuid_of};
@@ -543,6 +544,7 @@ fn check_object(inputs: &Map) -> Result<(), ContractError> {
 fn check_dependencies(target: &Map) -> Result<(), ContractError> {
     let Some(given) = present(target, "dependencies") else { return Ok(()) };
     let field = "inputs.object.dependencies";
+    let mut datasets = Vec::new();
     let list = items(given).filter(|list| list.len() <= CONTRACT_ENTRIES_MAX);
     let list = list.ok_or_else(|| ContractError::at(field, "must be an array of objects"))?;
     for (at, entry) in list.iter().enumerate() {
@@ -555,6 +557,7 @@ fn check_dependencies(target: &Map) -> Result<(), ContractError> {
             Some("dataset") => {
                 check_digest(entry, "digest", &format!("{field}.digest"))?;
                 check_name(entry, &format!("{field}.name"))?;
+                datasets.extend(Dataset::read(entry).map(|dataset| (field, dataset)));
             }
             _ => {
                 return Err(ContractError::at(
@@ -564,11 +567,11 @@ fn check_dependencies(target: &Map) -> Result<(), ContractError> {
             }
         }
     }
-    Ok(())
+    check_dataset_names(field, &datasets)
 }
 
 /// Checks the name under which a dataset appears: one path component.
-fn check_name(entry: &Map, field: &str) -> Result<(), ContractError> {
+pub(super) fn check_name(entry: &Map, field: &str) -> Result<(), ContractError> {
     let Some(name) = present(entry, "name") else { return Ok(()) };
     let name = name.to_text().unwrap_or_default();
     let is_plain = !name.is_empty()

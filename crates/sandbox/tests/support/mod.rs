@@ -75,8 +75,18 @@ pub(crate) fn verdict(outcome: &Outcome) -> String {
     }
 }
 
-/// Runs a source and compares the verdict.
+/// How often a source is run whose verdict is compared: it must not depend on luck.
+const REPEATS: usize = 3;
+
+/// Runs a source several times and compares the verdicts. Returns the last outcome.
 pub(crate) fn check(sandbox: &Sandbox, source: &str, expected: &str) -> Outcome {
+    for _ in 1..REPEATS {
+        check_once(sandbox, source, expected);
+    }
+    check_once(sandbox, source, expected)
+}
+
+fn check_once(sandbox: &Sandbox, source: &str, expected: &str) -> Outcome {
     let outcome = run(sandbox, &cell(source));
     assert_eq!(verdict(&outcome), expected, "{source}\n{outcome:#?}");
     outcome

@@ -113,8 +113,11 @@ fn environment_for(
         return Err(error.retry_after(NO_ENVIRONMENT_DELAY));
     }
     let job_type = envelope.job_type.as_str();
+    let is_code = envelope.job_type == JobType::ObjectExecute;
+    let reason = known.unavailable().filter(|_| is_code).map(|why| format!(": {why}"));
+    let reason = reason.unwrap_or_default();
     if !known.has_job_type(job_type) {
-        let text = format!("no executor supports jobs of type {job_type}");
+        let text = format!("no executor supports jobs of type {job_type}{reason}");
         let error = ContractError::invalid("UNSUPPORTED_JOB_TYPE", text).with("field", "job_type");
         return Err(ApiError::invalid_payload(error));
     }
@@ -125,7 +128,9 @@ fn environment_for(
     };
     found.ok_or_else(|| {
         let asked = envelope.env_version.as_deref().unwrap_or(default_profile);
-        let text = format!("no environment {asked:?} that runs {job_type} is known to this venue");
+        let reason = if envelope.env_version.is_none() { reason.as_str() } else { "" };
+        let text =
+            format!("no environment {asked:?} that runs {job_type} is known to this venue{reason}");
         let available = list(versions.iter().map(|version| version.as_str().into()));
         let error = ContractError::invalid("UNKNOWN_ENV_VERSION", text);
         let error = error.with("field", "environment.env_version").with("available", available);

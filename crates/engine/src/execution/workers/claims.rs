@@ -172,11 +172,12 @@ impl Execution {
     ) -> RunGuard {
         let (queue, group, slot, owner_slot) = counted;
         let sink = WorkerSink {
+            worker: session.holder.key(),
             signalled: Arc::clone(&session.signalled),
             queue,
             group,
             slot: Mutex::new(slot),
-            _owner_slot: owner_slot,
+            owner_slot: owner_slot.map(Mutex::new),
         };
         let guard = self.registry.register_with(job, fence, Some(Arc::new(sink)));
         // The clock of the job is its deadline in the store.

@@ -11,10 +11,11 @@ use tokio::sync::Notify;
 
 use super::queues::{Queue, Queues, RunningSlot};
 use super::slots::{Announced, ExecutorSlots, OwnerSlot};
-use crate::execution::registry::{RunGuard, RunHandle, SignalSink};
+use crate::execution::registry::{RunGuard, RunHandle, SignalSink, half_of};
 use crate::jobs::milliseconds;
 use crate::operations::Signal;
 use crate::requests::{AnnouncedExecutor, ConnectedExecutor, WorkerSignal};
+use crate::runtime::{Env, Runtime};
 
 /// How long the end of a lease is remembered: longer than the recovery of what the worker held takes.
 const LEASE_REMEMBERED: Duration = Duration::from_secs(3_600);
@@ -102,6 +103,24 @@ impl Workers {
     /// known.
     pub(crate) fn share(&self, now: i64) -> Option<usize> {
         self.slots.share(&self.leases.lock(), now)
+    }
+
+    /// Returns the paused jobs that an executor must not keep: each has at most as many as slots, and at
+    /// most half of them of one owner. `None` if no executor is known by this name.
+    pub(crate) fn frozen_beyond(
+        &self,
+        worker: HolderKey,
+        runtime: &Runtime,
+    ) -> Option<Vec<(JobId, Arc<RunHandle>)>> {
+        let slots = self.slots.slots_of(worker)?;
+        let session = self.sessions.lock().get(&worker).cloned()?;
+        Some(session.frozen_beyond(slots, &*runtime.env))
+    }
+
+    /// Returns what all executors must not keep.
+    pub(crate) fn all_frozen_beyond(&self, runtime: &Runtime) -> Vec<(JobId, Arc<RunHandle>)> {
+        let known = self.slots.known().into_iter();
+        known.filter_map(|worker| self.frozen_beyond(worker, runtime)).flatten().collect()
     }
 
     /// Returns true if an executor with this version of an environment is connected.
@@ -192,13 +211,36 @@ impl WorkerSession {
         self.jobs.lock().insert(job, held);
     }
 
-    /// Returns how many jobs the worker has that were not stopped: those of one owner if there is one.
+    /// Returns how many jobs of the worker run: those of one owner if there is one.
     fn count_running(&self, owner: Option<&str>) -> usize {
         let is_counted = |held: &&WorkerJob| {
-            held.guard.handle.signal() != Signal::Stop
+            held.guard.handle.signal() == Signal::Go
                 && owner.is_none_or(|owner| held.owner == owner)
         };
         self.jobs.lock().values().filter(is_counted).count()
+    }
+
+    /// Returns the paused jobs that an executor with this number of slots does not keep: those beyond it,
+    /// and those of one owner beyond half of it. The newest are kept.
+    fn frozen_beyond(&self, slots: usize, env: &dyn Env) -> Vec<(JobId, Arc<RunHandle>)> {
+        let jobs = self.jobs.lock();
+        let mut frozen: Vec<(Duration, JobId, &WorkerJob)> = jobs
+            .iter()
+            .filter(|(_, held)| held.guard.handle.is_frozen())
+            .map(|(job, held)| (held.guard.handle.paused_for(env).unwrap_or_default(), *job, held))
+            .collect();
+        frozen.sort_unstable_by_key(|(paused_for, job, _)| (*paused_for, *job));
+        let mut kept: Vec<&str> = Vec::new();
+        let mut released = Vec::new();
+        for (_, job, held) in frozen {
+            let of_owner = kept.iter().filter(|owner| **owner == held.owner).count();
+            if kept.len() < slots && of_owner < half_of(slots) {
+                kept.push(&held.owner);
+            } else {
+                released.push((job, Arc::clone(&held.guard.handle)));
+            }
+        }
+        released
     }
 
     /// Removes a job that the worker no longer holds under a fence.
@@ -294,12 +336,13 @@ impl WorkerSession {
 
 /// Tells a worker what became of its job, and counts the job while it runs.
 pub(super) struct WorkerSink {
+    pub(super) worker: HolderKey,
     pub(super) signalled: Arc<Notify>,
     pub(super) queue: Arc<Queue>,
     pub(super) group: String,
     pub(super) slot: Mutex<Option<RunningSlot>>,
-    /// The slot of the executor, which a paused job keeps.
-    pub(super) _owner_slot: Option<OwnerSlot>,
+    /// The slot of an executor, if one runs the job.
+    pub(super) owner_slot: Option<Mutex<OwnerSlot>>,
 }
 
 impl SignalSink for WorkerSink {
@@ -309,9 +352,17 @@ impl SignalSink for WorkerSink {
             Signal::Go => {
                 let slot = self.queue.count_running(&self.group);
                 *self.slot.lock() = Some(slot);
+                self.owner_slot.iter().for_each(|slot| slot.lock().count());
             }
-            Signal::Pause | Signal::Stop => drop(self.slot.lock().take()),
+            Signal::Pause | Signal::Stop => {
+                drop(self.slot.lock().take());
+                self.owner_slot.iter().for_each(|slot| slot.lock().discount());
+            }
         }
         self.signalled.notify_waiters();
+    }
+
+    fn worker(&self) -> HolderKey {
+        self.worker
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use catena_store::{Holder, HolderKey};
 use parking_lot::Mutex;
 
+use crate::execution::registry::half_of;
 use crate::jobs::milliseconds;
 use crate::limits::EXECUTORS_MAX;
 use crate::requests::AnnouncedExecutor;
@@ -68,7 +69,17 @@ impl ExecutorSlots {
         let executors = self.executors.lock();
         let alive = executors.iter().filter(|(key, known)| known.is_alive(leases.get(*key), now));
         let total: usize = alive.map(|(_, known)| known.executor.slots).sum();
-        (total > 0).then(|| (total / 2).max(1))
+        (total > 0).then(|| half_of(total))
+    }
+
+    /// Returns the number of slots of an executor. `None` if it has not announced itself.
+    pub(super) fn slots_of(&self, worker: HolderKey) -> Option<usize> {
+        self.executors.lock().get(&worker).map(|known| known.executor.slots)
+    }
+
+    /// Returns the executors that have announced themselves.
+    pub(super) fn known(&self) -> Vec<HolderKey> {
+        self.executors.lock().keys().copied().collect()
     }
 
     /// Returns true if an executor with this version of an environment is connected.
@@ -91,8 +102,10 @@ impl ExecutorSlots {
 
     /// Counts a slot that a job of this owner uses.
     pub(super) fn take(self: &Arc<Self>, owner: &str) -> OwnerSlot {
-        *self.running.lock().entry(owner.to_owned()).or_default() += 1;
-        OwnerSlot { slots: Arc::clone(self), owner: owner.to_owned() }
+        let mut slot =
+            OwnerSlot { slots: Arc::clone(self), owner: owner.to_owned(), is_counted: false };
+        slot.count();
+        slot
     }
 }
 
@@ -105,14 +118,26 @@ impl Announced {
     }
 }
 
-/// A slot of an executor that a job uses, also while it is paused. It is counted until this is dropped.
+/// A slot of an executor that a job uses unless it is paused. It is counted until this is dropped.
 pub(crate) struct OwnerSlot {
     slots: Arc<ExecutorSlots>,
     owner: String,
+    is_counted: bool,
 }
 
-impl Drop for OwnerSlot {
-    fn drop(&mut self) {
+impl OwnerSlot {
+    /// Counts the slot again: the job was resumed.
+    pub(super) fn count(&mut self) {
+        if !std::mem::replace(&mut self.is_counted, true) {
+            *self.slots.running.lock().entry(self.owner.clone()).or_default() += 1;
+        }
+    }
+
+    /// Does not count the slot any more: the job is paused.
+    pub(super) fn discount(&mut self) {
+        if !std::mem::replace(&mut self.is_counted, false) {
+            return;
+        }
         let mut running = self.slots.running.lock();
         if let Some(count) = running.get_mut(&self.owner) {
             *count -= 1;
@@ -120,6 +145,12 @@ impl Drop for OwnerSlot {
                 running.remove(&self.owner);
             }
         }
+    }
+}
+
+impl Drop for OwnerSlot {
+    fn drop(&mut self) {
+        self.discount();
     }
 }
 
@@ -159,11 +190,16 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_counted_until_it_is_dropped() {
+    fn a_slot_is_counted_until_it_is_dropped_unless_its_job_is_paused() {
         let slots = Arc::new(ExecutorSlots::default());
-        let one = slots.take("a");
+        let mut one = slots.take("a");
         let two = slots.take("a");
         assert_eq!((slots.used_by("a"), slots.used_by("b")), (2, 0));
+        one.discount();
+        one.discount();
+        assert_eq!(slots.used_by("a"), 1);
+        one.count();
+        assert_eq!(slots.used_by("a"), 2);
         drop(one);
         assert_eq!(slots.used_by("a"), 1);
         drop(two);
