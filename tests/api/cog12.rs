@@ -230,11 +230,15 @@ async fn what_is_absent_fails_the_step_and_what_is_null_is_null() {
         (json!([0, "none", "deeper"]), "none/deeper"),
     ] {
         let first = echo(json!(["const", {"none": null, "list": [1]}]));
-        let job = run(&site, json!([first, echo(path)]), json!({}), json!({})).await;
+        let steps = json!([first, echo(path), echo(json!([1]))]);
+        let job = run(&site, steps, json!({}), json!({})).await;
         let expected =
             format!("step 1 cannot start: the output of step 0 has nothing at `{named}`");
         assert_eq!((&job["status"], &job["error"]), (&json!("FAILED"), &json!(expected)));
-        assert_eq!(of_steps(&job, "status"), ["COMPLETE", "SKIPPED"]);
+        assert_eq!(of_steps(&job, "status"), ["COMPLETE", "FAILED", "SKIPPED"]);
+        let error = format!("the output of step 0 has nothing at `{named}`");
+        assert_eq!(job["steps"][1]["error"], error, "{job}");
+        assert_eq!(job["steps"][1].get("id"), None, "there is no sub-job");
     }
 }
 

@@ -98,6 +98,13 @@ async fn a_claim_ends_earlier_jobs_and_says_what_became_of_each() {
     assert_eq!(next["jobs"].as_array().unwrap().len(), 1);
     let first = site.job(jobs[0]["id"].as_str().unwrap()).await;
     assert_eq!(first["output"], "first");
+    // Nothing is left to claim, and what became of the ends is told within a second.
+    let last = &next["jobs"][0];
+    let done = json!([{"id": last["id"], "fence": last["fence"], "output": "last"}]);
+    let begun = tokio::time::Instant::now();
+    let empty = claim(&site, "w1", json!({"done": done, "waitMs": 30_000})).await;
+    assert_eq!((&empty["done"][0]["ok"], &empty["jobs"]), (&json!(true), &json!([])), "{empty}");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -287,6 +294,27 @@ async fn secret_input_is_unsealed_for_the_worker_alone() {
             .text()
             .contains("s3cret")
     );
+}
+
+/// A call is made on the authority of the job's caller, which the worker does not widen.
+#[tokio::test]
+async fn a_call_that_the_caller_of_the_job_may_not_make_is_denied() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    let operation = define(&alice, json!({})).await;
+    let id = id_of(&alice.invoke(&operation, json!(1)).await);
+    let job = claim_one(&alice, "w1").await;
+    let other = KeyPair::from_seed(&[2; 32]).did();
+    let input = json!({"path": format!("{other}/w/private")});
+    let call =
+        json!({"fence": job["fence"], "key": "read", "operation": "covia:read", "input": input});
+    let reply = alice.post(&path(&job, "call"), &call).await;
+    let denial = reply.text().to_owned();
+    assert!(denial.contains("Capability denied: covia:read needs crud/read on"), "{denial}");
+    assert_eq!(alice.job_count().await, 1, "a denial creates no job");
+    let end = json!({"fence": job["fence"], "output": 1});
+    alice.post(&path(&job, "end"), &end).await.expect(200);
+    assert_eq!(alice.job(&id).await["status"], "COMPLETE");
 }
 
 #[tokio::test]

@@ -434,6 +434,9 @@ async def test_the_async_secrets_manager_works():
             await venue.secrets.extract("A")
         await venue.secrets.delete("A")
         assert await venue.secrets.list() == []
+        await venue.secrets.set("B", "y")
+        await venue.delete_secret("B")
+        assert await venue.list_secrets() == []
 
 
 def test_every_method_of_the_ucan_manager_works():
@@ -487,13 +490,21 @@ async def test_the_async_venue_works():
         asset = await venue.register({"name": "async", "content": {}})
         await venue.put_asset_content(asset.id, b"bytes")
         assert await venue.get_asset_content(asset.id) == b"bytes" == await asset.get_content()
+        assert asset.id in await asset.did_url()
+        other = await venue.register({"name": "async content", "content": {}})
+        await other.put_content(b"other bytes")
+        assert await other.get_content() == b"other bytes"
         workspace = venue.workspace
         await workspace.write("w/list", [{"k": "a"}, {"k": "b"}])
         assert (await workspace.copy("w/list", "w/copy")).existed is False
         assert "a" in (await workspace.inspect("w/copy")).result
         assert set((await workspace.aggregate("w/copy", group_by="k")).groups) == {"a", "b"}
         assert (await venue.pin_asset("v/test/ops/echo")).hash
-        assert (await venue.get_asset("v/test/ops/echo")).is_operation
+        operation = await venue.get_asset("v/test/ops/echo")
+        assert operation.is_operation and await operation.run({"x": 1}) == {"x": 1}
+        invoked = await operation.invoke({"x": 2})
+        await invoked.wait(timeout=TIMEOUT_S)
+        assert invoked.output == {"x": 2}
         assert (await venue.get_operation("test:echo")) is not None
         assert await venue.list_operations() and await venue.get_adapter_operations("test")
         assert await venue.run("v/test/ops/echo", 1) == 1

@@ -6,8 +6,12 @@
 
 #[path = "agents.rs"]
 mod agents;
+#[path = "authority.rs"]
+mod authority;
 #[path = "executors.rs"]
 mod executors;
+#[path = "rotation.rs"]
+mod rotation;
 #[path = "workers.rs"]
 mod workers;
 

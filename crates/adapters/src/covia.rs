@@ -17,23 +17,23 @@ use catena_engine::{
     Adapter, Call, Failure, Need, Operation, Registration, RootId, Roots, TurnFuture,
 };
 use catena_value::path::Path;
-use catena_value::{CellSource, Extent, Map, NoCells, Value, json};
+use catena_value::{CellSource, Extent, ExtentError, Map, NoCells, Value};
 
-use crate::covia::address::{Address, NAMESPACES, Namespace, did_of};
+use crate::covia::address::{Address, NAMESPACES, did_of};
 use crate::covia::entries::{account, count_entries};
+use crate::covia::obtain::{obtain_copy, prepare_address};
 use crate::covia::operations::OPERATIONS;
 use crate::definition::{check_reference, registrations};
-use crate::failures::job_failure;
 use crate::fields::{Fields, array, invalid_input, items, object, text};
 use crate::limits::{
-    CONTAINER_ENTRIES_MAX, COUNT_DEPTH_MAX, HISTORY_RECORDS_MAX, INSPECT_BYTES_MAX,
-    INSPECT_PATHS_MAX, READ_BYTES_MAX, SLICE_ENTRIES_MAX, WORKSPACE_VALUE_BYTES_MAX,
-    WORKSPACE_VALUE_DEPTH_MAX,
+    CONTAINER_ENTRIES_MAX, COUNT_DEPTH_MAX, INSPECT_BYTES_MAX, INSPECT_PATHS_MAX, READ_BYTES_MAX,
+    SLICE_ENTRIES_MAX, WORKSPACE_VALUE_BYTES_MAX, WORKSPACE_VALUE_DEPTH_MAX,
 };
 use crate::nested;
 
 pub(crate) mod address;
 pub(crate) mod entries;
+mod obtain;
 mod operations;
 pub(crate) mod query;
 mod render;
@@ -48,9 +48,6 @@ pub(crate) struct Covia;
 // Operations.
 //
 // Their names, schemas and marks are in [`operations`].
-
-/// The level of the Covia API that the venue provides, as `GET /status` reports it.
-const API_LEVEL: &str = "0.9.11";
 
 // Input.
 
@@ -175,34 +172,6 @@ fn number(count: u64) -> Value {
     i64::try_from(count).unwrap_or(i64::MAX).into()
 }
 
-/// Returns what the venue publishes about itself, below `v`.
-fn venue_data(call: &Call) -> Result<Value, Failure> {
-    let entries = call.host.operations();
-    let mut data: Value = Map::new().into();
-    let mut set = |path: &str, value: Value| -> Result<(), Failure> {
-        let path = Path::parse(path).map_err(path_failure)?;
-        data = path.set(&data, &value, &NoCells).map_err(path_failure)?;
-        Ok(())
-    };
-    set("info/version", API_LEVEL.into())?;
-    set("info/catena", env!("CARGO_PKG_VERSION").into())?;
-    for (name, description) in call.host.adapters() {
-        let prefix = format!("{name}:");
-        let own = entries.iter().filter(|(_, own)| own.adapter_ref().starts_with(&prefix));
-        let paths = own.map(|(path, _)| Value::from(path.as_str())).collect();
-        let adapter = object([
-            ("name", name.into()),
-            ("description", description.into()),
-            ("operations", array(paths)),
-        ]);
-        set(&format!("info/adapters/{name}"), adapter)?;
-    }
-    for (path, operation) in &entries {
-        set(path.strip_prefix("v/").unwrap_or(path), operation.metadata().clone())?;
-    }
-    Ok(data)
-}
-
 // Execution.
 
 /// Returns the names of secrets, without their values.
@@ -216,12 +185,8 @@ fn names_only(secrets: Option<&Value>, cells: &dyn CellSource) -> Result<Value, 
     Ok(names.into_iter().collect::<Map>().into())
 }
 
-/// Returns the value at an address. `prepared` is what was obtained for it before.
-fn locate(
-    address: &Address,
-    prepared: Option<Value>,
-    roots: &Roots,
-) -> Result<Option<Value>, Failure> {
+/// Returns the value at an address in a root.
+fn locate(address: &Address, roots: &Roots) -> Result<Option<Value>, Failure> {
     let cells = roots.cells();
     match address {
         Address::Top => {
@@ -251,170 +216,53 @@ fn locate(
             let names = names_only(roots.get(&RootId::secrets())?, cells)?;
             query::find(&names, path, &NoCells)
         }
-        Address::Job(_, path)
-        | Address::History(_, path)
-        | Address::Asset(_, path)
-        | Address::Venue(path) => match prepared {
-            Some(value) => query::find(&value, path, &NoCells),
-            None => Ok(None),
-        },
+        // Obtained before the roots were read.
+        Address::Job(..) | Address::History(..) | Address::Asset(..) | Address::Venue(_) => {
+            Ok(None)
+        }
     }
 }
 
-/// Returns the values that an operation reads, with the paths as the caller wrote them.
-pub(crate) fn located(call: &Call, roots: &Roots) -> Result<Vec<(String, Option<Value>)>, Failure> {
+/// Returns true if what an address names is read before the roots are.
+fn is_obtained(address: &Address) -> bool {
+    address.root().is_none() && *address != Address::Top
+}
+
+/// Returns what was obtained for each path that an operation reads.
+fn obtained(call: &Call) -> Result<Vec<Option<Value>>, Failure> {
     let prepared = call.prepared.as_ref().and_then(Value::as_vector);
     let prepared = prepared.map_or_else(|| Ok(Vec::new()), items)?;
+    // An absent value is an empty array, any other an array of one.
+    let first = |value: &Value| value.as_vector()?.as_leaf()?.first().cloned();
+    Ok(prepared.iter().map(first).collect())
+}
+
+/// Returns the values that an operation copies, with the paths as the caller wrote them.
+pub(crate) fn located(call: &Call, roots: &Roots) -> Result<Vec<(String, Option<Value>)>, Failure> {
+    let mut obtained = obtained(call)?.into_iter();
+    let is_foreign = copied_from(call)?.is_some();
     let mut found = Vec::new();
-    for (at, (text, address)) in read_addresses(call)?.into_iter().enumerate() {
-        // An absent value is an empty array, any other an array of one.
-        let is_foreign = copied_from(call)?.is_some();
-        let value = prepared.get(at).and_then(Value::as_vector).and_then(|value| value.as_leaf());
-        let value = value.and_then(|value| value.first()).cloned();
-        let value = if is_foreign { value } else { locate(&address, value, roots)? };
+    for (text, address) in read_addresses(call)? {
+        let prepared = obtained.next().flatten();
+        if is_foreign || is_obtained(&address) {
+            found.push((text, prepared));
+            continue;
+        }
+        let value = locate(&address, roots)?;
+        value.as_ref().map_or(Ok(()), |value| check_size(value, roots.cells()))?;
         found.push((text, value));
     }
     Ok(found)
 }
 
-/// Obtains a page of the keys of a namespace, and their number.
-async fn obtain_keys(call: &Call, namespace: Namespace) -> Result<Option<Value>, Failure> {
-    let is_slice = call.operation.name() == "slice";
-    // A history can be larger than a page: each is sliced by itself.
-    let is_readable = matches!(call.operation.name(), "list" | "count")
-        || is_slice && namespace != Namespace::Histories;
-    if !is_readable {
-        return Err(namespace.refusal());
-    }
-    if owner(call)? != *call.caller.did {
-        let text = format!("only your own `{}` can be listed", namespace.name());
-        return Err(Failure::new("invalid_path", text));
-    }
-    let default = if is_slice { 100 } else { 1_000 };
-    let (offset, limit) = page(&Fields::from_value(&call.input)?, default)?;
-    let jobs = async |offset: u64, limit: usize| {
-        let (jobs, total) = call.host.own_jobs(&call.caller, offset, limit).await?;
-        Ok::<_, Failure>((jobs.into_iter().map(|id| Value::from(id.to_string())).collect(), total))
-    };
-    let (keys, count): (Vec<Value>, u64) = match namespace {
-        Namespace::Jobs => jobs(offset, limit).await?,
-        Namespace::Assets => {
-            let (assets, total) = call.host.own_assets(&call.caller, offset, limit).await?;
-            (assets.into_iter().map(|id| id.to_string().into()).collect(), total)
-        }
-        Namespace::Histories => {
-            // The venues of imported histories come first.
-            let roots = call.host.read_roots(&call.caller, vec![RootId::histories()]).await?;
-            let index = roots.get(&RootId::histories())?;
-            let venues = match index.and_then(Value::as_map) {
-                Some(index) => index.get(&"venues".into(), roots.cells()),
-                None => Ok(None),
-            };
-            let venues = venues.map_err(|error| query::load_failure(&error))?;
-            let venues = venues.and_then(|venues| venues.as_map().cloned()).unwrap_or_default();
-            let mut keys = Vec::new();
-            for key in venues.keys_from(offset, roots.cells()).take(limit) {
-                keys.push(key.map_err(|error| query::load_failure(&error))?);
-            }
-            let rest = limit.saturating_sub(keys.len());
-            let (own, total) = jobs(offset.saturating_sub(venues.len()), rest).await?;
-            keys.extend(own);
-            (keys, total.saturating_add(venues.len()))
-        }
-    };
-    let mut members = vec![("count", number(count)), ("offset", number(offset))];
-    if is_slice {
-        members.extend(obtain_entries(call, namespace, keys).await?);
-    } else {
-        members.push(("keys", array(keys)));
-    }
-    Ok(Some(members.into_iter().collect::<Map>().into()))
-}
-
-/// Obtains the entries of a namespace with these keys, until they have more than `maxSize` bytes.
-async fn obtain_entries(
-    call: &Call,
-    namespace: Namespace,
-    keys: Vec<Value>,
-) -> Result<Vec<(&'static str, Value)>, Failure> {
-    let mut left = max_size(&Fields::from_value(&call.input)?)?;
-    let mut values = Vec::new();
-    let owner = owner(call)?;
-    let mut is_truncated = false;
-    for key in keys {
-        let path = format!("{}/{}", namespace.name(), key.as_str().unwrap_or_default());
-        let address = Address::parse(&path, &owner)?;
-        // Boxed, because a namespace is obtained by the same function.
-        let found = Box::pin(obtain(call, &address)).await?;
-        // One that was deleted meanwhile is not there.
-        let Some(found) = found else { continue };
-        let entry = object([("key", key), ("value", found)]);
-        let bytes = json::to_string(&entry).map_or(0, |text| text.len());
-        left -= i64::try_from(bytes).unwrap_or(i64::MAX);
-        is_truncated = left < 0;
-        if is_truncated {
-            break;
-        }
-        values.push(entry);
-    }
-    let mut members = vec![("values", array(values))];
-    members.extend(is_truncated.then(|| ("truncated", true.into())));
-    Ok(members)
-}
-
-/// Obtains what is copied from the data of another user, completely, because its cells belong to that user.
-async fn obtain_copy(
-    call: &Call,
-    other: &str,
-    address: &Address,
-) -> Result<Option<Value>, Failure> {
-    let Address::Root { root, path, .. } = address else {
-        let text = "of another user's data, the workspace, operations, agents and imported histories can be copied";
-        return Err(Failure::new("invalid_path", text));
-    };
-    let roots = call.host.read_roots_of(other, vec![root.clone()]).await?;
-    let Some(value) = roots.get(root)? else { return Ok(None) };
-    let Some(found) = query::find(value, path, roots.cells())? else { return Ok(None) };
-    let read = query::read(Some(&found), WORKSPACE_VALUE_BYTES_MAX, roots.cells())?;
-    let read = read.as_map().cloned().unwrap_or_default();
-    if read.field("truncated").is_some() {
-        let text = "the value is larger than a value that can be written";
-        return Err(Failure::new("value_too_large", text));
-    }
-    Ok(Some(read.field("value").cloned().unwrap_or_default()))
-}
-
-/// Obtains the value that an address names, if it is not in a root.
-async fn obtain(call: &Call, address: &Address) -> Result<Option<Value>, Failure> {
-    let loaded = |value: Value, cells: &dyn CellSource| {
-        value.fully_loaded(cells).map(Some).map_err(|error| query::load_failure(&error))
-    };
-    match address {
-        Address::Job(id, _) => match call.host.job(&call.caller, *id).await.map_err(job_failure) {
-            Ok(view) => loaded(view.job.to_value(), view.cells()),
-            Err(failure) if failure.code == "job_not_found" => Ok(None),
-            Err(failure) => Err(failure),
-        },
-        Address::History(id, _) => {
-            let page = call.host.history(&call.caller, *id, HISTORY_RECORDS_MAX).await;
-            match page.map_err(job_failure) {
-                Ok(page) => {
-                    let entry = |record: &catena_job::Record| {
-                        object([("id", record.id().into()), ("record", record.to_value())])
-                    };
-                    loaded(array(page.records.iter().map(entry).collect()), &page.cells)
-                }
-                Err(failure) if failure.code == "job_not_found" => Ok(None),
-                Err(failure) => Err(failure),
-            }
-        }
-        Address::Asset(reference, _) => {
-            let text = call.host.asset(&call.caller, reference).await?;
-            Ok(text.and_then(|text| json::read(text.as_bytes()).ok()))
-        }
-        Address::Venue(_) => venue_data(call).map(Some),
-        Address::Namespace(namespace) => obtain_keys(call, *namespace).await,
-        Address::Top | Address::Root { .. } | Address::Agents | Address::Secrets(_) => Ok(None),
+/// Fails if a value is larger than one that can be written.
+fn check_size(value: &Value, cells: &dyn CellSource) -> Result<(), Failure> {
+    let bytes = u64::try_from(WORKSPACE_VALUE_BYTES_MAX).unwrap_or(u64::MAX);
+    let bounds = Extent { bytes, depth: WORKSPACE_VALUE_DEPTH_MAX };
+    match bounds.measure(value, cells) {
+        Ok(_) => Ok(()),
+        Err(ExtentError::Load(error)) => Err(query::load_failure(&error)),
+        Err(error) => Err(Failure::new("value_too_large", format!("the value {error}"))),
     }
 }
 
@@ -579,42 +427,63 @@ fn query(call: &Call, roots: &Roots) -> Result<Value, Failure> {
     if let Some(listed) = listed(call)? {
         return Ok(listed);
     }
-    let located = located(call, roots)?;
-    let cells = roots.cells();
-    let found = located.first().and_then(|(_, found)| found.as_ref());
+    let mut obtained = obtained(call)?.into_iter();
+    let mut answers = Vec::new();
+    for (text, address) in read_addresses(call)? {
+        let prepared = obtained.next().flatten();
+        let answer = match prepared.filter(|_| is_obtained(&address)) {
+            Some(prepared) => prepared,
+            None => answer(call, &fields, locate(&address, roots)?.as_ref(), roots.cells())?,
+        };
+        answers.push((text, answer));
+    }
+    if call.operation.name() == "inspect" && inspect_paths(&fields)?.1 {
+        let text = |answer: Value| answer.as_map()?.field("result").cloned();
+        let texts = answers.into_iter().map(|(path, answer)| (path, text(answer)));
+        let texts: Map = texts.map(|(path, text)| (path, text.unwrap_or_default())).collect();
+        return Ok(object([("result", texts.into())]));
+    }
+    Ok(answers.pop().map(|(_, answer)| answer).unwrap_or_default())
+}
+
+/// Returns true if an operation only reads.
+fn is_read(operation: &str) -> bool {
+    matches!(operation, "read" | "list" | "slice" | "count" | "aggregate" | "inspect")
+}
+
+/// Returns the result of a read of one value.
+fn answer(
+    call: &Call,
+    fields: &Fields<'_>,
+    found: Option<&Value>,
+    cells: &dyn CellSource,
+) -> Result<Value, Failure> {
     match call.operation.name() {
-        "read" => query::read(found, max_size(&fields)?, cells),
+        "read" => query::read(found, max_size(fields)?, cells),
         "list" => {
-            let (offset, limit) = page(&fields, 1_000)?;
+            let (offset, limit) = page(fields, 1_000)?;
             query::list(found, offset, limit, cells)
         }
         "slice" => {
-            let (offset, limit) = page(&fields, 100)?;
-            query::slice(found, offset, limit, max_size(&fields)?, cells)
+            let (offset, limit) = page(fields, 100)?;
+            query::slice(found, offset, limit, max_size(fields)?, cells)
         }
-        "count" => query::count(found, depth(&fields)?, cells),
+        "count" => query::count(found, depth(fields)?, cells),
         "aggregate" => match fields.optional_text("groupBy")? {
             Some(path) => {
                 let path = Path::parse(&path).map_err(path_failure)?;
-                query::aggregate(found, depth(&fields)?, &path, cells)
+                query::aggregate(found, depth(fields)?, &path, cells)
             }
-            None => query::count(found, depth(&fields)?, cells),
+            None => query::count(found, depth(fields)?, cells),
         },
         "inspect" => {
             let budget = fields.integer("budget", 1, INSPECT_BYTES_MAX)?.unwrap_or(1_000);
             let budget = usize::try_from(budget).unwrap_or(0);
             let is_compact = fields.get("compact") == Some(&true.into());
-            let is_array = inspect_paths(&fields)?.1;
-            let mut texts = Vec::new();
-            for (path, value) in &located {
-                let text = render::render(value.as_ref(), budget, is_compact, cells)?;
-                texts.push((path.as_str(), Value::from(text)));
-            }
-            let result = match texts.pop() {
-                Some((_, text)) if !is_array => text,
-                last => texts.into_iter().chain(last).collect::<Map>().into(),
-            };
-            Ok(object([("result", result)]))
+            let text = render::render(found, budget, is_compact, cells)?;
+            let mut members = vec![("result", text.into())];
+            members.extend(query::id_member(found));
+            Ok(members.into_iter().collect::<Map>().into())
         }
         _ => Err(nested::unsupported_operation(call)),
     }
@@ -677,9 +546,8 @@ impl Adapter for Covia {
 
     fn prepare(&self, call: &Call) -> Option<HostReply<Value, Failure>> {
         let addresses = read_addresses(call).ok()?;
-        let is_stored = |address: &Address| address.root().is_some() || *address == Address::Top;
         let other = copied_from(call).ok().flatten();
-        if other.is_none() && addresses.iter().all(|(_, address)| is_stored(address)) {
+        if other.is_none() && !addresses.iter().any(|(_, address)| is_obtained(address)) {
             return None;
         }
         let call = call.clone();
@@ -691,7 +559,12 @@ impl Adapter for Covia {
                     values.push(array(copied.into_iter().collect()));
                     continue;
                 }
-                values.push(array(obtain(&call, address).await?.into_iter().collect()));
+                let value = if is_obtained(address) {
+                    prepare_address(&call, address).await?
+                } else {
+                    None
+                };
+                values.push(array(value.into_iter().collect()));
             }
             Ok(array(values))
         }))

@@ -249,6 +249,14 @@ impl Adapter for Scheduler {
         (name == "schedule").then_some(MEMBERS)
     }
 
+    fn deferred(&self, operation: &Operation, input: &Value) -> Option<(String, Value)> {
+        if operation.name() != "schedule" {
+            return None;
+        }
+        let fields = Fields::from_value(input).ok()?;
+        Some((fields.text("operation").ok()?, fields.get_or_nil("input")))
+    }
+
     fn run(&self, call: Call) -> TurnFuture {
         Box::pin(async move { run(&call).await.into() })
     }

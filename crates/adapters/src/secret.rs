@@ -334,14 +334,18 @@ impl Adapter for Secret {
     fn needs(&self, operation: &Operation, input: &Value) -> Vec<Need> {
         let name = Fields::from_value(input).and_then(|fields| fields.text("name"));
         let resource = name.map_or_else(|_| "s".to_owned(), |name| format!("s/{name}"));
-        let (ability, is_explicit) = match operation.name() {
-            "set" => ("crud/write", false),
-            "delete" => ("crud/delete", false),
-            "list" => ("crud/read", false),
-            "grant" => ("ucan/delegate", false),
-            _ => ("secret/extract", true),
+        let ability = match operation.name() {
+            "set" => "crud/write",
+            "delete" => "crud/delete",
+            "list" => "crud/read",
+            "grant" => "ucan/delegate",
+            _ => {
+                let alternative = Some("secret/decrypt");
+                let ability = "secret/extract";
+                return vec![Need { ability, alternative, resource, is_explicit: true }];
+            }
         };
-        vec![Need { ability, resource, is_explicit }]
+        vec![Need::new(ability, resource)]
     }
 
     fn roots(&self, _call: &Call) -> Result<Vec<RootId>, Failure> {

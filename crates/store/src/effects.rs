@@ -108,6 +108,13 @@ pub enum Effect {
         /// The message's number.
         number: u64,
     },
+    /// Replaces the body of a message that waits for a job. Refused if no such message waits.
+    ReplaceMessage {
+        /// The job.
+        job: JobId,
+        /// The message with its number, its ID and its new body.
+        message: Message,
+    },
     /// Puts a job on a queue, or moves it there. A process that acquires the job removes it.
     Enqueue {
         /// The job.

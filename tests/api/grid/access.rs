@@ -184,3 +184,50 @@ async fn the_identity_of_a_venue_is_stable() {
     let site = site.restarted().await;
     assert_eq!(site.get("/api/v1/status").await.json()["did"], status["did"]);
 }
+
+/// Beyond loopback everyone is the same anonymous identity, so what it owned would be everyone's.
+#[tokio::test]
+async fn beyond_loopback_the_anonymous_identity_owns_nothing() {
+    let site = Site::with(|flags| {
+        flags.access = Some("anyone".to_owned());
+        flags.public_url = Some("https://venue.example".to_owned());
+    })
+    .await;
+    let alice = site.caller(1).await;
+    let definition = json!({ "name": "mine", "operation": { "adapter": "test:echo" } });
+    let code = json!({ "code": "print(1)" });
+    let write = json!({ "path": "w/a", "value": 1 });
+    let run = |operation: &str, input: serde_json::Value| {
+        let body = json!({ "operation": operation, "input": input });
+        ("POST", "/api/v1/run", body)
+    };
+    for (method, path, body) in [
+        ("PUT", "/api/v1/operations/foo", definition.clone()),
+        ("PUT", "/api/v1/operations/foo?share=everyone", json!(null)),
+        ("DELETE", "/api/v1/operations/foo", json!(null)),
+        ("PUT", "/api/v1/secrets/KEY", json!({ "value": "hidden" })),
+        ("DELETE", "/api/v1/secrets/KEY", json!(null)),
+        ("POST", "/api/v1/histories", json!({ "records": [] })),
+        run("covia:write", write.clone()),
+        run("covia:append", write.clone()),
+        run("covia:delete", json!({ "path": "w/a" })),
+        run("covia:copy", json!({ "from": "v/info/version", "to": "w/a" })),
+        run("secret:set", json!({ "name": "KEY", "value": "hidden" })),
+        run("agent:create", json!({ "agentId": "bob" })),
+        run("asset:pin", json!({ "path": "v/test/ops/echo" })),
+        run("exec:python", code.clone()),
+    ] {
+        let request = site.request(method, path).header("host", "venue.example");
+        let request = if body.is_null() { request } else { request.json(&body) };
+        let reply = site.ask(request).await;
+        assert_eq!(reply.status(), 403, "{method} {path} {body}: {}", reply.text());
+        reply.expect_error(403, "forbidden");
+    }
+    let named = alice.request("PUT", "/api/v1/operations/foo").header("host", "venue.example");
+    alice.ask(named.json(&definition)).await.expect(200);
+    let echo = site.request("POST", "/api/v1/run").header("host", "venue.example");
+    let echo = echo.json(&json!({ "operation": "test:echo", "input": { "x": 1 } }));
+    assert_eq!(site.ask(echo).await.expect(200).json(), json!({ "x": 1 }));
+    let count = site.request("GET", "/api/v1/jobs?limit=0").header("host", "venue.example");
+    assert_eq!(site.ask(count).await.expect(200).json()["total"], 1, "a refusal makes no job");
+}

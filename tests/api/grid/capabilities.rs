@@ -57,7 +57,12 @@ async fn a_delegation_opens_exactly_what_it_names() {
         let (status, refused) = run(&bob, operation, input.clone(), &[&token]).await;
         assert_eq!(status, 403, "{operation} {input}: {refused}");
     }
-    // At every API: a request that is denied creates no job.
+    // At every API: a request that is denied creates no job, also if it is for later.
+    let later = json!({"operation": "covia:read", "input": path("w/private"), "after": 60_000});
+    let (status, refused) = run(&bob, "scheduler:schedule", later, &[&token]).await;
+    assert_eq!(status, 403, "{refused}");
+    let text = refused["error"].as_str().unwrap();
+    assert!(text.starts_with("Capability denied: covia:read needs crud/read on "), "{text}");
     let body = json!({"operation": "covia:read", "input": path("w/private")});
     bob.post("/api/v1/invoke", &body).await.expect_error(403, "forbidden");
     let body = json!({"type": "covia:read", "data": path("w/private")});

@@ -6,6 +6,22 @@ use catena_tests::site::{Site, delegation, id_of};
 use catena_tests::target::Target;
 use serde_json::{Value as Json, json};
 
+/// A read-only operation makes no job at `POST /run`, so its refusal names none.
+#[tokio::test]
+async fn the_hint_of_a_refused_read_names_no_job() {
+    let site = Site::start().await;
+    let body = json!({"operation": "covia:read", "input": {"path": 5}});
+    let refused = site.post("/api/v1/run", &body).await.expect_error(400, "job_rejected");
+    assert_eq!(refused["job"], json!(null), "{refused}");
+    assert_eq!(refused["hint"], "Correct the input as `error` says.");
+    let body = json!({"operation": "covia:read", "input": {"path": "x/y"}});
+    let failed = site.post("/api/v1/run", &body).await.expect_error(422, "job_failed");
+    assert!(!failed["hint"].as_str().unwrap().contains("`job`"), "{failed}");
+    let body = json!({"operation": "test:delay", "input": {"delay": "long"}});
+    let refused = site.post("/api/v1/run", &body).await.expect_error(400, "job_rejected");
+    assert!(refused["job"].is_string() && refused["hint"].as_str().unwrap().contains("`job`"));
+}
+
 #[tokio::test]
 async fn an_instant_operation_is_complete_in_the_201() {
     let site = Site::start().await;
@@ -151,6 +167,13 @@ async fn a_private_job_is_nowhere_and_forgotten() {
     let path = format!("/api/v1/jobs/{}", id_of(&never));
     assert_eq!(site.get(&path).await.expect(200).json()["status"], "STARTED", "while it runs");
     site.control(&id_of(&never), "pause").await.expect_error(409, "private_job");
+    let stranger = site.caller(1).await;
+    for action in ["pause", "resume", "cancel", "delete"] {
+        let refused = stranger.control(&id_of(&never), action).await;
+        refused.expect_error(404, "job_not_found");
+    }
+    let rerun = stranger.post(&format!("{path}/rerun"), &json!({})).await;
+    rerun.expect_error(404, "job_not_found");
     site.control(&id_of(&never), "cancel").await.expect(200);
     let forgotten = async {
         while site.get(&path).await.status() != 404 {

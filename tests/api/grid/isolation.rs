@@ -32,7 +32,7 @@ async fn two_users_with_the_same_names_never_see_each_others_data() {
     let site = Site::start().await;
     let (alice, bob) = (site.caller(1).await, site.caller(2).await);
     let (job, schedule) = furnish(&alice, "mark-of-alice").await;
-    furnish(&bob, "mark-of-bob").await;
+    let (own, _) = furnish(&bob, "mark-of-bob").await;
     // What both have under the same name is each one's own.
     let paths = [
         "/api/v1/values/read?path=w/same/name",
@@ -91,6 +91,21 @@ async fn two_users_with_the_same_names_never_see_each_others_data() {
         let found = bob.post("/api/v1/run", &body).await;
         assert!(!found.text().contains("mark-of-alice"), "{operation}: {}", found.text());
     }
+    // What one deletes, replaces or copies is their own.
+    run(&bob, "covia:copy", json!({ "from": "w/same/name", "to": "w/same/copy" })).await;
+    let copied = bob.get("/api/v1/values/read?path=w/same/copy").await.expect(200).json();
+    assert_eq!(copied["value"], "mark-of-bob");
+    let alices = alice.get("/api/v1/values/read?path=w/same/copy").await.expect(200).json();
+    assert_eq!(alices["exists"], false);
+    for path in ["w/same", "o/same"] {
+        run(&bob, "covia:delete", json!({ "path": path })).await;
+        let kept = alice.get(&format!("/api/v1/values/read?path={path}")).await.expect(200).json();
+        assert!(kept["value"].to_string().contains("mark-of-alice"), "{path}: {kept}");
+    }
+    bob.ask(bob.request("DELETE", "/api/v1/secrets/SAME")).await.expect(200);
+    assert_eq!(run(&alice, "secret:list", json!({})).await["items"], json!(["SAME"]));
+    bob.control(&own, "delete").await.expect(200);
+    bob.control(&job, "delete").await.expect(404);
     assert_eq!(alice.job(&job).await["status"], "COMPLETE", "nothing happened to it");
     let schedules = run(&alice, "scheduler:list", json!({})).await;
     assert!(schedules.to_string().contains(&schedule), "nor to the schedule: {schedules}");

@@ -60,6 +60,29 @@ async fn an_unknown_member_of_retry_is_refused_by_name() {
     assert!(text.contains("unknown member `backof`; the nearest is `backoffMs`"), "{error}");
 }
 
+/// A definition whose retries have no effect, or a name that is shared with nobody, must not look right.
+#[tokio::test]
+async fn a_name_refuses_misplaced_members_and_unknown_parameters() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    let definition = json!({"name": "Test", "info": "i", "operation": {"adapter": "test:echo"}});
+    let put = async |query: &str, definition: &Json| {
+        let path = format!("/api/v1/operations/mine{query}");
+        alice.ask(alice.request("PUT", &path).json(definition)).await
+    };
+    for misplaced in ["retry", "timeoutMs", "queue", "input", "retries"] {
+        let mut wrong = definition.clone();
+        wrong[misplaced] = json!({"attempts": 3});
+        let error = put("", &wrong).await.expect_error(400, "unknown_member");
+        assert_eq!(error["problems"][0]["path"], format!("/{misplaced}"), "{error}");
+        assert!(error["error"].as_str().unwrap().contains("write it into `operation`"), "{error}");
+    }
+    let error = put("?shar=everyone", &definition).await.expect_error(400, "unknown_member");
+    assert_eq!((&error["member"], &error["nearest"]), (&json!("shar"), &json!("share")));
+    alice.get("/api/v1/operations/o/mine").await.expect_error(404, "operation_not_found");
+    put("?share=everyone", &definition).await.expect(200);
+}
+
 #[tokio::test]
 async fn an_asset_keeps_unknown_members_and_the_response_warns() {
     let site = Site::start().await;

@@ -82,6 +82,29 @@ async fn what_is_stored_for_a_caller_has_a_quota() {
 }
 
 #[tokio::test]
+async fn an_imported_history_counts_as_stored_bytes() {
+    let site = Site::with(|flags| flags.stored_bytes = Some("1MB".to_owned())).await;
+    let other = Site::start().await;
+    let (alice, remote) = (site.caller(1).await, other.caller(1).await);
+    let mut stored = 0;
+    for n in 0..5 {
+        let input = json!({"text": distinct_text(n * 40_000, 40_000)});
+        let job = remote.invoked("test:echo", input, "COMPLETE").await;
+        let history = remote.get(&format!("/api/v1/jobs/{job}/history")).await.expect(200).json();
+        let reply = alice.post("/api/v1/histories", &history).await;
+        if reply.status() == 429 {
+            reply.expect_error(429, "storage_full");
+            break;
+        }
+        reply.expect(200);
+        stored += 1;
+    }
+    assert!((1..5).contains(&stored), "{stored} histories of 400 kB were stored");
+    let body = json!({"operation": "test:echo", "input": {}});
+    alice.post("/api/v1/invoke", &body).await.expect_error(429, "storage_full");
+}
+
+#[tokio::test]
 async fn what_is_stored_for_all_callers_together_has_a_quota() {
     let site = Site::with(|flags| flags.stored_bytes_total = Some("1MB".to_owned())).await;
     let (alice, bob) = (site.caller(1).await, site.caller(2).await);

@@ -59,12 +59,19 @@ async fn a_secret_is_shown_only_with_an_express_delegation_and_never_recorded() 
     assert!(
         denied["error"].as_str().unwrap().starts_with("Capability denied: secret:extract needs")
     );
+    assert!(denied["error"].as_str().unwrap().contains("secret/extract or secret/decrypt on"));
     let did = key.did();
-    let att = format!(r#"[{{"with":"{did}/s","can":"secret/extract"}}]"#);
-    let att = catena_value::json::read(att.as_bytes()).unwrap();
-    body["ucans"] = json!([delegation(&key, &did, &[("att", att)])]);
-    let shown = alice.post("/api/v1/run", &body).await.expect(200).json();
-    assert_eq!(shown, json!({"name": "K", "value": PLANTED}));
+    for ability in ["secret/use", "crud", "secret/extract", "secret/decrypt"] {
+        let att = format!(r#"[{{"with":"{did}/s","can":"{ability}"}}]"#);
+        let att = catena_value::json::read(att.as_bytes()).unwrap();
+        body["ucans"] = json!([delegation(&key, &did, &[("att", att)])]);
+        let reply = alice.post("/api/v1/run", &body).await;
+        if matches!(ability, "secret/use" | "crud") {
+            reply.expect_error(403, "forbidden");
+        } else {
+            assert_eq!(reply.expect(200).json(), json!({"name": "K", "value": PLANTED}));
+        }
+    }
     let recorded = alice.post("/api/v1/invoke", &body).await.expect(201).json();
     let id = recorded["id"].as_str().unwrap();
     let ended = alice.ended(id).await;

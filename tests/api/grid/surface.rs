@@ -332,4 +332,19 @@ async fn the_openapi_document_has_patterns_examples_and_links() {
         assert_eq!(link["parameters"]["id"], "$response.body#/id");
     }
     assert_eq!(job["status"], "COMPLETE", "the example runs");
+    let mut lacking = Vec::new();
+    for (path, methods) in paths.as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            for parameter in operation["parameters"].as_array().unwrap() {
+                if parameter["in"] == "path" && !parameter["schema"]["pattern"].is_string() {
+                    lacking.push(format!("{method} {path}: the pattern of {}", parameter["name"]));
+                }
+            }
+            let media = operation["requestBody"]["content"].as_object();
+            let examples = media.into_iter().flatten().filter(|(_, one)| one["example"].is_null());
+            lacking
+                .extend(examples.map(|(media, _)| format!("{method} {path}: an example, {media}")));
+        }
+    }
+    assert_eq!(lacking, [] as [String; 0]);
 }

@@ -137,6 +137,84 @@ async fn large_values_are_truncated_counted_and_grouped() {
     assert_eq!(scalar["exists"], false);
 }
 
+/// Reads large values of a job and an asset with and without enough room.
+async fn read_with_bounds(alice: &Client, id: &str, asset: &str) {
+    for (path, max) in [
+        (format!("j/{id}"), 1_000),
+        (format!("j/{id}/input"), 1_000),
+        (format!("j/{id}/input"), 1_000_000),
+        (format!("j/{id}/output/text"), 1_000),
+        (format!("h/{id}"), 1_000_000),
+        (format!("h/{id}/0/record/input"), 1_000),
+        (format!("a/{asset}"), 1_000),
+        (format!("a/{asset}/text"), 1_000),
+        ("v".to_owned(), 1_000),
+    ] {
+        let read = format!("/api/v1/values/read?path={path}&maxSize={max}");
+        let reply = alice.get(&read).await.expect(200);
+        assert!(reply.text().len() < 1_000, "{path}: {} bytes", reply.text().len());
+        let cut = reply.json();
+        assert_eq!((&cut["truncated"], &cut["value"]), (&json!(true), &json!(null)), "{path}");
+        assert_eq!(reply.header("etag"), Some(&*cut["id"].to_string()), "{path}");
+    }
+    for (path, value) in [
+        (format!("j/{id}/status"), json!("COMPLETE")),
+        (format!("j/{id}/input/n"), json!(1)),
+        (format!("h/{id}/2/record/status"), json!("COMPLETE")),
+        (format!("a/{asset}/n"), json!(1)),
+    ] {
+        let read = format!("/api/v1/values/read?path={path}&maxSize=1000");
+        let reply = alice.get(&read).await.expect(200).json();
+        assert_eq!(reply["value"], value, "{path}: {reply}");
+    }
+    let slice = format!("/api/v1/values/slice?path=j/{id}/input&maxSize=1000");
+    let slice = alice.get(&slice).await.expect(200);
+    assert!(slice.text().len() < 1_000 && slice.json()["truncated"] == true, "{}", slice.text());
+    let whole = format!("/api/v1/values/read?path=j/{id}/input/text&maxSize=4000000");
+    let whole = alice.get(&whole).await.expect(200).json();
+    assert_eq!(whole["value"].as_str().map(str::len), Some(3_000_004));
+    assert!(whole["valueBytes"].as_u64().unwrap() > 3_000_000, "that of all its cells");
+    assert_eq!(read(alice, &format!("h/{id}/7")).await["exists"], false);
+}
+
+/// `maxSize` limits what is loaded and returned, wherever the value is kept: a job is in memory at first,
+/// and in the store after a restart.
+#[tokio::test]
+async fn reads_of_jobs_histories_and_assets_stop_at_max_size() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    // No part of it repeats: equal parts are stored once.
+    let text: String = (1_000_000..).map(|n| n.to_string()).take(428_572).collect();
+    let input = json!({ "text": text, "n": 1 });
+    let job = alice.invoke("test:echo", input).await;
+    let id = job["id"].as_str().unwrap();
+    let asset = json!({ "name": "thing", "text": "y".repeat(5_000), "n": 1 });
+    let asset = alice.post("/api/v1/assets", &asset).await.expect(201).json();
+    let asset = asset.as_str().unwrap();
+    alice.ended(id).await;
+    read_with_bounds(&alice, id, asset).await;
+    let site = site.restarted().await;
+    read_with_bounds(&site.caller(1).await, id, asset).await;
+}
+
+/// The bound of a value holds for copies as it does for writes; a container grows by entries.
+#[tokio::test]
+async fn a_value_has_at_most_16_mib() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    let half = "x".repeat(8_000_000);
+    write(&alice, "w/big/a", json!(half)).await;
+    write(&alice, "w/big/b", json!(half)).await;
+    let copy = json!({ "from": "w/big", "to": "w/copy" });
+    run(&alice, "covia:copy", copy.clone()).await.expect(200);
+    write(&alice, "w/big/c", json!("x".repeat(800_000))).await;
+    let failed = run(&alice, "covia:copy", copy).await.expect_error(422, "job_failed");
+    assert_eq!(failed["errorCode"], "value_too_large", "{failed}");
+    assert_eq!(read(&alice, "w/copy/c").await["exists"], false);
+    let failed = run(&alice, "asset:pin", json!({ "path": "w/big" })).await;
+    assert_eq!(failed.expect_error(422, "job_failed")["errorCode"], "value_too_large");
+}
+
 #[tokio::test]
 async fn values_are_copied_from_wherever_they_can_be_read() {
     let site = Site::start().await;
@@ -194,6 +272,15 @@ async fn the_entity_tag_is_the_value_id() {
     assert_eq!(id, value.id().to_string(), "anyone can compute it");
     let again = alice.ask(alice.request("GET", path).header("if-none-match", &etag)).await;
     assert_eq!(again.status(), 304);
+    for kind in ["list", "slice", "inspect", "count", "aggregate"] {
+        let path = format!("/api/v1/values/{kind}?path=w/a");
+        let reply = alice.get(&path).await.expect(200);
+        assert_eq!(reply.header("etag"), Some(&*etag), "{kind}");
+        let again = alice.ask(alice.request("GET", &path).header("if-none-match", &etag)).await;
+        assert_eq!(again.status(), 304, "{kind}");
+    }
+    let absent = alice.get("/api/v1/values/inspect?path=w/none").await.expect(200);
+    assert_eq!(absent.header("etag"), None);
     write(&alice, "w/a/x", json!(2)).await;
     let changed = alice.ask(alice.request("GET", path).header("if-none-match", &etag)).await;
     assert_eq!(changed.status(), 200);
@@ -249,6 +336,68 @@ async fn bad_paths_and_foreign_namespaces_are_refused_and_change_nothing() {
         assert_eq!(reply.status(), 400, "{query}: {}", reply.text());
     }
     assert_eq!(alice.get("/api/v1/values/nothing?path=w").await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_memory_is_a_numbered_list_of_facts() {
+    let site = Site::start().await;
+    let alice = site.caller(1).await;
+    let memory = async |input: Json| run(&alice, "v/ops/memory", input).await;
+    let recall = async || memory(json!({ "command": "recall" })).await.expect(200).json();
+    assert_eq!(recall().await, json!(null));
+    for (n, fact) in ["the sky is blue", "water is wet", "fire is hot"].into_iter().enumerate() {
+        let done = memory(json!({ "command": "remember", "text": fact })).await.expect(200).json();
+        assert_eq!(done, json!({ "n": n + 1, "count": n + 1 }));
+    }
+    let update = json!({ "command": "update", "n": 2, "text": "water is H2O" });
+    assert_eq!(memory(update).await.expect(200).json(), json!({ "n": 2, "count": 3 }));
+    let forget = json!({ "command": "forget", "n": 1 });
+    assert_eq!(memory(forget).await.expect(200).json(), json!({ "n": 1, "count": 2 }));
+    assert_eq!(recall().await, "1. water is H2O\n2. fire is hot");
+    let kept = read(&alice, "w/memory").await["value"].clone();
+    assert_eq!(kept[0]["text"], "water is H2O", "it is a part of the workspace");
+    assert!(kept[0]["updated"].is_i64() && kept[1].get("updated").is_none(), "{kept}");
+    for wrong in [
+        json!({ "command": "forget", "n": 9 }),
+        json!({ "command": "update", "n": 1 }),
+        json!({ "command": "remember", "text": " " }),
+        json!({ "command": "recall", "path": "s/KEY" }),
+    ] {
+        let refused = memory(wrong.clone()).await;
+        assert_eq!(refused.status(), 422, "{wrong}: {}", refused.text());
+    }
+    let other = json!({ "command": "remember", "text": "elsewhere", "path": "w/notes/facts" });
+    memory(other).await.expect(200);
+    assert_eq!(recall().await, "1. water is H2O\n2. fire is hot", "lists are separate");
+}
+
+#[tokio::test]
+async fn schemas_report_one_violation_or_all() {
+    let site = Site::start().await;
+    let schema = json!({ "type": "object", "required": ["n", "t"], "properties": {
+        "n": { "type": "integer" }, "t": { "type": "string" } } });
+    let check = async |operation: &str, value: Json| {
+        let input = json!({ "schema": schema, "value": value });
+        run(&site, operation, input).await.expect(200).json()
+    };
+    let valid = json!({ "n": 1, "t": "x" });
+    let fine = check("schema:validate", valid.clone()).await;
+    assert_eq!(fine, json!({ "valid": true, "errors": [] }));
+    let fine = check("schema:validate-all", valid.clone()).await;
+    assert_eq!((&fine["valid"], &fine["errors"]), (&json!(true), &json!([])), "{fine}");
+    let wrong = json!({ "n": "one" });
+    let one = check("schema:validate", wrong.clone()).await;
+    assert_eq!(one["valid"], false);
+    assert!(one["error"].is_string() && one["errors"][0]["message"].is_string(), "{one}");
+    let all = check("schema:validate-all", wrong).await;
+    assert_eq!(all["valid"], false);
+    let texts = all["errors"].as_array().unwrap();
+    assert_eq!((texts.len(), all["violations"].as_array().unwrap().len()), (2, 2), "{all}");
+    assert!(texts.iter().all(Json::is_string), "as other venues report them: {all}");
+    let input = json!({ "schema": schema, "values": [valid, 5] });
+    let many = run(&site, "schema:validate-all", input).await.expect(200).json();
+    let results = (&many["results"][0]["valid"], &many["results"][1]["valid"]);
+    assert_eq!((&many["valid"], results), (&json!(false), (&json!(true), &json!(false))));
 }
 
 #[tokio::test]

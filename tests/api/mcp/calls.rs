@@ -44,6 +44,31 @@ async fn a_call_is_a_job_of_the_callers_in_every_revision() {
     assert_eq!(site.job_count().await, 0, "they belong to no other caller");
 }
 
+/// A model reads the text of a denial as the result of its call, and that a retry will not help.
+#[tokio::test]
+async fn a_denied_call_is_a_tool_result() {
+    let site = Site::start().await;
+    let caller = site.caller(2).await;
+    let other = KeyPair::from_seed(&[1; 32]).did();
+    for revision in WITH_HANDSHAKE.into_iter().chain([STATELESS]) {
+        let client = McpClient::new(&caller, revision);
+        let path = format!("{other}/w/private");
+        for (tool, arguments) in [
+            ("covia_read", json!({"path": path})),
+            ("covia_write", json!({"path": path, "value": 1})),
+            ("covia_delete", json!({"path": path})),
+        ] {
+            let result = client.call(tool, arguments).await;
+            assert_eq!(result["isError"], true, "{tool}: {result}");
+            let denial = text(&result);
+            assert!(denial.starts_with("Capability denied: covia:"), "{tool}: {denial}");
+            assert!(denial.ends_with("a retry will not help"), "{tool}: {denial}");
+            assert_eq!(result["_meta"]["catena/errorCode"], "forbidden");
+        }
+    }
+    assert_eq!(caller.job_count().await, 0, "a denial creates no job");
+}
+
 #[tokio::test]
 async fn an_output_that_is_no_object_travels_inside_one() {
     let site = Site::start().await;

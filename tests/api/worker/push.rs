@@ -164,6 +164,28 @@ async fn a_transient_answer_is_retried_and_others_are_final() {
     assert_eq!(service.received("/busy").len(), 3, "no redirect is followed");
 }
 
+/// A receiver that is not ready says so, and when it will be.
+#[tokio::test]
+async fn timeouts_and_early_requests_are_retried_and_retry_after_is_honoured() {
+    let service = Service::start(|request| match (request.path.as_str(), request.number) {
+        ("/slow", 1) => response(408, "", ""),
+        ("/slow", 2) => response(425, "", ""),
+        ("/later", 1) => response(503, "retry-after: 1\r\n", ""),
+        _ => json_response(200, "1"),
+    })
+    .await;
+    let site = site_with(service.host()).await;
+    let retry = json!({"retry": {"attempts": 3, "backoffMs": 1}});
+    let operation = define(&site, &service.url("/slow"), retry.clone()).await;
+    site.invoked(&operation, json!(1), "COMPLETE").await;
+    assert_eq!(service.received("/slow").len(), 3);
+    let operation = define(&site, &service.url("/later"), retry).await;
+    let begun = tokio::time::Instant::now();
+    site.invoked(&operation, json!(1), "COMPLETE").await;
+    assert_eq!(service.received("/later").len(), 2);
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
 #[tokio::test]
 async fn private_addresses_and_malformed_definitions_are_refused() {
     let service = Service::start(|_| json_response(200, "1")).await;

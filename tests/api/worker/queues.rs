@@ -6,6 +6,7 @@ use std::time::Duration;
 use catena_auth::KeyPair;
 use catena_tests::site::{Client, Site, id_of};
 use serde_json::{Value as Json, json};
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::{claim, claim_one, define, path};
@@ -106,6 +107,31 @@ async fn a_rate_bounds_how_many_jobs_start_in_a_second() {
     assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
 }
 
+/// A value at its rate does not delay the jobs of another value.
+#[tokio::test]
+async fn a_rate_can_be_counted_for_each_value() {
+    const JOBS: usize = 3;
+    let site = Site::start().await;
+    let rate = json!({"rate": {"perSecond": 2, "by": ["tenant", "id"]}});
+    let operation = define(&site, rate).await;
+    for tenant in ["a", "b", "c"] {
+        for _ in 0..JOBS {
+            site.invoke(&operation, json!({"tenant": {"id": tenant}})).await;
+        }
+    }
+    let begun = Instant::now();
+    let first = inputs(&claim(&site, "w1", json!({"waitMs": 0})).await);
+    let mut tenants: Vec<_> = first.iter().map(|input| input["tenant"]["id"].clone()).collect();
+    tenants.sort_by_key(Json::to_string);
+    assert_eq!(tenants, [json!("a"), json!("b"), json!("c")], "one of each at once");
+    let mut started = first.len();
+    while started < 3 * JOBS {
+        started += inputs(&claim(&site, "w1", json!({})).await).len();
+    }
+    // Two more of each, at two in a second; the venue counts whole milliseconds.
+    assert!(begun.elapsed() >= Duration::from_millis(800), "{:?}", begun.elapsed());
+}
+
 #[tokio::test]
 async fn callers_of_a_shared_name_take_turns() {
     const MANY: usize = 60;
@@ -137,13 +163,16 @@ async fn callers_of_a_shared_name_take_turns() {
 #[tokio::test]
 async fn the_end_of_a_jobs_time_reaches_a_waiting_beat() {
     let site = Site::start().await;
-    let operation = define(&site, json!({"timeoutMs": 300})).await;
+    let operation = define(&site, json!({"timeoutMs": 1_500})).await;
     let id = id_of(&site.invoke(&operation, json!(1)).await);
     let job = claim_one(&site, "w1").await;
+    let claimed = Instant::now();
     let mention = json!([{"id": id, "fence": job["fence"]}]);
     let beat = json!({"worker": "w1", "waitMs": 20_000, "jobs": mention});
     let reply = site.post("/worker/v1/beat", &beat).await.expect(200).json();
     assert_eq!(reply["signals"], json!([{"id": id, "signal": "stop"}]));
+    // The job's time began before the claim was answered.
+    assert!(claimed.elapsed() < Duration::from_millis(2_500), "{:?}", claimed.elapsed());
     assert_eq!(site.job(&id).await["status"], "TIMEOUT");
     let late = json!({"fence": job["fence"], "output": 1});
     site.post(&path(&job, "end"), &late).await.expect_error(409, "fenced");
@@ -187,6 +216,19 @@ async fn a_worker_stores_and_reads_blobs_by_their_digest() {
     put("hello").await.expect(200);
     put("hello").await.expect(200);
     assert_eq!(worker.get(&blob).await.expect(200).text(), "hello");
+    // Larger ones are streamed.
+    let large: String = (0..500_000).map(|number| format!("{number:>10}")).collect();
+    let digest: String =
+        Sha256::digest(large.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let large_blob = format!("/worker/v1/blobs/sha256:{digest}");
+    let request = worker.request("PUT", &large_blob).body(large.as_str());
+    worker.ask(request).await.expect(200);
+    assert!(
+        worker.get(&large_blob).await.expect(200).text() == large,
+        "5 MB come back as they were"
+    );
+    let cut = worker.request("PUT", &large_blob).body(&large[1..]);
+    worker.ask(cut).await.expect_error(400, "digest_mismatch");
     // A worker of another user does not see it.
     let other = site.worker(&KeyPair::from_seed(&[2; 32]).did(), &["mail"]);
     other.get(&blob).await.expect_error(404, "blob_not_found");

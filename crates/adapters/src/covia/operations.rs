@@ -163,7 +163,8 @@ pub(super) const OPERATIONS: &[Definition] = &[
         ),
         output: Some(
             r#"{"type":"object","required":["result"],"properties":{
-                "result":{"type":["string","object"],"description":"The text or, for an array of paths, one text per path"}}}"#,
+                "result":{"type":["string","object"],"description":"The text or, for an array of paths, one text per path"},
+                "id":{"type":"string","description":"The Value ID, unless there are several paths"}}}"#,
         ),
     },
     Definition {

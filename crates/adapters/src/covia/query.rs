@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use catena_engine::Failure;
 use catena_value::path::{Path, PathError};
-use catena_value::{CellSource, LoadError, Map, Value, ValueId, encode, json};
+use catena_value::{
+    CellSource, Extent, ExtentError, LoadError, Map, NoCells, Value, ValueId, encode, json,
+    new_cells,
+};
 
 use crate::covia::address::path_failure;
 use crate::fields::{array, object};
@@ -103,30 +106,60 @@ fn absent() -> Value {
     object([("exists", false.into()), ("type", type_name(None).into())])
 }
 
-/// Reads a value completely, unless its encoding is longer than `bytes_max`.
+/// Returns true if a value is written out in at most this many bytes. Parts that are not loaded are not
+/// counted beyond the first of them.
+fn fits(value: &Value, bytes_max: i64) -> bool {
+    let bytes = u64::try_from(bytes_max).unwrap_or(0);
+    let measured = Extent { bytes, depth: usize::MAX }.measure(value, &NoCells);
+    !matches!(measured, Err(ExtentError::Bytes(_)))
+}
+
+/// Returns the length of the encoding of a value that is in memory.
+fn encoded_len(value: &Value) -> u64 {
+    let cells = new_cells(value, |_| false);
+    let below: usize = cells.iter().map(|cell| cell.bytes.len()).sum();
+    (encode(value).len() + below) as u64
+}
+
+/// Reads a value completely, unless its encoding or its text is longer than `bytes_max`. Nothing is loaded
+/// beyond that.
 pub(crate) fn read(
     found: Option<&Value>,
     bytes_max: i64,
     cells: &dyn CellSource,
 ) -> Result<Value, Failure> {
     let Some(value) = found else { return Ok(absent()) };
+    let Some(loaded) = load_within(value, bytes_max, cells)? else { return Ok(truncated(value)) };
+    Ok(object([
+        ("exists", true.into()),
+        ("type", type_name(Some(&loaded)).into()),
+        ("id", id_of(&loaded)),
+        ("valueBytes", number(encoded_len(&loaded))),
+        ("value", loaded),
+    ]))
+}
+
+/// Loads a value completely. `None` if its encoding or its text is longer than `bytes_max`.
+pub(crate) fn load_within(
+    value: &Value,
+    bytes_max: i64,
+    cells: &dyn CellSource,
+) -> Result<Option<Value>, Failure> {
     let bounded = BoundedCells::new(cells, bytes_max);
     bounded.take(encode(value).len());
-    let loaded = if bounded.is_exhausted() { None } else { Some(value.fully_loaded(&bounded)) };
-    match loaded {
-        Some(Ok(loaded)) => {
-            let bytes = bytes_max.saturating_sub(bounded.left.get());
-            Ok(object([
-                ("exists", true.into()),
-                ("type", type_name(Some(&loaded)).into()),
-                ("id", id_of(&loaded)),
-                ("valueBytes", bytes.into()),
-                ("value", loaded),
-            ]))
-        }
-        Some(Err(error)) if !bounded.is_exhausted() => Err(load_failure(&error)),
-        _ => Ok(truncated(value)),
+    if bounded.is_exhausted() || !fits(value, bytes_max) {
+        return Ok(None);
     }
+    match value.fully_loaded(&bounded) {
+        Ok(loaded) => Ok(Some(loaded).filter(|loaded| fits(loaded, bytes_max))),
+        Err(_) if bounded.is_exhausted() => Ok(None),
+        Err(error) => Err(load_failure(&error)),
+    }
+}
+
+/// Returns the Value ID of what was found, as the result of a read shows it.
+pub(crate) fn id_member(found: Option<&Value>) -> Option<(&'static str, Value)> {
+    found.map(|value| ("id", id_of(value)))
 }
 
 /// The result of reading a value that is too large.
@@ -195,15 +228,23 @@ pub(crate) fn slice(
     let bounded = BoundedCells::new(cells, bytes_max);
     let mut values = Vec::new();
     let mut is_truncated = false;
+    let mut shown = Extent { bytes: u64::try_from(bytes_max).unwrap_or(0), depth: usize::MAX };
     for entry in entries(value, offset, &bounded).take(limit) {
-        match entry.and_then(|entry| entry.load(&bounded)) {
-            Ok(entry) => {
-                bounded.take(encode(&entry).len());
-                values.push(entry);
+        let entry = match entry.and_then(|entry| entry.load(&bounded)) {
+            Ok(entry) => entry,
+            Err(_) if bounded.is_exhausted() => {
+                is_truncated = true;
+                break;
             }
-            Err(_) if bounded.is_exhausted() => {}
             Err(error) => return Err(load_failure(&error)),
-        }
+        };
+        bounded.take(encode(&entry).len());
+        let Ok(bytes) = shown.measure(&entry, &NoCells) else {
+            is_truncated = true;
+            break;
+        };
+        shown.bytes -= bytes;
+        values.push(entry);
         if bounded.is_exhausted() {
             is_truncated = true;
             break;

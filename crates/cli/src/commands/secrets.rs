@@ -200,18 +200,12 @@ fn rotate(args: &RotateArgs, output: &mut Output) -> Result<(), Failure> {
     let file = key::secrets_file(data, config.key_file.as_deref());
     let keys = key::begin_rotation(&file).map_err(key_failure)?;
     let previous = keys.previous.unwrap_or(keys.current);
-    let (secrets, waiting) = block_on(async {
+    let secrets = block_on(async {
         let env = Arc::new(SystemEnv::new());
         let offline =
             Offline::with_keys(folder.store.clone(), env, &identity, keys.current, previous);
         offline.reseal().await.map_err(|error| folder_failure(&error))
     })?;
-    if waiting > 0 {
-        let message = format!("{waiting} queued messages with credentials still need the old key");
-        let hint =
-            "Start the venue, so that jobs read their messages, or cancel these jobs; then repeat.";
-        return Err(Failure::new(Exit::Invalid, "rotation_unfinished", message).hint(hint));
-    }
     key::finish_rotation(&file).map_err(key_failure)?;
     if output.is_json() {
         let count = i64::try_from(secrets).unwrap_or(i64::MAX);

@@ -92,6 +92,18 @@ impl Commands {
         }
     }
 
+    /// Returns why a caller cannot own something, or change it as its owner: beyond loopback, the anonymous
+    /// identity is everyone's and owns nothing.
+    pub(super) fn anonymous_refusal(&self, caller: &Caller, what: &str) -> Option<String> {
+        if self.runtime.limits.anonymous_owns || caller.is_authenticated() {
+            return None;
+        }
+        Some(format!(
+            "{what} belongs to a caller, and the anonymous identity owns nothing here; send a token of \
+             your own"
+        ))
+    }
+
     /// Invokes an operation on roots.
     pub(super) async fn invoke_on_roots(
         &self,

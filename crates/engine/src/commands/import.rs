@@ -19,7 +19,7 @@ use crate::limits::{
     IMPORTED_HISTORY_BYTES_MAX, PAGE_MAX,
 };
 use crate::operations::{Failure, RootId, Roots};
-use crate::requests::{Caller, ImportedHistory, Role};
+use crate::requests::{Caller, ImportedHistory};
 
 /// One history of a document.
 #[derive(Debug, Clone)]
@@ -49,10 +49,8 @@ impl Commands {
         caller: &Caller,
         document: Value,
     ) -> Result<Vec<ImportedHistory>, ImportError> {
-        if caller.role == Role::Anonymous && !self.runtime.limits.anonymous_owns {
-            let text = "an imported history belongs to its importer, and the anonymous identity owns \
-                        nothing here; send a token of your own";
-            return Err(ImportError::Forbidden(text.to_owned()));
+        if let Some(refusal) = self.anonymous_refusal(caller, "an imported history") {
+            return Err(ImportError::Forbidden(refusal));
         }
         let work = move || parts(&document);
         let parts = self.runtime.compute.run(&caller.did, work).await;
@@ -68,6 +66,7 @@ impl Commands {
         if foreign.is_empty() {
             return Ok(local);
         }
+        self.operations.check_stored_bytes(&caller.did).await?;
         let mut roots: Vec<RootId> =
             foreign.iter().map(|part| RootId::history(&part.venue, part.job)).collect();
         roots.push(RootId::histories());

@@ -26,7 +26,7 @@ use crate::limits::{
 use crate::operations::{Call, Cause, ExecutionMode, Operation};
 use crate::orchestration::StartOptions;
 use crate::requests::{
-    ClaimedKey, Invoke, Invoked, JobView, KeyLookup, Recording, RunOutput, commit_error,
+    Caller, ClaimedKey, Invoke, Invoked, JobView, KeyLookup, Recording, RunOutput, commit_error,
     job_from_response, response_for_job,
 };
 use crate::runtime::Reservation;
@@ -411,6 +411,25 @@ impl Commands {
     ) -> Result<(), InvokeError> {
         let Invoke { caller, operation: reference, input, .. } = request;
         let permission = self.operations.authorise(caller, operation, reference, input).await?;
+        permission.map_err(InvokeError::Forbidden)?;
+        match operation.adapter().deferred(operation, input) {
+            Some((reference, input)) => {
+                Box::pin(self.check_deferred(caller, &reference, &input)).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the caller lacks a capability that an operation needs which is invoked later. One that
+    /// does not exist is reported by the job.
+    async fn check_deferred(
+        &self,
+        caller: &Caller,
+        reference: &str,
+        input: &Value,
+    ) -> Result<(), InvokeError> {
+        let Ok(operation) = self.operations.resolve(caller, reference).await else { return Ok(()) };
+        let permission = self.operations.authorise(caller, &operation, reference, input).await?;
         permission.map_err(InvokeError::Forbidden)
     }
 

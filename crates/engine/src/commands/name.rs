@@ -31,6 +31,9 @@ impl Commands {
         definition: Option<&str>,
         shared: Option<Sharing>,
     ) -> Result<NamedOperation, AssetError> {
+        if let Some(refusal) = self.anonymous_refusal(caller, "the name of an operation") {
+            return Err(AssetError::Forbidden(refusal));
+        }
         if !is_name(name) {
             let text = "a name has 1 to 128 letters, digits, dots, underscores or hyphens";
             return Err(AssetError::Malformed(text.to_owned()));
@@ -58,6 +61,9 @@ impl Commands {
         caller: &Caller,
         name: &str,
     ) -> Result<bool, AssetError> {
+        if let Some(refusal) = self.anonymous_refusal(caller, "the name of an operation") {
+            return Err(AssetError::Forbidden(refusal));
+        }
         let name = name.to_owned();
         let roots = vec![RootId::operations(), RootId::names()];
         let changed = self.change_roots(caller, roots, move |roots| {

@@ -62,13 +62,13 @@ impl Offline {
         Offline::with_seal_key(store, env, key)
     }
 
-    /// Encrypts all secrets again with the current key: those of users and those of live jobs. It can be
-    /// repeated. Returns the number of users' secrets, and the number of queued messages with
-    /// credentials that still need the previous key.
-    pub async fn reseal(&self) -> Result<(u64, u64), StoreError> {
+    /// Encrypts all secrets again with the current key: those of users, those of live jobs and those in
+    /// queued messages. It can be repeated; afterwards nothing needs the previous key. Returns the number
+    /// of users' secrets that were encrypted again.
+    pub async fn reseal(&self) -> Result<u64, StoreError> {
         self.jobs.reseal_secrets().await?;
-        let secrets = self.jobs.reseal_user_secrets().await?;
-        Ok((secrets, self.jobs.outdated_messages().await?))
+        self.jobs.reseal_messages().await?;
+        self.jobs.reseal_user_secrets().await
     }
 
     /// Uses these adapters to release what the jobs that are cancelled are bound to, such as agents.

@@ -104,11 +104,12 @@ impl Host for Components {
         &self,
         caller: &Caller,
         job: JobId,
+        from: u64,
         limit: usize,
     ) -> HostReply<HistoryPage, JobError> {
         let views = Arc::clone(&self.views);
         let caller = caller.clone();
-        Box::pin(async move { views.history(&caller, job, 0, limit).await })
+        Box::pin(async move { views.history(&caller, job, from, limit).await })
     }
 
     fn call(&self, request: CallRequest) -> HostReply<JobView, Failure> {

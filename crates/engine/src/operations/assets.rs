@@ -17,7 +17,7 @@ use crate::limits::{
 };
 use crate::operations::Operations;
 use crate::operations::catalogue::{Form, parse_reference, text_member};
-use crate::operations::members::unknown_members;
+use crate::operations::members::{misplaced_members, unknown_members};
 use crate::operations::operation::Problem;
 use crate::operations::operation::member;
 use crate::requests::{Caller, IdempotencyKey, KeyLookup, Role, commit_error};
@@ -274,6 +274,10 @@ impl Operations {
             .into_iter()
             .map(|member| (format!("/operation/{}", member.name), member.to_string()))
             .collect();
+        let misplaced = misplaced_members(&metadata).into_iter().map(|name| {
+            (format!("/{name}"), format!("unknown member `{name}`; write it into `operation`"))
+        });
+        problems.extend(misplaced);
         if let Err(found) = self.read_definition(&caller.did, metadata.clone()).await? {
             problems.extend(found);
         }

@@ -50,8 +50,9 @@ impl Operations {
         }
         for need in self.needs_of(operation, reference, input) {
             let resource = need.qualified(&caller.did);
-            if owner_of(&resource) != &*caller.did || !is_within_caps(caller, &need, &resource) {
-                return Err(denial(caller, operation, need.ability, &resource));
+            let is_within = |ability| is_within_caps(caller, ability, &resource);
+            if owner_of(&resource) != &*caller.did || !need.abilities().any(is_within) {
+                return Err(denial(caller, operation, &need, &resource));
             }
         }
         Ok(())
@@ -76,7 +77,7 @@ impl Operations {
         for need in self.needs_of(operation, reference, input) {
             let resource = need.qualified(&caller.did);
             if !self.check_need(caller, &need, &resource).await? {
-                return Ok(Err(denial(caller, operation, need.ability, &resource)));
+                return Ok(Err(denial(caller, operation, &need, &resource)));
             }
         }
         Ok(Ok(()))
@@ -100,14 +101,18 @@ impl Operations {
         need: &Need,
         resource: &str,
     ) -> Result<bool, StoreError> {
-        if !is_within_caps(caller, need, resource) {
-            return Ok(false);
-        }
         let is_granted = !need.is_explicit || !caps_of(caller).is_empty();
-        if owner_of(resource) == &*caller.did && is_granted {
-            return Ok(true);
+        for ability in need.abilities() {
+            if !is_within_caps(caller, ability, resource) {
+                continue;
+            }
+            if owner_of(resource) == &*caller.did && is_granted
+                || self.find_delegation(caller, ability, resource).await?
+            {
+                return Ok(true);
+            }
         }
-        self.find_delegation(caller, need.ability, resource).await
+        Ok(false)
     }
 
     /// Returns true if a delegation that the caller presented permits an ability on a resource.
@@ -165,14 +170,15 @@ fn caps_of(caller: &Caller) -> &[Vec<Capability>] {
     caller.restriction.as_ref().map_or(&[], |restriction| &restriction.caps)
 }
 
-/// Returns true if every list of capabilities of a caller covers what is needed.
-fn is_within_caps(caller: &Caller, need: &Need, resource: &str) -> bool {
-    let covers = |capability: &Capability| capability.covers(&caller.did, need.ability, resource);
+/// Returns true if every list of capabilities of a caller covers an ability on a resource.
+fn is_within_caps(caller: &Caller, ability: &str, resource: &str) -> bool {
+    let covers = |capability: &Capability| capability.covers(&caller.did, ability, resource);
     caps_of(caller).iter().all(|caps| caps.iter().any(covers))
 }
 
 /// Returns the text of a denial. A model reads it, so it says what the caller may do instead.
-fn denial(caller: &Caller, operation: &Operation, ability: &str, resource: &str) -> String {
+fn denial(caller: &Caller, operation: &Operation, need: &Need, resource: &str) -> String {
+    let ability = need.abilities().collect::<Vec<_>>().join(" or ");
     let lists = caps_of(caller);
     let mut has: Vec<String> = Vec::new();
     for capability in lists.iter().flatten().take(SHOWN_CAPABILITIES_MAX) {

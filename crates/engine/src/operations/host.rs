@@ -67,11 +67,12 @@ pub trait Host: Send + Sync + 'static {
     /// Returns roots of the caller as they are stored. Changes of the result have no effect.
     fn read_roots(&self, caller: &Caller, roots: Vec<RootId>) -> HostReply<Roots, Failure>;
 
-    /// Returns the first records of a job.
+    /// Returns records of a job, from an index on.
     fn history(
         &self,
         caller: &Caller,
         job: JobId,
+        from: u64,
         limit: usize,
     ) -> HostReply<HistoryPage, JobError>;
 

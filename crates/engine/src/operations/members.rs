@@ -81,6 +81,26 @@ pub fn unknown_members(metadata: &Value) -> Vec<UnknownMember> {
     operation.map(|operation| OPERATION.unknown(operation)).unwrap_or_default()
 }
 
+/// Members of `operation` that the metadata of an asset may have for purposes of its own.
+const METADATA: &[&str] = &["info", "url"];
+
+/// Returns the members of an asset's metadata that only have an effect within `operation`, or would be
+/// taken to have one there.
+pub(super) fn misplaced_members(metadata: &Value) -> Vec<String> {
+    let mut misplaced = Vec::new();
+    let Some(metadata) = metadata.as_map() else { return misplaced };
+    metadata.for_each_field(|name, _| {
+        let name = name.to_text().unwrap_or_default();
+        let mistaken = OPERATION.mistaken.iter().map(|(mistaken, _)| mistaken);
+        let is_of_operation = OPERATION.known.iter().chain(mistaken).any(|known| **known == *name);
+        if is_of_operation && !METADATA.contains(&&*name) {
+            misplaced.push(name.to_string());
+        }
+    });
+    misplaced.sort();
+    misplaced
+}
+
 /// Returns what to tell the author of a definition about members that are not known, one sentence each.
 pub fn warnings(metadata: &Value) -> Vec<String> {
     unknown_members(metadata).iter().map(warning).collect()
@@ -115,6 +135,13 @@ mod tests {
 
     fn value(text: &str) -> Value {
         json::read(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn members_of_operation_are_misplaced_next_to_it() {
+        let metadata = r#"{"name":"n","info":"i","url":"u","x-a":1,"retry":{},"when":1,
+            "operation":{"adapter":"a:b"}}"#;
+        assert_eq!(misplaced_members(&value(metadata)), ["retry", "when"]);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 pub struct Need {
     /// The ability, such as `crud/read`.
     pub ability: &'static str,
+    /// Another ability that is enough.
+    pub alternative: Option<&'static str>,
     /// The resource: a path of the caller, or one with the DID of its owner.
     pub resource: String,
     /// True if somebody must have granted the ability expressly, even for what belongs to the caller.
@@ -14,7 +16,12 @@ pub struct Need {
 impl Need {
     /// An ability on a resource.
     pub fn new(ability: &'static str, resource: impl Into<String>) -> Self {
-        Need { ability, resource: resource.into(), is_explicit: false }
+        Need { ability, alternative: None, resource: resource.into(), is_explicit: false }
+    }
+
+    /// Returns the abilities of which one is enough.
+    pub(super) fn abilities(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.ability).chain(self.alternative)
     }
 
     /// Returns the resource with the DID of its owner.

@@ -24,6 +24,7 @@ pub use health::{Health, OldestQueued, QueueDepths};
 pub use list::CanvasQuery;
 pub use records::RecordSearch;
 pub use stats::HourStats;
+pub(crate) use steps::{CANNOT_START, STEP_INPUT};
 pub use summary::{AttemptFailure, FailureKind, JobSummary, RecoveryNote};
 
 /// The views of a venue's jobs.

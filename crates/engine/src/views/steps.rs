@@ -222,6 +222,11 @@ impl Views {
             entry.push(("id", known.job.into()));
             return describe_snapshot(known, entry);
         }
+        if let Some(error) = input_error(job, step) {
+            entry.push(("status", Status::Failed.into()));
+            entry.push(("error", error.into()));
+            return Ok(());
+        }
         // If the job has ended, the step will never start.
         let status = if job.status().is_terminal() { "SKIPPED" } else { "PENDING" };
         entry.push(("status", status.into()));
@@ -353,6 +358,24 @@ impl Views {
         }
         Ok(())
     }
+}
+
+/// The code of the failure of a job whose step did not start because its input could not be assembled.
+pub(crate) const STEP_INPUT: &str = "step_input";
+
+/// What separates the name of such a step from the reason, in the error of the job.
+pub(crate) const CANNOT_START: &str = " cannot start: ";
+
+/// Returns why the input of a step could not be assembled, if the job failed for that. The step has no
+/// sub-job; the last record of the job names it.
+fn input_error(job: &Job, step: u32) -> Option<String> {
+    if job.field("errorCode").and_then(Value::as_str) != Some(STEP_INPUT) {
+        return None;
+    }
+    let text = job.field("error")?.to_text()?;
+    let (name, error) = text.split_once(CANNOT_START)?;
+    let index = name.strip_prefix("step ")?.split(' ').next()?;
+    (index.parse() == Ok(step)).then(|| error.to_owned())
 }
 
 /// Describes the end of a step by the chain.

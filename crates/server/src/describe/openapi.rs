@@ -195,11 +195,15 @@ fn path_schema(name: &str) -> Value {
             r#"{"type":"string","pattern":"^(0x)?[0-9a-fA-F]{64}$","examples":["0x9f2d3c1e5b7a8f60412d3c1e5b7a8f60412d3c1e5b7a8f60412d3c1e5b7a8f60"]}"#
         }
         "venue" => {
-            r#"{"type":"string","examples":["did:key:z6MkjJMzKqGzjTZ9eN77VHD9gctXUUtJBdbdee4Q4xxctwp4"]}"#
+            r#"{"type":"string","pattern":"^did:[a-z0-9]+:.+$","examples":["did:key:z6MkjJMzKqGzjTZ9eN77VHD9gctXUUtJBdbdee4Q4xxctwp4"]}"#
         }
-        "ref" => r#"{"type":"string","examples":["v/test/ops/echo"]}"#,
-        "name" => r#"{"type":"string","examples":["API_KEY"]}"#,
-        _ => r#"{"type":"string"}"#,
+        "digest" => {
+            r#"{"type":"string","pattern":"^sha256:[0-9a-f]{64}$","examples":["sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"]}"#
+        }
+        "ref" => r#"{"type":"string","pattern":"^[^?#]+$","examples":["v/test/ops/echo"]}"#,
+        "name" => r#"{"type":"string","pattern":"^[^?#]+$","examples":["API_KEY"]}"#,
+        "path" => r#"{"type":"string","pattern":"^[^?#]*$"}"#,
+        _ => r#"{"type":"string","pattern":"^[^/?#]+$"}"#,
     })
 }
 
@@ -218,6 +222,51 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("POST", "/api/v1/jobs/{id}", r#"{"content":"yes"}"#),
     ("POST", "/api/v1/assets", r#"{"name":"Measurements","content":{"contentType":"text/csv"}}"#),
     ("PUT", "/api/v1/secrets/{name}", r#"{"value":"the value","hosts":["api.example.com"]}"#),
+    ("PUT", "/api/v1/jobs/{id}/cancel", r#"{"reason":"no longer needed"}"#),
+    ("POST", "/api/v1/jobs/{id}/rerun", r#"{"from":1}"#),
+    ("POST", "/api/v1/requests/{id}", r#"{"answer":"yes"}"#),
+    (
+        "POST",
+        "/api/v1/histories",
+        r#"{"records":[{"id":"0x9f2d3c1e5b7a8f60412d3c1e5b7a8f60412d3c1e5b7a8f60412d3c1e5b7a8f60","record":{"status":"PENDING","prev":null}}],"total":3}"#,
+    ),
+    ("PUT", "/api/v1/assets/{*ref}/content", r#""hello""#),
+    (
+        "PUT",
+        "/api/v1/operations/{*name}",
+        r#"{"name":"Mail","operation":{"adapter":"worker","queue":"mail","retry":{"attempts":3}}}"#,
+    ),
+    (
+        "POST",
+        "/worker/v1/claim",
+        r#"{"worker":"host-1","queues":["mail"],"max":10,"waitMs":20000}"#,
+    ),
+    (
+        "POST",
+        "/worker/v1/beat",
+        r#"{"worker":"host-1","waitMs":5000,"jobs":[{"id":"0x01a1e87ccb53728499e416f4ec00ec01","fence":1}]}"#,
+    ),
+    ("POST", "/worker/v1/jobs/{id}/end", r#"{"fence":1,"output":{"sent":true}}"#),
+    ("POST", "/worker/v1/jobs/{id}/step", r#"{"fence":1,"key":"render","output":"done"}"#),
+    (
+        "POST",
+        "/worker/v1/jobs/{id}/call",
+        r#"{"fence":1,"key":"notify","operation":"v/test/ops/echo","input":{"text":"hello"}}"#,
+    ),
+    ("PUT", "/worker/v1/blobs/{digest}", r#""hello""#),
+    ("PUT", "/contract/v1/datasets/{digest}", r#""hello""#),
+    ("PUT", "/contract/v1/executor/jobs/{job_id}/artifacts/{digest}", r#""hello""#),
+    (
+        "POST",
+        "/contract/v1/executor/announce",
+        r#"{"worker":"e1","slots":4,"environments":[{"version":"py-bare@0123456789ab","profile":"bare","job_types":["object_execute"]}]}"#,
+    ),
+    (
+        "POST",
+        "/contract/v1/jobs",
+        r#"{"schema_version":"1.0","job_type":"object_execute","workspace_id":"00000000-0000-4000-8000-000000000001","project_id":"00000000-0000-4000-8000-000000000002","document_id":"00000000-0000-4000-8000-000000000003","document_revision_id":"00000000-0000-4000-8000-000000000004","target":{"object_id":"00000000-0000-4000-8000-000000000005"},"inputs":{"object":{"type":"code","content":{"format":"python","value":"print(1)"},"dependencies":[],"runtime":{"language":"python","parameters":{}}}}}"#,
+    ),
+    ("POST", "/canvas/v1/jobs/{id}/control", r#"{"action":"pause"}"#),
     (
         "POST",
         "/canvas/v1/jobs",

@@ -70,8 +70,10 @@ pub(crate) const ROUTES: &[Route] = &[
             Code::BadRequest,
             Code::InvalidJson,
             Code::AssetInvalid,
+            Code::UnknownMember,
             Code::AssetNotFound,
             Code::BodyTooLarge,
+            Code::Forbidden,
         ],
         handler: |request| Box::pin(put_name(request)),
         ..ROUTE
@@ -84,7 +86,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Remove a name",
         about: "Its versions stay available by their asset IDs.",
         replies: &[reply(200, "The name was removed.", NAMED)],
-        errors: &[Code::OperationNotFound],
+        errors: &[Code::OperationNotFound, Code::Forbidden],
         handler: |request| Box::pin(remove_name(request)),
         ..ROUTE
     },
@@ -141,6 +143,7 @@ async fn read(request: ApiRequest) -> ApiResult<Response> {
 }
 
 async fn put_name(mut request: ApiRequest) -> ApiResult<Response> {
+    request.refuse_unknown_parameters()?;
     let body = request.read_body().await?;
     let name = request.path_argument()?.into_owned();
     let name = name.strip_prefix("o/").unwrap_or(&name);

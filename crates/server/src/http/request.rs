@@ -17,6 +17,8 @@ use catena_engine::operations::federation::DEPTH_HEADER;
 use catena_engine::requests::IdempotencyKey;
 use catena_engine::runtime::Reservation;
 use catena_job::JobId;
+use catena_job::limits::MEMBER_CHARS_MAX;
+use catena_job::members::nearest;
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
@@ -24,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::rate::BodyRate;
-use crate::http::route::Route;
+use crate::http::route::{Parameter, ParameterLocation, Route};
 use crate::http::state::ServerState;
 use crate::identity::authenticate::Admission;
 use crate::limits::{
@@ -85,6 +87,31 @@ impl ApiRequest {
     pub(crate) fn parameter(&self, name: &str) -> ApiResult<Option<Cow<'_, str>>> {
         let Some(query) = self.head.uri.query() else { return Ok(None) };
         query_parameter(query, name)
+    }
+
+    /// Refuses query parameters that the route does not have.
+    pub(crate) fn refuse_unknown_parameters(&self) -> ApiResult<()> {
+        let Some(query) = self.head.uri.query() else { return Ok(()) };
+        let is_query = |parameter: &&Parameter| parameter.location == ParameterLocation::Query;
+        let parameters = self.route.parameters.iter().filter(is_query);
+        let known: Vec<&'static str> = parameters.map(|parameter| parameter.name).collect();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+            let name = decode_form(name).unwrap_or_default();
+            if known.contains(&&*name) {
+                continue;
+            }
+            let near = nearest(&name, known.iter().copied()).map(|(near, _)| near);
+            let shown: String = name.chars().take(MEMBER_CHARS_MAX).collect();
+            let meant = near.map(|near| format!("; the nearest is `{near}`"));
+            let text = format!("unknown query parameter `{shown}`{}", meant.unwrap_or_default());
+            let error = ApiError::new(Code::UnknownMember, text).member("member", shown.as_str());
+            return Err(match near {
+                Some(near) => error.member("nearest", near),
+                None => error,
+            });
+        }
+        Ok(())
     }
 
     /// A query parameter as an owned string.

@@ -4,7 +4,7 @@
 //! text that says what happened and what to do, marked as an error: a call without its result is an
 //! error, even if the job continues. `_meta` always names the job.
 
-use catena_engine::error::{NoOutput, RunError};
+use catena_engine::error::{InvokeError, NoOutput, RunError};
 use catena_engine::requests::RunOutput;
 use catena_job::{JobId, Status};
 use catena_value::{CellSource, NoCells, Value};
@@ -58,6 +58,7 @@ pub(super) fn of_run(tool: &Tool, result: Result<RunOutput, RunError>) -> Method
             let result = success(Some(tool), &ran.output, cells, "output")?;
             Ok(with_job_meta(result, ran.job, Status::Complete, None).with_cells(ran.cells))
         }
+        Err(RunError::Invoke(InvokeError::Forbidden(denial))) => Ok(denied(denial)),
         Err(RunError::Invoke(error)) => Err(error.into()),
         Err(RunError::Ended(ended)) => {
             let NoOutput { job, status, error, code, .. } = *ended;
@@ -65,6 +66,12 @@ pub(super) fn of_run(tool: &Tool, result: Result<RunOutput, RunError>) -> Method
             Ok(with_job_meta(result, job, status, code.as_deref()))
         }
     }
+}
+
+/// The result of a call that was denied, which created no job. The model reads why, and that a retry will
+/// not help.
+pub(super) fn denied(denial: String) -> RpcResult {
+    failure(denial).with_meta(ERROR_CODE_META, "forbidden".into())
 }
 
 /// Adds the job, its status and its error code to `_meta`.

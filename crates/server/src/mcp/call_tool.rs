@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use catena_engine::error::InvokeError;
 use catena_engine::limits::WAIT_MAX;
 use catena_engine::requests::{IdempotencyKey, Invoke, JobView};
 use catena_engine::{Caller, Engine};
@@ -59,7 +60,10 @@ pub(super) async fn call(mut context: RequestContext, params: &Map) -> MethodRes
         let invoke = Invoke { wait: Some(WAIT_MAX), ..invoke };
         return call_result::of_run(&tool, context.state.engine.run(invoke).await);
     }
-    let invoked = context.state.engine.invoke(invoke).await?;
+    let invoked = match context.state.engine.invoke(invoke).await {
+        Err(InvokeError::Forbidden(denial)) => return Ok(call_result::denied(denial)),
+        invoked => invoked?,
+    };
     let snapshot = JobSnapshot::from(invoked.view);
     if is_task {
         return Ok(tasks::created(&context, &snapshot));

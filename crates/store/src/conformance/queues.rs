@@ -33,11 +33,20 @@ pub(super) async fn messages_wait_in_order_and_only_once(store: Subject) {
     let ids: Vec<_> = waiting.iter().map(|message| message.id.as_str()).collect();
     assert_eq!(ids, ["a", "b", "c"]);
     assert_eq!(waiting[1].body, Value::from("body of b"));
+    let body = Value::from("another body of b");
+    let replaced = Message { body: body.clone(), ..waiting[1].clone() };
+    let replace = Effect::ReplaceMessage { job: job_id(1), message: replaced.clone() };
+    store.commit(Effects::one(replace)).await.unwrap();
+    let after = store.messages(job_id(1), 10).await.unwrap();
+    assert_eq!((after.len(), &after[1]), (3, &replaced), "it keeps its place");
     let take = |number| Effects::one(Effect::TakeMessage { job: job_id(1), number });
     let second = waiting[1].number;
     let refused = store.commit(take(second)).await.unwrap_err();
     assert_eq!(refused, CommitError::NotNext { job: job_id(1), number: second });
     store.commit(take(waiting[0].number)).await.unwrap();
+    let gone = Effect::ReplaceMessage { job: job_id(1), message: waiting[0].clone() };
+    let refused = store.commit(Effects::one(gone)).await.unwrap_err();
+    assert_eq!(refused, CommitError::NotNext { job: job_id(1), number: waiting[0].number });
     assert_eq!(store.messages(job_id(1), 10).await.unwrap().len(), 2);
     assert_eq!(store.job(job_id(1)).await.unwrap().unwrap().queue_depth, 2);
     // A message that was taken is still known.

@@ -23,7 +23,10 @@ use crate::execution::workers::sessions::WorkerSession;
 use crate::jobs::{
     Current, append_error, deadline, is_answering, milliseconds, recorded_limit, unless_overtaken,
 };
-use crate::limits::{CLAIM_JOBS_MAX, CLAIM_QUEUES_MAX, CLAIMED_STEPS_BYTES_MAX, WORKER_WAIT_MAX};
+use crate::limits::{
+    CLAIM_JOBS_MAX, CLAIM_QUEUES_MAX, CLAIM_WITH_ENDS_WAIT_MAX, CLAIMED_STEPS_BYTES_MAX,
+    WORKER_WAIT_MAX,
+};
 use crate::operations::{Failure, QueueOwner, full_name, is_name};
 use crate::requests::{
     Caller, Claim, Claimed, ClaimedJob, ClaimedStep, EndTurn, ExecutorAbout, RetryRequest,
@@ -37,7 +40,9 @@ impl Commands {
         let queues = self.queues_of(&claim)?;
         let (session, _) = self.renew_worker(&claim.caller, &claim.worker).await?;
         let env = &self.runtime.env;
-        let until = env.monotonic() + claim.wait.min(WORKER_WAIT_MAX);
+        let longest =
+            if claim.done.is_empty() { WORKER_WAIT_MAX } else { CLAIM_WITH_ENDS_WAIT_MAX };
+        let until = env.monotonic() + claim.wait.min(longest);
         let ending = self.end_turns(&claim.caller, claim.done);
         let claiming = async {
             loop {

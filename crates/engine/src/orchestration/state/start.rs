@@ -25,6 +25,7 @@ use crate::operations::schema::Secret;
 use crate::operations::{ExecutionMode, Failure, Operation, input_refusal};
 use crate::requests::Invoke;
 use crate::runtime::Reservation;
+use crate::views::{CANNOT_START, STEP_INPUT};
 
 /// What a remote step may see.
 struct WithoutSecrets<'a> {
@@ -115,8 +116,8 @@ impl OrchestrationState {
                 input.map(Some).map_err(|error| StoreError::Damaged(error.to_string()))
             }
             Err(error) => {
-                let text = format!("{} cannot start: {error}", self.step_name(step));
-                self.failure = Some(Failure::new("step_input", text));
+                let text = format!("{}{CANNOT_START}{error}", self.step_name(step));
+                self.failure = Some(Failure::new(STEP_INPUT, text));
                 self.release(step);
                 Ok(None)
             }

@@ -164,8 +164,14 @@ fn no_output(ended: NoOutput) -> ApiError {
     if let Some(code) = ended.code {
         error = error.member("errorCode", code);
     }
-    if let Some(job) = ended.job {
-        error = error.header(header::LOCATION, job_location(job));
+    match ended.job {
+        Some(job) => error = error.header(header::LOCATION, job_location(job)),
+        // A read-only operation at `POST /run` creates no job, also if its input is refused.
+        None if code == Code::JobRejected => {
+            error = error.hint("Correct the input as `error` says.");
+        }
+        None if code == Code::JobFailed => error = error.hint("`error` says why; there is no job."),
+        None => {}
     }
     if ended.is_replay {
         error = error.header(IDEMPOTENT_REPLAYED, "true");

@@ -72,6 +72,9 @@ pub(super) fn apply(
                 check_message_count(tx, job, count)?;
             }
             PreparedEffect::TakeMessage { job, number } => take_message(tx, job, number, bill)?,
+            PreparedEffect::ReplaceMessage { job, number, row } => {
+                replace_message(tx, job, number, row, bill)?;
+            }
             PreparedEffect::Enqueue { job, queue, priority, ready_at } => {
                 enqueue(tx, job, queue, priority, ready_at)?;
             }
@@ -498,6 +501,25 @@ fn take_message(
     }
     tx.delete(MESSAGES, key);
     change_sidecar(tx, job, |sidecar| sidecar.queued = sidecar.queued.saturating_sub(1))
+}
+
+fn replace_message(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    number: u64,
+    row: Vec<u8>,
+    charges: &mut Charges,
+) -> ApplyResult<()> {
+    let key = keys::message_key(job, number);
+    let Some(replaced) = tx.get(MESSAGES, &key)? else {
+        return Err(CommitError::NotNext { job, number });
+    };
+    if let (true, Some(held)) = (charges.is_on(), job_row(tx, job)?) {
+        let grown = usage::bytes(row.len()) - usage::bytes(replaced.len());
+        charges.add(keys::owner_scope(&held.summary.owner), grown);
+    }
+    tx.put(MESSAGES, key, row);
+    Ok(())
 }
 
 fn read_lease(tx: &Tx<'_>, job: JobId) -> ApplyResult<Option<Lease>> {

@@ -50,6 +50,11 @@ pub(super) enum PreparedEffect {
         job: JobId,
         number: u64,
     },
+    ReplaceMessage {
+        job: JobId,
+        number: u64,
+        row: Vec<u8>,
+    },
     Enqueue {
         job: JobId,
         queue: String,
@@ -248,6 +253,10 @@ fn prepare_effect(effect: Effect) -> Result<PreparedEffect, CommitError> {
             PreparedEffect::CheckMessageCount { job, count }
         }
         Effect::TakeMessage { job, number } => PreparedEffect::TakeMessage { job, number },
+        Effect::ReplaceMessage { job, message } => {
+            let row = encode_job_message(&message);
+            PreparedEffect::ReplaceMessage { job, number: message.number, row }
+        }
         Effect::Enqueue { job, queue, priority, ready_at } => {
             PreparedEffect::Enqueue { job, queue, priority, ready_at }
         }
