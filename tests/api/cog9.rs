@@ -471,6 +471,58 @@ async fn credentials_are_in_no_record_and_on_no_disk_in_the_clear() {
     }
 }
 
+/// An answer to a request for authorisation is secret as a whole, also if it was sent before the job asked.
+#[tokio::test]
+async fn an_answer_to_a_request_for_authorisation_is_secret_whenever_it_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let text = data.to_str().unwrap().to_owned();
+    let site = Site::with(|flags| flags.data = Some(text)).await;
+    let secret = "sk-1a2b3c4d5e6f7081";
+    let message = json!({"type": "auth/complete", "note": secret});
+    let paused = site.invoked("test:auth", json!({}), "AUTH_REQUIRED").await;
+    site.control(&paused, "pause").await.expect(200);
+    site.send(&paused, &message).await.expect(202);
+    site.control(&paused, "resume").await.expect(200);
+    let steps = json!([
+        {"op": "test:delay", "input": {"delay": ["const", 300]}},
+        {"op": "test:auth", "input": {"after": [0]}},
+    ]);
+    let operation = json!({"adapter": "orchestrator", "steps": steps, "result": [1]});
+    let metadata = json!({"name": "later", "operation": operation});
+    let operation = site.post("/api/v1/assets", &metadata).await.expect(201).json();
+    let workflow = site.invoked(operation.as_str().unwrap(), json!({}), "STARTED").await;
+    site.send(&workflow, &message).await.expect(202);
+    let mut jobs = Vec::new();
+    for id in [&paused, &workflow] {
+        let job = site.until(id, "COMPLETE").await;
+        jobs.push(id.clone());
+        let steps = job["steps"].as_array().into_iter().flatten();
+        jobs.extend(steps.filter_map(|step| Some(step["id"].as_str()?.to_owned())));
+    }
+    assert_eq!(jobs.len(), 4, "{jobs:?}");
+    for id in &jobs {
+        let chain = site.history(id).await;
+        assert!(!format!("{:?}", chain.entries).contains(secret), "{:?}", chain.entries);
+        chain.verify();
+    }
+    let asked = site.invoked("test:chat", json!({}), "INPUT_REQUIRED").await;
+    site.control(&asked, "pause").await.expect(200);
+    site.send(&asked, &json!({"content": "done"})).await.expect(202);
+    site.control(&asked, "resume").await.expect(200);
+    let job = site.until(&asked, "COMPLETE").await;
+    assert_eq!(job["output"]["message"], "done", "a message that is not secret is recorded");
+    let chain = site.history(&asked).await;
+    assert!(format!("{:?}", chain.entries).contains("done"));
+    let site = site.restarted().await;
+    assert_eq!(site.job(&asked).await["status"], "COMPLETE");
+    for file in files(&data) {
+        let bytes = std::fs::read(&file).unwrap();
+        let is_there = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+        assert!(!is_there, "{} has the secret in the clear", file.display());
+    }
+}
+
 fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());

@@ -49,7 +49,7 @@ impl Victim {
 
     /// Starts the venue again. Returns false if it ends before it accepts requests.
     async fn try_start_again(&mut self) -> bool {
-        let binary = limited_binary(self.folder.path());
+        let binary = limited_binary(self.folder.path(), "");
         let data = self.folder.path().join("data");
         let Ok(process) = Process::try_start(FREE, &binary, &data, &[]).await else { return false };
         self.attacker.address = process.address;

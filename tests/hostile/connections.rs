@@ -13,6 +13,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The largest part of an answer that is read.
 const ANSWER_BYTES: usize = 64 * 1024;
 
+/// The digest of 300,000 times `x`.
+const CONTENT_DIGEST: &str =
+    "sha256:29927e273accc68286005017f7fa6e4f27bddb4db3083ff8b8d4c3667905b7fa";
+
 /// Connections of one attack.
 const MANY: usize = 200;
 
@@ -288,4 +292,29 @@ async fn no_header_of_an_ordinary_request_harms_the_venue() {
         assert!(reply.status() < 500 && !text.contains("root:"), "{path}: {text}");
     }
     victim.restart().await;
+}
+
+/// Sockets to other hosts do not take the descriptors that the store and clients need.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_to_a_silent_host_leave_descriptors_for_the_store() {
+    // The kernel accepts connections for it; nobody reads them.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let allowed = ["--allow-host".to_owned(), address.to_string()];
+    let victim = Victim::start_with("ulimit -n 200", &allowed).await;
+    let venue = &victim;
+    let input = serde_json::json!({"url": format!("http://{address}/"), "timeoutMs": 60_000});
+    let flood = async {
+        for _ in 0..2 * MANY {
+            venue.attacker.invoke("http:get", input.clone()).await;
+        }
+    };
+    venue.under("400 requests to a silent host", flood).await;
+    venue.attacker.get("/livez").await.expect(200);
+    let content = vec![b'x'; 300_000];
+    let path = format!("/contract/v1/datasets/{CONTENT_DIGEST}");
+    let request = venue.attacker.request("PUT", &path).body(content);
+    let reply = venue.under("an upload meanwhile", venue.attacker.ask(request)).await;
+    assert!(reply.status() < 300, "{}: {}", reply.status(), reply.text());
+    drop(silent);
 }

@@ -92,10 +92,15 @@ struct Victim {
 
 impl Victim {
     async fn start() -> Victim {
+        Victim::start_with("", &[]).await
+    }
+
+    /// Starts a venue with further limits, as commands of a shell, and settings.
+    async fn start_with(limits: &str, settings: &[String]) -> Victim {
         let turn = ONE_AT_A_TIME.lock().await;
         let folder = tempfile::tempdir().unwrap();
-        let binary = limited_binary(folder.path());
-        let process = Process::start(&binary, &folder.path().join("data"), &[]).await;
+        let binary = limited_binary(folder.path(), limits);
+        let process = Process::start(&binary, &folder.path().join("data"), settings).await;
         let attacker = Client::anonymous(process.address);
         let did = attacker.get("/.well-known/did.json").await.json()["id"].clone();
         let other_token =
@@ -205,7 +210,7 @@ impl Victim {
         let status = process.terminate().await;
         assert!(status.success(), "{status}");
         assert!(begun.elapsed() < stop_time(), "{:?}", begun.elapsed());
-        let binary = limited_binary(self.folder.path());
+        let binary = limited_binary(self.folder.path(), "");
         let begun = tokio::time::Instant::now();
         let process = Process::start(&binary, &self.folder.path().join("data"), &[]).await;
         println!("started again in {:?}", begun.elapsed());
@@ -224,15 +229,15 @@ impl Drop for Victim {
     }
 }
 
-/// Writes a program that runs the venue with limited memory.
-fn limited_binary(folder: &Path) -> PathBuf {
+/// Writes a program that runs the venue with limited memory, and with further limits, unless it is there.
+fn limited_binary(folder: &Path, limits: &str) -> PathBuf {
     let path = folder.join("limited");
     let binary = std::env::var_os("CATENA_BIN").map_or_else(
         || env!("CARGO_BIN_EXE_catena").to_owned(),
         |binary| binary.into_string().unwrap(),
     );
     let script = format!(
-        "#!/bin/sh\nulimit -v {MEMORY_KB}\nexport CATENA_X_TEST_OPERATIONS=1\nexec '{binary}' \"$@\"\n"
+        "#!/bin/sh\nulimit -v {MEMORY_KB}\n{limits}\nexport CATENA_X_TEST_OPERATIONS=1\nexec '{binary}' \"$@\"\n"
     );
     if !path.exists() {
         std::fs::write(&path, script).unwrap();

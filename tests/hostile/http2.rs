@@ -189,7 +189,7 @@ impl TlsVictim {
         }
         let flags = ["--tls-cert", &file("cert.pem"), "--tls-key", &file("key.pem")];
         let flags = flags.map(str::to_owned);
-        let binary = limited_binary(folder.path());
+        let binary = limited_binary(folder.path(), "");
         let process = Process::start(&binary, &folder.path().join("data"), &flags).await;
         let client = client(&process, &certificates().join("cert.pem"));
         TlsVictim { process, client, folder, _turn: turn }

@@ -29,6 +29,10 @@ pub const COERCE_STEPS_MAX: usize = 1_000_000;
 /// may have.
 pub const COERCE_ADDED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+/// Connections to other hosts at a time. Fewer if the process may not open that many file descriptors:
+/// a request waits until there is one, within its time limit.
+pub const OUTBOUND_CONNECTIONS_MAX: usize = 4_096;
+
 /// Redirects that are followed: browsers allow 20, real services need two or three.
 pub const REDIRECTS_MAX: usize = 5;
 

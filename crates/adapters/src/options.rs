@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use catena_job::agent::AgentPolicy;
 use catena_job::contract::Plan;
 
+use crate::limits::OUTBOUND_CONNECTIONS_MAX;
 use crate::outbound::{AllowedHost, AllowedVenue, ListEntryError, SHARED, venue_url};
 
 /// What an operator decides about adapters.
@@ -25,6 +26,8 @@ pub struct Options {
     pub user_agent: String,
     /// The limits of agents.
     pub agents: AgentPolicy,
+    /// The number of connections to other hosts at a time.
+    pub connections_max: usize,
 }
 
 impl Default for Options {
@@ -38,6 +41,7 @@ impl Default for Options {
             default_environment: "bare".to_owned(),
             user_agent: concat!("catena/", env!("CARGO_PKG_VERSION")).to_owned(),
             agents: AgentPolicy::default(),
+            connections_max: OUTBOUND_CONNECTIONS_MAX,
         }
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Outbound {
     user_agent: HeaderValue,
     tls: tokio_rustls::TlsConnector,
     resolver: Box<dyn Resolve>,
+    /// Connections that may be opened now. Sockets must not take the descriptors of the store.
+    connections: tokio::sync::Semaphore,
 }
 
 impl std::fmt::Debug for Outbound {
@@ -278,6 +280,7 @@ impl Outbound {
             user_agent: HeaderValue::from_str(&options.user_agent).unwrap_or(fallback),
             tls: connector(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()),
             resolver: Box::new(SystemResolver),
+            connections: tokio::sync::Semaphore::new(options.connections_max),
         }
     }
 
@@ -305,6 +308,8 @@ impl Outbound {
     ) -> Result<Response, OutboundError> {
         for _ in 0..=REDIRECTS_MAX {
             gate.proceed().await;
+            // It fails only if the semaphore is closed, which it never is.
+            let _connection = self.connections.acquire().await.ok();
             let stream = self.connect(&request, gate).await?;
             let exchanged = if request.url.scheme() == "https" {
                 let stream = exchange::start_tls(stream, &request, &self.tls).await?;

@@ -95,6 +95,7 @@ impl Engine {
         let did: Did = setup.did.into();
         let identity_key = setup.key.seal_key(JOB_SECRETS_PURPOSE);
         let previous = setup.previous_secrets_key.as_ref();
+        let has_previous_key = previous.is_some();
         let seal_key = seal_key(setup.secrets_key, previous, identity_key);
         let runtime = Runtime::new(setup.env, setup.limits);
         let admission = Arc::new(Admission::new(Arc::clone(&runtime), Arc::clone(&setup.store)));
@@ -145,6 +146,9 @@ impl Engine {
         components.operations.environments.load(&*components.jobs.store).await?;
         components.jobs.reseal_secrets().await?;
         components.jobs.reseal_user_secrets().await?;
+        if has_previous_key {
+            components.jobs.reseal_messages().await?;
+        }
         components.background.start().await?;
         Ok(Engine(components))
     }
@@ -218,11 +222,6 @@ impl Engine {
         self.0.runtime.stopping().await;
     }
 
-    /// Returns true if nothing needs the key any more that encrypted secrets before.
-    pub async fn check_resealed(&self) -> Result<bool, StoreError> {
-        Ok(self.0.jobs.outdated_messages().await? == 0)
-    }
-
     /// Returns what recovery has done so far.
     pub fn recovery(&self) -> RecoverySummary {
         self.0.background.recovery.borrow().clone()
@@ -274,6 +273,11 @@ impl Engine {
     /// Returns the operations of all adapters, ordered by path.
     pub fn operations(&self) -> Vec<CatalogueEntry> {
         self.0.operations.entries()
+    }
+
+    /// Returns true if a reference names an operation of an adapter, which every caller can list.
+    pub fn is_listed_operation(&self, reference: &str) -> bool {
+        self.0.operations.is_listed(reference)
     }
 
     /// Returns the operations of one adapter. `None` if there is no such adapter.

@@ -27,6 +27,8 @@ pub struct Limits {
     /// Sub-jobs of one root in total: steps and calls on every level. A definition that is known to
     /// need more is refused; a tree that grows while it runs stops there.
     pub sub_jobs_per_root_max: u64,
+    /// The number of jobs of one tree that change in one commit.
+    pub tree_commit_max: usize,
     /// Jobs that run in this process at a time; others wait in the queue.
     pub running_max: usize,
     /// Bytes, decoded, that requests, runs and responses hold in memory at a time.
@@ -88,6 +90,7 @@ impl Default for Limits {
             stored_bytes_per_caller_max: None,
             stored_bytes_max: None,
             sub_jobs_per_root_max: 10_000,
+            tree_commit_max: TREE_COMMIT_MAX,
             running_max: 4_096,
             memory_bytes_max: 512 * 1024 * 1024,
             memory_per_caller_bytes_max: 128 * 1024 * 1024,
@@ -478,6 +481,10 @@ pub const CLAIM_JOBS_MAX: usize = 256;
 /// How long a claim or a beat waits for something to happen. A beat waits for half a lease at most, so that
 /// the wait does not end it.
 pub const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// How long a claim that ends earlier jobs waits for new ones: a worker learns within this time whether its
+/// results were recorded, and asks at most this often for nothing.
+pub const CLAIM_WITH_ENDS_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes of the end of a job's log that are kept, in memory while it runs and in its last record: enough
 /// to see what it did last.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_engine::Engine;
+use catena_engine::limits::TREE_COMMIT_MAX;
 use catena_engine::requests::ListJobs;
 use catena_job::{JobId, Status};
 use catena_store::ListOrder;
@@ -245,9 +246,10 @@ async fn assert_recovers(cluster: &Cluster, root: JobId, when: &str) {
 
 /// Runs a script in a process that is killed at its n-th commit, and checks what the next process
 /// makes of it. Returns true if the process was killed.
-fn kill_at(script: &[Act], commits: u64, is_last_durable: bool) -> bool {
+fn kill_at(script: &[Act], commits: u64, is_last_durable: bool, tree_commit_max: usize) -> bool {
     let when = format!("{script:?}, killed after {commits} commits, {is_last_durable}");
-    let venue = TestVenue::new();
+    let mut venue = TestVenue::new();
+    venue.limits.tree_commit_max = tree_commit_max;
     let death = Arc::new(Death::after(commits, is_last_durable));
     let started = std::cell::Cell::new(None);
     let ended = venue.run_until_death(&death, async |cluster| {
@@ -293,10 +295,55 @@ fn kill_at(script: &[Act], commits: u64, is_last_durable: bool) -> bool {
 fn trees_agree_after_a_kill_at_any_commit() {
     for script in SCRIPTS {
         for is_last_durable in [false, true] {
-            let killed = (0..1_000).take_while(|n| kill_at(script, *n, is_last_durable)).count();
+            let is_killed = |n: &u64| kill_at(script, *n, is_last_durable, TREE_COMMIT_MAX);
+            let killed = (0..1_000).take_while(is_killed).count();
             assert!((10..1_000).contains(&killed), "{script:?}: {killed} commits");
         }
     }
+}
+
+/// A tree that is too large for one commit changes in parts, its root first.
+#[test]
+fn trees_that_change_in_parts_agree_after_a_kill_at_any_commit() {
+    let killed = (0..1_000).take_while(|n| kill_at(SCRIPTS[0], *n, true, 1)).count();
+    assert!((10..1_000).contains(&killed), "{killed} commits");
+}
+
+/// A nested orchestration is resumed before its steps are, and must not pause itself for good because they
+/// are still paused.
+#[test]
+fn a_tree_that_changes_in_parts_is_resumed_as_a_whole() {
+    let mut venue = TestVenue::new();
+    venue.limits.tree_commit_max = 4;
+    venue.run_engines(1, async |cluster| {
+        let chat = r#"{"op":"t:chat","input":["const",{}]}"#;
+        let steps = format!("[{}]", vec![chat; 150].join(","));
+        let nested = register(&cluster, &steps, "[0]", "").await;
+        let nested = format!(r#"{{"op":"{nested}","input":["const",{{}}]}}"#);
+        let op = register(&cluster, &format!("[{nested},{nested},{nested}]"), "[0]", "").await;
+        let mut request = request(&op, "{}");
+        request.wait = Some(Duration::ZERO);
+        let root = cluster.invoke(request).await.unwrap().view.job.id();
+        let all_are = async |status: Status| {
+            for job in jobs_below(&cluster, root).await {
+                let found = cluster.job(&alice(), job).await.unwrap().status();
+                if found != status {
+                    return Err(format!("{job} is {found}"));
+                }
+            }
+            Ok(())
+        };
+        wait_for_status(&cluster, root, Status::InputRequired).await;
+        sleep(1_000).await;
+        for round in 0..3 {
+            cluster.pause(&alice(), root).await.unwrap();
+            sleep(1_000).await;
+            assert_eq!(all_are(Status::Paused).await, Ok(()), "paused, round {round}");
+            cluster.resume(&alice(), root).await.unwrap();
+            sleep(1_000).await;
+            assert_eq!(all_are(Status::InputRequired).await, Ok(()), "resumed, round {round}");
+        }
+    });
 }
 
 #[test]

@@ -50,5 +50,6 @@ mod worker;
 
 pub use aborts::AbortWatch;
 pub use config::Config;
+pub use http::listen::outbound_descriptors;
 pub use identity::{key, lists, tokens};
 pub use venue::{Venue, VenueError, serve};

@@ -176,10 +176,8 @@ impl Venue {
             aborts,
         })
         .await?;
-        // If that is not known, the previous key is kept until the next start.
-        let is_resealed =
-            secrets_keys.previous.is_some() && matches!(engine.check_resealed().await, Ok(true));
-        if is_resealed {
+        // The engine has encrypted everything with the current key.
+        if secrets_keys.previous.is_some() {
             key::finish_rotation(&secrets_file)?;
             tracing::info!("finished an interrupted rotation of the key of secrets");
         }

@@ -624,6 +624,18 @@ async fn health_reports_queues_workers_and_the_store() {
 }
 
 #[tokio::test]
+async fn health_tells_a_stranger_only_whether_the_venue_works() {
+    let venue = venue(|flags| {
+        flags.public_url = Some("https://venue.example".to_owned());
+        flags.public_access = Some("on".to_owned());
+        flags.metrics_public = Some("on".to_owned());
+    })
+    .await;
+    let health = venue.get("/canvas/v1/health").await;
+    assert_eq!(health.text(), r#"{"status":"ok"}"#);
+}
+
+#[tokio::test]
 async fn health_requires_an_admin_where_metrics_do() {
     let venue = venue(|flags| flags.metrics_public = Some("off".to_owned())).await;
     venue.get("/canvas/v1/health").await.assert_error(403, "forbidden");

@@ -26,6 +26,40 @@ async fn a_definition_cannot_declare_an_acting_operation_read_only() {
             reply.expect_error(400, "operation_unusable");
         }
     }
+    let steps = json!([{"op": "test:echo", "input": ["input"]}]);
+    for operation in [
+        json!({"adapter": "worker", "queue": "a", "readOnly": true}),
+        json!({"adapter": "orchestrator", "steps": steps, "result": [0], "readOnly": true}),
+    ] {
+        let metadata = json!({"name": "quiet", "operation": operation});
+        let request = site.request("PUT", "/api/v1/operations/quiet").json(&metadata);
+        site.ask(request).await.expect(400);
+        let reply = site.post("/api/v1/assets", &metadata).await;
+        if let Some(id) = reply.json().as_str() {
+            let body = json!({"operation": id, "input": {}});
+            let invoked = site.post("/api/v1/invoke", &body).await;
+            invoked.expect_error(400, "operation_unusable");
+        }
+    }
+}
+
+/// How callers name their operations is nobody else's business.
+#[tokio::test]
+async fn health_names_only_operations_that_everybody_can_list() {
+    let site = Site::with(|flags| flags.running = Some("1".to_owned())).await;
+    let owner = site.caller(1).await;
+    let definition = json!({"name": "Secret", "operation": {"adapter": "test:never"}});
+    let input = json!({"path": "w/acme:merger", "value": definition});
+    owner.invoked("covia:write", input, "COMPLETE").await;
+    owner.invoked("test:never", json!({}), "STARTED").await;
+    for operation in ["w/acme:merger", "test:never"] {
+        owner.invoke(operation, json!({})).await;
+    }
+    let health = site.get("/canvas/v1/health").await.expect(200);
+    assert!(!health.text().contains("merger"), "{}", health.text());
+    let queue = &health.json()["queue"];
+    assert_eq!((&queue["total"], &queue["otherTypes"]), (&json!(2), &json!(1)), "{queue}");
+    assert_eq!(queue["byType"], json!([{"type": "test:never", "jobs": 1}]));
 }
 
 #[tokio::test]

@@ -122,6 +122,7 @@ fn adapters(config: &Config) -> Result<Vec<Arc<dyn Adapter>>, Failure> {
         agents: config.agents(),
         plan: config.plan(),
         default_environment: config.default_environment.value.clone(),
+        connections_max: options.connections_max.min(catena_server::outbound_descriptors()),
         ..options
     });
     adapters.extend(crate::test_operations::adapters());

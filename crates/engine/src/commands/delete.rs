@@ -38,7 +38,7 @@ impl Commands {
         caller: &Caller,
         id: JobId,
     ) -> Result<(), ControlError> {
-        self.execution.check_recorded(id, "be deleted")?;
+        self.execution.check_recorded(caller, id, "be deleted")?;
         let current = self.jobs.current(id).await?.ok_or(ControlError::NotFound(id))?;
         check_control(caller, &current)?;
         if let Some(parent) = current.job.parent() {

@@ -27,7 +27,7 @@ impl Commands {
         id: JobId,
         may: impl Fn(Status) -> bool + Send + Sync + 'static,
     ) -> Result<JobView, ControlError> {
-        self.execution.check_recorded(id, "be paused")?;
+        self.execution.check_recorded(caller, id, "be paused")?;
         let check = move |current: &Current| match current.job.status() {
             status if may(status) => Ok(true),
             status => Err(ControlError::Conflict { job: id, status, action: "be paused" }),

@@ -26,7 +26,7 @@ impl Commands {
         scope: RerunScope,
         key: Option<IdempotencyKey>,
     ) -> Result<Invoked, RerunError> {
-        self.execution.check_recorded(id, "be rerun")?;
+        self.execution.check_recorded(caller, id, "be rerun")?;
         let current = self.jobs.current(id).await?.ok_or(ControlError::NotFound(id))?;
         check_control(caller, &current)?;
         let status = current.job.status();

@@ -17,7 +17,7 @@ impl Commands {
         caller: &Caller,
         id: JobId,
     ) -> Result<JobView, ControlError> {
-        self.execution.check_recorded(id, "be resumed")?;
+        self.execution.check_recorded(caller, id, "be resumed")?;
         let check = move |current: &Current| match current.job.status() {
             Status::Paused => Ok(true),
             status => Err(ControlError::Conflict { job: id, status, action: "be resumed" }),

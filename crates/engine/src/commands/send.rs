@@ -11,8 +11,8 @@ use catena_store::{CommitError, Effect, Effects, Message};
 use catena_value::{Map, NoCells, Value, json};
 
 use crate::commands::Commands;
-use crate::error::SendError;
-use crate::jobs::{CREDENTIALS, Current};
+use crate::error::{SendError, StoreError};
+use crate::jobs::{CREDENTIALS, Current, Secrecy};
 use crate::limits::MESSAGE_ID_BYTES_MAX;
 use crate::requests::{Caller, IdempotencyKey, KeyLookup, MessageReceipt, commit_error};
 
@@ -64,11 +64,8 @@ impl Commands {
         }
         let message = self.checked_message(&current, message).await?;
         let message_id = self.message_id(&message)?;
-        // An answer to a request for authorisation is secret wherever its secrets are. A step on
-        // another venue gets what its venue would get from any client.
-        let is_secret = status == Status::AuthRequired
-            && self.orchestration.remote_recipient(&current).await?.is_none();
-        let body = self.jobs.seal_message(id, caller, message, is_secret)?;
+        let secrecy = self.secrecy_of_message(&current).await?;
+        let body = self.jobs.seal_message(id, caller, message, secrecy)?;
         let message = Message { number: 0, id: message_id.clone(), body };
         let mut effects = vec![Effect::SendMessage { job: id, message }];
         if let Some(key) = &claimed {
@@ -114,6 +111,20 @@ impl Commands {
                 None => Err(commit_error(error)),
             },
         }
+    }
+
+    /// Returns how much of a message to a job is secret. An answer to a request for authorisation is
+    /// secret wherever its secrets are. A step on another venue gets what its venue would get from any
+    /// client.
+    async fn secrecy_of_message(&self, current: &Current) -> Result<Secrecy, StoreError> {
+        Ok(match current.job.status() {
+            Status::InputRequired => Secrecy::Credentials,
+            Status::AuthRequired => match self.orchestration.remote_recipient(current).await? {
+                Some(_) => Secrecy::Credentials,
+                None => Secrecy::Whole,
+            },
+            _ => Secrecy::Undecided,
+        })
     }
 
     /// Checks the size of a message and that its credentials do not leave this venue. A message that

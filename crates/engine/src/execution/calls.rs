@@ -14,8 +14,8 @@ use crate::error::{ControlError, StoreError};
 use crate::execution::record::TurnOutcome;
 use crate::execution::{Execution, offer_now};
 use crate::jobs::{
-    Current, append_error, is_live, left_ms, message_record, reseal_message, restart_clock,
-    stop_clock, truncate_text, unless_overtaken, waits_for_message,
+    Current, append_error, is_live, left_ms, message_record, restart_clock, stop_clock,
+    truncate_text, unless_overtaken, waits_for_message,
 };
 use crate::limits::CONTENTION_TRIES_MAX;
 use crate::requests::JobView;
@@ -109,6 +109,8 @@ impl Execution {
     ) -> Result<bool, StoreError> {
         let id = current.job.id();
         let now = self.runtime.now();
+        let status = current.job.status();
+        let message = self.jobs.settle_message(id, status, message)?;
         let (trigger, public) = message_record(&message);
         let mut change = Change::new(Event::Answered, now);
         change.trigger = Some(trigger);
@@ -117,7 +119,7 @@ impl Execution {
         let mut draft = current.draft();
         draft.append(change).map_err(append_error)?;
         draft.add(Effect::TakeMessage { job: id, number: message.number });
-        let body = reseal_message(&self.jobs, id, called, message.body)?;
+        let body = self.jobs.forwarded_body(id, called, status, &message)?;
         draft.add(Effect::SendMessage {
             job: called,
             message: Message { number: 0, id: message.id, body },

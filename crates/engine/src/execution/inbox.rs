@@ -89,7 +89,7 @@ impl Execution {
             return Ok(if forwarded { Consumed::Nothing } else { Consumed::Conflict });
         }
         if operation.queue().is_some() {
-            return self.queue_answer(&current, &message, &operation).await;
+            return self.queue_answer(&current, message, &operation).await;
         }
         let Some(slot) = self.try_claim_slot(current.text("caller")) else {
             let queued = Effects::one(offer_now(&current.job, self.runtime.now()));
@@ -107,12 +107,14 @@ impl Execution {
     async fn queue_answer(
         &self,
         current: &Current,
-        message: &Message,
+        message: Message,
         operation: &Operation,
     ) -> Result<Consumed, StoreError> {
-        let opened = self.jobs.open_message(current.job.id(), message);
+        let id = current.job.id();
+        let message = self.jobs.settle_message(id, current.job.status(), message)?;
+        let opened = self.jobs.open_message(id, &message);
         let time_left = recorded_limit(&self.runtime.limits, &current.job, operation);
-        let mut draft = self.answer_draft(current, message, opened, time_left).await?.0;
+        let mut draft = self.answer_draft(current, &message, opened, time_left).await?.0;
         draft.set_hold(Hold::Vacant(current.hold.fence));
         draft.add(offer_now(&current.job, self.runtime.now()));
         if unless_overtaken(self.jobs.commit(draft).await)?.is_none() {
@@ -155,7 +157,9 @@ impl Execution {
         message: Message,
         operation: Arc<Operation>,
     ) -> Result<Option<Run>, StoreError> {
-        let opened = self.jobs.open_message(current.job.id(), &message);
+        let id = current.job.id();
+        let message = self.jobs.settle_message(id, current.job.status(), message)?;
+        let opened = self.jobs.open_message(id, &message);
         let time_left = recorded_limit(&self.runtime.limits, &current.job, &operation);
         let (mut draft, complete) =
             self.answer_draft(&current, &message, opened, time_left).await?;

@@ -39,8 +39,8 @@ pub(crate) use crate::operations::QUEUE;
 pub(crate) use calls::ask_like_call;
 pub(crate) use cause::next_cause;
 pub(crate) use control::{
-    ControlAction, ControlRequest, Descend, PendingControl, TreePosition, is_unclaimed,
-    open_sub_jobs,
+    ControlAction, ControlRequest, Descend, PendingControl, TreePosition, is_resumed_by_notice,
+    is_unclaimed, open_sub_jobs,
 };
 pub(crate) use private::PrivateJobs;
 pub(crate) use progress::step_progress;

@@ -146,16 +146,17 @@ impl Execution {
         Ok(self.jobs.watch_until(view, &mut watch, time, Status::is_terminal).await)
     }
 
-    /// Fails if a job is private, for an action that only recorded jobs support.
+    /// Fails if a job is private, for an action that only recorded jobs support. To anybody but its owner
+    /// there is no such job.
     pub(crate) fn check_recorded(
         &self,
+        caller: &Caller,
         job: JobId,
         action: &'static str,
     ) -> Result<(), ControlError> {
-        match self.private.get(job) {
-            Some(_) => Err(ControlError::Private { job, action }),
-            None => Ok(()),
-        }
+        let Some(private) = self.private.get(job) else { return Ok(()) };
+        check_visible(caller, &private.view().job).map_err(|_| ControlError::NotFound(job))?;
+        Err(ControlError::Private { job, action })
     }
 
     /// Cancels a private job and returns it.

@@ -3,10 +3,12 @@
 //! A queued message is `{from, message, sealed?}`: the sender's DID, the message without its
 //! credentials, and the sealed credentials. Credentials are never stored in plaintext, neither in
 //! the queue nor in the chain. An answer to a job that asks for authorisation may contain them
-//! anywhere and is sealed as a whole: `message` is then `{"redacted": true}`.
+//! anywhere and is sealed as a whole: `message` is then `{"redacted": true}`. A message to a job that
+//! asks for nothing yet is sealed as a whole and `undecided`, because the job may ask for
+//! authorisation when it consumes the message.
 
-use catena_job::JobId;
-use catena_store::Message;
+use catena_job::{JobId, Status};
+use catena_store::{Effect, Effects, Message};
 use catena_value::path::Path;
 use catena_value::{Map, NoCells, Value};
 
@@ -19,6 +21,20 @@ use crate::requests::Caller;
 
 /// The member of a message that is never stored in plaintext.
 pub(crate) const CREDENTIALS: &str = "credentials";
+
+/// The member of a queued message whose job has not asked for it yet.
+const UNDECIDED: &str = "undecided";
+
+/// How much of a message is secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Secrecy {
+    /// Its credentials.
+    Credentials,
+    /// All of it: it answers a request for authorisation.
+    Whole,
+    /// All of it, until the job that consumes it shows what it answers.
+    Undecided,
+}
 
 /// A message from the queue, with its credentials decrypted.
 pub(crate) struct OpenedMessage {
@@ -59,53 +75,65 @@ fn sealed_credentials(body: &Value) -> Option<String> {
     sealed.as_ref().and_then(|sealed| Some(sealed.to_text()?.into_owned()))
 }
 
-/// Returns the body of a message for another job: credentials are sealed for a single job.
-pub(crate) fn reseal_message(
-    jobs: &Jobs,
-    from: JobId,
-    to: JobId,
-    body: Value,
-) -> Result<Value, StoreError> {
-    let Some(sealed) = sealed_credentials(&body) else { return Ok(body) };
-    let secret = jobs.unseal(from, &sealed).unwrap_or_default();
-    let sealed = Value::from(jobs.seal(to, &secret)?);
-    let map = body.as_map().cloned().unwrap_or_default();
-    let map = map.insert("sealed".into(), sealed, &NoCells);
-    map.map(Value::from).map_err(|error| StoreError::Damaged(error.to_string()))
-}
-
 impl Jobs {
-    /// Returns the number of queued messages whose credentials were sealed with an older key.
-    pub(crate) async fn outdated_messages(&self) -> Result<u64, StoreError> {
+    /// Seals the credentials of queued messages again that were sealed with an older key.
+    pub(crate) async fn reseal_messages(&self) -> Result<(), StoreError> {
         let mut after = None;
-        let mut outdated = 0;
         loop {
             let live = self.store.live(after, PAGE_MAX).await?;
-            let Some(last) = live.last() else { return Ok(outdated) };
+            let Some(last) = live.last() else { return Ok(()) };
             after = Some(last.job);
             for job in live {
-                let messages = self.store.messages(job.job, MESSAGES_READ_MAX).await?;
-                let sealed =
-                    messages.iter().filter_map(|message| sealed_credentials(&message.body));
-                outdated +=
-                    sealed.filter(|sealed| self.seal_key.is_outdated(sealed)).count() as u64;
+                for message in self.store.messages(job.job, MESSAGES_READ_MAX).await? {
+                    self.reseal_queued(job.job, message).await?;
+                }
             }
         }
     }
 
-    /// Returns the body of a message as it is queued. `is_secret` says that all of it is secret.
+    /// Seals the credentials of a queued message with the current key.
+    async fn reseal_queued(&self, job: JobId, message: Message) -> Result<(), StoreError> {
+        let sealed = sealed_credentials(&message.body);
+        let Some(sealed) = sealed.filter(|sealed| self.seal_key.is_outdated(sealed)) else {
+            return Ok(());
+        };
+        let Some(secret) = self.unseal(job, &sealed) else {
+            tracing::warn!(%job, message = message.id, "a queued message cannot be decrypted");
+            return Ok(());
+        };
+        let body = message.body.as_map().cloned().unwrap_or_default();
+        let sealed = Value::from(self.seal(job, &secret)?);
+        let body = body.insert("sealed".into(), sealed, &NoCells);
+        let body = body.map_err(|error| StoreError::Damaged(error.to_string()))?.into();
+        let message = Message { body, ..message };
+        self.store.commit(Effects::one(Effect::ReplaceMessage { job, message })).await?;
+        Ok(())
+    }
+
+    /// Returns the body of a message as it is queued.
     pub(crate) fn seal_message(
         &self,
         job: JobId,
         sender: &Caller,
         message: Map,
-        is_secret: bool,
+        secrecy: Secrecy,
     ) -> Result<Value, StoreError> {
-        let mut members = vec![("from", Value::from(&*sender.did))];
-        let message = Value::from(message);
-        if is_secret {
+        self.message_body(job, Value::from(&*sender.did), message.into(), secrecy)
+    }
+
+    fn message_body(
+        &self,
+        job: JobId,
+        from: Value,
+        message: Value,
+        secrecy: Secrecy,
+    ) -> Result<Value, StoreError> {
+        let mut members = vec![("from", from)];
+        if secrecy != Secrecy::Credentials {
             members.push(("sealed", self.seal(job, &message)?.into()));
             members.push(("message", redacted()));
+            let is_undecided = secrecy == Secrecy::Undecided;
+            members.extend(is_undecided.then_some((UNDECIDED, true.into())));
             return Ok(members.into_iter().collect::<Map>().into());
         }
         let secrets = [vec![Place::At(CREDENTIALS.to_owned())]];
@@ -117,6 +145,55 @@ impl Jobs {
         }
         members.push(("message", redacted.public));
         Ok(members.into_iter().collect::<Map>().into())
+    }
+
+    /// Decides how much of a queued message is secret, now that a job asks for it: all of it if the job
+    /// asks for authorisation.
+    pub(crate) fn settle_message(
+        &self,
+        job: JobId,
+        asks_for: Status,
+        message: Message,
+    ) -> Result<Message, StoreError> {
+        let (_, public) = message_record(&message);
+        let is_undecided =
+            message.body.as_map().is_some_and(|body| body.field(UNDECIDED).is_some());
+        let secrecy = match asks_for {
+            Status::AuthRequired if public != redacted() || is_undecided => Secrecy::Whole,
+            Status::AuthRequired => return Ok(message),
+            _ if is_undecided => Secrecy::Credentials,
+            _ => return Ok(message),
+        };
+        let body = self.body_for(job, job, &message, secrecy)?;
+        Ok(Message { body, ..message })
+    }
+
+    /// Returns the body of a message that is forwarded: what is secret is sealed for a single job. The
+    /// recipient of an answer to a request for authorisation decides for itself.
+    pub(crate) fn forwarded_body(
+        &self,
+        from: JobId,
+        to: JobId,
+        asks_for: Status,
+        message: &Message,
+    ) -> Result<Value, StoreError> {
+        let secrecy = match asks_for {
+            Status::AuthRequired => Secrecy::Undecided,
+            _ => Secrecy::Credentials,
+        };
+        self.body_for(from, to, message, secrecy)
+    }
+
+    fn body_for(
+        &self,
+        from: JobId,
+        to: JobId,
+        message: &Message,
+        secrecy: Secrecy,
+    ) -> Result<Value, StoreError> {
+        let sender = message.body.as_map().and_then(|body| body.field("from").cloned());
+        let complete = self.open_message(from, message).complete;
+        self.message_body(to, sender.unwrap_or_default(), complete, secrecy)
     }
 
     /// Decrypts the credentials of a queued message.

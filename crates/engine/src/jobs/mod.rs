@@ -49,7 +49,7 @@ pub(crate) use lookup::{
     AUTHORITY, DEPTH, check_control, check_visible, depth_of, is_answering, is_live,
     message_trigger, waits_for_message,
 };
-pub(crate) use messages::{CREDENTIALS, OpenedMessage, message_record, reseal_message};
+pub(crate) use messages::{CREDENTIALS, OpenedMessage, Secrecy, message_record};
 pub(crate) use outcome::{
     adapter_panicked, append_error, attempt_time_exceeded, check_output_blocking, control_error,
     executor_lost, incomplete_payload, interrupted, interrupted_too_often, outcome_change,

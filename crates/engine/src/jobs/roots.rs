@@ -3,8 +3,10 @@
 //! A change is computed from the current roots of one user and committed on the condition that none
 //! of them has changed. Changes that arrive while a commit of the same user is in flight wait in a
 //! queue and become the next commit together, each computed from the result of the one before, so
-//! writers in one process never compete with each other. Another process may still come first; then
-//! the whole batch is computed again from what is stored.
+//! writers in one process never compete with each other. The next commit is computed while the one
+//! before it is in flight, from the roots as that one will leave them, and nobody hears of it before
+//! that one has succeeded. Another process may still come first; then the whole batch is computed
+//! again from what is stored.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,9 +22,11 @@ use tokio::sync::oneshot;
 
 use crate::error::StoreError;
 use crate::jobs::binding::read_failure;
-use crate::jobs::{Committed, Draft, Jobs};
+use crate::jobs::{Committed, Draft, Jobs, Secrecy};
 use crate::limits::{CONTENTION_TRIES_MAX, ROOT_BATCH_MAX, ROOT_QUEUE_MAX};
-use crate::operations::{Cells, InlineCells, RootId, Roots, SentMessage, definition_effects};
+use crate::operations::{
+    Cells, FutureRoots, InlineCells, RootId, Roots, SentMessage, definition_effects,
+};
 use crate::requests::{Caller, JobView};
 
 /// A change of a user's roots, with the job that makes it, if any.
@@ -110,19 +114,27 @@ impl QueueGuard {
     /// Returns the changes of the next commit. `None` if none wait; then the queue is removed.
     fn next_batch(&mut self) -> Option<Vec<Waiting>> {
         let mut queues = self.changes.queues.lock();
-        let waiting = queues.get_mut(&self.owner).filter(|waiting| !waiting.is_empty());
-        match waiting {
-            Some(waiting) => {
-                let count = waiting.len().min(ROOT_BATCH_MAX);
-                Some(waiting.drain(..count).collect())
-            }
-            None => {
-                queues.remove(&self.owner);
-                self.is_empty = true;
-                None
-            }
+        let next = first_batch(&mut queues, &self.owner);
+        if next.is_none() {
+            queues.remove(&self.owner);
+            self.is_empty = true;
         }
+        next
     }
+
+    /// Returns the changes of the next commit. `None` if none wait.
+    fn take_batch(&self) -> Option<Vec<Waiting>> {
+        first_batch(&mut self.changes.queues.lock(), &self.owner)
+    }
+}
+
+fn first_batch(
+    queues: &mut HashMap<Arc<str>, Vec<Waiting>>,
+    owner: &Arc<str>,
+) -> Option<Vec<Waiting>> {
+    let waiting = queues.get_mut(owner).filter(|waiting| !waiting.is_empty())?;
+    let count = waiting.len().min(ROOT_BATCH_MAX);
+    Some(waiting.drain(..count).collect())
 }
 
 impl Drop for QueueGuard {
@@ -137,20 +149,16 @@ impl Drop for QueueGuard {
 struct Computed {
     batch: Vec<Waiting>,
     roots: Roots,
-    /// The change of each job, in the order of the batch.
-    drafts: Vec<Option<Draft>>,
+    /// What became of each change, in the order of the batch.
+    results: Vec<Result<Option<Draft>, RootFailure>>,
 }
 
 impl Computed {
-    /// Answers changes that failed, and keeps the others.
-    fn new(
-        batch: Vec<Waiting>,
-        roots: Roots,
-        results: Vec<Result<Option<Draft>, RootFailure>>,
-    ) -> Self {
-        let mut rest = Vec::with_capacity(batch.len());
-        let mut drafts = Vec::with_capacity(batch.len());
-        for (waiting, result) in batch.into_iter().zip(results) {
+    /// Answers changes that failed. Returns the others, with the changes of their jobs.
+    fn answer_failed(self) -> (Vec<Waiting>, Roots, Vec<Option<Draft>>) {
+        let mut rest = Vec::with_capacity(self.batch.len());
+        let mut drafts = Vec::with_capacity(self.batch.len());
+        for (waiting, result) in self.batch.into_iter().zip(self.results) {
             match result {
                 Ok(draft) => {
                     drafts.push(draft);
@@ -159,7 +167,7 @@ impl Computed {
                 Err(failure) => waiting.answer(Err(failure)),
             }
         }
-        Computed { batch: rest, roots, drafts }
+        (rest, self.roots, drafts)
     }
 }
 
@@ -210,21 +218,30 @@ impl RootChanges {
     }
 
     /// Commits changes together and answers them. If the commit is refused for a reason that only
-    /// one of them may have caused, each half is committed on its own.
-    async fn commit_root_changes(&self, owner: &str, mut batch: Vec<Waiting>) {
+    /// one of them may have caused, each half is committed on its own. Returns true if the first
+    /// commit succeeded, so that what was computed from its result holds.
+    async fn commit_root_changes(&self, owner: &str, computed: Computed) -> bool {
         let mut notifies = true;
-        for _ in 0..CONTENTION_TRIES_MAX {
-            let computed = match self.compute_root_changes(owner, &mut batch).await {
-                Ok(computed) => computed,
-                Err(error) => return answer_all(batch, &RootFailure::Store(error)),
+        let mut computed = Some(computed);
+        let mut batch = Vec::new();
+        for tries in 0..CONTENTION_TRIES_MAX {
+            let again = match computed.take() {
+                Some(first) => first,
+                None => match self.compute_root_changes(owner, &mut batch, None).await {
+                    Ok(again) => again,
+                    Err(error) => {
+                        answer_all(batch, &RootFailure::Store(error));
+                        return false;
+                    }
+                },
             };
-            let Computed { batch: again, mut roots, drafts } = computed;
+            let (rest, mut roots, drafts) = again.answer_failed();
             if !notifies {
                 roots.drop_notices();
             }
-            batch = again;
+            batch = rest;
             if batch.is_empty() {
-                return;
+                return tries == 0;
             }
             let own: Vec<JobId> = drafts.iter().flatten().map(|draft| draft.job().id()).collect();
             match self.commit_roots(owner, roots, drafts, &own).await {
@@ -232,7 +249,7 @@ impl RootChanges {
                     for (waiting, view) in batch.into_iter().zip(views) {
                         waiting.answer(Ok(view));
                     }
-                    return;
+                    return tries == 0;
                 }
                 Err(CommitError::RootMoved { .. }) => {}
                 Err(CommitError::MessagesFull { .. }) if notifies => notifies = false,
@@ -240,26 +257,40 @@ impl RootChanges {
                 Err(error) if changed_job(&error).is_some_and(|job| !own.contains(&job)) => {}
                 Err(error) if batch.len() > 1 && !is_about_store(&error) => {
                     let second = batch.split_off(batch.len() / 2);
-                    Box::pin(self.commit_root_changes(owner, batch)).await;
-                    return Box::pin(self.commit_root_changes(owner, second)).await;
+                    Box::pin(self.compute_and_commit(owner, batch)).await;
+                    Box::pin(self.compute_and_commit(owner, second)).await;
+                    return false;
                 }
-                Err(error) => return answer_all(batch, &RootFailure::Commit(Box::new(error))),
+                Err(error) => {
+                    answer_all(batch, &RootFailure::Commit(Box::new(error)));
+                    return false;
+                }
             }
         }
         answer_all(batch, &RootFailure::Store(StoreError::Contended));
+        false
     }
 
-    /// Computes changes from the stored roots: on this thread as long as little has to be loaded, the rest
-    /// on a compute thread.
+    /// Computes changes from what is stored, commits them and answers them.
+    async fn compute_and_commit(&self, owner: &str, mut batch: Vec<Waiting>) {
+        match self.compute_root_changes(owner, &mut batch, None).await {
+            Ok(computed) => drop(self.commit_root_changes(owner, computed).await),
+            Err(error) => answer_all(batch, &RootFailure::Store(error)),
+        }
+    }
+
+    /// Computes changes from the stored roots, or from those that a commit in flight leaves: on this thread
+    /// as long as little has to be loaded, the rest on a compute thread.
     async fn compute_root_changes(
         &self,
         owner: &str,
         batch: &mut Vec<Waiting>,
+        future: Option<&FutureRoots>,
     ) -> Result<Computed, StoreError> {
         let ids: BTreeSet<RootId> =
             batch.iter().flat_map(|waiting| waiting.work.roots()).cloned().collect();
         let cells = InlineCells::new(self.jobs.store.cells());
-        let mut roots = self.stored_roots(owner, cells.clone(), &ids).await?;
+        let mut roots = self.read_roots(owner, cells.clone(), &ids, future).await?;
         let mut results = Vec::with_capacity(batch.len());
         if !batch.iter().any(|waiting| waiting.work.needs_compute_thread()) {
             for waiting in batch.iter_mut() {
@@ -274,29 +305,34 @@ impl RootChanges {
         }
         let mut taken = std::mem::take(batch);
         if results.len() == taken.len() {
-            return Ok(Computed::new(taken, roots, results));
+            return Ok(Computed { batch: taken, roots, results });
         }
         roots.set_cells(self.jobs.store.cells());
         let work = move || {
             let rest = taken[results.len()..].iter_mut();
             results.extend(rest.map(|waiting| apply(&mut *waiting.work, &mut roots)));
-            Computed::new(taken, roots, results)
+            Computed { batch: taken, roots, results }
         };
         // If there is no result, the changes were dropped, and those that wait are told so.
         self.jobs.runtime.compute.run(owner, work).await.map_err(|_| StoreError::Busy)
     }
 
-    async fn stored_roots(
+    async fn read_roots(
         &self,
         owner: &str,
         cells: Cells,
         ids: &BTreeSet<RootId>,
+        future: Option<&FutureRoots>,
     ) -> Result<Roots, StoreError> {
         let mut stored = Vec::with_capacity(ids.len());
-        for id in ids {
+        for id in ids.iter().filter(|id| !future.is_some_and(|future| future.has_root(id))) {
             stored.push((id.clone(), self.jobs.store.root(&id.key(owner)).await?));
         }
-        Ok(Roots::new(owner, self.jobs.runtime.now(), cells, stored))
+        let mut roots = Roots::new(owner, self.jobs.runtime.now(), cells, stored);
+        if let Some(future) = future {
+            ids.iter().for_each(|id| roots.add_future(future, id));
+        }
+        Ok(roots)
     }
 
     /// Commits new roots together with the changes of jobs. Returns the jobs.
@@ -370,10 +406,11 @@ impl Jobs {
         &self,
         roots: &mut Roots,
     ) -> Result<(Vec<JobId>, Vec<Effect>), StoreError> {
-        let (mut receivers, mut effects) = (Vec::new(), Vec::new());
+        let mut receivers = roots.take_unnotified();
+        let mut effects = Vec::new();
         for SentMessage { job, from, id, message, .. } in roots.take_messages() {
             let sender = Caller::known(&from);
-            let body = self.seal_message(job, &sender, message, false)?;
+            let body = self.seal_message(job, &sender, message, Secrecy::Credentials)?;
             effects.push(Effect::SendMessage { job, message: Message { number: 0, id, body } });
             receivers.push(job);
         }
@@ -398,10 +435,53 @@ async fn drain(mut guard: QueueGuard, first: Waiting) {
     let owner = Arc::clone(&guard.owner);
     let mut batch = vec![first];
     loop {
-        changes.commit_root_changes(&owner, batch).await;
+        let mut computed = match changes.compute_root_changes(&owner, &mut batch, None).await {
+            Ok(computed) => Some(computed),
+            Err(error) => {
+                answer_all(std::mem::take(&mut batch), &RootFailure::Store(error));
+                None
+            }
+        };
+        while let Some(ready) = computed.take() {
+            computed = commit_and_look_ahead(&mut guard, &changes, &owner, ready).await;
+        }
         match guard.next_batch() {
             Some(next) => batch = next,
             None => return,
+        }
+    }
+}
+
+/// Commits a batch and, if more changes wait, computes the next one meanwhile. Returns it if it holds.
+async fn commit_and_look_ahead(
+    guard: &mut QueueGuard,
+    changes: &Arc<RootChanges>,
+    owner: &Arc<str>,
+    computed: Computed,
+) -> Option<Computed> {
+    let ahead =
+        computed.roots.after_commit().and_then(|future| Some((guard.take_batch()?, future)));
+    let Some((mut batch, future)) = ahead else {
+        changes.commit_root_changes(owner, computed).await;
+        return None;
+    };
+    let (reply, outcome) = oneshot::channel();
+    let (committing, for_owner) = (Arc::clone(changes), Arc::clone(owner));
+    changes.jobs.runtime.spawn(async move {
+        let _ = reply.send(committing.commit_root_changes(&for_owner, computed).await);
+    });
+    let next = changes.compute_root_changes(owner, &mut batch, Some(&future)).await;
+    // Nothing that depends on a commit is committed, or answered, unless that commit succeeded.
+    let is_committed = outcome.await.unwrap_or(false);
+    match next {
+        Ok(next) if is_committed => Some(next),
+        Ok(next) => {
+            changes.compute_and_commit(owner, next.batch).await;
+            None
+        }
+        Err(error) => {
+            answer_all(batch, &RootFailure::Store(error));
+            None
         }
     }
 }

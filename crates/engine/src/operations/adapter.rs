@@ -92,6 +92,12 @@ pub trait Adapter: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Returns the operation that an operation invokes later, on the authority of its caller, and its input.
+    /// Whoever may not invoke that one is refused at once.
+    fn deferred(&self, _operation: &Operation, _input: &Value) -> Option<(String, Value)> {
+        None
+    }
+
     /// Returns the owner of the roots that a call uses, if it is not the caller.
     fn roots_owner(&self, _call: &Call) -> Option<String> {
         None
@@ -211,6 +217,11 @@ pub trait Adapter: Send + Sync + 'static {
         _roots: &mut Roots,
     ) -> Result<(), Failure> {
         Ok(())
+    }
+
+    /// Returns true if a bound job that paused itself is to look again, by what it is bound to now.
+    fn resumes_bound(&self, _job: BoundJob<'_>, _roots: &Roots) -> bool {
+        false
     }
 
     /// Executes one turn of any other operation.

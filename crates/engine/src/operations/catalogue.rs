@@ -142,7 +142,7 @@ impl Catalogue {
             }
         }
         for (reference, path, metadata) in registered {
-            let operation = Arc::new(catalogue.read(metadata)?);
+            let operation = Arc::new(catalogue.parse(metadata)?);
             let id = operation.id_text().to_owned();
             let names = [reference, format!("/{path}"), format!("0x{id}"), format!("a/{id}"), id];
             for name in names {
@@ -154,22 +154,27 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Parses a definition for this venue.
-    pub(super) fn read(&self, metadata: Value) -> Result<Operation, Vec<Problem>> {
-        let operation = Operation::read(metadata, |reference| {
+    fn parse(&self, metadata: Value) -> Result<Operation, Vec<Problem>> {
+        Operation::read(metadata, |reference| {
             let mode = *self.modes.get(reference)?;
             let name = reference.split_once(':').map_or(reference, |(name, _)| name);
             Some((Arc::clone(self.adapters.get(name)?), mode))
-        })?;
-        let Some(own) = self.by_reference.get(operation.adapter_ref()) else {
-            return Ok(operation);
-        };
+        })
+    }
+
+    /// Parses a definition for this venue.
+    pub(super) fn read(&self, metadata: Value) -> Result<Operation, Vec<Problem>> {
+        let operation = self.parse(metadata)?;
+        let own = self.by_reference.get(operation.adapter_ref());
         // What is read-only leaves no record, so only the adapter may say that an operation is.
-        if operation.is_read_only() && !own.is_read_only() {
+        if operation.is_read_only() && !own.is_some_and(|own| own.is_read_only()) {
             let problem = format!("{} is not read-only", operation.adapter_ref());
             return Err(vec![("/operation/readOnly".to_owned(), problem)]);
         }
-        Ok(operation.with_recovery_of(own))
+        Ok(match own {
+            Some(own) => operation.with_recovery_of(own),
+            None => operation,
+        })
     }
 
     /// Returns the operations of adapters, ordered by path.
@@ -300,6 +305,11 @@ impl Operations {
                 operation: Arc::clone(operation),
             })
             .collect()
+    }
+
+    /// Returns true if a reference names an operation of an adapter, which every caller can list.
+    pub(crate) fn is_listed(&self, reference: &str) -> bool {
+        self.catalogue.by_reference.contains_key(reference)
     }
 
     /// Returns the operations of one adapter. `None` if there is no such adapter.

@@ -68,7 +68,7 @@ pub(crate) use queue::{
 pub use queue::{QueueOwner, QueueSpec, RunningLimit, StartRate, is_name, push_queue};
 pub(crate) use redact::ResolvedSecrets;
 pub use roots::{Cells, RootId, Roots};
-pub(crate) use roots::{InlineCells, SECRET_OWNERS, SentMessage, user_secrets_key};
+pub(crate) use roots::{FutureRoots, InlineCells, SECRET_OWNERS, SentMessage, user_secrets_key};
 pub use secret::{Keyring, KeyringReply, SecretPurpose, SecretRequest};
 
 /// The operations and assets of a venue.

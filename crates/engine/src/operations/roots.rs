@@ -145,6 +145,8 @@ pub struct Roots {
     cancels: Vec<(JobId, String)>,
     /// Messages that are sent to jobs.
     messages: Vec<SentMessage>,
+    /// Jobs whose notices were dropped.
+    unnotified: Vec<JobId>,
     /// Schedules that are replaced or removed, by name.
     schedules: BTreeMap<String, Option<NewSchedule>>,
     /// What was there before each change of a value or schedule. A batch of many changes takes a savepoint
@@ -182,6 +184,16 @@ struct RootState {
     is_changed: bool,
 }
 
+/// The roots that a commit in flight changes, as it will leave them.
+pub(crate) struct FutureRoots(BTreeMap<RootId, RootState>);
+
+impl FutureRoots {
+    /// Returns true if a root is among them.
+    pub(crate) fn has_root(&self, id: &RootId) -> bool {
+        self.0.contains_key(id)
+    }
+}
+
 /// The changes of roots up to a point.
 pub(crate) struct Savepoint {
     undo: usize,
@@ -215,6 +227,7 @@ impl Roots {
             offers: Vec::new(),
             cancels: Vec::new(),
             messages: Vec::new(),
+            unnotified: Vec::new(),
             schedules: BTreeMap::new(),
             undo: Vec::new(),
         }
@@ -228,6 +241,28 @@ impl Roots {
     /// Adds a root as it is stored, unless it is here already.
     pub(crate) fn add_stored(&mut self, id: RootId, root: Option<catena_store::Root>) {
         self.values.entry(id).or_insert_with(|| RootState::new(root));
+    }
+
+    /// Returns the roots as they will be stored once these changes are committed, for a change that is computed
+    /// meanwhile. `None` if the commit may change more than these values.
+    pub(crate) fn after_commit(&self) -> Option<FutureRoots> {
+        if !self.schedules.is_empty() || !self.cancels.is_empty() {
+            return None;
+        }
+        let changed = self.values.iter().filter(|(_, state)| state.is_changed);
+        let future = changed.map(|(id, state)| {
+            let stored = state.value.as_ref().map(Value::id);
+            let value = state.value.clone();
+            (id.clone(), RootState { stored, value, is_changed: false })
+        });
+        Some(FutureRoots(future.collect()))
+    }
+
+    /// Adds a root as an earlier commit will leave it, if that commit changes it.
+    pub(crate) fn add_future(&mut self, future: &FutureRoots, id: &RootId) {
+        if let Some(state) = future.0.get(id) {
+            self.values.insert(id.clone(), state.clone());
+        }
     }
 
     /// Returns true if a root is here.
@@ -294,9 +329,15 @@ impl Roots {
         self.messages.push(SentMessage { job, from, id, message, is_notice: true });
     }
 
-    /// Drops the notices.
+    /// Drops the notices. The jobs that would have got one look all the same.
     pub(crate) fn drop_notices(&mut self) {
-        self.messages.retain(|message| !message.is_notice);
+        let dropped = self.messages.extract_if(.., |message| message.is_notice);
+        self.unnotified.extend(dropped.map(|message| message.job));
+    }
+
+    /// Returns the jobs whose notices were dropped, and removes them.
+    pub(crate) fn take_unnotified(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.unnotified)
     }
 
     /// Replaces the schedule with this name, or removes it, in the same commit. It is invoked on the

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_job::{Job, JobId, Status};
-use catena_store::{CommitError, Hold};
+use catena_store::{CommitError, Effect, Hold};
 use tokio::sync::watch;
 
 use crate::error::{InvokeError, StoreError};
@@ -433,6 +433,12 @@ impl OrchestrationDriver {
                 return Ok(Next::Listen);
             }
             draft.set_hold(Hold::Under(self.run.guard.handle.fence));
+            if !self.check_own_pause(orchestration, &mut draft).await? {
+                match self.reload(orchestration).await? {
+                    Next::Over => return Ok(Next::Over),
+                    _ => continue,
+                }
+            }
             let cancels = cancel_open_steps(&self.state, &mut draft);
             let caller = self.run.spec.caller.clone();
             let committed = orchestration.commit_batch(draft, batch, &caller).await;
@@ -484,6 +490,26 @@ impl OrchestrationDriver {
         }
     }
 
+    /// Makes a pause that the driver decided on its own depend on its reason: that the steps are still
+    /// paused. Returns false if one of them is not.
+    async fn check_own_pause(
+        &self,
+        orchestration: &Orchestration,
+        draft: &mut Draft,
+    ) -> Result<bool, StoreError> {
+        let pauses =
+            draft.job().status() == Status::Paused && self.run.job.status() != Status::Paused;
+        for (_, job) in self.state.paused().filter(|_| pauses) {
+            match orchestration.jobs.current(job).await? {
+                Some(step) if step.job.status() == Status::Paused => {
+                    draft.add(Effect::CheckHead { job, head: step.job.head() });
+                }
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
     /// Forwards the next message of the orchestration to the step that waits for one. Returns `None`
     /// if the job has changed.
     async fn forward_message(
@@ -501,6 +527,9 @@ impl OrchestrationDriver {
         let jobs = &orchestration.jobs;
         let queued = jobs.store.messages(self.run.job.id(), 1).await?;
         let Some(message) = queued.into_iter().next() else { return Ok(Some(Next::Listen)) };
+        // A step on another venue gets what its venue would get from any client.
+        let asks_for = if is_remote { Status::InputRequired } else { status };
+        let message = jobs.settle_message(self.run.job.id(), asks_for, message)?;
         if is_remote {
             return self.forward_to_remote(orchestration, message).await;
         }

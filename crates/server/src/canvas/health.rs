@@ -40,6 +40,11 @@ pub(super) async fn read_health(request: ApiRequest) -> ApiResult<Response> {
     let store = &request.state.store;
     let store_status = store_status(&store.health());
     let is_healthy = engine.is_ready() && store_status == "ok";
+    let status = ("status", Value::from(if is_healthy { "ok" } else { "degraded" }));
+    let is_stranger = request.caller.role == Role::Anonymous && !engine.limits().anonymous_owns;
+    if is_stranger {
+        return Ok(response::value(StatusCode::OK, &object([status])));
+    }
     let health = engine.health().await?;
     let oldest = match &health.queue.oldest {
         Some(oldest) if engine.job(&request.caller, oldest.job).await.is_ok() => {
@@ -47,9 +52,11 @@ pub(super) async fn read_health(request: ApiRequest) -> ApiResult<Response> {
         }
         _ => Value::Nil,
     };
-    let queue = queue_value(&health.queue, request.caller.role);
+    // How callers name operations of their own is for admins.
+    let is_shown = |op: &str| request.caller.role == Role::Admin || engine.is_listed_operation(op);
+    let queue = queue_value(&health.queue, is_shown);
     let members = [
-        ("status", Value::from(if is_healthy { "ok" } else { "degraded" })),
+        status,
         ("queue", queue),
         ("oldestWaiting", oldest),
         ("workers", list([worker_value(&health)])),
@@ -59,13 +66,12 @@ pub(super) async fn read_health(request: ApiRequest) -> ApiResult<Response> {
     Ok(response::value(StatusCode::OK, &object(members)))
 }
 
-/// The depths of the queue. How callers name operations of their own is for admins.
-fn queue_value(depths: &QueueDepths, role: Role) -> Value {
+/// The depths of the queue.
+fn queue_value(depths: &QueueDepths, is_shown: impl Fn(&str) -> bool) -> Value {
     let by_priority = depths
         .by_priority
         .iter()
         .map(|(priority, jobs)| depth_value("priority", i64::from(*priority).into(), *jobs));
-    let is_shown = |op: &str| role == Role::Admin || is_public_name(op);
     let (shown, hidden): (Vec<_>, Vec<_>) = depths.by_op.iter().partition(|(op, _)| is_shown(op));
     let (listed, rest) = shown.split_at(shown.len().min(QUEUE_TYPES_MAX));
     let rest = rest.iter().chain(&hidden);
@@ -76,11 +82,6 @@ fn queue_value(depths: &QueueDepths, role: Role) -> Value {
         ("byType", list(by_type)),
         ("otherTypes", count(rest.map(|(_, jobs)| jobs).sum())),
     ])
-}
-
-/// Whether a name is one of the catalogue, which every caller can list, and not one of a caller.
-fn is_public_name(op: &str) -> bool {
-    op.starts_with("v/") || op.contains(':') && !op.starts_with("did:")
 }
 
 fn depth_value(name: &'static str, value: Value, jobs: u64) -> Value {

@@ -340,6 +340,8 @@ settings! {
         "The number of turns that fail in a row after which an agent is resumed by force only, if its own configuration does not say.";
     agents_deliveries: RateSetting, "agents.deliveries", "auto",
         "The number of messages per second that one agent accepts: a number, off, or auto (off when listening on loopback, otherwise 50).";
+    agents_idle: Option<Time>, "agents.idle", "",
+        "How long an agent exists to which nothing happens. Then it is terminated. It applies to an agent from its next change on. If empty, agents are kept.";
     plan_timeout_ms: u64, "plan.timeout_ms", "300000",
         "The highest limits.timeout_ms of a job that runs code.";
     plan_cpu_ms: u64, "plan.cpu_ms", "300000",
@@ -564,6 +566,7 @@ impl Config {
             retention: self.retention.value.map(|time| *time),
             content_bytes_max: *self.content_bytes.value as u64,
             anonymous_owns: self.is_local(),
+            tree_commit_max: catena_engine::limits::TREE_COMMIT_MAX,
         }
     }
 
@@ -603,6 +606,10 @@ impl Config {
             timeline_entries: self.agents_timeline.value,
             failures: self.agents_failures.value,
             deliveries_per_second,
+            idle_ms: self
+                .agents_idle
+                .value
+                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
         }
     }
 

@@ -246,8 +246,24 @@ fn connections_max(descriptors: Option<u64>) -> usize {
     let Some(descriptors) = descriptors.and_then(|most| usize::try_from(most).ok()) else {
         return CONNECTIONS_MAX;
     };
-    let reserved = (descriptors / 4).max(DESCRIPTORS_RESERVED_MIN).min(descriptors / 2);
-    (descriptors - reserved).min(CONNECTIONS_MAX)
+    (descriptors - reserved_descriptors(descriptors)).min(CONNECTIONS_MAX)
+}
+
+fn reserved_descriptors(descriptors: usize) -> usize {
+    (descriptors / 4).max(DESCRIPTORS_RESERVED_MIN).min(descriptors / 2)
+}
+
+/// The number of file descriptors that connections to other hosts may take: a half of the reserved ones, so
+/// that the store has the rest.
+pub fn outbound_descriptors() -> usize {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    // The limit is raised to the maximum at the start.
+    outbound_share(limit.maximum.or(limit.current))
+}
+
+fn outbound_share(descriptors: Option<u64>) -> usize {
+    let descriptors = descriptors.and_then(|most| usize::try_from(most).ok());
+    descriptors.map_or(usize::MAX, |most| (reserved_descriptors(most) / 2).max(1))
 }
 
 /// The connection after its TLS handshake. `None` if that fails or takes too long.
@@ -526,6 +542,9 @@ mod tests {
             (Some(60), 30),
         ] {
             assert_eq!(connections_max(descriptors), connections, "{descriptors:?}");
+        }
+        for (descriptors, outbound) in [(None, usize::MAX), (Some(1_024), 128), (Some(200), 32)] {
+            assert_eq!(outbound_share(descriptors), outbound, "{descriptors:?}");
         }
     }
 

@@ -16,6 +16,14 @@ pub(super) fn control_trigger(control: RecordId) -> Value {
     [("control", Value::from(control))].into_iter().collect::<Map>().into()
 }
 
+/// The message of a resume that nobody asked for.
+pub(super) const RESUMED_BY_NOTICE: &str = "what the job was paused for is over";
+
+/// Returns true if nobody asked for the resume of a job.
+pub(crate) fn is_resumed_by_notice(job: &Job) -> bool {
+    job.field("message").and_then(Value::as_str) == Some(RESUMED_BY_NOTICE)
+}
+
 /// Returns the status that an ending event leads to, for texts.
 pub(super) fn ended_status(event: &Event) -> Status {
     match event {

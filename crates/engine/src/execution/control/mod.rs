@@ -26,13 +26,13 @@ use catena_store::{CommitError, Effect, Effects, HolderKey};
 use crate::error::{ControlError, StoreError};
 use crate::execution::{Execution, PausedTurn};
 use crate::jobs::{Changed, CommitFailure, Current, Draft, is_live};
-use crate::limits::{CONTENTION_TRIES_MAX, RECONCILE_BATCH, TREE_COMMIT_MAX};
+use crate::limits::{CONTENTION_TRIES_MAX, RECONCILE_BATCH};
 use crate::requests::JobView;
 
 /// Why a job ends that waited for an executor for too long.
 const QUEUE_EXPIRED: &str = "queue_expired";
 
-pub(crate) use draft::overdue_error;
+pub(crate) use draft::{is_resumed_by_notice, overdue_error};
 pub(crate) use pending::PendingControl;
 pub(crate) use resume::{Continuation, is_unclaimed};
 use tree::attached_sub_jobs;
@@ -165,7 +165,7 @@ impl Execution {
                 ControlAction::End(_) => Descend::Detached,
                 ControlAction::Pause | ControlAction::Resume => Descend::Open,
             };
-            let tree = self.read_tree(&root, descend, TREE_COMMIT_MAX).await?;
+            let tree = self.read_tree(&root, descend, self.runtime.limits.tree_commit_max).await?;
             let is_whole = tree.is_complete && attempt < TREE_TRIES;
             let attempted = if is_whole {
                 self.control_whole(&root, tree.below, request, signalled).await?
@@ -445,7 +445,49 @@ impl Execution {
                 self.reconcile_job(current.job.id(), &mut descent, &pending, &alive).await?;
             }
         }
+        if matches!(action, ControlAction::Resume) {
+            self.resume_self_paused(id, &alive).await?;
+        }
         Ok(self.finish_pending(&pending).await?)
+    }
+
+    /// Resumes orchestrations that paused themselves because a step was still paused when they were
+    /// resumed: no step of theirs is paused any more.
+    async fn resume_self_paused(
+        self: &Arc<Self>,
+        id: JobId,
+        alive: &HashSet<HolderKey>,
+    ) -> Result<(), ControlError> {
+        for _ in 0..CONTENTION_TRIES_MAX {
+            let Some(root) = self.jobs.current(id).await? else { return Ok(()) };
+            let tree = self.read_tree(&root, Descend::Open, usize::MAX).await?;
+            let is_paused = |current: &&Current| current.job.status() == Status::Paused;
+            let jobs = || std::iter::once(&root).chain(&tree.below);
+            let mut paused: HashSet<JobId> =
+                jobs().filter(is_paused).map(|current| current.job.id()).collect();
+            let mut changes = Vec::new();
+            // Sub-jobs before their parents, whose only paused step may be one of them.
+            for current in tree.below.iter().rev().chain([&root]).filter(is_paused) {
+                let open = open_sub_jobs(&current.job);
+                let is_by_itself = current.job.field("by").is_none() && !open.is_empty();
+                if !is_by_itself || open.iter().any(|step| paused.contains(step)) {
+                    continue;
+                }
+                match self.resume_change(current, Some(&self.jobs.did), None, alive).await {
+                    Ok(change) => changes.push(change),
+                    // Its operation is not available: it stays paused.
+                    Err(ControlError::Invalid(_)) => continue,
+                    Err(error) => return Err(error),
+                }
+                paused.remove(&current.job.id());
+            }
+            if changes.is_empty() {
+                return Ok(());
+            }
+            // Once more after a commit, too: a driver may have paused before it saw this one.
+            self.commit_changes(changes).await?;
+        }
+        Err(StoreError::Contended.into())
     }
 
     /// Changes jobs in one commit. Returns false if one of them has changed meanwhile.

@@ -17,7 +17,7 @@ use catena_job::{RecordId, Status};
 use catena_store::{Hold, HolderKey};
 use catena_value::Value;
 
-use super::draft::control_trigger;
+use super::draft::{RESUMED_BY_NOTICE, control_trigger};
 use super::{FollowUp, JobChange};
 use crate::error::{ControlError, ResolveError};
 use crate::execution::{Execution, PausedTurn, offer, offer_now};
@@ -118,6 +118,9 @@ impl Execution {
         let mut change = Change::new(Event::Resumed, now);
         change.by = by.map(str::to_owned);
         change.trigger = control.map(control_trigger);
+        if by.is_none() && control.is_none() {
+            change.extra.push(("message", RESUMED_BY_NOTICE.into()));
+        }
         change.extra.push(("deadline", self.deadline_after(current, &paused, &operation)));
         let mut draft = current.draft();
         let fence = current.hold.fence;

@@ -1,18 +1,18 @@
 //! Cancels jobs, and sends them messages, in the commit that changes roots: the run of an agent that is
-//! terminated is cancelled, and the job whose question is answered gets a message.
+//! terminated is cancelled, and the job whose question is answered gets a message. A job that paused itself
+//! because of a root continues after the commit that changed it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use catena_job::JobId;
 use catena_job::state::Event;
+use catena_job::{JobId, Status};
 use futures_util::future::BoxFuture;
 
-use super::{ControlAction, Descent, FollowUp, PendingControl};
+use super::{ControlAction, ControlRequest, Descent, FollowUp, PendingControl};
 use crate::error::{ControlError, StoreError};
-use crate::execution::{Descend, Execution};
-use crate::jobs::{CancelJobs, Draft, is_live};
-use crate::limits::TREE_COMMIT_MAX;
+use crate::execution::{Descend, Execution, PausedTurn};
+use crate::jobs::{CancelJobs, Current, Draft, is_bound, is_live};
 use crate::requests::JobView;
 
 impl CancelJobs for Execution {
@@ -49,6 +49,7 @@ impl CancelJobs for Execution {
                 if let Ok(Some(current)) = execution.jobs.current(id).await {
                     execution.jobs.hint_changed(&current.job);
                 }
+                execution.resume_bound(id).await;
                 execution.wake(id).await;
             });
         }
@@ -56,6 +57,29 @@ impl CancelJobs for Execution {
 }
 
 impl Execution {
+    /// Resumes a bound job that paused itself, if what it is bound to has changed since. The next turn is not told
+    /// that somebody resumed the job, because nobody did.
+    pub(crate) async fn resume_bound(self: &Arc<Self>, id: JobId) {
+        if let Err(error) = self.try_resume_bound(id).await {
+            tracing::error!(job = %id, %error, "cannot resume a job that paused itself");
+        }
+    }
+
+    async fn try_resume_bound(self: &Arc<Self>, id: JobId) -> Result<(), ControlError> {
+        let Some(current) = self.jobs.current(id).await? else { return Ok(()) };
+        let is_stopping = self.runtime.is_stopping();
+        if is_stopping || !has_paused_itself(&current) || !self.jobs.resumes_bound(&current).await?
+        {
+            return Ok(());
+        }
+        let request = ControlRequest { action: ControlAction::Resume, by: None };
+        match self.control(id, &request, |current| Ok(has_paused_itself(current))).await {
+            // Somebody paused the job that it is a step of.
+            Ok(_) | Err(ControlError::ParentPaused { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns the changes that cancel a job and everything below it. If there is more below it than
     /// fits into one commit, the rest is cancelled afterwards.
     async fn cancel_tree_drafts(
@@ -71,7 +95,8 @@ impl Execution {
         let event = Event::Cancelled { error: format!("Job cancelled: {reason}") };
         let action = ControlAction::End(event.clone());
         let mut change = self.end_change(&root, &event, None, None).map_err(control_failure)?;
-        let tree = self.read_tree(&root, Descend::Detached, TREE_COMMIT_MAX).await?;
+        let tree =
+            self.read_tree(&root, Descend::Detached, self.runtime.limits.tree_commit_max).await?;
         if !tree.is_complete {
             let earlier = self.jobs.pending_control(job).await?;
             let pending = PendingControl::new(change.draft.job(), &action);
@@ -87,6 +112,14 @@ impl Execution {
         }
         Ok(drafts)
     }
+}
+
+/// Returns true if a turn of a bound job paused the job. Whoever else pauses one notes when.
+fn has_paused_itself(current: &Current) -> bool {
+    let is_own = |paused: PausedTurn| paused.turn == "ended" && paused.since.is_none();
+    current.job.status() == Status::Paused
+        && is_bound(&current.job)
+        && PausedTurn::from_job(current).is_some_and(is_own)
 }
 
 fn control_failure(error: ControlError) -> StoreError {

@@ -137,9 +137,11 @@ impl OrchestrationDriver {
         let is_recordable =
             |pending: &mut PendingDelivery| pending.delivery.is_some() && may_record;
         let Some(pending) = self.delivery.take_if(is_recordable) else { return Ok(None) };
-        let first =
-            orchestration.jobs.store.messages(self.run.job.id(), 1).await?.into_iter().next();
+        let (jobs, id) = (&orchestration.jobs, self.run.job.id());
+        let first = jobs.store.messages(id, 1).await?.into_iter().next();
         let message = first.filter(|message| message.number == pending.number);
+        let settle = |message| jobs.settle_message(id, Status::InputRequired, message);
+        let message = message.map(settle).transpose()?;
         let done = match (&pending.delivery, message) {
             (Some(Ok(delivery)), Some(message)) => {
                 let refused = match delivery {

@@ -11,8 +11,8 @@ use super::{Asking, OrchestrationState, StepHost, StepPhase};
 use crate::error::StoreError;
 use crate::execution::{PausedTurn, paused_member};
 use crate::jobs::{
-    Current, Draft, Jobs, LEFT_MS, append_error, deadline, left_ms, message_record, reseal_message,
-    restart_clock, stop_clock, time_left_ms, truncate_text,
+    Current, Draft, Jobs, LEFT_MS, append_error, deadline, left_ms, message_record, restart_clock,
+    stop_clock, time_left_ms, truncate_text,
 };
 
 impl OrchestrationState {
@@ -29,9 +29,9 @@ impl OrchestrationState {
             && self.phases.iter().all(waits)
     }
 
-    /// Returns the first step that is paused.
-    pub(in crate::orchestration) fn paused(&self) -> Option<(u32, JobId)> {
-        self.phases.iter().enumerate().find_map(|(step, phase)| match phase {
+    /// Returns the steps that are paused, with their sub-jobs.
+    pub(in crate::orchestration) fn paused(&self) -> impl Iterator<Item = (u32, JobId)> {
+        self.phases.iter().enumerate().filter_map(|(step, phase)| match phase {
             StepPhase::Paused(job) => Some((u32::try_from(step).ok()?, *job)),
             _ => None,
         })
@@ -77,10 +77,12 @@ impl OrchestrationState {
                 self.ask(host, parent, step, asking)
             }
             None if is_interactive => self.answer(host, parent),
-            None if status == Status::Started && self.waits_for_people() => match self.paused() {
-                Some((step, job)) => self.pause(host, parent, step, job),
-                None => Ok(()),
-            },
+            None if status == Status::Started && self.waits_for_people() => {
+                match self.paused().next() {
+                    Some((step, job)) => self.pause(host, parent, step, job),
+                    None => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }
@@ -150,6 +152,7 @@ impl OrchestrationState {
             return Ok(None);
         };
         let parent = current.job.id();
+        let status = current.job.status();
         let (trigger, public) = message_record(&message);
         let mut change = Change::new(Event::Answered, jobs.runtime.now());
         restart_clock(&current.job, jobs.runtime.now(), &mut change);
@@ -158,7 +161,7 @@ impl OrchestrationState {
         let mut draft = current.draft();
         draft.append(change).map_err(append_error)?;
         draft.add(Effect::TakeMessage { job: parent, number: message.number });
-        let body = reseal_message(jobs, parent, child, message.body)?;
+        let body = jobs.forwarded_body(parent, child, status, &message)?;
         let message = catena_store::Message { number: 0, id: message.id, body };
         draft.add(Effect::SendMessage { job: child, message });
         Ok(Some((draft, step)))
