@@ -465,7 +465,7 @@ async fn the_timeout_of_the_job_reaches_its_steps() {
     let inner = register(&site, &inner).await;
     let outer = orchestration(json!([{"op": inner, "input": ["const", {}]}]), json!([0]));
     let outer = register(&site, &outer).await;
-    let body = json!({"operation": outer, "timeoutMs": 200});
+    let body = json!({"operation": outer, "timeoutMs": 1_500});
     let id = id_of(&site.post("/api/v1/invoke", &body).await.expect(201).json());
     let job = site.until(&id, "TIMEOUT").await;
     let child = job["steps"][0]["id"].as_str().unwrap();
