@@ -239,12 +239,12 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/worker/v1/claim",
-        r#"{"worker":"host-1","queues":["mail"],"max":10,"waitMs":20000}"#,
+        r#"{"worker":"host-1","queues":["mail"],"max":10,"waitMs":1000}"#,
     ),
     (
         "POST",
         "/worker/v1/beat",
-        r#"{"worker":"host-1","waitMs":5000,"jobs":[{"id":"0x01a1e87ccb53728499e416f4ec00ec01","fence":1}]}"#,
+        r#"{"worker":"host-1","waitMs":1000,"jobs":[{"id":"0x01a1e87ccb53728499e416f4ec00ec01","fence":1}]}"#,
     ),
     ("POST", "/worker/v1/jobs/{id}/end", r#"{"fence":1,"output":{"sent":true}}"#),
     ("POST", "/worker/v1/jobs/{id}/step", r#"{"fence":1,"key":"render","output":"done"}"#),
