@@ -4,18 +4,10 @@ use std::path::Path;
 
 use catena_auth::KeyPair;
 use catena_tests::process::Process;
-use catena_tests::site::{Client, delegation, id_of, token};
+use catena_tests::site::{delegation, id_of};
 use serde_json::{Value as Json, json};
 
-use super::binary;
-
-async fn caller(venue: &Process, seed: u8) -> Client {
-    let anonymous = Client::anonymous(venue.address);
-    let document = anonymous.get("/.well-known/did.json").await.json();
-    let key = KeyPair::from_seed(&[seed; 32]);
-    let token = token(&key, &[("aud", document["id"].as_str().unwrap().into())]);
-    Client::with_token(venue.address, &token)
-}
+use super::{binary, caller};
 
 async fn start(folder: &Path) -> Process {
     Process::start(&binary(), &folder.join("data"), &[]).await

@@ -17,10 +17,20 @@ mod workers;
 
 use std::path::PathBuf;
 
+use catena_auth::KeyPair;
 use catena_tests::crash::{Plan, run};
 use catena_tests::process::Process;
-use catena_tests::site::Client;
+use catena_tests::site::{Client, token};
 use serde_json::json;
+
+/// A client of a venue with an identity of its own.
+async fn caller(venue: &Process, seed: u8) -> Client {
+    let anonymous = Client::anonymous(venue.address);
+    let document = anonymous.get("/.well-known/did.json").await.json();
+    let key = KeyPair::from_seed(&[seed; 32]);
+    let token = token(&key, &[("aud", document["id"].as_str().unwrap().into())]);
+    Client::with_token(venue.address, &token)
+}
 
 fn binary() -> PathBuf {
     env!("CARGO_BIN_EXE_catena").into()

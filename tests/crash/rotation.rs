@@ -8,12 +8,12 @@ use std::time::Duration;
 use catena_auth::KeyPair;
 use catena_tests::TIMEOUT;
 use catena_tests::process::Process;
-use catena_tests::site::{Client, delegation, id_of, token};
+use catena_tests::site::{delegation, id_of};
 use serde_json::{Value as Json, json};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use super::binary;
+use super::{binary, caller};
 
 /// Users with secrets. Those of one user are encrypted again in one commit.
 const USERS: u8 = 24;
@@ -23,14 +23,6 @@ const SECRETS: usize = 3;
 
 /// How often a rotation is killed, at moments that are spread over its duration.
 const KILLS: u32 = 12;
-
-async fn caller(venue: &Process, seed: u8) -> Client {
-    let anonymous = Client::anonymous(venue.address);
-    let document = anonymous.get("/.well-known/did.json").await.json();
-    let key = KeyPair::from_seed(&[seed; 32]);
-    let token = token(&key, &[("aud", document["id"].as_str().unwrap().into())]);
-    Client::with_token(venue.address, &token)
-}
 
 fn rotation(data: &Path) -> Child {
     Command::new(binary())
