@@ -236,11 +236,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "/api/v1/operations/{*name}",
         r#"{"name":"Mail","operation":{"adapter":"worker","queue":"mail","retry":{"attempts":3}}}"#,
     ),
-    (
-        "POST",
-        "/worker/v1/claim",
-        r#"{"worker":"host-1","queues":["mail"],"max":10,"waitMs":1000}"#,
-    ),
+    ("POST", "/worker/v1/claim", r#"{"worker":"host-1","queues":["mail"],"max":10,"waitMs":1000}"#),
     (
         "POST",
         "/worker/v1/beat",
