@@ -335,6 +335,8 @@ async fn wrong_sources_are_errors_of_the_user_with_their_place() {
         "{error}"
     );
     let block = |block: Json| json!({"blocks": [{"type": "divider"}, block]});
+    let result = bench.run(&formula("x")).await;
+    let digest = bench.fetch(&result, "png").await.0["digest"].clone();
     for (document, block, line, column) in [
         (block(json!({"type": "equation", "latex": r"\foo", "id": "e1"})), "e1", 1, 1),
         (block(json!({"type": "text", "text": "one\ntwo $\\bar$"})), "1", 2, 6),
@@ -349,6 +351,12 @@ async fn wrong_sources_are_errors_of_the_user_with_their_place() {
         (block(json!({"type": "table", "rows": [["a", r"$\foo$"]]})), "1", 1, 2),
         (block(json!({"type": "table", "header": [r"$\foo$"], "rows": [["a"]]})), "1", 1, 2),
         (block(json!({"type": "table", "rows": [["a"]], "caption": r"of $\foo$"})), "1", 1, 5),
+        (
+            block(json!({"type": "figure", "digest": digest, "caption": r"a plot of $\foo$"})),
+            "1",
+            1,
+            12,
+        ),
         (block(json!({"type": "quote", "text": "one\n$\\foo$"})), "1", 2, 2),
         (block(json!({"type": "text", "text": "- one\n- two $\\foo$"})), "1", 2, 8),
         (block(json!({"type": "text", "text": "| a |\n|---|\n| $\\foo$ |"})), "1", 3, 4),

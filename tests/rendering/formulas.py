@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes docs/reference/formulas.md: each formula of crates/render/tests/formulas.txt, as this project, TeX and two other front ends set it.
 
-Needs a TeX installation (texlive-latex-recommended, texlive-latex-extra, texlive-science, texlive-pictures), poppler-utils and Pillow, and what
-`front_ends.py` made.
+Needs a TeX installation (texlive-latex-recommended, texlive-latex-extra, texlive-science, texlive-pictures), poppler-utils and Pillow. The other front
+ends are taken from what `front_ends.py` made, or stay as they are on the page.
 """
 import argparse
 import io
+import re
 import subprocess
 import sys
 import tempfile
@@ -62,8 +63,14 @@ def main():
     theirs = dict(zip(supported, tex_images(supported)))
     others = {"mitex": "MiTeX 0.2.4", "mathml": "pulldown-latex 0.8.0"}
 
+    page = ROOT / "docs/reference/formulas.md"
+    before = page.read_text() if page.is_file() else ""
+
     def other_cell(kind, number):
         """The image of another front end and what is wrong with it, or its message."""
+        if not arguments.front_ends.is_dir():
+            row = next(line for line in before.splitlines() if line.startswith(f"| {number} |"))
+            return re.split(r"(?<!\\) \| ", row.removesuffix(" |"))[-2 if kind == "mitex" else -1]
         made = arguments.front_ends / f"{number:03}.{kind}.png"
         if not made.is_file():
             message = made.with_name(f"{number:03}.{kind}-error").read_text().splitlines()[0]
@@ -72,9 +79,6 @@ def main():
         wrong = WRONG[kind].get(number)
         return f"![](formulas/{number:03}-{kind}.png)" + (f" **{wrong}**" if wrong else "")
 
-    counts = {kind: len(list(arguments.front_ends.glob(f"*.{kind}.png"))) for kind in others}
-    table = ["| Front end | set | set as TeX does |", "|---|---|---|"]
-    table += [f"| {name} | {counts[kind]} | {counts[kind] - len(WRONG[kind])} |" for kind, name in others.items()]
     lines = ["| | Source | catena | TeX | MiTeX | pulldown-latex |", "|---|---|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as folder:
         venue = Venue(str(Path(arguments.binary).resolve()), folder)
@@ -102,6 +106,9 @@ def main():
                 lines.append(f"| {number} | `{shown}` | {own} | {tex} | {rest} |")
         finally:
             venue.stop()
+    counts = {kind: len(list(target.glob(f"*-{kind}.png"))) for kind in others}
+    table = ["| Front end | set | set as TeX does |", "|---|---|---|"]
+    table += [f"| {name} | {counts[kind]} | {counts[kind] - len(WRONG[kind])} |" for kind, name in others.items()]
     done = len(rows) - failures
     table.insert(2, f"| catena | {done} | {done - len(WRONG['own'])} |")
     head = f"""# Formulas
@@ -115,7 +122,7 @@ in Chromium with its own style sheet. All images were compared with those of TeX
 
 Those that catena does not set fail with a message that names the command.
 """
-    (ROOT / "docs/reference/formulas.md").write_text(head + "\n" + "\n".join(lines) + "\n")
+    page.write_text(head + "\n" + "\n".join(lines) + "\n")
     print("\n".join(table))
 
 

@@ -40,3 +40,24 @@ fn equal_requests_give_equal_bytes() {
         assert_eq!(rendered(source), rendered(source), "{source}");
     }
 }
+
+/// What is not among the 200 and yet often used. Each must be accepted by Typst, too.
+#[test]
+fn alignments_and_phantoms_are_set() {
+    for source in [
+        r"\begin{pmatrix*}[r]1\\-10\end{pmatrix*}",
+        r"x\hphantom{abc}y",
+        r"\sqrt{\vphantom{\frac12}x}\mathstrut",
+        r"\genfrac{[}{]}{0pt}{2}{a}{b}\genfrac{}{}{}{3}{a}{b}",
+        r"\begin{array}{r@{}l}a & b\end{array}",
+    ] {
+        rendered(source).unwrap_or_else(|error| panic!("{source}: {error:?}"));
+    }
+    let width =
+        |source: &str| rendered(source).unwrap().outputs[0].facts["width"].as_f64().unwrap();
+    let height =
+        |source: &str| rendered(source).unwrap().outputs[0].facts["height"].as_f64().unwrap();
+    assert!((width(r"x\hphantom{abc}y") - width(r"xabcy")).abs() < 0.6);
+    assert!((height(r"\vphantom{\frac12}x") - height(r"\frac12")).abs() < 0.1);
+    assert!((height(r"\hphantom{\frac12}x") - height("x")).abs() < 0.1);
+}

@@ -38,6 +38,21 @@ fn colour_and_background_are_those_of_the_options() {
     assert!(count(&on_nothing, [0, 0, 255, 255]) > 20, "the formula is blue");
 }
 
+/// Names of colours have the values that TeX gives them.
+#[test]
+fn a_named_colour_is_that_of_tex() {
+    let options = json!({"scale": 4});
+    for (name, colour) in
+        [("blue", [0, 0, 255, 255]), ("green", [0, 255, 0, 255]), ("violet", [128, 0, 128, 255])]
+    {
+        let source = format!(r"\textcolor{{{name}}}{{\frac{{a}}{{b}}}}");
+        let object = json!({"format": "latex", "source": source});
+        let request =
+            json!({"task": "render", "formats": ["png"], "object": object, "options": options});
+        assert!(count(&pixels(&request, &|_| None), colour) > 20, "{name}");
+    }
+}
+
 /// A wide picture in a square: `contain` leaves bars above and below, `cover` fills the square and cuts the sides.
 #[test]
 fn contain_shows_all_of_a_picture_and_cover_fills_the_thumbnail() {

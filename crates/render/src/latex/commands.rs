@@ -92,7 +92,12 @@ impl Parser {
                 let (below, base) = (self.argument(name, place)?, self.argument(name, place)?);
                 format!("attach(limits({base}),b:{below})")
             }
-            "sideset" => return Err(LatexError::new(place, "\\sideset is not supported")),
+            "sideset" | "smash" | "char" | "symbol" => {
+                return Err(LatexError::new(place, format!("\\{name} is not supported")));
+            }
+            "hline" => {
+                return Err(LatexError::new(place, "\\hline is not at the start of a row"));
+            }
             "xrightarrow" | "xleftarrow" | "xleftrightarrow" | "xRightarrow" | "xLeftarrow"
             | "xmapsto" | "xhookrightarrow" | "xrightleftharpoons" => {
                 let below = self.optional(name)?;
@@ -134,12 +139,14 @@ impl Parser {
                 format!("#box(stroke:0.04em,inset:0.3em,baseline:0.3em,$display({body})$)")
             }
             "phantom" => format!("#hide($display({})$)", self.argument(name, place)?),
-            "hphantom" | "vphantom" | "smash" | "mathstrut" | "strut" => {
-                if !name.ends_with("strut") {
-                    self.argument(name, place)?;
-                }
-                String::new()
+            "hphantom" => {
+                format!("#context h(measure($display({})$).width)", self.argument(name, place)?)
             }
+            // The inner box keeps its content in one line.
+            "vphantom" => {
+                format!("#box(width:0pt,box(hide($display({})$)))", self.argument(name, place)?)
+            }
+            "mathstrut" | "strut" => "#box(width:0pt,hide($\\($))".to_owned(),
             "pmod" | "pod" => {
                 let body = self.argument(name, place)?;
                 let word = if name == "pmod" { "\"mod\"#h(0.3em)" } else { "" };
@@ -153,7 +160,7 @@ impl Parser {
                 format!("#h(2em){}", string(&text))
             }
             "label" | "nonumber" | "notag" | "displaybreak" | "allowbreak" | "nobreak"
-            | "relax" | "hline" | "centering" | "protect" => {
+            | "relax" | "centering" | "protect" => {
                 if name == "label" {
                     self.input.raw_argument(name, place)?;
                 }
@@ -168,9 +175,6 @@ impl Parser {
             "abs" => format!("lr(\\|{}\\|)", self.argument(name, place)?),
             "norm" => format!("lr(‖{}‖)", self.argument(name, place)?),
             "ce" => chemistry::formula(self, place)?,
-            "char" | "symbol" => {
-                return Err(LatexError::new(place, format!("\\{name} is not supported")));
-            }
             "#" | "%" | "&" | "_" | "$" | "{" | "}" => format!("\\{name}"),
             "|" => "‖".to_owned(),
             "colon" => "class(\"punctuation\",\\:)".to_owned(),
@@ -213,15 +217,21 @@ impl Parser {
         let thickness = self.name_argument(name, place)?;
         let style = self.name_argument(name, place)?;
         let (top, bottom) = (self.argument(name, place)?, self.argument(name, place)?);
-        let body = if thickness.starts_with('0') {
+        let digits = thickness.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+        let body = if digits.is_empty() {
+            format!("frac({top},{bottom})")
+        } else if digits.trim().parse() == Ok(0.0) {
             format!("mat(delim:#none,row-gap:#0.3em,{top};{bottom})")
         } else {
-            format!("frac({top},{bottom})")
+            let text = format!("\\genfrac with a line of {thickness}; it may be 0pt or not given");
+            return Err(LatexError::new(place, text));
         };
         let markup = format!("lr({})", join([delimiters.remove(0), body, delimiters.remove(0)]));
         Ok(match style.as_str() {
             "0" => format!("display({markup})"),
             "1" => format!("inline({markup})"),
+            "2" => format!("script({markup})"),
+            "3" => format!("sscript({markup})"),
             _ => markup,
         })
     }

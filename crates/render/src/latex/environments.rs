@@ -74,10 +74,10 @@ pub(super) fn environment(parser: &mut Parser, place: Place) -> Result<String, L
     let plain = name.trim_end_matches('*');
     match plain {
         "matrix" | "pmatrix" | "bmatrix" | "Bmatrix" | "vmatrix" | "Vmatrix" | "smallmatrix" => {
-            // mathtools allows an alignment, which changes little.
-            parser.input.bracketed("begin")?;
+            // Only the starred ones of mathtools take an alignment: `[` is content of the others.
+            let alignment = if plain == name { None } else { alignment(parser, &name, place)? };
             let rows = rows(parser, Some(&name))?;
-            Ok(matrix(plain, rows))
+            Ok(matrix(plain, rows, alignment))
         }
         "array" | "subarray" | "darray" => array(parser, &name, place),
         "cases" | "dcases" | "rcases" | "drcases" => {
@@ -85,15 +85,20 @@ pub(super) fn environment(parser: &mut Parser, place: Place) -> Result<String, L
             Ok(cases(plain, rows))
         }
         "aligned" | "align" | "split" | "eqnarray" | "alignat" | "alignedat" | "flalign" => {
+            if plain.starts_with("aligned") {
+                parser.input.bracketed("begin")?;
+            }
             if plain.starts_with("align") && plain.ends_with("at") {
                 parser.input.raw_argument("begin", place)?;
             }
-            parser.input.bracketed("begin")?;
             let has_gap = !plain.ends_with("at");
             let rows = rows(parser, Some(&name))?;
             Ok(aligned(rows, has_gap && plain != "eqnarray"))
         }
         "gather" | "gathered" | "multline" => {
+            if plain == "gathered" {
+                parser.input.bracketed("begin")?;
+            }
             let rows = rows(parser, Some(&name))?;
             Ok(gathered(rows, plain == "multline"))
         }
@@ -119,7 +124,26 @@ fn padded(mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
     rows
 }
 
-fn matrix(name: &str, rows: Vec<Vec<String>>) -> String {
+/// How the columns of a starred matrix are aligned, if it says so.
+fn alignment(
+    parser: &mut Parser,
+    name: &str,
+    place: Place,
+) -> Result<Option<&'static str>, LatexError> {
+    let Some(tokens) = parser.input.bracketed("begin")? else { return Ok(None) };
+    let text: String = tokens.iter().map(Token::text).collect();
+    match text.trim() {
+        "l" => Ok(Some("left")),
+        "c" => Ok(None),
+        "r" => Ok(Some("right")),
+        _ => {
+            let text = format!("[{text}] after \\begin{{{name}}}; l, c and r are known");
+            Err(LatexError::new(place, text))
+        }
+    }
+}
+
+fn matrix(name: &str, rows: Vec<Vec<String>>, alignment: Option<&str>) -> String {
     let delimiter = match name {
         "pmatrix" => "\"(\"",
         "bmatrix" => "\"[\"",
@@ -137,7 +161,8 @@ fn matrix(name: &str, rows: Vec<Vec<String>>) -> String {
     } else {
         "row-gap:#0.35em,column-gap:#0.9em"
     };
-    format!("mat(delim:{delimiter},{gaps},{})", rows.collect::<Vec<_>>().join(";"))
+    let align = alignment.map(|side| format!("align:#{side},")).unwrap_or_default();
+    format!("mat(delim:{delimiter},{align}{gaps},{})", rows.collect::<Vec<_>>().join(";"))
 }
 
 /// How a column is aligned.
@@ -161,9 +186,14 @@ fn array(parser: &mut Parser, name: &str, place: Place) -> Result<String, LatexE
             Kind::Char('r') => columns.push(Column::Right),
             Kind::Char('|') => lines.push(columns.len()),
             Kind::Space => {}
-            // Space around a column is not supported, and its absence does no harm.
-            Kind::Char('@' | '!') => {
-                skip_group(&mut spec);
+            // Less space around a column is not supported, and its absence does no harm; content is.
+            Kind::Char(kind @ ('@' | '!')) => {
+                if !is_empty_group(&mut spec) {
+                    let text = format!(
+                        "{kind}{{…}} in the columns of \\begin{{{name}}} may only be empty"
+                    );
+                    return Err(LatexError::new(token.place, text));
+                }
             }
             _ => {
                 let text = format!(
@@ -244,16 +274,13 @@ fn framed(columns: &[Column], lines: &[usize], table: Table, style: &str) -> Str
     format!("mat(delim:#none,#box(grid({})))", parts.join(","))
 }
 
-fn skip_group(tokens: &mut impl Iterator<Item = Token>) -> Option<()> {
-    let mut depth = 0;
-    loop {
-        match tokens.next()?.kind {
-            Kind::Begin => depth += 1,
-            Kind::End if depth <= 1 => return Some(()),
-            Kind::End => depth -= 1,
-            _ => {}
-        }
-    }
+/// Reads a group, and says whether nothing but spaces is in it.
+fn is_empty_group(tokens: &mut impl Iterator<Item = Token>) -> bool {
+    let mut inside = tokens.skip_while(|token| token.kind == Kind::Space);
+    inside.next().is_some_and(|token| token.kind == Kind::Begin)
+        && inside
+            .find(|token| token.kind != Kind::Space)
+            .is_some_and(|token| token.kind == Kind::End)
 }
 
 fn cases(name: &str, rows: Vec<Vec<String>>) -> String {

@@ -407,16 +407,27 @@ impl Parser {
         {
             return Ok(format!("rgb(\"#{hex}\")"));
         }
+        // The values of xcolor.
         let known = match color.as_str() {
-            "black" | "red" | "blue" | "green" | "yellow" | "orange" | "purple" | "gray"
-            | "white" | "teal" | "olive" | "lime" => color.as_str(),
-            "cyan" => "aqua",
-            "magenta" => "fuchsia",
-            "violet" => "purple",
-            "brown" => "rgb(\"#bf8040\")",
-            "pink" => "rgb(\"#ffbfbf\")",
-            "darkgray" => "rgb(\"#404040\")",
-            "lightgray" => "rgb(\"#bfbfbf\")",
+            "black" => "#000000",
+            "blue" => "#0000ff",
+            "brown" => "#bf8040",
+            "cyan" => "#00ffff",
+            "darkgray" => "#404040",
+            "gray" => "#808080",
+            "green" => "#00ff00",
+            "lightgray" => "#bfbfbf",
+            "lime" => "#bfff00",
+            "magenta" => "#ff00ff",
+            "olive" => "#808000",
+            "orange" => "#ff8000",
+            "pink" => "#ffbfbf",
+            "purple" => "#bf0040",
+            "red" => "#ff0000",
+            "teal" => "#008080",
+            "violet" => "#800080",
+            "white" => "#ffffff",
+            "yellow" => "#ffff00",
             _ => {
                 return Err(LatexError::new(
                     place,
@@ -424,7 +435,7 @@ impl Parser {
                 ));
             }
         };
-        Ok(known.to_owned())
+        Ok(format!("rgb(\"{known}\")"))
     }
 
     /// A delimiter after `\left`, `\big` and the like. Empty for `.`.

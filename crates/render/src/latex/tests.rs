@@ -24,6 +24,26 @@ fn errors_name_the_command_and_its_place() {
         (r"a & b", "& outside of an environment with columns", 1, 3),
         (r"a } b", "} without a {", 1, 3),
         (r"\sqrt[3{x}", r"missing ] after \sqrt", 1, 6),
+        (r"a \smash{b}", r"\smash is not supported", 1, 3),
+        (r"a \hline b", r"\hline is not at the start of a row", 1, 3),
+        (
+            r"\begin{array}{r@{=}l}a & b\end{array}",
+            r"@{…} in the columns of \begin{array} may only be empty",
+            1,
+            16,
+        ),
+        (
+            r"\begin{pmatrix*}[x]a\end{pmatrix*}",
+            r"[x] after \begin{pmatrix*}; l, c and r are known",
+            1,
+            1,
+        ),
+        (
+            r"\genfrac{}{}{2pt}{}{a}{b}",
+            r"\genfrac with a line of 2pt; it may be 0pt or not given",
+            1,
+            1,
+        ),
     ] {
         assert_eq!(error(source), (message.to_owned(), line, column), "{source}");
     }
@@ -111,4 +131,22 @@ fn charges_stand_after_indices_and_mass_numbers_before_elements() {
     assert!(markup.contains("b:4)") && markup.contains("attach(\"\",t:2−)"), "{markup}");
     let markup = to_typst(r"\ce{^{227}_{90}Th+}").expect("an isotope");
     assert!(markup.contains("tl:227") && markup.contains("bl:90"), "{markup}");
+}
+
+#[test]
+fn only_starred_matrices_take_an_alignment() {
+    let aligned = to_typst(r"\begin{pmatrix*}[r]1\\-1\end{pmatrix*}").expect("a matrix");
+    assert!(aligned.contains("align:#right"), "{aligned}");
+    let plain = to_typst(r"\begin{pmatrix}[r] & 1\end{pmatrix}").expect("a matrix");
+    assert!(plain.contains("\\[r\\]") && !plain.contains("align:#"), "{plain}");
+    let option = to_typst(r"\begin{alignedat}[t]{2}a &= b\end{alignedat}").expect("equations");
+    assert!(!option.contains('2') && !option.contains("\\["), "{option}");
+}
+
+#[test]
+fn phantoms_keep_their_size_in_one_direction() {
+    let markup = to_typst(r"\hphantom{ab}\vphantom{\frac12}\mathstrut").expect("phantoms");
+    assert_eq!(markup.matches("measure(").count(), 1, "{markup}");
+    assert_eq!(markup.matches("width:0pt").count(), 2, "{markup}");
+    assert_eq!(markup.matches("hide(").count(), 2, "{markup}");
 }
