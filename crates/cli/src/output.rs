@@ -53,11 +53,23 @@ impl Failure {
         self
     }
 
-    fn to_json(&self) -> String {
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The members of the JSON form.
+    pub(crate) fn to_map(&self) -> Map {
         let own = [("error", Value::from(self.message.as_str())), ("code", (*self.code).into())];
         let hint = self.hint.as_deref().map(|hint| ("hint", Value::from(hint)));
-        let fields: Map = own.into_iter().chain(hint).chain(self.detail.iter().cloned()).collect();
-        let text = json::to_string(&fields.into()).unwrap_or_else(|_| self.message.clone());
+        own.into_iter().chain(hint).chain(self.detail.iter().cloned()).collect()
+    }
+
+    fn to_json(&self) -> String {
+        let text = json::to_string(&self.to_map().into()).unwrap_or_else(|_| self.message.clone());
         printable_json(&text).into_owned()
     }
 

@@ -211,6 +211,46 @@ fn verify_reports_the_first_invalid_record() {
     assert!(ran.stderr.contains("expected head"), "{}", ran.stderr);
 }
 
+/// Each is reported, and one that is wrong does not hide the others.
+#[test]
+fn verify_reports_each_of_several_histories() {
+    let records = chain();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let valid = file("valid", &history(&records, 3));
+    let wrong =
+        file("wrong", &history(&records, 3).replacen("did:key:z6MkCaller", "did:key:z6MkOther", 1));
+    let garbage = file("garbage", "{}");
+    let missing = folder.path().join("missing").to_str().unwrap().to_owned();
+    let ran = catena(&["verify", &valid, &valid], b"");
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert_eq!(ran.stdout.matches("is COMPLETE after 3 records\n").count(), 2, "{}", ran.stdout);
+
+    let ran = catena(&["verify", "--json", &missing, &wrong, &valid, &garbage], b"");
+    assert_eq!((ran.code, ran.stderr.as_str()), (6, ""));
+    let lines: Vec<Value> = ran.stdout.lines().map(same_json).collect();
+    let field = |at: usize, name: &str| lines[at].as_map().unwrap().field(name).cloned();
+    let subjects = [&missing, &wrong, &valid, &garbage];
+    for (at, subject) in subjects.into_iter().enumerate() {
+        assert_eq!(field(at, "subject"), Some(subject.as_str().into()), "{}", ran.stdout);
+    }
+    assert_eq!(lines.len(), 4, "{}", ran.stdout);
+    assert_eq!(field(1, "code"), Some("hash_mismatch".into()));
+    assert_eq!((field(1, "record"), field(2, "valid")), (Some(0.into()), Some(true.into())));
+    assert_eq!(field(3, "code"), Some("malformed_history".into()));
+
+    let ran = catena(&["verify", &garbage, &valid], b"");
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 of 2 histories could not be verified"), "{}", ran.stderr);
+    let head = records[2].id().to_string();
+    let ran = catena(&["verify", &valid, &valid, "--head", &head], b"");
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+}
+
 #[test]
 fn a_document_that_is_not_a_history_is_invalid_input() {
     let error = "error: not a history document: `records` is missing\n";

@@ -5,7 +5,9 @@ mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 
+use catena_tests::site::Client;
 use catena_value::Value;
+use serde_json::json;
 use support::{ended, field, member, value, venue};
 
 #[test]
@@ -154,6 +156,55 @@ fn jobs_are_listed_by_status_operation_and_tag() {
     assert!(lines[1].contains("FAILED") && lines[1].ends_with("test:error"), "{}", ran.stdout);
     assert_eq!(lines.len(), 2);
     assert_eq!(ran.stderr, "1 of 4 jobs; use --all to list all\n");
+}
+
+/// One name for one thing: in the URL of the list, in a bulk action, on the command line, in the
+/// description of the API and in the console.
+#[test]
+fn a_filter_has_the_same_members_wherever_it_is_given() {
+    let venue = venue();
+    let client = Client::anonymous(venue.url.trim_start_matches("http://").parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let echo = venue.job("test:echo", "1");
+    let call = r#"{"operation":"test:delay","input":{"delay":0,"operation":"test:echo"}}"#;
+    let ran = venue.catena(&["run", "grid:run", "-i", call, "--tag", "a", "--json"]);
+    let parent = member(&ran.stdout, "id").as_str().unwrap().to_owned();
+    venue.catena(&["run", "test:error", "-i", r#"{"message":"broken"}"#]);
+    let read = venue.catena(&["jobs", "get", &echo, "--json"]).stdout;
+    let owner = member(&read, "caller").as_str().unwrap().to_owned();
+    let members = [
+        ("status", "FAILED", 1),
+        ("op", "test:echo", 1),
+        ("tag", "a", 1),
+        ("until", "2020-01-01T00:00Z", 0),
+        ("parent", parent.as_str(), 1),
+        ("text", "broken", 1),
+        // The bulk actions above are jobs, too.
+        ("since", "2020-01-01T00:00Z", 3 + 6),
+        ("owner", owner.as_str(), 3 + 7),
+    ];
+    let described = runtime.block_on(client.get("/openapi.json")).expect(200).json();
+    let console = include_str!("../../../ui/src/api/jobs.ts");
+    let console = console.split("FILTER_NAMES = [").nth(1).unwrap().split(']').next().unwrap();
+    assert_eq!(console.matches('"').count(), 2 * members.len(), "{console}");
+    for (name, text, expected) in members {
+        let query = format!("{name}={}", text.replace(':', "%3A"));
+        let path = format!("/api/v1/jobs?expand&{query}");
+        let list = runtime.block_on(client.get(&path)).expect(200).json();
+        assert_eq!(list["total"], expected, "{path}: {list}");
+        let ran = venue.catena(&["jobs", "ls", "--json", &format!("--{name}"), text]);
+        assert_eq!(member(&ran.stdout, "total").as_i64(), Some(expected), "{name}: {ran:?}");
+        // A number that cannot be right: nothing is done, and the error says how many match.
+        let input = json!({"filter": {name: text}, "action": "cancel", "expected": 1_000});
+        let ran = venue.catena(&["run", "jobs:control", "-i", &input.to_string(), "--json"]);
+        let found = format!("{expected} jobs match");
+        assert!(ran.stderr.contains(&found) || ran.stdout.contains(&found), "{name}: {ran:?}");
+        for path in ["/api/v1/jobs", "/api/v1/events"] {
+            let parameters = described["paths"][path]["get"]["parameters"].as_array().unwrap();
+            assert!(parameters.iter().any(|one| one["name"] == name), "{path}: {name}");
+        }
+        assert!(console.contains(&format!("\"{name}\"")), "{name}: {console}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use catena_api::limits::ANSWER_DEPTH_MAX;
 use catena_api::{HttpClient, VenueUrl};
 use catena_job::verify::{Code, Expected, Fault, Report, verify};
 use catena_job::{JobId, RecordId};
-use catena_value::{Value, json};
+use catena_value::{Map, Value, json};
 
 use crate::exit::Exit;
 use crate::input::Input;
@@ -20,13 +20,14 @@ use crate::venue::{self, DEFAULT, IdentityArgs, KnownArgs, block_on};
 /// Recomputes every record's ID, follows every link, and checks that each change was allowed, that
 /// nothing follows the end, that time never runs backwards, and that sub-jobs are those the parent
 /// committed to. Reports the first record that is invalid. Everything is checked by this program,
-/// whether the history is in a file or on a venue.
+/// whether the history is in a file or on a venue. Of several histories, each is reported on a line
+/// of its own.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A file with a history, or - for standard input; the URL of a job or of its history; or the ID
-    /// of a job on the venue.
-    #[arg(value_name = "FILE|URL|JOB")]
-    subject: String,
+    /// of a job on the venue. May be repeated.
+    #[arg(value_name = "FILE|URL|JOB", required = true)]
+    subjects: Vec<String>,
 
     /// Fail unless it is the history of this job.
     #[arg(long, value_name = "ID")]
@@ -67,13 +68,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
-    let (document, job) = document(args)?;
-    let expected = Expected { job, venue: args.expected_venue(), head: args.head };
-    let report = verify(&document, &expected).map_err(|fault| failure(&fault))?;
-    let also = match &args.also {
-        Some(also) => Some(check_also(args, also, &document, report.job)?),
-        None => None,
-    };
+    let [subject] = args.subjects.as_slice() else { return run_all(args, output) };
+    let (report, also) = check(args, subject)?;
     if output.is_json() {
         output.line(&json::to_string(&report.to_value()).unwrap_or_default());
     } else {
@@ -83,6 +79,60 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Verifies several histories. One that fails does not keep the others from being verified.
+fn run_all(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    if args.job.is_some() || args.head.is_some() || args.also.is_some() {
+        let message = "--job, --head and --also are about one history; several are given";
+        return Err(Failure::new(Exit::Invalid, "usage", message));
+    }
+    // A history that is wrong says more than one that could not be read.
+    let mut exit: Option<Exit> = None;
+    let mut failed = 0_u64;
+    for subject in &args.subjects {
+        if output.is_broken() {
+            return Ok(());
+        }
+        let (line, members) = match check(args, subject) {
+            Ok((report, _)) => (describe(&report).swap_remove(0), report.to_value()),
+            Err(failure) => {
+                failed += 1;
+                if exit != Some(Exit::VerificationFailed) {
+                    exit = Some(failure.exit());
+                }
+                (failure.message().to_owned(), failure.to_map().into())
+            }
+        };
+        if output.is_json() {
+            let members = members.as_map().map(Map::fields).unwrap_or_default();
+            let members = members.into_iter().map(|(name, value)| (name.clone(), value.clone()));
+            let own = [(Value::from("subject"), Value::from(subject.as_str()))];
+            let line: Map = own.into_iter().chain(members).collect();
+            output.line(&json::to_string(&line.into()).unwrap_or_default());
+        } else {
+            output.line(&printable_line(&format!("{subject}: {line}")));
+        }
+    }
+    match exit {
+        None => Ok(()),
+        Some(exit) if output.is_json() => Err(Failure::already_reported(exit)),
+        Some(exit) => {
+            let all = args.subjects.len();
+            let message = format!("{failed} of {all} histories could not be verified");
+            Err(Failure::new(exit, "not_verified", message))
+        }
+    }
+}
+
+/// Verifies one history, and compares it with that of the venue of `--also`, which is returned.
+fn check(args: &Args, subject: &str) -> Result<(Report, Option<String>), Failure> {
+    let (document, job) = document(args, subject)?;
+    let expected = Expected { job, venue: args.expected_venue(), head: args.head };
+    let report = verify(&document, &expected).map_err(|fault| failure(&fault))?;
+    let also = args.also.as_ref();
+    let also = also.map(|also| check_also(args, also, &document, report.job)).transpose()?;
+    Ok((report, also))
 }
 
 impl Args {
@@ -115,8 +165,7 @@ impl Args {
 }
 
 /// The history to verify, and the job that it must belong to.
-fn document(args: &Args) -> Result<(Value, Option<JobId>), Failure> {
-    let subject = args.subject.as_str();
+fn document(args: &Args, subject: &str) -> Result<(Value, Option<JobId>), Failure> {
     if subject.starts_with("http://") || subject.starts_with("https://") {
         let (venue, job) = job_at(subject)?;
         let history = fetch(args, &args.client(venue)?, job)?;

@@ -38,3 +38,34 @@ impl ChangeSignal {
         self.readers.fetch_sub(1, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An echo job takes tens of microseconds. The bound is far above what an unoptimized build needs.
+    #[test]
+    fn a_change_that_nobody_follows_costs_less_than_a_microsecond() {
+        const CHANGES: u32 = 1_000_000;
+        let signal = ChangeSignal::default();
+        let started = std::time::Instant::now();
+        for _ in 0..CHANGES {
+            std::hint::black_box(&signal).send();
+        }
+        assert!(started.elapsed() / CHANGES < std::time::Duration::from_micros(1));
+    }
+
+    #[test]
+    fn a_reader_is_woken_once_for_many_changes_until_it_leaves() {
+        let signal = ChangeSignal::default();
+        let mut reader = signal.subscribe();
+        signal.send();
+        signal.send();
+        assert!(reader.has_changed().is_ok_and(|has_changed| has_changed));
+        reader.mark_unchanged();
+        assert!(reader.has_changed().is_ok_and(|has_changed| !has_changed));
+        signal.unsubscribe();
+        signal.send();
+        assert!(reader.has_changed().is_ok_and(|has_changed| !has_changed), "nobody reads");
+    }
+}
