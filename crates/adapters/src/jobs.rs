@@ -270,6 +270,10 @@ impl Adapter for Jobs {
         matches!(name, "control")
     }
 
+    fn controls_jobs(&self, name: &str) -> bool {
+        matches!(name, "control" | "select")
+    }
+
     fn operations(&self) -> Vec<Registration> {
         registrations(self.name(), OPERATIONS)
     }

@@ -419,6 +419,10 @@ pub const SLOTS_SHARED_MIN: usize = 8;
 /// the jobs of a few callers start at once.
 pub const SLOTS_RESERVED_MAX: usize = 64;
 
+/// Slots for jobs that control others, in addition to those of all jobs, and how many such jobs may be live
+/// beyond the limits of live jobs.
+pub const CONTROL_SLOTS_MAX: usize = 16;
+
 /// Queued jobs that are passed over because their owner must leave the free slots to others.
 pub const DEFERRED_MAX: usize = 1_024;
 

@@ -130,3 +130,39 @@ async fn jobs_of_others_need_an_admin() {
     assert_eq!(done["output"]["changed"], 1, "{done}");
     assert_eq!(alice.job(&id).await["status"], "CANCELLED");
 }
+
+/// What ends jobs runs even if those jobs are all that the caller and the venue have room for.
+#[tokio::test]
+async fn a_caller_whose_jobs_occupy_every_slot_can_still_cancel_them() {
+    let site = Site::with(|flags| {
+        flags.running = Some("4".to_owned());
+        flags.live_jobs = Some("10".to_owned());
+        flags.live_jobs_total = Some("10".to_owned());
+    })
+    .await;
+    start(&site, 4).await;
+    for _ in 4..10 {
+        site.invoked("test:never", json!({}), "PENDING").await;
+    }
+    let full = json!({"operation": "test:never", "input": {}});
+    site.post("/api/v1/invoke", &full).await.expect_error(429, "too_many_jobs");
+    let input = json!({"filter": {"op": "test:never"}, "action": "cancel", "expected": 10});
+    let done = control(&site, input).await;
+    assert_eq!(done["status"], "COMPLETE", "{done}");
+    assert_eq!(done["output"]["changed"], 10, "{done}");
+    assert_eq!(site.get("/api/v1/jobs?expand&status=CANCELLED").await.json()["total"], 10);
+}
+
+/// A bulk action of many batches, each of which is a job, with no slot but those for such actions.
+#[tokio::test]
+async fn batches_of_an_action_need_no_slots_of_jobs() {
+    let site = Site::with(|flags| flags.running = Some("1".to_owned())).await;
+    let busy = site.invoked("test:never", json!({}), "STARTED").await;
+    for _ in 0..450 {
+        site.invoked("test:never", json!({}), "PENDING").await;
+    }
+    let input = json!({"filter": {"status": "PENDING"}, "action": "cancel", "expected": 450});
+    let done = control(&site, input).await;
+    assert_eq!(done["output"]["changed"], 450, "{done}");
+    assert_eq!(site.job(&busy).await["status"], "STARTED");
+}

@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::background::{Background, RecoverySummary};
 use crate::error::StoreError;
-use crate::execution::{QUEUE, Run, RunSpec, next_cause};
+use crate::execution::{QUEUE, Run, RunSlot, RunSpec, next_cause};
 use crate::jobs::{
     Current, append_error, deadline, incomplete_payload, is_bound, is_live, outcome_change,
     recorded_limit, time_until, unless_overtaken,
@@ -179,10 +179,15 @@ impl Background {
             None
         };
         let slot = match self.jobs.current(id).await {
-            Ok(Some(current)) => self.execution.slots.assign(permit, current.text("caller")),
-            _ => Ok(permit.into()),
+            Ok(Some(current)) => {
+                match self.execution.slots.assign(permit, current.text("caller")) {
+                    Ok(slot) => Some(slot),
+                    Err(_) => self.claim_control_slot(&current).await,
+                }
+            }
+            _ => Some(permit.into()),
         };
-        let Ok(slot) = slot else { return Start::Deferred };
+        let Some(slot) = slot else { return Start::Deferred };
         match self.runtime.work_on(id, self.acquire_queued(id)).await {
             Ok(Some(run)) => {
                 let execution = Arc::clone(&self.execution);
@@ -200,6 +205,12 @@ impl Background {
         // The next job may have been looked for while this one was still on the queue.
         self.execution.queued.notify_one();
         Start::Done
+    }
+
+    /// Claims a slot for a queued job that controls others.
+    async fn claim_control_slot(&self, current: &Current) -> Option<RunSlot> {
+        let operation = self.execution.operation_to_claim(current).await.ok()??;
+        self.execution.try_claim_control_slot(current.text("caller"), &operation)
     }
 
     /// Keeps other work from being started until a suspect has ended or has run for long enough, and acquits

@@ -19,7 +19,7 @@ use catena_value::Value;
 
 use crate::commands::Commands;
 use crate::error::StoreError;
-use crate::execution::{Run, RunHandle, RunSpec, TreePosition, ask_like_call, offer_now};
+use crate::execution::{Run, RunHandle, RunSlot, RunSpec, TreePosition, ask_like_call, offer_now};
 use crate::jobs::{
     Changed, CommitFailure, Current, DEPTH, Draft, append_error, deadline, execution_limit,
     is_bound, left_ms, restart_clock, storage_full, too_many_sub_jobs, waits_for_message,
@@ -193,9 +193,8 @@ impl Commands {
         }
         // Workers take their jobs from a queue, and a bound job starts from it.
         let is_queued = operation.queue().is_some() || is_bound(child.job());
-        let caller = &invoke.caller.did;
-        let slot = if is_queued { None } else { self.execution.try_claim_slot(caller) };
-        let Some(slot) = slot else {
+        let claim = || self.claim_slot_for_call(current, invoke, operation, is_detached);
+        let Some(slot) = (!is_queued).then(claim).flatten() else {
             child.add(offer_now(child.job(), now));
             return Ok(NewCall { child, run: None, is_queued: true });
         };
@@ -213,6 +212,22 @@ impl Commands {
         };
         let run = Run::new(child.shared_job(), None, spec, guard).with_slot(slot);
         Ok(NewCall { child, run: Some(run), is_queued: false })
+    }
+
+    /// Claims a slot for a called job. What a job calls that controls others runs on the slot of its caller.
+    fn claim_slot_for_call(
+        &self,
+        current: &Current,
+        invoke: &Invoke,
+        operation: &Operation,
+        is_detached: bool,
+    ) -> Option<RunSlot> {
+        let caller = self.execution.registry.get(current.job.id());
+        let is_shared = caller.is_some_and(|handle| handle.shares_slot());
+        if operation.controls_jobs() && !is_detached && is_shared {
+            return Some(RunSlot::of_caller());
+        }
+        self.execution.try_claim_slot(&invoke.caller.did)
     }
 
     /// Commits the called job together with the caller's commitment to it.

@@ -20,8 +20,8 @@ use crate::jobs::{
     Draft, NewSecrets, Rerun, Watch, deadline, execution_limit, is_bound, run_inline,
 };
 use crate::limits::{
-    IDEMPOTENCY_KEY_BYTES_MAX, NESTING_MAX, REFERENCE_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX,
-    TIMEOUT_MAX, WAIT_MAX,
+    CONTROL_SLOTS_MAX, IDEMPOTENCY_KEY_BYTES_MAX, NESTING_MAX, REFERENCE_BYTES_MAX, TAG_BYTES_MAX,
+    TAGS_MAX, TIMEOUT_MAX, WAIT_MAX,
 };
 use crate::operations::{Call, Cause, ExecutionMode, Operation};
 use crate::orchestration::StartOptions;
@@ -95,15 +95,17 @@ impl Commands {
         if let Some(unknown) = unknown_member(&operation, &request.input) {
             return Err(InvokeError::UnknownMember(unknown));
         }
+        // What controls jobs is admitted to a caller and to a venue that have too many of them.
+        let extra = if operation.controls_jobs() { CONTROL_SLOTS_MAX } else { 0 };
         let live = self.admission.live_count(&request.caller.did);
-        if live >= self.runtime.limits.live_jobs_per_caller_max {
+        if live >= self.runtime.limits.live_jobs_per_caller_max.saturating_add(extra) {
             return Err(InvokeError::TooManyJobs { live });
         }
         if request.recording != Recording::Private && !operation.frees_storage() {
             self.operations.check_stored_bytes(&request.caller.did).await?;
         }
         // The job of an inline operation is never live.
-        let max = self.runtime.limits.live_jobs_max;
+        let max = self.runtime.limits.live_jobs_max.saturating_add(extra);
         if operation.mode() == ExecutionMode::Task && self.admission.total_live() >= max {
             return Err(InvokeError::VenueFull { max });
         }
@@ -271,7 +273,8 @@ impl Commands {
         // Workers take their jobs from a queue, and a bound job starts from it.
         let is_queued = operation.queue().is_some() || is_bound(draft.job());
         let caller = &request.caller.did;
-        let slot = if is_queued { None } else { self.execution.try_claim_slot_of(id, caller) };
+        let slot =
+            if is_queued { None } else { self.execution.try_claim_slot_of(id, caller, &operation) };
         let Some(slot) = slot else {
             draft.add(offer_now(draft.job(), now));
             let view = self.commit_new(draft, key).await?;

@@ -75,6 +75,8 @@ pub(crate) struct Execution {
     pub(crate) workers: Workers,
     /// How many jobs run in this process at a time.
     pub(crate) slots: Slots,
+    /// The slots of jobs that control others.
+    control_slots: Slots,
     /// Notified when a job was queued.
     pub(crate) queued: Arc<Notify>,
     /// The control of turns that cannot be paused.
@@ -101,6 +103,7 @@ impl Execution {
             frozen: FrozenRuns::default(),
             workers: Workers::default(),
             slots: Slots::new(runtime.limits.running_max),
+            control_slots: Slots::for_control(),
             unpaused: RunControl::new(signal, Arc::clone(&runtime.env), Arc::default()),
             _unpaused: sender,
             host: OnceLock::new(),
@@ -163,11 +166,25 @@ impl Execution {
     }
 
     /// Claims a slot for this job, which may be one that runs alone.
-    pub(crate) fn try_claim_slot_of(&self, job: JobId, owner: &str) -> Option<RunSlot> {
+    pub(crate) fn try_claim_slot_of(
+        &self,
+        job: JobId,
+        owner: &str,
+        operation: &Operation,
+    ) -> Option<RunSlot> {
         if !self.runtime.gate.lets_start(job) {
             return None;
         }
-        self.slots.try_claim(owner)
+        self.try_claim_control_slot(owner, operation).or_else(|| self.slots.try_claim(owner))
+    }
+
+    /// Claims a slot that only jobs which control others may have. `None` for all other operations.
+    pub(crate) fn try_claim_control_slot(
+        &self,
+        owner: &str,
+        operation: &Operation,
+    ) -> Option<RunSlot> {
+        operation.controls_jobs().then(|| self.control_slots.try_claim(owner)).flatten()
     }
 
     /// Makes this process the holder of a job with a draft that is not committed yet, and registers

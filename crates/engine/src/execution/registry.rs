@@ -60,7 +60,7 @@ enum Slot {
     #[default]
     Unneeded,
     /// It occupies this one, until it is dropped.
-    Occupied { _slot: RunSlot },
+    Occupied { slot: RunSlot },
     /// It gave its slot back when it was paused.
     Given,
 }
@@ -122,14 +122,26 @@ impl RunHandle {
         let mut own = self.slot.lock();
         // A run that is paused already gives the slot back at once.
         *own = match *self.signal.borrow() {
-            Signal::Go => Slot::Occupied { _slot: slot },
+            Signal::Go => Slot::Occupied { slot },
             Signal::Pause => Slot::Given,
             Signal::Stop => Slot::Unneeded,
         };
     }
 
-    /// Gives the slot back while the run waits for something that needs slots itself.
+    /// Gives the slot back while the run waits for something that needs slots itself. A job that controls
+    /// others keeps its slot, because its calls run on it.
     pub(crate) fn give_slot(&self) {
+        if !self.shares_slot() {
+            self.release_slot();
+        }
+    }
+
+    /// Returns true if calls of the run need no slot of their own.
+    pub(crate) fn shares_slot(&self) -> bool {
+        matches!(&*self.slot.lock(), Slot::Occupied { slot } if slot.is_for_control())
+    }
+
+    fn release_slot(&self) {
         let mut slot = self.slot.lock();
         if matches!(*slot, Slot::Occupied { .. }) {
             *slot = Slot::Given;
@@ -151,7 +163,7 @@ impl RunHandle {
         self.send(Signal::Pause);
         self.pauses.fetch_add(1, Ordering::SeqCst);
         self.paused_at.lock().get_or_insert_with(|| env.monotonic());
-        self.give_slot();
+        self.release_slot();
     }
 
     /// Resumes the run as soon as there is a slot for it.

@@ -2,6 +2,9 @@
 //!
 //! One caller may use every slot but a few. Who occupies half of them leaves the last ones to others, so
 //! that another caller's job starts at once even if the first one's never end.
+//!
+//! Jobs that control others have slots of their own, because they are what helps a caller whose jobs
+//! occupy all others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use catena_store::owner_key;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::limits::{SLOTS_RESERVED_MAX, SLOTS_SHARED_MIN};
+use crate::limits::{CONTROL_SLOTS_MAX, SLOTS_RESERVED_MAX, SLOTS_SHARED_MIN};
 
 type Held = Mutex<HashMap<[u8; 8], usize>>;
 
@@ -21,18 +24,34 @@ pub(crate) struct Slots {
     max: usize,
     /// How many each owner occupies. An owner that occupies none has no entry.
     held: Arc<Held>,
+    /// Whether they are those of jobs that control others.
+    is_for_control: bool,
 }
 
 /// A slot that is occupied until this is dropped.
 pub(crate) struct RunSlot {
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
     owner: Option<([u8; 8], Arc<Held>)>,
+    is_for_control: bool,
+}
+
+impl RunSlot {
+    /// Returns true if it is one of those for jobs that control others.
+    pub(crate) fn is_for_control(&self) -> bool {
+        self.is_for_control
+    }
+
+    /// The slot of a call by a job that controls others. The caller keeps its own meanwhile, so the two
+    /// occupy one.
+    pub(crate) fn of_caller() -> Self {
+        RunSlot { _permit: None, owner: None, is_for_control: true }
+    }
 }
 
 impl From<OwnedSemaphorePermit> for RunSlot {
     /// A slot that is not counted for an owner: that of a run which had one before.
     fn from(permit: OwnedSemaphorePermit) -> Self {
-        RunSlot { _permit: permit, owner: None }
+        RunSlot { _permit: Some(permit), owner: None, is_for_control: false }
     }
 }
 
@@ -51,7 +70,13 @@ impl Drop for RunSlot {
 
 impl Slots {
     pub(crate) fn new(max: usize) -> Slots {
-        Slots { permits: Arc::new(Semaphore::new(max)), max, held: Arc::default() }
+        let permits = Arc::new(Semaphore::new(max));
+        Slots { permits, max, held: Arc::default(), is_for_control: false }
+    }
+
+    /// The slots of jobs that control others.
+    pub(crate) fn for_control() -> Slots {
+        Slots { is_for_control: true, ..Slots::new(CONTROL_SLOTS_MAX) }
     }
 
     /// Claims a slot for a job of this owner, if one is free that the owner may have.
@@ -76,7 +101,11 @@ impl Slots {
         }
         held.insert(owner, count + 1);
         drop(held);
-        Ok(RunSlot { _permit: permit, owner: Some((owner, Arc::clone(&self.held))) })
+        Ok(RunSlot {
+            _permit: Some(permit),
+            owner: Some((owner, Arc::clone(&self.held))),
+            is_for_control: self.is_for_control,
+        })
     }
 }
 

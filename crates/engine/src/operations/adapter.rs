@@ -155,6 +155,12 @@ pub trait Adapter: Send + Sync + 'static {
         false
     }
 
+    /// Returns true if the operation with this name controls other jobs: it runs even if the jobs of its
+    /// caller occupy all slots.
+    fn controls_jobs(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Returns the roots of the caller that an operation with [`ExecutionMode::Roots`] reads and
     /// changes. It may not use any others.
     fn roots(&self, _call: &Call) -> Result<Vec<RootId>, Failure> {

@@ -30,6 +30,7 @@ pub struct Operation {
     is_asset: bool,
     needs_compute_thread: bool,
     frees_storage: bool,
+    controls_jobs: bool,
     input: Option<Schema>,
     output: Option<Schema>,
     timeout: Option<Duration>,
@@ -130,6 +131,7 @@ impl Operation {
         let needs_compute_thread =
             adapter_mode == ExecutionMode::Inline && adapter.needs_compute_thread(name);
         let frees_storage = adapter.frees_storage(name);
+        let controls_jobs = adapter.controls_jobs(name);
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -150,6 +152,7 @@ impl Operation {
             is_asset: true,
             needs_compute_thread,
             frees_storage,
+            controls_jobs,
             input,
             output,
             timeout,
@@ -321,6 +324,11 @@ impl Operation {
     /// Returns true if it deletes what is stored.
     pub(crate) fn frees_storage(&self) -> bool {
         self.frees_storage
+    }
+
+    /// Returns true if it controls other jobs.
+    pub(crate) fn controls_jobs(&self) -> bool {
+        self.controls_jobs
     }
 
     /// Returns true if an input is so large that only a compute thread may process it.
