@@ -304,7 +304,9 @@ fn apply_table(
         transaction.open_table(redb_table(table)).map_err(redb_error("opening a table"))?;
     while let Some((key, slot)) = changes.next() {
         match slot {
-            Slot::Put(value) => applied.put += put_run(&mut target, key, value, &mut changes)?,
+            Slot::Put(value) | Slot::New(value) => {
+                applied.put += put_run(&mut target, key, value, &mut changes)?;
+            }
             Slot::Deleted if remove_if_present(&mut target, key)? => applied.removed += 1,
             Slot::Deleted => applied.skipped += 1,
         }
@@ -327,7 +329,7 @@ fn put_run(
     let mut cursor =
         target.lower_bound_mut(Bound::Included(&key[..])).map_err(redb_error("seeking a row"))?;
     let is_new = inserted_into_gap(cursor.insert_before(&key[..], &value[..]))?;
-    while is_new && let Some((key, Slot::Put(value))) = changes.peek() {
+    while is_new && let Some((key, Slot::Put(value) | Slot::New(value))) = changes.peek() {
         if !inserted_into_gap(cursor.insert_before(&key[..], &value[..]))? {
             break;
         }

@@ -126,7 +126,7 @@ impl Iterator for Merged<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             match self.slots.next()? {
-                Ok((key, Slot::Put(value))) => return Some(Ok((key, value))),
+                Ok((key, Slot::Put(value) | Slot::New(value))) => return Some(Ok((key, value))),
                 Ok((_, Slot::Deleted)) => {}
                 Err(error) => return Some(Err(error)),
             }
@@ -147,7 +147,7 @@ pub fn copy_up_to_limit(
     }
     for row in slots {
         let (key, slot) = row?;
-        rows += usize::from(matches!(slot, Slot::Put(_)));
+        rows += usize::from(slot != Slot::Deleted);
         copied.push((key, slot));
         if rows == limit {
             break;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::index::IndexSnapshot;
-use crate::rows::TableRows;
+use crate::rows::{SetSlot, TableRows};
 use crate::types::{Direction, Key, KeyRange, Slot, TableId, Write};
 
 /// The memory that one row takes beyond its bytes: its entries in the map and in the list of keys. An estimate, for the
@@ -39,16 +39,26 @@ impl Generation {
         self.bytes
     }
 
-    /// Sets the slot of a key and returns the previous one.
+    /// Sets the slot of a key and returns the previous one. A new row that is deleted leaves no slot.
     pub fn insert(&mut self, table: TableId, key: Key, slot: Slot) -> Option<Slot> {
         let key_bytes = key.len();
-        self.bytes += row_bytes(key_bytes, &slot);
-        let old = self.tables[usize::from(table.0)].insert(key, slot);
-        match &old {
-            Some(old) => self.bytes -= row_bytes(key_bytes, old),
-            None => self.rows += 1,
+        let bytes = row_bytes(key_bytes, &slot);
+        match self.tables[usize::from(table.0)].set(key, slot) {
+            SetSlot::Added => {
+                self.bytes += bytes;
+                self.rows += 1;
+                None
+            }
+            SetSlot::Replaced(old) => {
+                self.bytes = self.bytes + bytes - row_bytes(key_bytes, &old);
+                Some(old)
+            }
+            SetSlot::Vanished(old) => {
+                self.bytes -= row_bytes(key_bytes, &old);
+                self.rows -= 1;
+                Some(old)
+            }
         }
-        old
     }
 
     /// Restores the earlier state of a key; `None` means that this generation did not have it.

@@ -41,22 +41,48 @@ impl Clone for TableRows {
     }
 }
 
+/// What became of a slot that was set.
+pub enum SetSlot {
+    /// The key had none.
+    Added,
+    /// It replaced this one.
+    Replaced(Slot),
+    /// This one, which was new, was deleted: the key has none any more.
+    Vanished(Slot),
+}
+
 impl TableRows {
-    /// Sets the slot of a key and returns the previous one.
-    pub fn insert(&mut self, key: Key, slot: Slot) -> Option<Slot> {
+    /// Sets the slot of a key.
+    pub fn set(&mut self, key: Key, slot: Slot) -> SetSlot {
         match self.slots.entry(key) {
-            Entry::Occupied(mut entry) => Some(entry.insert(slot)),
+            Entry::Occupied(mut entry) => match (entry.get(), slot) {
+                (Slot::New(_), Slot::Deleted) => {
+                    let index = entry.index();
+                    let (key, old) = entry.swap_remove_entry();
+                    self.order.get_mut().forget(&self.slots, index, &key);
+                    SetSlot::Vanished(old)
+                }
+                (Slot::New(_), Slot::Put(value)) => {
+                    SetSlot::Replaced(entry.insert(Slot::New(value)))
+                }
+                // The key was deleted here, so an older layer may have it.
+                (Slot::Put(_) | Slot::Deleted, Slot::New(value)) => {
+                    SetSlot::Replaced(entry.insert(Slot::Put(value)))
+                }
+                (_, slot) => SetSlot::Replaced(entry.insert(slot)),
+            },
             Entry::Vacant(entry) => {
                 entry.insert(slot);
-                None
+                SetSlot::Added
             }
         }
     }
 
-    /// Removes a key and returns its slot. The keys have to be sorted again afterwards.
+    /// Removes a key and returns its slot.
     pub fn remove(&mut self, key: &[u8]) -> Option<Slot> {
-        self.order.get_mut().clear();
-        self.slots.swap_remove(key)
+        let (index, key, slot) = self.slots.swap_remove_full(key)?;
+        self.order.get_mut().forget(&self.slots, index, &key);
+        Some(slot)
     }
 
     /// Removes every row but keeps the memory.
@@ -105,6 +131,20 @@ impl KeyOrder {
     fn clear(&mut self) {
         self.keys.clear();
         self.sorted_slots = 0;
+    }
+
+    /// Forgets a key that was removed from this position, which the last slot has taken.
+    fn forget(&mut self, slots: &IndexMap<Key, Slot, RandomState>, index: usize, key: &Key) {
+        if index >= self.sorted_slots {
+            return;
+        }
+        self.keys.remove(key);
+        match slots.get_index(index) {
+            Some((moved, _)) if slots.len() >= self.sorted_slots => {
+                self.keys.insert(moved.clone());
+            }
+            _ => self.sorted_slots -= 1,
+        }
     }
 
     fn sort_new_keys(&mut self, slots: &IndexMap<Key, Slot, RandomState>) {
@@ -175,9 +215,25 @@ mod tests {
             if rng.chance(20) {
                 rows.remove(&written);
                 model.remove(&written);
+            } else if rng.chance(20) {
+                rows.set(written.as_slice().into(), Slot::Deleted);
+                match model.get(&written) {
+                    Some(Slot::New(_)) => model.remove(&written),
+                    _ => model.insert(written, Slot::Deleted),
+                };
             } else {
-                let slot = Slot::Put(RowBytes::from(number.to_be_bytes()));
-                rows.insert(written.as_slice().into(), slot.clone());
+                let value = RowBytes::from(number.to_be_bytes());
+                let slot = if rng.chance(50) {
+                    Slot::New(value.clone())
+                } else {
+                    Slot::Put(value.clone())
+                };
+                rows.set(written.as_slice().into(), slot.clone());
+                let slot = match model.get(&written) {
+                    Some(Slot::New(_)) => Slot::New(value),
+                    Some(_) => Slot::Put(value),
+                    None => slot,
+                };
                 model.insert(written, slot);
             }
             if number % 50 != 0 {

@@ -201,9 +201,14 @@ impl<'a> Tx<'a> {
         self.write(Write { table, key: key.into(), slot: Slot::Put(value.into()) });
     }
 
-    /// Sets a row of a table that no transaction ever reads, such as a list that only users read.
-    pub fn put_unread(&mut self, table: TableId, key: impl Into<Key>, value: impl Into<RowBytes>) {
-        let write = Write { table, key: key.into(), slot: Slot::Put(value.into()) };
+    /// Sets a row that is known not to exist. If it is deleted before the next flush, the index never learns of it.
+    pub fn put_new(&mut self, table: TableId, key: impl Into<Key>, value: impl Into<RowBytes>) {
+        self.write(Write { table, key: key.into(), slot: Slot::New(value.into()) });
+    }
+
+    /// Writes a row of a table that no transaction ever reads, such as a list that only users read.
+    pub fn write_unread(&mut self, table: TableId, key: impl Into<Key>, slot: Slot) {
+        let write = Write { table, key: key.into(), slot };
         self.write_with(write, StagedBatch::write_unread);
     }
 

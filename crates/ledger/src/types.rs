@@ -26,6 +26,9 @@ pub struct Table {
 pub enum Slot {
     /// The key holds this value.
     Put(RowBytes),
+    /// The key holds this value, and no older layer has one for it: if it is deleted in this layer, there is
+    /// nothing to hide and the slot vanishes.
+    New(RowBytes),
     /// A tombstone: the key is deleted, even if an older layer has a value for it.
     Deleted,
 }
@@ -34,7 +37,7 @@ impl Slot {
     /// The value, if this slot holds one.
     pub fn value(self) -> Option<RowBytes> {
         match self {
-            Slot::Put(value) => Some(value),
+            Slot::Put(value) | Slot::New(value) => Some(value),
             Slot::Deleted => None,
         }
     }
@@ -42,7 +45,7 @@ impl Slot {
     /// The value for changing it in place, if this slot holds one.
     pub(crate) fn value_mut(&mut self) -> Option<&mut RowBytes> {
         match self {
-            Slot::Put(value) => Some(value),
+            Slot::Put(value) | Slot::New(value) => Some(value),
             Slot::Deleted => None,
         }
     }
@@ -50,7 +53,7 @@ impl Slot {
     /// The length of the value in bytes; zero for a tombstone.
     pub fn value_len(&self) -> usize {
         match self {
-            Slot::Put(value) => value.len(),
+            Slot::Put(value) | Slot::New(value) => value.len(),
             Slot::Deleted => 0,
         }
     }

@@ -56,7 +56,7 @@ pub fn encode(out: &mut Vec<u8>, generation_seed: u64, sequence: u64, writes: &[
 
 fn encode_entry(out: &mut Vec<u8>, write: &Write) {
     let (kind, value): (u8, &[u8]) = match &write.slot {
-        Slot::Put(value) => (ENTRY_PUT, value),
+        Slot::Put(value) | Slot::New(value) => (ENTRY_PUT, value),
         Slot::Deleted => (ENTRY_DELETE, &[]),
     };
     out.extend_from_slice(&[write.table.0, kind]);

@@ -108,12 +108,18 @@ proptest! {
     }
 
     #[test]
-    fn a_generation_counts_its_bytes_back_to_zero(rows in btree_map(keys(), any::<u8>(), 0..12)) {
+    fn a_generation_counts_its_bytes_back_to_zero(rows in proptest::collection::vec((keys(), any::<u8>(), 0..3u8), 0..40)) {
         let mut generation = Generation::new(1);
         let mut undo = Vec::new();
-        for (key, byte) in rows.iter().chain(rows.iter()) {
+        for (key, byte, kind) in &rows {
             let key = Key::from(&key[..]);
-            let old = generation.insert(TABLE, key.clone(), Slot::Put(RowBytes::from(vec![0; usize::from(*byte)])));
+            let value = RowBytes::from(vec![0; usize::from(*byte)]);
+            let slot = match kind {
+                0 => Slot::Put(value),
+                1 => Slot::New(value),
+                _ => Slot::Deleted,
+            };
+            let old = generation.insert(TABLE, key.clone(), slot);
             undo.push((key, old));
         }
         for (key, old) in undo.into_iter().rev() {

@@ -245,6 +245,42 @@ fn a_row_that_comes_and_goes_within_one_window_never_reaches_the_index() {
     );
 }
 
+/// A row that lives only between two flushes leaves no tombstone, and one that was flushed does.
+#[test]
+fn a_new_row_that_is_deleted_before_the_next_flush_leaves_nothing_to_flush() {
+    let disk = SimDisk::new(1);
+    let mut ledger = open(&disk);
+    let put = |ledger: &mut ManualLedger, key: u8| {
+        commit(ledger, move |tx| tx.put_new(JOBS, [key], [1])).unwrap();
+    };
+    let delete = |ledger: &mut ManualLedger, key: u8| {
+        // What is changed before it is deleted is still new.
+        commit(ledger, move |tx| tx.put(JOBS, [key], [2])).unwrap();
+        commit(ledger, move |tx| tx.delete(JOBS, [key])).unwrap();
+        assert_eq!(ledger.get(JOBS, &[key]).unwrap(), None);
+    };
+    let flushed = |ledger: &mut ManualLedger| {
+        ledger.step_flush().unwrap();
+        let counters = ledger.counters();
+        (counters.flush_rows_put, counters.flush_rows_removed, counters.flush_rows_skipped)
+    };
+    put(&mut ledger, 1);
+    put(&mut ledger, 2);
+    delete(&mut ledger, 1);
+    assert_eq!(flushed(&mut ledger), (1, 0, 0), "only row 2");
+    delete(&mut ledger, 2);
+    // The index has it, so a row in its place is not new for this layer.
+    put(&mut ledger, 2);
+    delete(&mut ledger, 2);
+    put(&mut ledger, 3);
+    assert_eq!(flushed(&mut ledger), (2, 1, 0), "row 2 is removed, row 3 is put");
+    delete(&mut ledger, 3);
+    put(&mut ledger, 4);
+    delete(&mut ledger, 4);
+    let ledger = open(&disk.crash(Crash::PowerLoss, 1));
+    assert!((1..5).all(|key| ledger.get(JOBS, &[key]).unwrap().is_none()));
+}
+
 #[test]
 fn the_committer_waits_at_the_memory_limit_until_a_flush() {
     let disk = SimDisk::new(1);

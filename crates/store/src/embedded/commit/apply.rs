@@ -20,7 +20,7 @@ use crate::keys::{self, *};
 use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX};
 use crate::row::{JobRow, LocalCells, reachable};
 use crate::store::{ChangeKind, HoldState, Idempotency, Message, RootKey, TimerKind};
-use catena_ledger::{Direction, KeyRange, RowReadError, TableId, Tx};
+use catena_ledger::{Direction, Key, KeyRange, RowBytes, RowReadError, Slot, TableId, Tx};
 
 type ApplyResult<T> = Result<T, CommitError>;
 
@@ -157,11 +157,9 @@ fn begin_job(
         Some(row) => JobRow::set_order(row, order),
         None => return Err(DamagedRow("row of its own").into()),
     }
-    tx.put(JOBS, *begin.job.as_bytes(), Arc::clone(&begin.row));
-    begin.facts.visit_rows(order, &begin.hold, |table, key, value| match table {
-        // Only users read lists; no commit does.
-        LISTS => tx.put_unread(table, key, value),
-        _ => tx.put(table, key, value),
+    tx.put_new(JOBS, *begin.job.as_bytes(), Arc::clone(&begin.row));
+    begin.facts.visit_rows(order, &begin.hold, |table, key, value| {
+        write_index(tx, table, key, Slot::New(value));
     });
     put_creation(tx, order, &begin.facts);
     Ok(order)
@@ -330,17 +328,34 @@ fn check_held(tx: &Tx<'_>, id: &ValueId, in_use: &InUseCells) -> ApplyResult<()>
     }
 }
 
-/// Writes the changed rows of the indexes.
+/// Writes the changed rows of the indexes. The rows of a job follow from its state, so one that its former
+/// state does not lead to does not exist.
 fn put_index(tx: &mut Tx<'_>, old: Vec<IndexRow>, new: Vec<IndexRow>) {
-    for (table, key, _) in &old {
-        if !new.iter().any(|(other, kept, _)| other == table && kept == key) {
-            tx.delete(*table, key.clone());
+    let find = |rows: &[IndexRow], (table, key, _): &IndexRow| {
+        rows.iter().position(|(other, kept, _)| other == table && kept == key)
+    };
+    let is_gone: Vec<bool> = old.iter().map(|row| find(&new, row).is_none()).collect();
+    for row in new {
+        match find(&old, &row) {
+            Some(at) if old[at].2 == row.2 => {}
+            Some(_) => write_index(tx, row.0, row.1, Slot::Put(row.2)),
+            None => write_index(tx, row.0, row.1, Slot::New(row.2)),
         }
     }
-    for row in new {
-        if !old.contains(&row) {
-            tx.put(row.0, row.1, row.2);
+    for ((table, key, _), is_gone) in old.into_iter().zip(is_gone) {
+        if is_gone {
+            write_index(tx, table, key, Slot::Deleted);
         }
+    }
+}
+
+fn write_index(tx: &mut Tx<'_>, table: TableId, key: Key, slot: Slot) {
+    match (table, slot) {
+        // Only users read lists; no commit does.
+        (LISTS, slot) => tx.write_unread(table, key, slot),
+        (_, Slot::Put(value)) => tx.put(table, key, value),
+        (_, Slot::New(value)) => tx.put_new(table, key, value),
+        (_, Slot::Deleted) => tx.delete(table, key),
     }
 }
 
@@ -531,7 +546,12 @@ fn read_lease(tx: &Tx<'_>, job: JobId) -> ApplyResult<Option<Lease>> {
 
 /// Takes a job off its queue. A row of format 1 may contain a lease, which ends with it.
 fn leave_queue(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
-    let Some(lease) = read_lease(tx, job)? else { return Ok(()) };
+    leave_queue_if_queued(tx, job).map(drop)
+}
+
+/// Takes a job off its queue. Returns false if it was on none.
+fn leave_queue_if_queued(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<bool> {
+    let Some(lease) = read_lease(tx, job)? else { return Ok(false) };
     if let Some((_, until)) = lease.holder {
         tx.delete(TIMERS, timer_key(until, TimerKind::LeaseEnd, job));
     }
@@ -539,7 +559,7 @@ fn leave_queue(tx: &mut Tx<'_>, job: JobId) -> ApplyResult<()> {
         tx.delete(QUEUE, queue_key);
     }
     tx.delete(LEASES, *job.as_bytes());
-    Ok(())
+    Ok(true)
 }
 
 fn enqueue(
@@ -550,13 +570,25 @@ fn enqueue(
     ready_at: i64,
 ) -> ApplyResult<()> {
     let row = live_row(tx, job)?;
-    leave_queue(tx, job)?;
+    let was_queued = leave_queue_if_queued(tx, job)?;
     let key = queue_key(&queue, priority, ready_at, row.order).to_vec();
     let mut value = job.as_bytes().to_vec();
     value.extend_from_slice(queue.as_bytes());
-    tx.put(QUEUE, key.as_slice(), value);
-    let lease = Lease { queue_key: Some(key), ..Lease::default() };
-    tx.put(LEASES, *job.as_bytes(), lease.encode());
+    let queued = [
+        (QUEUE, Key::from(key.as_slice()), RowBytes::from(value)),
+        (
+            LEASES,
+            Key::from(*job.as_bytes()),
+            Lease { queue_key: Some(key), ..Lease::default() }.encode().into(),
+        ),
+    ];
+    for (table, key, value) in queued {
+        if was_queued {
+            tx.put(table, key, value);
+        } else {
+            tx.put_new(table, key, value);
+        }
+    }
     Ok(())
 }
 
