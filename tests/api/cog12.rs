@@ -583,6 +583,31 @@ async fn a_paused_orchestration_has_paused_steps() {
     assert_eq!((&job["status"], &job["output"]), (&json!("COMPLETE"), &json!(5)));
 }
 
+#[tokio::test]
+async fn a_step_that_is_paused_on_its_own_is_shown_and_resumed_through_its_parent() {
+    let site = Site::start().await;
+    let never = json!({"op": "test:never", "input": {}});
+    let job = begin(&site, json!([never, never]), json!([0]), json!({})).await;
+    let id = id_of(&job);
+    let started = |job: &Json| of_steps(job, "status") == [json!("STARTED"), json!("STARTED")];
+    let job = site.until_that(&id, started).await;
+    let steps: Vec<String> =
+        of_steps(&job, "id").iter().map(|id| id.as_str().unwrap().to_owned()).collect();
+    site.control(&steps[0], "pause").await.expect(200);
+    let says_so = |job: &Json| job["message"].as_str().is_some_and(|text| text.contains(&steps[0]));
+    let job = site.until_that(&id, says_so).await;
+    assert_eq!(of_steps(&job, "status"), ["PAUSED", "STARTED"], "{job}");
+    assert_eq!(job["status"], "STARTED", "the other step runs: {job}");
+    // Resuming the parent is no way to resume one step while another one runs; the answer says which step it is.
+    let refused = site.control(&id, "resume").await.expect_error(409, "job_conflict");
+    assert!(refused["error"].as_str().unwrap().contains(&steps[0]), "{refused}");
+    site.control(&steps[1], "pause").await.expect(200);
+    site.until(&id, "PAUSED").await;
+    site.control(&id, "resume").await.expect(200);
+    site.until_that(&id, |job| job["status"] == "STARTED" && started(job)).await;
+    site.control(&id, "cancel").await.expect(200);
+}
+
 /// Federated Execution: "The step's operation is invoked on the remote venue with the resolved
 /// input." "The result is returned to the local orchestrator and made available to dependent
 /// steps." "Federated steps participate in the same dependency graph as local steps."

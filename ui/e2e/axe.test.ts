@@ -27,9 +27,22 @@ afterAll(async () => {
   await venue.stop();
 });
 
-interface AxeResult {
-  violations: { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[];
+/** A rule that a page breaks, with the first element that does. */
+interface Violation {
+  readonly id: string;
+  readonly impact: string;
+  readonly html: string;
+  readonly summary: string;
 }
+
+interface Axe {
+  readonly run: (options: object) => Promise<{
+    violations: { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[];
+  }>;
+}
+
+/** The style sheets, which the page would fetch again for each run, are needed only by rules that are off by default. */
+const OPTIONS = { resultTypes: ["violations"], preload: { assets: ["media"] } };
 
 /** Only colours depend on the theme, so the other rules are applied once for each width. */
 const THEMES = [
@@ -40,24 +53,26 @@ const WIDTHS = [1280, 360] as const;
 
 /** What is wrong with a page as it is now, in words. */
 async function problemsOf(page: Page, name: string, rules: object): Promise<string[]> {
-  const found: string[] = [];
-  const result = await page.evaluate(async (rules) => {
-    const { axe } = window as unknown as { axe: { run: (options: object) => Promise<unknown> } };
-    return axe.run({ resultTypes: ["violations"], ...rules });
-  }, rules);
-  for (const { id, impact, nodes } of (result as AxeResult).violations) {
-    if (impact !== "serious" && impact !== "critical") continue;
-    found.push(`${name}: ${id}: ${nodes[0]?.html.slice(0, 160)} ${nodes[0]?.failureSummary}`);
-  }
-  const bare = await page.evaluate(() =>
-    [...document.querySelectorAll("[data-status]")]
-      .filter((element) => element.querySelector("svg.icon") === null || !element.textContent?.trim())
-      .map((element) => element.outerHTML.slice(0, 160)),
-  );
+  const { violations, bare, overflow } = await page.evaluate(async (options) => {
+    const { axe } = window as unknown as { axe: Axe };
+    const result = await axe.run(options);
+    const root = document.documentElement;
+    return {
+      // A result also lists every rule that the page follows, which is much to send.
+      violations: result.violations.map(({ id, impact, nodes }): Violation => {
+        const { html = "", failureSummary = "" } = nodes[0] ?? {};
+        return { id, impact, html: html.slice(0, 160), summary: failureSummary };
+      }),
+      bare: [...document.querySelectorAll("[data-status]")]
+        .filter((element) => element.querySelector("svg.icon") === null || !element.textContent?.trim())
+        .map((element) => element.outerHTML.slice(0, 160)),
+      overflow: root.scrollWidth - root.clientWidth,
+    };
+  }, { ...OPTIONS, ...rules });
+  const found = violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, html, summary }) => `${name}: ${id}: ${html} ${summary}`);
   if (bare.length > 0) found.push(`${name}: a state without an icon or a word: ${bare[0]}`);
-  const overflow = await page.evaluate(
-    () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
-  );
   if (overflow > 0) found.push(`${name}: ${overflow} px wider than the window`);
   return found;
 }

@@ -67,6 +67,16 @@ export const go = (page: Page, path: string): Promise<void> =>
     dispatchEvent(new PopStateEvent("popstate"));
   }, path);
 
+/**
+ * Presses "Try now" unless the venue has been found again meanwhile, which replaces the button by another one: a
+ * click by Playwright, which looks for the button first, could then press that one.
+ */
+export const tryNow = (page: Page): Promise<void> =>
+  page.evaluate(() => {
+    const buttons = [...document.querySelectorAll<HTMLElement>(".banner button")];
+    buttons.find((button) => button.textContent?.trim() === "Try now")?.click();
+  });
+
 const dist = fileURLToPath(new URL("../../crates/server/src/console/dist/", import.meta.url));
 
 /**

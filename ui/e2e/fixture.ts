@@ -63,6 +63,36 @@ export async function closeClean({ page, faults, close }: Watched): Promise<void
   expect(faults).toEqual([]);
 }
 
+/**
+ * Opens paths one after the other without loading the document again, each until its page is complete, and unfolds
+ * and hovers what is on it. Expects that no script of the content is executed and that every page has a heading,
+ * which is `heading` if that is given. The page itself does all of this: hundreds of paths are opened.
+ */
+export async function attack(page: Page, paths: readonly string[], heading?: string): Promise<void> {
+  const attacked = await page.evaluate(async ({ paths, heading }) => {
+    const isComplete = (): boolean => {
+      const shown = document.querySelector("main h1")?.textContent?.trim();
+      const isExpected = heading === undefined ? shown !== undefined : shown === heading;
+      return isExpected && document.querySelector("main .spinner") === null;
+    };
+    for (const path of paths) {
+      history.pushState(null, "", path);
+      dispatchEvent(new PopStateEvent("popstate"));
+      // What a page loads is requested after it was drawn for the first time.
+      for (let drawn = 0; drawn < 2; drawn = isComplete() ? drawn + 1 : 0) {
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+      }
+      for (const details of document.querySelectorAll("details")) details.open = true;
+      for (const element of document.querySelectorAll("main *")) {
+        element.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+      }
+      if ("pwned" in window) return path;
+    }
+    return undefined;
+  }, { paths, heading });
+  expect(attacked, "a script of the content was executed").toBe(undefined);
+}
+
 /** A venue, a browser, and pages that a test opens itself. */
 export interface Bench {
   readonly browser: Browser;

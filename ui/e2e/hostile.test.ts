@@ -3,38 +3,17 @@
 import type { Response } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { expectBelow, longestTask } from "./figures";
-import { fixture } from "./fixture";
+import { attack, fixture } from "./fixture";
 import type { Fixture } from "./fixture";
 import { HOSTILE } from "./hostile";
 
 let { venue, page, browser } = {} as Fixture;
 fixture((given) => ({ venue, page, browser } = given));
 
-/**
- * Opens pages one after the other, each until it is complete, and unfolds and hovers what is on them. The document is
- * loaded once for a test: it is the same for every path.
- */
+/** Opens pages one after the other. The document is loaded once for a test: it is the same for every path. */
 async function visit(...paths: string[]): Promise<void> {
   if (page.url() === "about:blank") await page.goto(paths[0]!);
-  const attacked = await page.evaluate(async (paths) => {
-    const isComplete = (): boolean =>
-      document.querySelector("main h1") !== null && document.querySelector("main .spinner") === null;
-    for (const path of paths) {
-      history.pushState(null, "", path);
-      dispatchEvent(new PopStateEvent("popstate"));
-      // What a page loads is requested after it was drawn for the first time.
-      for (let drawn = 0; drawn < 2; drawn = isComplete() ? drawn + 1 : 0) {
-        await new Promise((resolve) => requestAnimationFrame(resolve));
-      }
-      for (const details of document.querySelectorAll("details")) details.open = true;
-      for (const element of document.querySelectorAll("main *")) {
-        element.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
-      }
-      if ("pwned" in window) return path;
-    }
-    return undefined;
-  }, paths);
-  expect(attacked).toBe(undefined);
+  await attack(page, paths);
 }
 
 /** An object with hostile names and values. */

@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { go } from "./browser";
+import { go, tryNow } from "./browser";
 import { bench } from "./fixture";
 import type { Bench } from "./fixture";
 import { populate } from "./pages";
@@ -162,9 +162,10 @@ describe("a venue that is killed", () => {
     }
     await go(page, "/ui/operations");
     await page.getByText("This page loads again as soon as the venue is back.").first().waitFor();
+    await page.getByRole("button", { name: "Try now" }).waitFor();
     await venue.restart();
     // Without waiting for the next attempt, which comes after a pause that has grown.
-    await page.getByRole("button", { name: "Try now" }).click();
+    await tryNow(page);
     await page.getByText(/Connected again after/).waitFor();
     for (const { path, ready } of pages) {
       await go(page, path);

@@ -2,7 +2,7 @@
 
 import type { Route } from "playwright-core";
 import { beforeEach, describe, expect, it } from "vitest";
-import { go } from "./browser";
+import { tryNow } from "./browser";
 import { fixture } from "./fixture";
 import type { Fixture } from "./fixture";
 
@@ -40,12 +40,19 @@ const refuse =
     // A request may have ended because the page was left.
     route.fulfill({ status, json }).catch(() => undefined);
 
-/** Opens a page without loading the document again. */
-async function visit(path: string): Promise<void> {
-  await go(page, "/ui/nothing");
-  await page.getByText("The console has no such page.").waitFor();
-  await go(page, path);
-}
+/** Opens a page without loading the document again, and from a page that shows nothing of it. */
+const visit = (path: string): Promise<void> =>
+  page.evaluate(async (path) => {
+    const open = (path: string): void => {
+      history.pushState(null, "", path);
+      dispatchEvent(new PopStateEvent("popstate"));
+    };
+    open("/ui/nothing");
+    while (!document.querySelector("main")?.textContent?.includes("The console has no such page.")) {
+      await new Promise((resolve) => requestAnimationFrame(resolve));
+    }
+    open(path);
+  }, path);
 
 beforeEach(async () => {
   await page.goto("/ui/nothing");
@@ -109,8 +116,9 @@ describe("every page", () => {
       await page.waitForFunction(() => document.querySelector("main .spinner") === null);
       expect(await page.locator("main h1").count(), path).toBe(1);
     }
+    await page.getByRole("button", { name: "Try now" }).waitFor();
     await page.unroute(isVenue);
-    await page.getByRole("button", { name: "Try now" }).click();
+    await tryNow(page);
     await page.getByText(/Connected again after/).waitFor();
     await banner.waitFor({ state: "detached" });
     await venue.invoke("test:echo", 1);

@@ -1,8 +1,7 @@
 // The workspace: browsing, editing, and containers with many entries.
 
 import { describe, expect, it } from "vitest";
-import { go } from "./browser";
-import { fixture } from "./fixture";
+import { attack, fixture } from "./fixture";
 import type { Fixture } from "./fixture";
 import { HOSTILE } from "./hostile";
 
@@ -115,10 +114,8 @@ describe("the workspace", () => {
       await page.goto(`/ui/workspace?path=w/texts/${at}`);
       await value().getByText("String", { exact: true }).waitFor();
     }
-    for (const text of HOSTILE) {
-      await go(page, `/ui/workspace?path=${encodeURIComponent(`w/${text.slice(0, 500)}`)}`);
-      await page.getByRole("heading", { name: "Workspace" }).waitFor();
-      await page.waitForFunction(() => document.querySelector("main .spinner") === null);
-    }
+    const pathOf = (text: string): string => `/ui/workspace?path=${encodeURIComponent(`w/${text.slice(0, 500)}`)}`;
+    await attack(page, HOSTILE.map(pathOf), "Workspace");
+    await page.getByRole("heading", { name: "Workspace" }).waitFor();
   });
 });

@@ -115,6 +115,21 @@ async fn a_definition_with_retry_repeats_what_may_succeed_later() {
 }
 
 #[tokio::test]
+async fn a_job_that_waits_for_its_next_attempt_says_when_and_why() {
+    let (site, service) = site_and_service(|_| response(503, "", "busy")).await;
+    let retry = json!({"attempts": 3, "backoffMs": 60_000});
+    let operation = register(&site, json!({"adapter": "http:get", "retry": retry})).await;
+    let id = id_of(&site.invoke(&operation, json!({"url": service.url("/a")})).await);
+    let job = site.until_that(&id, |job| job.get("nextAttemptAt").is_some()).await;
+    let wait = job["nextAttemptAt"].as_i64().unwrap() - job["updated"].as_i64().unwrap();
+    assert!((40_000..=80_000).contains(&wait), "the delay, with jitter: {job}");
+    assert!(job["lastError"].as_str().unwrap().contains("status 503"), "{job}");
+    assert_eq!((&job["lastErrorCode"], &job["attempt"]), (&json!("http_503"), &json!(2)));
+    assert_eq!(site.control(&id, "cancel").await.status(), 200);
+    assert_eq!(site.job(&id).await.get("nextAttemptAt"), None, "an ended job has no attempts left");
+}
+
+#[tokio::test]
 async fn a_definition_decides_which_statuses_are_failures() {
     let (site, service) = site_and_service(|request| {
         response(request.path.trim_start_matches('/').parse().unwrap(), "", "no")

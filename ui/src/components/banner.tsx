@@ -36,7 +36,7 @@ export function ConnectionBanner() {
   if (state.state === "online") return null;
   if (state.state === "offline") {
     return (
-      <div class="banner bad" role="alert">
+      <div key="offline" class="banner bad" role="alert">
         <Icon name="warn" />
         <span>
           {state.isStopping ? "The venue is stopping" : "The venue cannot be reached"} (
@@ -50,7 +50,7 @@ export function ConnectionBanner() {
     );
   }
   return (
-    <div class="banner good" role="status">
+    <div key="back" class="banner good" role="status">
       <Icon name="check" />
       <span>
         Connected again after {duration(state.until - state.since)}. {missed}

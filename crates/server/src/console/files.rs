@@ -12,11 +12,11 @@ pub(super) const FILES: &[File] = &[
         gzip: include_bytes!("dist/files/icon-CsbjEDeU.svg.gz"),
     },
     File {
-        path: "files/index-C42U-Bcy.js",
+        path: "files/index-CK3SxX5L.js",
         media_type: "text/javascript; charset=utf-8",
-        etag: "\"9e2d76cabea4c2f0\"",
-        bytes: include_bytes!("dist/files/index-C42U-Bcy.js"),
-        gzip: include_bytes!("dist/files/index-C42U-Bcy.js.gz"),
+        etag: "\"2028128c32fad6bc\"",
+        bytes: include_bytes!("dist/files/index-CK3SxX5L.js"),
+        gzip: include_bytes!("dist/files/index-CK3SxX5L.js.gz"),
     },
     File {
         path: "files/index-D1HRgtll.css",
@@ -35,7 +35,7 @@ pub(super) const FILES: &[File] = &[
     File {
         path: "index.html",
         media_type: "text/html; charset=utf-8",
-        etag: "\"2296762ed9e5dc63\"",
+        etag: "\"0dfa3cd672740262\"",
         bytes: include_bytes!("dist/index.html"),
         gzip: include_bytes!("dist/index.html.gz"),
     },

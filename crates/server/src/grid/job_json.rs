@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use catena_engine::requests::JobView;
 use catena_job::limits::VALUE_DEPTH_MAX;
 use catena_job::record::Link;
-use catena_job::{Job, Record};
+use catena_job::{Job, Record, Status};
 use catena_value::{CellSource, Extent, ExtentError, Map, NoCells, Value, Vector};
 
 use crate::http::error::{ApiError, ApiResult, Code};
@@ -36,10 +36,41 @@ pub(crate) fn view_to_json(view: &JobView, values: Values) -> ApiResult<String> 
         write_member(&Value::from("progress"), progress, view.cells(), &mut text)?;
     }
     if let Some(steps) = &view.steps {
-        write_member(&Value::from("steps"), steps, view.cells(), &mut text)?;
+        write_steps(&view.job, steps, view.cells(), &mut text)?;
     }
     text.push('}');
     Ok(text)
+}
+
+/// Writes the steps of a job. While it runs, its message names a step that is paused: once no other step can
+/// run, its record does.
+fn write_steps(
+    job: &Job,
+    steps: &Value,
+    cells: &dyn CellSource,
+    text: &mut String,
+) -> ApiResult<()> {
+    if job.status() == Status::Started
+        && job.field("message").is_none()
+        && let Some(message) = message_of_paused_step(steps)
+    {
+        write_member(&Value::from("message"), &message.into(), cells, text)?;
+    }
+    write_member(&Value::from("steps"), steps, cells, text)
+}
+
+fn message_of_paused_step(steps: &Value) -> Option<String> {
+    let steps = steps.as_vector()?;
+    steps.iter(&NoCells).map_while(Result::ok).find_map(|step| {
+        let step = step.as_map()?;
+        let text = |name: &str| step.field(name).and_then(Value::as_str);
+        if text("status") != Some(Status::Paused.as_str()) {
+            return None;
+        }
+        let index = step.field("index")?.as_i64()?;
+        let name = text("name").map(|name| format!(" ({name})")).unwrap_or_default();
+        Some(format!("step {index}{name} is paused: job {}", text("id")?))
+    })
 }
 
 /// Adds a member, which must be fully in memory, to the JSON of a job.
@@ -156,7 +187,7 @@ pub(crate) fn job_to_json(
     write_job(job, values, cells, &mut text)?;
     if let Some(steps) = steps {
         text.pop();
-        write_member(&Value::from("steps"), steps, cells, &mut text)?;
+        write_steps(job, steps, cells, &mut text)?;
         text.push('}');
     }
     Ok(text)
