@@ -100,7 +100,7 @@ class Venue:
         while rest:
             process = rest.pop()
             for thread in Path(f"/proc/{process}/task").glob("*/children"):
-                children = thread.read_text().split()
+                children = read_if_there(thread).split()
                 found += children
                 rest += children
         return found
@@ -148,13 +148,21 @@ def with_another_clock(binary, folder):
     return str(copy), None
 
 
+def read_if_there(path):
+    """The text of a file of a process, which may have ended: renderers are used once."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def sees_another_time(venue, result):
     """Whether the venue and its renderer have the other clock."""
     from datetime import datetime
     created = datetime.fromisoformat(result["created_at"].replace("Z", "+00:00")).timestamp()
-    renderers = [pid for pid in venue.started() if b"sandbox-child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    loaded = ["libclock.so" in Path(f"/proc/{pid}/maps").read_text() for pid in renderers]
-    return created > time.time() + AHEAD_S / 2 and loaded and all(loaded)
+    renderers = [pid for pid in venue.started() if "sandbox-child" in read_if_there(Path(f"/proc/{pid}/cmdline"))]
+    maps = [maps for pid in renderers if (maps := read_if_there(Path(f"/proc/{pid}/maps")))]
+    return created > time.time() + AHEAD_S / 2 and maps and all("libclock.so" in one for one in maps)
 
 
 def another_host(folder, is_readable):
