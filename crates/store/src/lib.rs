@@ -37,7 +37,7 @@ pub use effects::{CommitError, Effect, Effects, Hold, Receipt};
 pub use store::{
     ChangeKind, ChangePage, ChangeQuery, Filter, Hint, HoldState, Holder, HolderKey, Idempotency,
     JobCells, JobChange, JobPage, ListOrder, ListQuery, ListedJob, LiveHold, LiveJob, Message,
-    ProcessLease, QueuedJob, ReadError, ReadyJobs, RecordPage, Root, RootKey, RootSpace, Store,
-    StoreFuture, StoredBlob, StoredJob, Timer, TimerKind, owner_key,
+    ProcessLease, QueuedJob, ReadError, ReadyJobs, RecordPage, Root, RootKey, RootSpace, Seek,
+    Store, StoreFuture, StoredBlob, StoredJob, Timer, TimerKind, owner_key,
 };
 pub use summary::Summary;

@@ -47,8 +47,12 @@ pub const CELL_CACHE_BYTES: usize = 16 * 1024 * 1024;
 /// Index rows written in one commit of a rebuild, so that a commit stays below the size of a frame.
 pub const REBUILD_BATCH: usize = 500;
 
-/// Lists whose counts are cached: about 100 bytes each.
+/// Lists whose counts are cached: about 100 bytes each, and 8 for every [`LIST_MARK_STEP`] jobs.
 pub const LIST_COUNTS_MAX: usize = 10_000;
+
+/// Jobs of a list between those whose positions are remembered, so that a page far from its ends is found without
+/// reading all jobs before it.
+pub const LIST_MARK_STEP: u64 = 1_000;
 
 /// Queues whose fronts are remembered: about 100 bytes each.
 pub const QUEUE_FRONTS_MAX: usize = 10_000;

@@ -83,6 +83,12 @@ pub trait Store: Send + Sync + 'static {
     /// The number of jobs of an owner, or of all owners if it is `None`, that match a filter.
     fn count(&self, owner: Option<&str>, filter: &Filter) -> StoreFuture<'_, u64, ReadError>;
 
+    /// Where to begin to read a list so that few jobs are skipped until `offset` are passed. `after` and `limit`
+    /// of the query are ignored.
+    fn seek(&self, _query: &ListQuery, offset: u64) -> StoreFuture<'_, Seek, ReadError> {
+        Box::pin(std::future::ready(Ok(Seek { after: None, skip: offset })))
+    }
+
     /// The position of the newest change: every change up to it is visible. 0 if there is none.
     fn position(&self) -> StoreFuture<'_, u64, ReadError>;
 
@@ -272,6 +278,15 @@ pub struct ListQuery {
     pub after: Option<u64>,
     /// The page size.
     pub limit: usize,
+}
+
+/// Where to begin to read a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seek {
+    /// The position after which to begin, in the direction of the list. `None` for its first job.
+    pub after: Option<u64>,
+    /// How many jobs to skip from there.
+    pub skip: u64,
 }
 
 /// A filter of an owner's jobs.

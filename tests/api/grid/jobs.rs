@@ -188,3 +188,43 @@ async fn a_sub_job_names_its_parent_and_goes_with_it() {
         site.get(&path).await.expect_error(404, "job_not_found");
     }
 }
+
+/// A page far from both ends of a list is the same as when the list is walked, also after deletions.
+#[tokio::test]
+async fn an_offset_far_into_a_list_leads_to_the_same_page_as_a_walk() {
+    const JOBS: usize = 2_300;
+    let site = Site::start().await;
+    let mut created = Vec::new();
+    for _ in 0..JOBS {
+        let id = id_of(&site.invoke("test:echo", json!({})).await);
+        created.push(id.trim_start_matches("0x").to_owned());
+    }
+    let check = async |created: &[String]| {
+        for order in ["oldest", "newest"] {
+            let mut expected = created.to_vec();
+            if order == "newest" {
+                expected.reverse();
+            }
+            for offset in [0, 500, 999, 1_000, 1_001, 1_650, 2_000, 2_200, 2_290, 5_000] {
+                let path = format!("/api/v1/jobs?order={order}&offset={offset}&limit=20");
+                let page = site.get(&path).await.expect(200).json();
+                let found: Vec<&str> = page["items"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|id| id.as_str().unwrap())
+                    .collect();
+                let wanted: Vec<&str> =
+                    expected.iter().skip(offset).take(20).map(String::as_str).collect();
+                assert_eq!(found, wanted, "{path}");
+                assert_eq!(page["total"], created.len(), "{path}");
+            }
+        }
+    };
+    check(&created).await;
+    for at in [2_100, 1_400, 3] {
+        let id = created.remove(at);
+        site.control(&id, "delete").await.expect(200);
+    }
+    check(&created).await;
+}

@@ -8,7 +8,8 @@ use std::collections::{HashSet, VecDeque};
 
 use catena_job::vocabulary::{CanvasStatus, Phase, State};
 use catena_job::{JobId, Status};
-use catena_store::{Filter, ListOrder, ListQuery, ListedJob, LiveHold, LiveJob};
+use catena_store::limits::LIST_MARK_STEP;
+use catena_store::{Filter, ListOrder, ListQuery, ListedJob, LiveHold, LiveJob, Seek};
 use catena_value::{NoCells, Value};
 
 use crate::error::StoreError;
@@ -302,9 +303,21 @@ impl Views {
         if limit == 0 || page.offset >= found.total {
             return Ok(found);
         }
-        let mut list = Scan::new(filter, page.after);
-        // Pages are read by position, and the jobs before the offset are skipped.
-        let mut skip = page.offset;
+        // Pages are read by position. Those far from the ends of a list begin near a position that is remembered.
+        let Seek { after, mut skip } = match page.after {
+            None if page.offset >= LIST_MARK_STEP => {
+                let query = ListQuery {
+                    owner: owner.map(str::to_owned),
+                    filter: filter.clone(),
+                    order: page.order,
+                    after: None,
+                    limit: 0,
+                };
+                self.jobs.store.seek(&query, page.offset).await?
+            }
+            after => Seek { after, skip: page.offset },
+        };
+        let mut list = Scan::new(filter, after);
         while found.jobs.len() < limit && !list.is_at_end {
             let missing = limit - found.jobs.len();
             let wanted = usize::try_from(skip).unwrap_or(PAGE_MAX).saturating_add(missing);

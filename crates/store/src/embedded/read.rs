@@ -22,8 +22,8 @@ use crate::limits::{PAGE_ROWS_MAX, PAGE_SCANNED_MAX};
 use crate::row::{JobRow, LocalCells, read_chunk};
 use crate::store::{
     Filter, Idempotency, JobCells, JobPage, ListOrder, ListQuery, ListedJob, LiveJob, Message,
-    QueuedJob, ReadError, ReadyJobs, RecordPage, Root, RootKey, RootSpace, StoredBlob, StoredJob,
-    Timer,
+    QueuedJob, ReadError, ReadyJobs, RecordPage, Root, RootKey, RootSpace, Seek, StoredBlob,
+    StoredJob, Timer,
 };
 use crate::summary::{Summary, status_from_byte};
 use catena_ledger::{Direction, Key, KeyRange, RowBytes};
@@ -321,19 +321,39 @@ impl EmbeddedStore {
         owner: Option<&str>,
         filter: &Filter,
     ) -> Result<u64, ReadError> {
+        match self.counted(owner, filter)? {
+            Some(count) => Ok(count.rows),
+            None => self.count_entries(owner, filter, &mut ListCount::default()),
+        }
+    }
+
+    /// Where to begin to read a list so that few rows are skipped until `offset` are passed.
+    pub(super) fn read_seek(&self, query: &ListQuery, offset: u64) -> Result<Seek, ReadError> {
+        let count = self.counted(query.owner.as_deref(), &query.filter)?;
+        let linear = Seek { after: None, skip: offset };
+        Ok(count.map_or(linear, |count| count.seek(query.order, offset)))
+    }
+
+    /// The count of a list that only grows. `None` for others.
+    fn counted(
+        &self,
+        owner: Option<&str>,
+        filter: &Filter,
+    ) -> Result<Option<ListCount>, ReadError> {
         let scope = match (owner, filter) {
             (Some(owner), Filter::All) => owner_scope(owner),
             (Some(owner), Filter::Op(op)) => op_scope(owner, op),
             (Some(owner), Filter::Tag(tag)) => tag_scope(owner, tag),
             (None, Filter::All) => EVERYONE_SCOPE,
-            (_, Filter::Status(_)) | (None, _) => {
-                return self.count_entries(owner, filter, &mut ListCount::default());
-            }
+            (_, Filter::Status(_)) | (None, _) => return Ok(None),
         };
         let (mut count, epoch) = self.counts.get(scope);
-        let rows = self.count_entries(owner, filter, &mut count)?;
-        self.counts.insert(scope, count, epoch);
-        Ok(rows)
+        let before = count.rows;
+        self.count_entries(owner, filter, &mut count)?;
+        if count.rows > before {
+            self.counts.insert(scope, count.clone(), epoch);
+        }
+        Ok(Some(count))
     }
 
     fn count_entries(
@@ -354,8 +374,7 @@ impl EmbeddedStore {
         };
         loop {
             let page = self.read_list(&query)?;
-            count.rows += page.jobs.len() as u64;
-            count.last = page.jobs.last().map(|job| job.order).or(count.last);
+            page.jobs.iter().for_each(|job| count.add(job.order));
             match page.next {
                 Some(next) => query.after = Some(next),
                 None => return Ok(count.rows),
@@ -367,8 +386,7 @@ impl EmbeddedStore {
     fn count_everyone(&self, count: &mut ListCount) -> Result<u64, ReadError> {
         let range = PositionRange { after: count.last.unwrap_or(0), ..PositionRange::ALL };
         self.visit_positions(EVERYONE, range, Direction::Forward, |position, _| {
-            count.rows += 1;
-            count.last = Some(position);
+            count.add(position);
             true
         })?;
         Ok(count.rows)

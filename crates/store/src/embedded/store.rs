@@ -31,7 +31,7 @@ use crate::keys::TABLES;
 use crate::store::{
     ChangePage, ChangeQuery, Filter, Hint, Holder, Idempotency, JobPage, ListQuery, LiveJob,
     Message, ProcessLease, QueuedJob, ReadError, ReadyJobs, RecordPage, Root, RootKey, RootSpace,
-    Store, StoreFuture, StoredBlob, StoredJob, Timer,
+    Seek, Store, StoreFuture, StoredBlob, StoredJob, Timer,
 };
 use crate::summary::Summary;
 
@@ -237,6 +237,10 @@ impl Store for EmbeddedStore {
 
     fn count(&self, owner: Option<&str>, filter: &Filter) -> StoreFuture<'_, u64, ReadError> {
         Box::pin(ready(self.read_count(owner, filter)))
+    }
+
+    fn seek(&self, query: &ListQuery, offset: u64) -> StoreFuture<'_, Seek, ReadError> {
+        Box::pin(ready(self.read_seek(query, offset)))
     }
 
     fn all(

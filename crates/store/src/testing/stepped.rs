@@ -185,6 +185,10 @@ impl Store for SteppedStore {
         self.store.count(owner, filter)
     }
 
+    fn seek(&self, query: &ListQuery, offset: u64) -> StoreFuture<'_, Seek, ReadError> {
+        self.store.seek(query, offset)
+    }
+
     fn all(
         &self,
         after: Option<JobId>,
