@@ -224,7 +224,8 @@ impl Commands {
     ) -> Option<RunSlot> {
         let caller = self.execution.registry.get(current.job.id());
         let is_shared = caller.is_some_and(|handle| handle.shares_slot());
-        if operation.controls_jobs() && !is_detached && is_shared {
+        let may_start = self.runtime.gate.is_open();
+        if operation.controls_jobs() && !is_detached && is_shared && may_start {
             return Some(RunSlot::of_caller());
         }
         self.execution.try_claim_slot(&invoke.caller.did)

@@ -105,8 +105,9 @@ impl Commands {
             self.operations.check_stored_bytes(&request.caller.did).await?;
         }
         // The job of an inline operation is never live.
-        let max = self.runtime.limits.live_jobs_max.saturating_add(extra);
-        if operation.mode() == ExecutionMode::Task && self.admission.total_live() >= max {
+        let max = self.runtime.limits.live_jobs_max;
+        let is_full = self.admission.total_live() >= max.saturating_add(extra);
+        if operation.mode() == ExecutionMode::Task && is_full {
             return Err(InvokeError::VenueFull { max });
         }
         let is_bound = operation.binding(&request.input).is_some();
