@@ -206,10 +206,11 @@ fn the_crate_with_unsafe_code_keeps_all_other_lints() {
 }
 
 #[test]
-fn unsafe_code_is_in_two_files() {
+fn unsafe_code_is_in_three_files() {
     for (name, text) in sources() {
-        let is_allowed = ["crates/sandbox/src/sys.rs", "crates/sandbox/src/launch.rs"];
-        if !is_allowed.contains(&name.as_str()) {
+        let is_allowed =
+            ["block_cache", "launch", "sys"].map(|file| format!("crates/sandbox/src/{file}.rs"));
+        if !is_allowed.contains(&name) {
             // Written in pieces, so that this file does not contain them.
             for word in [["unsafe", " {"], ["unsafe", " fn"]].map(|parts| parts.concat()) {
                 assert!(!text.contains(&word), "{name} contains {word}");

@@ -24,6 +24,9 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use exit::Exit;
 use output::{Failure, Output};
 
+#[global_allocator]
+static ALLOCATOR: catena_sandbox::BlockCache = catena_sandbox::BlockCache;
+
 /// A durable, verifiable job engine.
 #[derive(Parser)]
 #[command(name = "catena", version, about, disable_help_subcommand = true)]

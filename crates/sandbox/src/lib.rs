@@ -11,8 +11,8 @@
 //! judged), `artifacts` (what it left), `cgroup` and `processes` (what it used), and [`mod@probe`] (what
 //! this host allows).
 //!
-//! [`abort`] is about the process itself: it leaves a mark when it aborts. It is here because a handler of
-//! signals needs `unsafe` code.
+//! [`abort`], [`allocator`] and [`BlockCache`] are about the process itself: it leaves a mark when it aborts, and
+//! allocates quickly. They are here because that needs `unsafe` code.
 //!
 //! Invariants: nothing that a cell writes is trusted; a worker runs one cell and is never used
 //! again; files are read when every process of the cell is dead; below the configured tier nothing
@@ -21,6 +21,7 @@
 pub mod abort;
 pub mod allocator;
 mod artifacts;
+mod block_cache;
 pub mod cell;
 mod cgroup;
 mod classify;
@@ -44,6 +45,7 @@ mod worker;
 mod zygote;
 
 pub use artifacts::{Artifact, RefusedFile};
+pub use block_cache::BlockCache;
 pub use cell::{Cell, Entrypoint, Input, Invalid};
 pub use classify::PROGRAM_CODES;
 pub use control::{Control, Progress};

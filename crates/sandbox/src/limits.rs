@@ -156,3 +156,14 @@ pub(crate) const ARENA_STEP_BYTES: i32 = 1 << 20;
 
 /// The stack of a native program. The kernel keeps at least 128 MiB of addresses free for it.
 pub(crate) const NATIVE_STACK_BYTES: u64 = 64 << 20;
+
+/// The largest freed block that a thread keeps. Buffers of connections have 8 KiB, futures of jobs less; larger blocks are
+/// rare.
+pub const CACHED_BLOCK_BYTES_MAX: usize = 16 * 1024;
+
+/// Freed blocks of one class of sizes that a thread keeps: as many as the requests that it may have at a time
+/// free together.
+pub const CLASS_BLOCKS_MAX: u32 = 256;
+
+/// Bytes of freed blocks of one class of sizes that a thread keeps. There are 80 classes, of which few are in use.
+pub const CLASS_BYTES_MAX: usize = 256 * 1024;
