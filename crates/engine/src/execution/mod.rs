@@ -25,12 +25,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use catena_job::{Job, JobId};
 use catena_store::{Effect, Hint};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::execution::workers::sessions::Workers;
 use crate::jobs::{CancelJobs, Draft, Jobs, RootChanges};
 use crate::operations::{
-    Call, Cause, Host, Operation, Operations, PRIORITY, RunControl, Signal, head_start, lane_of,
+    Call, Cause, Host, Operation, Operations, PRIORITY, RunControl, SignalSender, head_start,
+    lane_of,
 };
 use crate::requests::Invoke;
 use crate::runtime::{Runtime, Task};
@@ -81,7 +82,7 @@ pub(crate) struct Execution {
     pub(crate) queued: Arc<Notify>,
     /// The control of turns that cannot be paused.
     pub(crate) unpaused: RunControl,
-    _unpaused: watch::Sender<Signal>,
+    _unpaused: SignalSender,
     host: OnceLock<Weak<dyn Host>>,
     plans: OnceLock<Weak<dyn PlanRunner>>,
 }
@@ -92,7 +93,8 @@ impl Execution {
         operations: Arc<Operations>,
         jobs: Arc<Jobs>,
     ) -> Arc<Self> {
-        let (sender, signal) = watch::channel(Signal::Go);
+        let sender = SignalSender::default();
+        let signal = sender.subscribe();
         let execution = Arc::new(Execution {
             operations,
             roots: RootChanges::new(Arc::clone(&jobs)),

@@ -11,12 +11,15 @@ use std::time::Duration;
 
 use catena_job::JobId;
 use catena_store::HolderKey;
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use crate::execution::slots::RunSlot;
 use crate::limits::LOG_BYTES_MAX;
-use crate::operations::{ProgressMeter, ResolvedSecrets, RunControl, Signal};
+use crate::operations::{
+    ProgressMeter, ResolvedSecrets, RunControl, Signal, SignalReceiver, SignalSender,
+};
 use crate::runtime::{Env, Runtime};
 
 /// Shards of the table, so that runs of different jobs rarely contend.
@@ -35,7 +38,7 @@ pub(crate) trait SignalSink: Send + Sync {
 pub(crate) struct RunHandle {
     /// The fence under which this process holds the job. 0 if nothing is recorded of it.
     pub(crate) fence: u64,
-    signal: watch::Sender<Signal>,
+    signal: SignalSender,
     /// Who else is told of signals.
     sink: Option<Arc<dyn SignalSink>>,
     /// The slot that the run occupies, unless it is paused.
@@ -70,7 +73,7 @@ impl RunHandle {
         RunHandle {
             fence,
             sink,
-            signal: watch::Sender::new(Signal::Go),
+            signal: SignalSender::default(),
             slot: Mutex::default(),
             pauses: AtomicU64::new(0),
             keeps_time: AtomicBool::new(true),
@@ -121,7 +124,7 @@ impl RunHandle {
     pub(crate) fn occupy(&self, slot: RunSlot) {
         let mut own = self.slot.lock();
         // A run that is paused already gives the slot back at once.
-        *own = match *self.signal.borrow() {
+        *own = match self.signal.current() {
             Signal::Go => Slot::Occupied { slot },
             Signal::Pause => Slot::Given,
             Signal::Stop => Slot::Unneeded,
@@ -204,13 +207,7 @@ impl RunHandle {
     }
 
     fn send(&self, signal: Signal) {
-        let has_changed = self.signal.send_if_modified(|current| {
-            let changes = *current != signal && *current != Signal::Stop;
-            if changes {
-                *current = signal;
-            }
-            changes
-        });
+        let has_changed = self.signal.send(signal);
         if let Some(sink) = self.sink.as_ref().filter(|_| has_changed) {
             sink.signalled(signal);
         }
@@ -228,7 +225,7 @@ impl RunHandle {
 
     /// Returns what the run was last told.
     pub(crate) fn signal(&self) -> Signal {
-        *self.signal.borrow()
+        self.signal.current()
     }
 
     /// Returns true if the run is suspended and has not ended.
@@ -237,7 +234,7 @@ impl RunHandle {
     }
 
     fn is_paused(&self) -> bool {
-        *self.signal.borrow() == Signal::Pause
+        self.signal.current() == Signal::Pause
     }
 
     /// Returns how long the run has been paused. `None` if it is not.
@@ -246,18 +243,17 @@ impl RunHandle {
         Some(env.monotonic().saturating_sub(since))
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Signal> {
+    pub(crate) fn subscribe(&self) -> SignalReceiver {
         self.signal.subscribe()
     }
 
     /// Returns once the run was stopped.
     pub(crate) async fn stopped(&self) {
-        let mut signal = self.subscribe();
-        let _ = signal.wait_for(|signal| *signal == Signal::Stop).await;
+        self.subscribe().wait_for(|signal| signal == Signal::Stop).await;
     }
 }
 
-type Shard = Mutex<HashMap<JobId, Vec<Arc<RunHandle>>>>;
+type Shard = Mutex<HashMap<JobId, Vec<Arc<RunHandle>>, RandomState>>;
 
 /// The runs of this process.
 pub(crate) struct RunRegistry {
@@ -412,8 +408,8 @@ mod tests {
         let second = registry.register(job(), 4);
         assert_eq!(registry.get(job()).unwrap().fence, 4);
         registry.stop_earlier(job(), 4);
-        assert_eq!(*first.handle.subscribe().borrow(), Signal::Stop);
-        assert_eq!(*second.handle.subscribe().borrow(), Signal::Go);
+        assert_eq!(first.handle.signal(), Signal::Stop);
+        assert_eq!(second.handle.signal(), Signal::Go);
         drop(second);
         assert_eq!(registry.get(job()).unwrap().fence, 3);
         drop(first);
@@ -428,10 +424,10 @@ mod tests {
         let guard = registry.register(job(), 1);
         let signal = guard.handle.subscribe();
         guard.handle.pause(&*runtime.env);
-        assert_eq!(*signal.borrow(), Signal::Pause);
+        assert_eq!(signal.current(), Signal::Pause);
         guard.handle.stop();
         guard.handle.resume(&runtime, &slots);
-        assert_eq!(*signal.borrow(), Signal::Stop);
+        assert_eq!(signal.current(), Signal::Stop);
     }
 
     #[tokio::test]
@@ -445,10 +441,10 @@ mod tests {
         guard.handle.pause(&*runtime.env);
         let other = Arc::clone(&slots).try_acquire_owned().unwrap();
         guard.handle.resume(&runtime, &slots);
-        let mut signal = guard.handle.subscribe();
-        assert_eq!(*signal.borrow(), Signal::Pause, "there is no slot");
+        let signal = guard.handle.subscribe();
+        assert_eq!(signal.current(), Signal::Pause, "there is no slot");
         drop(other);
-        signal.wait_for(|signal| *signal == Signal::Go).await.unwrap();
+        signal.wait_for(|signal| signal == Signal::Go).await;
         assert_eq!(slots.available_permits(), 0);
         drop(guard);
         assert_eq!(slots.available_permits(), 1);

@@ -1,8 +1,11 @@
 //! Runs one attempt of a job in this process, until it ends, waits or is retried later.
 
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use catena_job::{Job, Status};
@@ -20,7 +23,7 @@ use crate::jobs::{
     too_much_memory, waits_for_message,
 };
 use crate::limits::UNCOUNTED_BYTES_MAX;
-use crate::operations::{Call, Cause, Failure, Operation, RunControl, Turn};
+use crate::operations::{Call, Cause, Failure, Operation, RunControl, Signal, Turn};
 use crate::requests::Caller;
 use crate::runtime::{Reservation, Task};
 
@@ -226,34 +229,54 @@ impl Run {
                 Some(failure) => Turn::Failed(failure),
             }
         };
-        let mut turn = Box::pin(AssertUnwindSafe(turn).catch_unwind());
-        let mut limit = Box::pin(control.sleep(self.attempt_limit()));
+        let turn = AssertUnwindSafe(turn).catch_unwind();
+        let mut turn = Box::pin(turn.map(|turn| {
+            let panicked = |_| Turn::Failed(adapter_panicked(adapter.name()));
+            turn.unwrap_or_else(panicked).redacted(control)
+        }));
         let handle = &self.guard.handle;
-        let mut stopped = Box::pin(handle.stopped());
-        let mut signal = handle.subscribe();
+        if handle.signal() == Signal::Stop {
+            return None;
+        }
         let mut reporter =
             ProgressReporter::new(execution, self.job.id(), self.job.attempt(), &handle.progress);
+        // A turn that waits for nothing needs no timer and nobody to interrupt it.
+        let end = match poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await {
+            Poll::Ready(turn) => TurnEnd::Returned(turn),
+            // Boxed, because it would make the future of every run larger.
+            Poll::Pending => Box::pin(self.wait_for_turn(turn, control, &mut reporter)).await?,
+        };
+        Some((end, reporter.last().await))
+    }
+
+    /// Waits for a turn, the time limit or a control signal. `None` if the run was stopped.
+    async fn wait_for_turn(
+        &self,
+        mut turn: Pin<Box<impl Future<Output = Turn>>>,
+        control: &RunControl,
+        reporter: &mut ProgressReporter<'_>,
+    ) -> Option<TurnEnd> {
+        let handle = &self.guard.handle;
+        let mut limit = pin!(control.sleep(self.attempt_limit()));
+        let mut stopped = pin!(handle.stopped());
+        let mut signal = handle.subscribe();
         let mut keeps_time = true;
-        let end = loop {
+        loop {
             tokio::select! {
                 biased;
                 () = &mut stopped => return None,
-                turn = &mut turn => {
-                    let panicked = |_| Turn::Failed(adapter_panicked(adapter.name()));
-                    break TurnEnd::Returned(turn.unwrap_or_else(panicked).redacted(control));
-                }
+                turn = &mut turn => return Some(TurnEnd::Returned(turn)),
                 () = &mut limit, if keeps_time => {
                     // The clock of a job with calls is its deadline in the store.
                     keeps_time = handle.keeps_time();
                     if keeps_time {
-                        break TurnEnd::TimedOut;
+                        return Some(TurnEnd::TimedOut);
                     }
                 }
-                Ok(()) = signal.changed() => reporter.signalled(*signal.borrow_and_update()),
+                signal = signal.changed() => reporter.signalled(signal),
                 () = reporter.wait() => reporter.advance().await,
             }
-        };
-        Some((end, reporter.last().await))
+        }
     }
 
     /// Returns why a sub-job is refused: the caller of a step lacks a capability, or its input, which was too large

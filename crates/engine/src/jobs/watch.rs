@@ -5,14 +5,16 @@
 //! watcher can never delay an announcement.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use catena_job::{JobId, Status};
 use catena_value::Value;
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::jobs::Jobs;
 use crate::requests::JobView;
@@ -31,7 +33,29 @@ pub(crate) struct Update {
     pub(crate) is_deleted: bool,
 }
 
-type Shard = Mutex<HashMap<JobId, watch::Sender<Update>>>;
+/// What is announced of one job to its watchers. A `watch` channel of tokio would do, but has eight lists
+/// of waiters, and most watches are those of single requests.
+#[derive(Default)]
+struct Topic {
+    update: Mutex<Update>,
+    /// Counts announcements.
+    version: AtomicU64,
+    changed: Notify,
+}
+
+impl Topic {
+    /// Changes the newest announcement and notifies the watchers, if `change` returns true.
+    fn announce(&self, change: impl FnOnce(&mut Update) -> bool) {
+        if !change(&mut self.update.lock()) {
+            return;
+        }
+        self.version.fetch_add(1, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+}
+
+/// The topics of jobs, each with the number of its watches.
+type Shard = Mutex<HashMap<JobId, (usize, Arc<Topic>), RandomState>>;
 
 /// The watched jobs.
 pub(crate) struct Watchers {
@@ -91,8 +115,9 @@ impl Watchers {
         if self.count() == 0 {
             return;
         }
-        if let Some(topic) = self.shard(job).lock().get(&job) {
-            topic.send_if_modified(change);
+        let topic = self.shard(job).lock().get(&job).map(|(_, topic)| Arc::clone(topic));
+        if let Some(topic) = topic {
+            topic.announce(change);
         }
     }
 
@@ -100,8 +125,10 @@ impl Watchers {
     pub(crate) fn watch(self: &Arc<Self>, job: JobId) -> Watch {
         self.count.fetch_add(1, Ordering::SeqCst);
         let mut topics = self.shard(job).lock();
-        let topic = topics.entry(job).or_insert_with(|| watch::Sender::new(Update::default()));
-        Watch { watchers: Arc::clone(self), job, updates: topic.subscribe() }
+        let (watches, topic) = topics.entry(job).or_default();
+        *watches += 1;
+        let topic = Arc::clone(topic);
+        Watch { watchers: Arc::clone(self), job, seen: topic.version.load(Ordering::SeqCst), topic }
     }
 
     /// Returns true if somebody watches a job.
@@ -127,21 +154,29 @@ impl Watchers {
 pub(crate) struct Watch {
     watchers: Arc<Watchers>,
     job: JobId,
-    updates: watch::Receiver<Update>,
+    topic: Arc<Topic>,
+    /// The version that [`Watch::latest`] returned last.
+    seen: u64,
 }
 
 impl Watch {
     /// Returns once there is something that [`Watch::latest`] has not returned.
     pub(crate) async fn changed(&mut self) {
-        if self.updates.changed().await.is_err() {
-            // The sender lives as long as the job has a watch.
-            std::future::pending::<()>().await;
+        loop {
+            // Created before the version is read, so that no announcement is missed.
+            let changed = self.topic.changed.notified();
+            if self.topic.version.load(Ordering::SeqCst) != self.seen {
+                return;
+            }
+            changed.await;
         }
     }
 
     /// Returns the newest announcement.
     pub(crate) fn latest(&mut self) -> Update {
-        self.updates.borrow_and_update().clone()
+        // Read first: an announcement in between is returned now and once more.
+        self.seen = self.topic.version.load(Ordering::SeqCst);
+        self.topic.update.lock().clone()
     }
 }
 
@@ -149,8 +184,11 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.watchers.count.fetch_sub(1, Ordering::SeqCst);
         let mut topics = self.watchers.shard(self.job).lock();
-        if topics.get(&self.job).is_some_and(|topic| topic.receiver_count() <= 1) {
-            topics.remove(&self.job);
+        if let Entry::Occupied(mut topic) = topics.entry(self.job) {
+            topic.get_mut().0 -= 1;
+            if topic.get().0 == 0 {
+                topic.remove();
+            }
         }
     }
 }

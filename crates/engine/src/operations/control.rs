@@ -4,28 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catena_value::Value;
-use tokio::sync::watch;
 
 use crate::operations::federation::PauseChange;
 use crate::operations::progress::ProgressMeter;
 use crate::operations::redact::ResolvedSecrets;
+use crate::operations::signal::{Signal, SignalReceiver};
 use crate::runtime::Env;
-
-/// Whether a turn may continue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Signal {
-    /// Run.
-    Go,
-    /// Pause.
-    Pause,
-    /// Stop for good.
-    Stop,
-}
 
 /// What a running turn receives: pausing, sleeping and progress reports.
 #[derive(Clone)]
 pub struct RunControl {
-    signal: watch::Receiver<Signal>,
+    signal: SignalReceiver,
     env: Arc<dyn Env>,
     progress: Arc<ProgressMeter>,
     secrets: Arc<ResolvedSecrets>,
@@ -33,13 +22,13 @@ pub struct RunControl {
 
 impl std::fmt::Debug for RunControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "run control: {:?}", *self.signal.borrow())
+        write!(f, "run control: {:?}", self.signal.current())
     }
 }
 
 impl RunControl {
     pub(crate) fn new(
-        signal: watch::Receiver<Signal>,
+        signal: SignalReceiver,
         env: Arc<dyn Env>,
         progress: Arc<ProgressMeter>,
     ) -> Self {
@@ -49,21 +38,14 @@ impl RunControl {
     /// Returns as soon as the job is not paused. Await this before everything that has an effect
     /// outside the venue, such as sending a request.
     pub async fn proceed(&self) {
-        let mut signal = self.signal.clone();
-        let is_closed = signal.wait_for(|signal| *signal == Signal::Go).await.is_err();
-        if is_closed || self.is_stopped() {
-            // The run was stopped or its handle is gone: the turn is about to be dropped.
-            std::future::pending::<()>().await;
-        }
+        // A run that was stopped never proceeds: its turn is about to be dropped.
+        self.signal.wait_for(|signal| signal == Signal::Go).await;
     }
 
     /// Returns when the job is paused or resumed the next time.
     pub(crate) async fn next_pause_or_resume(&mut self) -> PauseChange {
         loop {
-            if self.signal.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-            match *self.signal.borrow_and_update() {
+            match self.signal.changed().await {
                 Signal::Go => return PauseChange::Resume,
                 Signal::Pause => return PauseChange::Pause,
                 Signal::Stop => {}
@@ -71,14 +53,9 @@ impl RunControl {
         }
     }
 
-    fn is_stopped(&self) -> bool {
-        *self.signal.borrow() == Signal::Stop
-    }
-
     /// Sleeps for a time that does not pass while the job is paused.
     pub async fn sleep(&self, time: Duration) {
         let mut left = time;
-        let mut signal = self.signal.clone();
         loop {
             self.proceed().await;
             if left.is_zero() {
@@ -88,7 +65,7 @@ impl RunControl {
             let started = self.env.monotonic();
             tokio::select! {
                 () = self.env.sleep(left) => return,
-                _ = signal.wait_for(|signal| *signal != Signal::Go) => {
+                () = self.signal.wait_for(|signal| signal != Signal::Go) => {
                     left = left.saturating_sub(self.env.monotonic().saturating_sub(started));
                 }
             }

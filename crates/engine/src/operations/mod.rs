@@ -29,6 +29,7 @@ mod redact;
 mod roots;
 pub mod schema;
 mod secret;
+mod signal;
 
 use std::sync::Arc;
 
@@ -52,7 +53,6 @@ pub use blobs::{BlobUpload, BlobUploadError};
 pub use catalogue::CatalogueEntry;
 pub(crate) use checks::{compute_failure, input_refusal};
 pub use control::RunControl;
-pub(crate) use control::Signal;
 pub use environments::{Environment, Environments, Placement};
 pub use failure::{Failure, RetryAdvice};
 pub use host::{Host, HostReply};
@@ -70,6 +70,7 @@ pub(crate) use redact::ResolvedSecrets;
 pub use roots::{Cells, RootId, Roots};
 pub(crate) use roots::{FutureRoots, InlineCells, SECRET_OWNERS, SentMessage, user_secrets_key};
 pub use secret::{Keyring, KeyringReply, SecretPurpose, SecretRequest};
+pub(crate) use signal::{Signal, SignalReceiver, SignalSender};
 
 /// The operations and assets of a venue.
 pub(crate) struct Operations {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use catena_job::{Job, JobId, Status};
 use catena_store::{CommitError, Effect, Hold};
-use tokio::sync::watch;
 
 use crate::error::{InvokeError, StoreError};
 use crate::execution::{PendingControl, Run, RunSpec, TreePosition, open_sub_jobs, step_progress};
@@ -244,7 +243,7 @@ impl OrchestrationDriver {
     /// Drives the orchestration until it ends or is stopped.
     async fn drive(mut self, orchestration: Arc<Orchestration>) {
         let handle = Arc::clone(&self.run.guard.handle);
-        let mut signal: watch::Receiver<Signal> = handle.subscribe();
+        let mut signal = handle.subscribe();
         let mut stopped = Box::pin(handle.stopped());
         let env = Arc::clone(&orchestration.runtime.env);
         let mut line_checked = env.monotonic();
@@ -358,7 +357,7 @@ impl OrchestrationDriver {
 
     /// Returns true if the job was resumed since it was last read.
     fn was_resumed(&self) -> bool {
-        let may_run = *self.run.guard.handle.subscribe().borrow() == Signal::Go;
+        let may_run = self.run.guard.handle.signal() == Signal::Go;
         self.is_paused() && may_run
     }
 
