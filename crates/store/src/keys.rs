@@ -16,7 +16,7 @@ use crate::bytes::{DamagedRow, FieldReader, put_bytes, put_time};
 use crate::row::JobRow;
 use crate::store::{ChangeKind, HoldState, LiveHold, LiveJob, RootKey, TimerKind};
 use crate::summary::{Summary, status_byte, status_from_byte};
-use catena_ledger::{Key, RowBytes, Table, TableId};
+use catena_ledger::{Key, RowBytes, Slot, Table, TableId};
 
 /// Declares the tables once: their constants and their list.
 macro_rules! tables {
@@ -325,12 +325,12 @@ impl IndexFacts {
         let id = *self.job.as_bytes();
         if let Some(lists) = &self.lists {
             visit(LISTS, Key::from(list_key(lists.owner, order)), lists.owner_entry.clone());
-            for scope in [lists.op].iter().chain(&lists.others) {
+            for scope in [lists.op].iter().chain(&lists.status).chain(&lists.tags) {
                 visit(LISTS, Key::from(list_key(*scope, order)), RowBytes::from(id));
             }
         }
         if let Some(live) = self.live {
-            visit(LIVE, Key::from(id), encode_live(live, hold));
+            visit(LIVE, Key::from(id), encode_live(live, hold.to_live()));
         }
         if let Some(deadline) = self.deadline {
             visit(
@@ -341,6 +341,48 @@ impl IndexFacts {
         }
         if let Some(scope) = self.execution {
             visit(EXECUTIONS, Key::from(list_key(scope, order)), RowBytes::from(id));
+        }
+    }
+
+    /// Calls `visit` with every index row that has changed since the job was in an earlier state.
+    pub(crate) fn visit_changes(
+        &self,
+        order: u64,
+        owner: &str,
+        old: &IndexState,
+        new: &IndexState,
+        mut visit: impl FnMut(TableId, Key, Slot),
+    ) {
+        let id = *self.job.as_bytes();
+        if let Some(lists) = &self.lists {
+            if (old.status, old.updated) != (new.status, new.updated) {
+                let entry = Slot::Put(lists.owner_entry.clone());
+                visit(LISTS, list_key(lists.owner, order).into(), entry);
+            }
+            if old.status != new.status {
+                if let Some(scope) = lists.status {
+                    visit(LISTS, list_key(scope, order).into(), Slot::New(id.into()));
+                }
+                if let Some(scope) = status_list(owner, old.status) {
+                    visit(LISTS, list_key(scope, order).into(), Slot::Deleted);
+                }
+            }
+        }
+        match self.live {
+            Some(live) if (old.status, old.hold) != (new.status, new.hold) => {
+                visit(LIVE, id.into(), Slot::Put(encode_live(live, new.hold)));
+            }
+            None if !old.status.is_terminal() => visit(LIVE, id.into(), Slot::Deleted),
+            _ => {}
+        }
+        if old.deadline != new.deadline {
+            let key = |at| Key::from(timer_key(at, TimerKind::Deadline, self.job));
+            if let Some(deadline) = new.deadline {
+                visit(TIMERS, key(deadline), Slot::New(RowBytes::from([])));
+            }
+            if let Some(deadline) = old.deadline {
+                visit(TIMERS, key(deadline), Slot::Deleted);
+            }
         }
     }
 
@@ -378,7 +420,9 @@ struct ListEntries {
     /// The entry of the owner's list; the other lists hold only the job's ID.
     owner_entry: RowBytes,
     op: [u8; 8],
-    others: Vec<[u8; 8]>,
+    /// `None` if the job is COMPLETE.
+    status: Option<[u8; 8]>,
+    tags: Vec<[u8; 8]>,
 }
 
 impl ListEntries {
@@ -390,15 +434,34 @@ impl ListEntries {
             return None;
         }
         let owner = summary.owner.as_str();
-        let status =
-            (summary.status != Status::Complete).then(|| status_scope(owner, summary.status));
-        let tags = summary.tags.iter().map(|tag| tag_scope(owner, tag));
         Some(ListEntries {
             owner: owner_scope,
             owner_entry: encode_owner_entry(job, summary, owner_check(owner)),
             op: op_scope(owner, &summary.op),
-            others: status.into_iter().chain(tags).collect(),
+            status: status_list(owner, summary.status),
+            tags: summary.tags.iter().map(|tag| tag_scope(owner, tag)).collect(),
         })
+    }
+}
+
+/// The list of an owner's jobs of a status. `None` for COMPLETE.
+fn status_list(owner: &str, status: Status) -> Option<[u8; 8]> {
+    (status != Status::Complete).then(|| status_scope(owner, status))
+}
+
+/// The state of a job as far as its index rows depend on it and later records can change it.
+pub(crate) struct IndexState {
+    status: Status,
+    updated: i64,
+    deadline: Option<i64>,
+    hold: LiveHold,
+}
+
+impl IndexState {
+    pub(crate) fn from_row(row: &JobRow) -> Self {
+        let Summary { status, updated, deadline, .. } = row.summary;
+        let deadline = deadline.filter(|_| row.summary.is_live());
+        IndexState { status, updated, deadline, hold: row.hold.to_live() }
     }
 }
 
@@ -455,9 +518,8 @@ const HELD: u8 = 2;
 const PARKED: u8 = 4;
 const RELEASED: u8 = 8;
 
-fn encode_live(live: LiveFacts, hold: &HoldState) -> RowBytes {
+fn encode_live(live: LiveFacts, hold: LiveHold) -> RowBytes {
     let mut value = Vec::with_capacity(18);
-    let hold = hold.to_live();
     let flag = match hold {
         LiveHold::Never => 0,
         LiveHold::Released => RELEASED,

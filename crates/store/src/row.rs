@@ -65,9 +65,10 @@ impl RecordEntries {
         cells.values().for_each(|cell| self.push(CELL, cell));
     }
 
-    /// Whether the entries fit in a row.
-    fn fits_in_row(&self) -> bool {
-        self.fits_after(0)
+    /// Whether these entries and others fit in a row together.
+    fn fits_with(&self, others: &RecordEntries) -> bool {
+        self.records + others.records <= ROW_RECORDS_MAX
+            && self.bytes.len() + others.bytes.len() <= ROW_BYTES_MAX
     }
 
     /// Whether the entries fit in a row if the first `bytes` bytes do not count.
@@ -142,9 +143,7 @@ impl JobRow {
         summary: Summary,
         entries: &RecordEntries,
     ) -> Result<Option<SealedChunk>, DamagedRow> {
-        let mut grown = self.open.clone();
-        grown.append(entries);
-        let seals = self.open.records > 0 && !grown.fits_in_row();
+        let seals = self.open.records > 0 && !self.open.fits_with(entries);
         let mut sealed = None;
         if seals || self.fold.is_some() {
             let mut local = self.local_cells()?;
@@ -155,9 +154,10 @@ impl JobRow {
             let mut bytes = self.head.value_id().as_bytes().to_vec();
             bytes.append(&mut self.open.bytes);
             sealed = Some(SealedChunk { first: self.first_open(), bytes });
-            grown = entries.clone();
+            self.open = entries.clone();
+        } else {
+            self.open.append(entries);
         }
-        self.open = grown;
         self.count += entries.records;
         self.head = job.head();
         self.summary = summary;

@@ -51,6 +51,15 @@ impl Summary {
         !self.status.is_terminal()
     }
 
+    /// Whether both have the same owner, operation, parent, execution key and tags, which the first record of a job states.
+    pub(crate) fn is_of_same_job(&self, other: &Summary) -> bool {
+        self.owner == other.owner
+            && self.op == other.op
+            && self.parent == other.parent
+            && self.execution_key == other.execution_key
+            && self.tags == other.tags
+    }
+
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.push(status_byte(self.status));
         put_time(self.created, out);

@@ -219,10 +219,10 @@ fn change_hold(tx: &mut Tx<'_>, job: JobId, state: &mut HoldState, hold: Hold) -
 fn set_hold(tx: &mut Tx<'_>, job: JobId, after: RecordId, hold: Hold) -> ApplyResult<()> {
     let mut row = live_row(tx, job)?;
     check_append(job, Some(after), Some(&row))?;
-    let old = index_rows(job, &row);
+    let old = IndexState::from_row(&row);
     change_hold(tx, job, &mut row.hold, hold)?;
     tx.put(JOBS, *job.as_bytes(), row.write());
-    put_index(tx, old, index_rows(job, &row));
+    put_index_changes(tx, &IndexFacts::from_summary(job, &row.summary), &old, &row);
     // Clients see whether a job runs or waits.
     change_sidecar(tx, job, |_| {})
 }
@@ -277,10 +277,10 @@ fn continue_chain(
 ) -> ApplyResult<()> {
     let PreparedAppend { job, summary, facts, packed, hold, .. } = append;
     let id = job.id();
-    let old = match row.count {
-        0 => Vec::new(),
-        _ => index_rows(id, &row),
-    };
+    // A summary whose owner, operation or tags differ is not expected; all its rows are compared.
+    let is_same = row.count > 0 && row.summary.is_of_same_job(&summary);
+    let old_state = IndexState::from_row(&row);
+    let old = if row.count == 0 || is_same { Vec::new() } else { index_rows(id, &row) };
     change_hold(tx, id, &mut row.hold, hold)?;
     if let Some(sealed) = row.append(&job, summary, &packed.entries)? {
         charges.add(facts.owner(), usage::bytes(sealed.bytes.len()));
@@ -292,7 +292,11 @@ fn continue_chain(
         charges.add(facts.owner(), usage::bytes(written.len()) - usage::bytes(before));
     }
     tx.put(JOBS, *id.as_bytes(), written);
-    put_index(tx, old, facts.rows(row.order, &row.hold));
+    if is_same {
+        put_index_changes(tx, &facts, &old_state, &row);
+    } else {
+        put_index(tx, old, facts.rows(row.order, &row.hold));
+    }
     if row.summary.is_live() { Ok(()) } else { end_job(tx, id, facts.owner(), charges) }
 }
 
@@ -326,6 +330,14 @@ fn check_held(tx: &Tx<'_>, id: &ValueId, in_use: &InUseCells) -> ApplyResult<()>
         Some(_) => Ok(()),
         None => Err(CommitError::MissingCell { id: *id }),
     }
+}
+
+/// Writes the index rows that follow from what changed since an earlier state of the same job.
+fn put_index_changes(tx: &mut Tx<'_>, facts: &IndexFacts, old: &IndexState, row: &JobRow) {
+    let new = IndexState::from_row(row);
+    facts.visit_changes(row.order, &row.summary.owner, old, &new, |table, key, slot| {
+        write_index(tx, table, key, slot);
+    });
 }
 
 /// Writes the changed rows of the indexes. The rows of a job follow from its state, so one that its former
