@@ -68,6 +68,29 @@ export const go = (page: Page, path: string): Promise<void> =>
   }, path);
 
 /**
+ * Prepares a page that is not loaded yet. The function that this returns calls everything that the page calls at
+ * intervals, as if their time had passed, so that a test does not wait for seconds. The intervals themselves go on.
+ */
+export async function intervalsOf(page: Page): Promise<() => Promise<void>> {
+  await page.addInitScript(() => {
+    const { setInterval, clearInterval } = window;
+    const running = new Map<number, () => void>();
+    const start = (call: () => void, ms: number): number => {
+      const id = setInterval(call, ms);
+      running.set(id, call);
+      return id;
+    };
+    const stop = (id: number): void => {
+      running.delete(id);
+      clearInterval(id);
+    };
+    const elapse = (): void => running.forEach((call) => call());
+    Object.assign(window, { setInterval: start, clearInterval: stop, elapse });
+  });
+  return () => page.evaluate(() => (window as unknown as { elapse: () => void }).elapse());
+}
+
+/**
  * Presses "Try now" unless the venue has been found again meanwhile, which replaces the button by another one: a
  * click by Playwright, which looks for the button first, could then press that one.
  */

@@ -2,6 +2,7 @@
 
 import type { Locator } from "playwright-core";
 import { describe, expect, it } from "vitest";
+import { intervalsOf } from "./browser";
 import { startWithExecutor } from "./executor";
 import { fixture } from "./fixture";
 import type { Fixture } from "./fixture";
@@ -161,6 +162,7 @@ describe("executors", () => {
     const { slots } = listed;
     expect([executor?.slots, environment?.executors]).toEqual([slots, 1]);
     expect(executor?.environments).toContain(environment?.env_version);
+    const elapse = await intervalsOf(page);
     await page.goto("/ui/executions");
     const executors = page.getByRole("region", { name: "Executors" });
     const shown = executors.locator(`[data-executor="${executor?.executor}"]`);
@@ -173,9 +175,14 @@ describe("executors", () => {
     expect(await offered.textContent()).toBe(`${environment?.env_version} (default)`);
     const sleeps = await venue.invoke("exec:python", { code: "import time\ntime.sleep(60)" });
     const units = slots === 1 ? "slot" : "slots";
+    const running = async (): Promise<number> => (await executorsOfVenue()).running;
+    await expect.poll(running).toBe(1);
+    await elapse();
     await executors.getByText(`1 of ${slots} ${units} in use`).waitFor();
     await fact("Slots").getByText(`1 of ${slots} in use`).waitFor();
     await venue.call("PUT", `/api/v1/jobs/${sleeps}/cancel`);
+    await expect.poll(running).toBe(0);
+    await elapse();
     await executors.getByText(`0 of ${slots} ${units} in use`).waitFor();
     await fact("Slots").getByText(`0 of ${slots} in use`).waitFor();
   });

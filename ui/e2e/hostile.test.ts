@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import { expectBelow, longestTask } from "./figures";
 import { attack, fixture } from "./fixture";
 import type { Fixture } from "./fixture";
-import { HOSTILE } from "./hostile";
+import { ADDRESS_TEXTS, HOSTILE } from "./hostile";
 
 let { venue, page, browser } = {} as Fixture;
 fixture((given) => ({ venue, page, browser } = given));
@@ -23,7 +23,11 @@ const everything = Object.fromEntries([
 ]) as object;
 
 describe("hostile strings", () => {
-  it("are 40", () => expect(HOSTILE).toHaveLength(40));
+  it("are 40, each of which is in an address", () => {
+    expect(HOSTILE).toHaveLength(40);
+    const isUsed = (text: string): boolean => ADDRESS_TEXTS.some((address) => address.includes(text.slice(0, 500)));
+    expect(HOSTILE.filter((text) => !isUsed(text))).toEqual([]);
+  });
 
   it("stay text in input, output, tags, errors and messages of jobs", async () => {
     const tags = HOSTILE.map((text) => text.slice(0, 60)).filter((tag) => !tag.includes("\0"));
@@ -153,7 +157,7 @@ describe("hostile strings", () => {
   });
 
   it("stay text in addresses", async () => {
-    const [first, ...others] = HOSTILE.map((text) => encodeURIComponent(text.slice(0, 500)));
+    const [first, ...others] = ADDRESS_TEXTS.map(encodeURIComponent);
     const job = await venue.invoke("test:echo", 1, { wait: true });
     const kinds: ((text: string) => string)[] = [
       (text) => `/ui/jobs/${text}`,

@@ -42,3 +42,23 @@ export const HOSTILE: readonly string[] = [
   "../../../etc/passwd?a=1&b=2#c",
   "x".repeat(5000),
 ];
+
+/** The longest text to search for that a venue accepts, in bytes. */
+const TEXT_BYTES_MAX = 256;
+
+/** Strings that may do harm only if nothing else is in the text: targets of links, and names of members. */
+const isAlone = (text: string): boolean => /^(\w+:|\.\.\/|__proto__$|constructor$)/.test(text);
+
+/**
+ * Texts for addresses that together contain every hostile string. Each has as many strings as a venue accepts in
+ * one text, because a page is opened for each text and each kind of address.
+ */
+export const ADDRESS_TEXTS: readonly string[] = (() => {
+  const texts: string[] = [];
+  for (const text of HOSTILE.filter((text) => !isAlone(text)).map((text) => text.slice(0, 500))) {
+    const together = `${texts.at(-1)} ${text}`;
+    if (texts.length > 0 && Buffer.byteLength(together) <= TEXT_BYTES_MAX) texts.splice(-1, 1, together);
+    else texts.push(text);
+  }
+  return [...texts, ...HOSTILE.filter(isAlone)];
+})();

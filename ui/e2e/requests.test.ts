@@ -1,6 +1,7 @@
 // Questions of agents and jobs to people: the count in the header, the list, answers, and those who were faster.
 
 import { expect, it } from "vitest";
+import { intervalsOf } from "./browser";
 import { fixture } from "./fixture";
 import type { Fixture } from "./fixture";
 
@@ -23,6 +24,7 @@ const answer = (id: string, answer: unknown): Promise<unknown> =>
 const count = () => page.getByRole("banner").getByRole("link", { name: /for an answer/ });
 
 it("a question of a model is counted in the header, and answered with one of its options", async () => {
+  const elapse = await intervalsOf(page);
   await page.goto("/ui/jobs");
   await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Requests" }).waitFor();
   expect(await count().count()).toBe(0);
@@ -31,6 +33,7 @@ it("a question of a model is counted in the header, and answered with one of its
   const call = { question: "Pay the <b>invoice</b>?", options: ["yes", "no", { amount: 12 }] };
   await venue.run("agent:chat", { agentId: "payer", message: `tool agent_ask ${JSON.stringify(call)}` });
   // The page is not loaded again.
+  await elapse();
   await count().getByText("1 question waits for an answer").waitFor({ state: "attached" });
   await count().click();
   const card = page.getByRole("article", { name: "Pay the <b>invoice</b>?" });
@@ -66,10 +69,12 @@ it("a question without options is answered in one's own words", async () => {
 it("one that somebody else answered says so, and nothing that was typed is lost", async () => {
   const typed = await ask("typist", "What is the title?");
   const chosen = await ask("chooser", "Go on?", ["yes", "no"]);
+  const elapse = await intervalsOf(page);
   await page.goto("/ui/requests");
   const card = page.locator(`[data-request="${typed}"]`);
   await card.getByLabel("Answer").fill("A long title");
   await answer(typed, "Short");
+  await elapse();
   await card.getByText("Somebody else has answered this: Short").waitFor();
   await card.getByText("What you typed was not sent: A long title").waitFor();
   await card.getByRole("button", { name: "Discard it" }).click();
@@ -121,10 +126,12 @@ it("a question of a job names the job, and is answered in a form of its schema",
 it("one whose job has ended is closed, and nothing that was entered is lost", async () => {
   const question = "How many are still needed?";
   const job = await venue.invoke("jobs:ask", { question, schema: { type: "integer" } });
+  const elapse = await intervalsOf(page);
   await page.goto("/ui/requests");
   const card = page.getByRole("article", { name: question });
   await card.getByLabel(/^Answer/).fill("7");
   await venue.call("PUT", `/api/v1/jobs/${job}/cancel`);
+  await elapse();
   await card.getByText("Closed: the job ended before an answer came.").waitFor();
   await card.getByText("What you typed was not sent: 7").waitFor();
   await card.getByRole("button", { name: "Discard it" }).click();

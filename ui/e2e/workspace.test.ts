@@ -1,9 +1,10 @@
 // The workspace: browsing, editing, and containers with many entries.
 
 import { describe, expect, it } from "vitest";
+import { intervalsOf } from "./browser";
 import { attack, fixture } from "./fixture";
 import type { Fixture } from "./fixture";
-import { HOSTILE } from "./hostile";
+import { ADDRESS_TEXTS, HOSTILE } from "./hostile";
 
 let { venue, page } = {} as Fixture;
 fixture((given) => ({ venue, page } = given));
@@ -55,10 +56,12 @@ describe("the workspace", () => {
 
   it("says when somebody else has changed what is being edited", async () => {
     await write("w/shared", "before");
+    const elapse = await intervalsOf(page);
     await page.goto("/ui/workspace?path=w/shared");
     await value().getByRole("button", { name: "Edit" }).click();
     await page.getByLabel("Value (text)").fill("mine");
     await write("w/shared", "theirs");
+    await elapse();
     await page.getByText(/has changed since you opened it/).waitFor();
     expect(await page.getByLabel("Value (text)").inputValue()).toBe("mine");
   });
@@ -114,8 +117,8 @@ describe("the workspace", () => {
       await page.goto(`/ui/workspace?path=w/texts/${at}`);
       await value().getByText("String", { exact: true }).waitFor();
     }
-    const pathOf = (text: string): string => `/ui/workspace?path=${encodeURIComponent(`w/${text.slice(0, 500)}`)}`;
-    await attack(page, HOSTILE.map(pathOf), "Workspace");
+    const pathOf = (text: string): string => `/ui/workspace?path=${encodeURIComponent(`w/${text}`)}`;
+    await attack(page, ADDRESS_TEXTS.map(pathOf), "Workspace");
     await page.getByRole("heading", { name: "Workspace" }).waitFor();
   });
 });
