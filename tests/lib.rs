@@ -4,7 +4,8 @@
 //! [`chain`] (a history, checked from its JSON alone), [`site`] (a venue in this process and its
 //! client), [`mcp`] (an MCP client), [`process`] (a venue in a separate process, which can be killed),
 //! [`target`] (a server that counts the requests it receives), [`service`] (a server whose answers a
-//! test decides), [`model`] (a language model whose answers a test decides), [`random`] (seeded decisions), [`crash`] (kill, restart, compare).
+//! test decides), [`model`] (a language model whose answers a test decides), [`log`] (what this process logs), [`random`] (seeded
+//! decisions), [`crash`] (kill, restart, compare).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
 
 use std::time::Duration;
@@ -17,6 +18,8 @@ pub mod crash;
 pub mod events;
 #[path = "support/http.rs"]
 pub mod http;
+#[path = "support/log.rs"]
+pub mod log;
 #[path = "support/mcp.rs"]
 pub mod mcp;
 #[path = "support/model.rs"]

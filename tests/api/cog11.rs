@@ -86,42 +86,6 @@ async fn endless_run(site: &Client, id: &str) -> String {
     job
 }
 
-/// What is logged while it is kept, at every level.
-#[derive(Clone, Default)]
-struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    /// Begins to log. The guard ends it.
-    fn start() -> (Log, tracing::subscriber::DefaultGuard) {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        let logging = tracing::subscriber::set_default(subscriber);
-        tracing::callsite::rebuild_interest_cache();
-        (log, logging)
-    }
-
-    /// What was logged.
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
 /// Returns the files below a folder that contain a text.
 fn files_with(folder: &std::path::Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use catena_tests::log::Log;
 use catena_tests::model::{Model, busy, calls, last_content, says, streams};
 use catena_tests::service::{Service, json_response};
 use catena_tests::site::{Client, Site};
@@ -217,7 +218,7 @@ async fn structured_answers_are_checked() {
 /// What a message or a document tells the model to do is bounded by what the agent may do.
 #[tokio::test]
 async fn a_model_that_was_talked_into_something_gets_nothing() {
-    let (log, _logging) = super::Log::start();
+    let log = Log::start();
     let foreign = Service::start(|_| json_response(200, "{}")).await;
     let url = foreign.url("/steal");
     let bob_did = catena_auth::KeyPair::from_seed(&[2; 32]).did();
@@ -285,7 +286,7 @@ async fn a_model_that_was_talked_into_something_gets_nothing() {
 /// A secret that is bound to the host of the model is sent there, and found nowhere.
 #[tokio::test]
 async fn a_planted_key_reaches_the_model_and_nothing_else() {
-    let (log, _logging) = super::Log::start();
+    let log = Log::start();
     let model = Model::start(|_, number| match number {
         1 => calls(&[("covia_write", &json!({"path": "w/k", "value": PLANTED}).to_string())]),
         _ => says(&format!("the key is {PLANTED}")),

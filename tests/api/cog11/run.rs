@@ -1,9 +1,10 @@
 //! The run loop, the timeline, and the contract of transition functions.
 
+use catena_tests::log::Log;
 use catena_tests::site::Site;
 use serde_json::json;
 
-use super::{Log, deliver, ended, ran, record, status, tally};
+use super::{deliver, ended, ran, record, status, tally};
 
 /// "Update state from the returned value. Append a timeline entry (transition operation, starting state,
 /// messages processed, returned result, start/end timestamps). Clear the inbox. Set status to SLEEPING."
@@ -193,7 +194,7 @@ async fn consecutive_failures_are_counted() {
 #[tokio::test]
 async fn failed_turns_are_logged_and_counted_until_one_succeeds() {
     let site = Site::start().await;
-    let (log, logging) = Log::start();
+    let log = Log::start();
     tally(&site, "logged").await;
     let failed = async |failures: u64| {
         deliver(&site, "logged", json!({"fail": true, "text": "pr1vate"})).await;
@@ -204,7 +205,6 @@ async fn failed_turns_are_logged_and_counted_until_one_succeeds() {
     };
     failed(1).await;
     failed(2).await;
-    drop(logging);
     let text = log.text();
     let lines: Vec<&str> =
         text.lines().filter(|line| line.contains("of an agent failed")).collect();

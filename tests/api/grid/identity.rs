@@ -2,11 +2,10 @@
 
 use catena_auth::KeyPair;
 use catena_server::lists::{self, List};
+use catena_tests::log::Log;
 use catena_tests::site::{Client, Site, delegation, token};
 use catena_value::Value;
 use serde_json::{Value as Json, json};
-
-use crate::isolation::Log;
 
 fn key(seed: u8) -> KeyPair {
     KeyPair::from_seed(&[seed; 32])
@@ -261,11 +260,7 @@ async fn who_is_removed_from_the_list_or_loses_the_last_token_has_no_streams_and
 #[tokio::test]
 async fn what_concerns_security_is_logged_in_one_line_without_contents() {
     const CONTENT: &str = "C0ntent-of-a-caller";
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
-    tracing::callsite::rebuild_interest_cache();
+    let log = Log::start();
     let site = Site::with(|flags| flags.admins = Some(key(9).did())).await;
     let alice = site.caller(1).await;
     let admin = site.caller(9).await;
@@ -279,7 +274,7 @@ async fn what_concerns_security_is_logged_in_one_line_without_contents() {
     alice.post("/api/v1/invoke", &slow).await;
     let job = alice.invoked("test:never", json!({"a": CONTENT}), "STARTED").await;
     admin.control(&job, "cancel").await.expect(200);
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = log.text();
     let audit: Vec<&str> = text.lines().filter(|line| line.contains("catena::audit")).collect();
     for event in ["refused an identity", "refused a delegation", "an admin's request"] {
         let count = audit.iter().filter(|line| line.contains(event)).count();

@@ -2,9 +2,9 @@
 //! secrets in everything that the venue writes and sends.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 use catena_store::embedded::admin::request_backup;
+use catena_tests::log::Log;
 use catena_tests::service::{Service, response};
 use catena_tests::site::{Client, Site, id_of};
 use serde_json::{Value as Json, json};
@@ -133,21 +133,6 @@ fn forms(value: &str) -> Vec<String> {
     forms
 }
 
-/// What was logged.
-#[derive(Clone, Default)]
-pub(crate) struct Log(pub(crate) Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Searches a text for forms, which are ASCII.
 fn has_form(bytes: &[u8], forms: &[String]) -> bool {
     let text = String::from_utf8_lossy(bytes);
@@ -182,14 +167,7 @@ async fn a_planted_secret_is_found_nowhere() {
     .await;
     let other = Service::start(|_| response(200, "", "ok")).await;
     let hosts = [echo.host(), other.host()];
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
-    tracing::callsite::rebuild_interest_cache();
+    let log = Log::start();
     tracing::info!("the log begins");
     let site = Site::with(|flags| flags.allow_hosts = Some(hosts.join(","))).await;
     let alice = site.caller(1).await;
@@ -228,9 +206,9 @@ async fn a_planted_secret_is_found_nowhere() {
     }
     let events = alice.request("GET", "/api/v1/events").header("accept", "application/json");
     seen.push(("events".into(), alice.ask(events).await.body));
-    let text = log.0.lock().unwrap().clone();
-    assert!(String::from_utf8_lossy(&text).contains("the log begins"), "the log is captured");
-    seen.push(("the log".into(), text));
+    let text = log.text();
+    assert!(text.contains("the log begins"), "the log is captured");
+    seen.push(("the log".into(), text.into_bytes()));
     let mut found: Vec<String> = Vec::new();
     for (place, bytes) in &seen {
         if has_form(bytes, &forms) {
