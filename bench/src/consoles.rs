@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Fault;
 use crate::measure::median;
@@ -39,6 +39,12 @@ pub(crate) struct Args {
 const MB_MAX: f64 = 100.0;
 const DEARER_MAX: f64 = 0.10;
 
+/// Jobs that all consoles have seen before their memory is measured.
+const SHOWN_JOBS: u64 = 500;
+
+/// All consoles must have been told of something within this time.
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
+
 struct Echo(Vec<u8>);
 
 impl Load for Echo {
@@ -63,29 +69,35 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     let mut echo = Echo(post(venue.address, "/api/v1/invoke", &body));
     let time = Until::Passed(Duration::from_secs(seconds));
     let wait_mode = args.options.wait_mode();
-    let mut measure = || -> Result<(f64, f64), Fault> {
+    let mut measure = |connections: usize, until: Until| -> Result<Measured, Fault> {
         let spent = || core_seconds(venue.pid()).0 + core_seconds(venue.pid()).1;
         let before = spent();
-        let round = drive(venue.address, args.connections, time, wait_mode, &mut echo)?;
-        Ok((round.rate(), (spent() - before) / round.jobs as f64 * 1e6))
+        let round = drive(venue.address, connections, until, wait_mode, &mut echo)?;
+        let cost_us = (spent() - before) / round.jobs as f64 * 1e6;
+        Ok(Measured { rate: round.rate(), cost_us })
     };
-    measure()?;
+    measure(args.connections, time)?;
     let (mut alone, mut watched, mut memory) = (Vec::new(), Vec::new(), 0.0_f64);
     for _ in 0..rounds {
-        let (rate, cost) = measure()?;
-        println!("no console:     {rate:>6.0} jobs/s  {cost:>6.1} us of core/job");
-        alone.push(cost);
+        let Measured { rate, cost_us } = measure(args.connections, time)?;
+        println!("no console:     {rate:>6.0} jobs/s  {cost_us:>6.1} us of core/job");
+        alone.push(cost_us);
+        // Jobs fill the caches of the store, so memory is compared after a few of them, which every console has seen.
         let before = resident_kb(venue.pid());
         let open = Consoles::open(venue.address, consoles)?;
-        let (rate, cost) = measure()?;
+        measure(1, Until::Asked(SHOWN_JOBS))?;
+        open.wait_for_frames(2 * consoles as u64)?;
         let more = resident_kb(venue.pid()).saturating_sub(before) as f64 / 1024.0;
+        let shown = open.frames();
+        let Measured { rate, cost_us } = measure(args.connections, time)?;
+        // Later rounds use again what earlier ones have released.
         memory = memory.max(more);
-        let frames = open.close()?;
+        let frames = open.close()? - shown;
         println!(
-            "{consoles:>4} consoles:  {rate:>6.0} jobs/s  {cost:>6.1} us of core/job  {more:>5.1} MB more  {:.1} frames/s each",
+            "{consoles:>4} consoles:  {rate:>6.0} jobs/s  {cost_us:>6.1} us of core/job  {more:>5.1} MB more  {:.1} frames/s each",
             frames as f64 / consoles as f64 / seconds as f64,
         );
-        watched.push(cost);
+        watched.push(cost_us);
     }
     let dearer = median(watched) / median(alone) - 1.0;
     println!("core time of a job with consoles: {:+.1} %; memory: {memory:.1} MB", dearer * 100.0);
@@ -94,6 +106,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
     }
     Ok(())
 }
+
+/// The rate of echo jobs, and the time of a core that each takes in the venue.
+struct Measured {
+    rate: f64,
+    cost_us: f64,
+}
+
+/// How often the streams are read.
+const READ_EVERY: Duration = Duration::from_millis(50);
 
 /// Streams of all jobs, and the thread that reads them.
 struct Consoles {
@@ -123,10 +144,26 @@ impl Consoles {
                         counted.fetch_add(ids as u64, Ordering::Relaxed);
                     }
                 }
-                std::thread::sleep(Duration::from_millis(50));
+                std::thread::sleep(READ_EVERY);
             }
         });
         Ok(Consoles { is_closed, frames, reader })
+    }
+
+    /// The number of frames that all streams have received.
+    fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
+    }
+
+    fn wait_for_frames(&self, count: u64) -> Result<(), Fault> {
+        let begun = Instant::now();
+        while self.frames() < count {
+            if begun.elapsed() > TOLD_WITHIN {
+                return Err(format!("{} of {count} frames have arrived", self.frames()).into());
+            }
+            std::thread::sleep(READ_EVERY);
+        }
+        Ok(())
     }
 
     /// Closes the streams. Returns the number of frames that they received.

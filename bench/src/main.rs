@@ -19,6 +19,7 @@ mod million;
 mod orchestrations;
 mod pause_tree;
 mod recovery;
+#[cfg(feature = "render")]
 mod render;
 mod sse;
 mod store;
@@ -53,6 +54,7 @@ enum Command {
     Cells(cells::Args),
     Compare(compare::Args),
     Recovery(recovery::Args),
+    #[cfg(feature = "render")]
     Render(render::Args),
     Http(http::Args),
     HttpMillion(http_million::Args),
@@ -71,6 +73,7 @@ enum Command {
 
 fn main() -> ExitCode {
     // The workload `render` executes this program again, in the sandbox.
+    #[cfg(feature = "render")]
     if let Some(served) = catena_executor::serve_child() {
         return if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Cells(args) => cells::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Recovery(args) => recovery::run(&args),
+        #[cfg(feature = "render")]
         Command::Render(args) => render::run(&args),
         Command::Http(args) => http::run(&args),
         Command::HttpMillion(args) => http_million::run(&args),

@@ -1,8 +1,9 @@
-//! `trees`: whatever clients request of trees of jobs and whenever the venue is killed, the jobs of
-//! each tree agree, everything can be finished, every chain verifies, no slot leaks, and no effect
-//! happens twice.
+//! `trees`: whatever clients request of trees of jobs and whenever the venue is killed, at random moments or (with
+//! `--every-commit`) at every commit of a sequence of requests, the jobs of each tree agree, everything can be
+//! finished, every chain verifies, no slot leaks, and no effect happens twice.
 
 mod clients;
+mod commits;
 mod effects;
 mod tree;
 
@@ -38,6 +39,16 @@ pub(crate) struct Args {
     /// The seed of all random choices; another one each time by default.
     #[arg(long)]
     seed: Option<u64>,
+    /// Kill the venue at every commit of a sequence of requests instead of at random moments. The binary must be
+    /// an unoptimised one.
+    #[arg(long)]
+    every_commit: bool,
+    /// With `--every-commit`: the numbers of steps of the trees.
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 40])]
+    steps: Vec<usize>,
+    /// With `--every-commit`: kill at every n-th commit only.
+    #[arg(long, default_value_t = 1)]
+    stride: u64,
     /// A run of a few seconds that only shows that everything works.
     #[arg(long)]
     small: bool,
@@ -57,6 +68,24 @@ const RECOVER_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(args: &Args) -> Result<(), Fault> {
+    if args.every_commit { kill_at_every_commit(args) } else { kill_at_random(args) }
+}
+
+fn kill_at_every_commit(args: &Args) -> Result<(), Fault> {
+    let effects = EffectServer::start()?;
+    let (folder, _temporary) = args.options.folder()?;
+    let binary = args.options.binary()?;
+    let (sizes, stride) =
+        if args.small { (&[2][..], 1) } else { (args.steps.as_slice(), args.stride) };
+    let kills = commits::run(&binary, &folder, &effects, sizes, stride)?;
+    let (count, _) = effects.summary();
+    println!(
+        "killed {kills} times: all trees agreed, ended and verify; {count} effects, each once"
+    );
+    Ok(())
+}
+
+fn kill_at_random(args: &Args) -> Result<(), Fault> {
     let seed = args.seed.unwrap_or_else(random);
     println!("seed {seed}");
     let effects = EffectServer::start()?;
@@ -82,19 +111,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Fault> {
         println!("{crash} kills, {trees} trees, agreed {} ms after recovery", took.as_millis());
     }
     println!("responses: {}", shared.responses());
-    finish(&venue, &shared, &mut rng)?;
-    let took = agree(&venue, &shared)?;
-    let chains = stress.verify(&venue, &shared)?;
-    let deleted = check_deleted(&venue, &shared)?;
-    check_slots(&venue)?;
+    let Checked { agreed, verified, deleted } = stress.check_end(&venue, &shared, &mut rng)?;
     let (count, repeated) = effects.summary();
     if let Some(path) = repeated.first() {
         return Err(format!("{} effects happened twice, such as {path}", repeated.len()).into());
     }
     println!(
-        "after {crashes} kills: {} trees, {deleted} of them deleted; parents and steps agreed within {} ms; all ended, {chains} trees verify with all jobs; nothing runs or waits; {count} effects, each once",
+        "after {crashes} kills: {} trees, {deleted} of them deleted; parents and steps agreed within {} ms; all ended, {verified} trees verify with all jobs; nothing runs or waits; {count} effects, each once",
         shared.trees().len(),
-        slowest.max(took).as_millis(),
+        slowest.max(agreed).as_millis(),
     );
     Ok(())
 }
@@ -115,7 +140,7 @@ fn shared(venue: &Venue, small: bool, effects: SocketAddr) -> Result<Shared, Fau
             definitions.push(Definition { steps: *steps, leaves, id });
         }
     }
-    Ok(Shared::new(venue.address, definitions, populations))
+    Ok(Shared::new(venue.address, definitions, populations, 0))
 }
 
 struct Stress {
@@ -124,10 +149,36 @@ struct Stress {
     effects: SocketAddr,
 }
 
+/// What the check at the end of a run found.
+struct Checked {
+    /// The time until parents and sub-jobs agreed.
+    agreed: Duration,
+    /// The number of trees that verify.
+    verified: usize,
+    /// The number of trees that were deleted.
+    deleted: usize,
+}
+
 impl Stress {
     fn start_venue(&self) -> Result<Venue, Fault> {
         let host = self.effects.to_string();
         Venue::start_with(&self.binary, &self.data, None, &["--allow-host", &host])
+    }
+
+    /// Starts a venue that kills itself at a commit. `None` if it did so before it was ready.
+    fn start_dying(&self, when: &str) -> Result<Option<Venue>, Fault> {
+        let host = self.effects.to_string();
+        Venue::start_dying(&self.binary, &self.data, &["--allow-host", &host], when)
+    }
+
+    /// Finishes everything and checks what is left.
+    fn check_end(&self, venue: &Venue, shared: &Shared, rng: &mut Rng) -> Result<Checked, Fault> {
+        finish(venue, shared, rng)?;
+        let agreed = agree(venue, shared)?;
+        let verified = self.verify(venue, shared)?;
+        let deleted = check_deleted(venue, shared)?;
+        check_slots(venue)?;
+        Ok(Checked { agreed, verified, deleted })
     }
 
     /// Lets clients work until the venue is killed, starts it again, in one of three cases kills it

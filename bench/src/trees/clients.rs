@@ -36,7 +36,7 @@ pub(super) struct Shared {
     address: Mutex<SocketAddr>,
     trees: Mutex<Vec<Tree>>,
     is_stopped: AtomicBool,
-    /// The number of trees that were asked for: each has its own effects.
+    /// The number of the next tree that is asked for: each has its own effects.
     runs: AtomicU64,
     /// The number of responses by request and status.
     responses: Mutex<BTreeMap<(&'static str, u16), u64>>,
@@ -53,12 +53,13 @@ impl Shared {
         address: SocketAddr,
         definitions: Vec<Definition>,
         populations: Vec<Population>,
+        first_run: u64,
     ) -> Shared {
         Shared {
             address: Mutex::new(address),
             trees: Mutex::default(),
             is_stopped: AtomicBool::new(false),
-            runs: AtomicU64::new(0),
+            runs: AtomicU64::new(first_run),
             responses: Mutex::default(),
             definitions,
             populations,
@@ -120,7 +121,8 @@ impl Shared {
         rng: &mut Rng,
     ) -> Result<(), Fault> {
         if let Some(definition) = self.missing(rng) {
-            return self.start(client, address, definition);
+            self.start(client, address, definition)?;
+            return Ok(());
         }
         let live = self.trees().iter().filter(|tree| !tree.has_ended).cloned().collect::<Vec<_>>();
         if live.is_empty() {
@@ -176,12 +178,13 @@ impl Shared {
         self.definitions.iter().find(matches)
     }
 
-    fn start(
+    /// Starts a tree and returns its root.
+    pub(super) fn start(
         &self,
         client: &mut Client,
         address: SocketAddr,
         definition: &Definition,
-    ) -> Result<(), Fault> {
+    ) -> Result<String, Fault> {
         let run = self.runs.fetch_add(1, Ordering::Relaxed);
         let body = invocation(&definition.id, &format!(r#"{{"run":"{run}"}}"#));
         let (status, answer) = client.ask(&post(address, "/api/v1/invoke", &body))?;
@@ -189,14 +192,8 @@ impl Shared {
             return Err(format!("{status}: {}", String::from_utf8_lossy(&answer)).into());
         }
         let root = text(&read(&answer)?, "id");
-        self.trees().push(Tree {
-            known: [root.clone()].into(),
-            root,
-            steps: definition.steps,
-            is_deleted: false,
-            has_ended: false,
-        });
-        Ok(())
+        self.trees().push(Tree::new(&root, definition.steps));
+        Ok(root)
     }
 
     /// Reads the root of a tree and remembers its sub-jobs. `None` if it was deleted.

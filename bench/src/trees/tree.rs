@@ -31,6 +31,13 @@ pub(super) struct Tree {
     pub(super) has_ended: bool,
 }
 
+impl Tree {
+    pub(super) fn new(root: &str, steps: usize) -> Tree {
+        let known = [root.to_owned()].into();
+        Tree { root: root.to_owned(), steps, known, is_deleted: false, has_ended: false }
+    }
+}
+
 /// A job as it was read.
 pub(super) struct Seen {
     pub(super) id: String,

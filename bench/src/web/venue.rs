@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc;
@@ -129,6 +130,30 @@ impl Venue {
         cores: Option<(usize, usize)>,
         options: &[&str],
     ) -> Result<Venue, Fault> {
+        let started = Venue::start_process(binary, data, cores, options, &[])?;
+        started.map_err(|lines| format!("the venue did not start: {lines}").into())
+    }
+
+    /// Starts a venue that kills itself at a commit (`CATENA_X_TEST_DIE_AT_COMMIT`, unoptimised binaries only).
+    /// `None` if it did so before it was ready.
+    pub(crate) fn start_dying(
+        binary: &Path,
+        data: &Path,
+        options: &[&str],
+        when: &str,
+    ) -> Result<Option<Venue>, Fault> {
+        let variables = [("CATENA_X_TEST_DIE_AT_COMMIT", when)];
+        Ok(Venue::start_process(binary, data, None, options, &variables)?.ok())
+    }
+
+    /// Starts a venue. The inner error is what it logged before it ended instead of becoming ready.
+    fn start_process(
+        binary: &Path,
+        data: &Path,
+        cores: Option<(usize, usize)>,
+        options: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<Result<Venue, String>, Fault> {
         if let Some((_, core)) = cores {
             pin(core)?;
         }
@@ -142,6 +167,7 @@ impl Venue {
             .arg(data)
             .args(options)
             .env("CATENA_EXECUTORS", "0")
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -158,10 +184,10 @@ impl Venue {
         let mut venue = Venue { child, address: unbound };
         venue.address = match receiver.recv_timeout(READY_WITHIN) {
             Ok(Ok(address)) => address,
-            Ok(Err(lines)) => return Err(format!("the venue did not start: {lines}").into()),
+            Ok(Err(lines)) => return Ok(Err(lines)),
             Err(_) => return Err("the venue was not ready in time".into()),
         };
-        Ok(venue)
+        Ok(Ok(venue))
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -173,6 +199,15 @@ impl Venue {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => Err(format!("the venue ended by itself: {status}").into()),
+        }
+    }
+
+    /// Waits for the end of a venue that kills itself, and fails if it ends in another way.
+    pub(crate) fn expect_killed(mut self) -> Result<(), Fault> {
+        let status = self.child.wait()?;
+        match status.signal() {
+            Some(signal) if signal == Signal::KILL.as_raw() => Ok(()),
+            _ => Err(format!("the venue ended by itself: {status}").into()),
         }
     }
 
