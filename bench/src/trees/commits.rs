@@ -184,7 +184,7 @@ impl Sequence<'_> {
         let shared: &Shared =
             shared.insert(Shared::new(address, vec![definition()], Vec::new(), first_run));
         let first = shared.start(&mut client, address, &definition())?;
-        let mut control = |client: &mut Client, id: &str, action: &str| -> Result<(), Fault> {
+        let control = |client: &mut Client, id: &str, action: &str| -> Result<(), Fault> {
             let path = format!("/api/v1/jobs/{id}/{action}");
             match client.ask(&put(address, &path, "{}"))? {
                 // It may have ended, or other jobs of the tree run.

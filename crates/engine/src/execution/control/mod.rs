@@ -434,21 +434,42 @@ impl Execution {
             Status::Cancelled | Status::Timeout => Descend::Detached,
             _ => Descend::All,
         };
-        let tree = self.read_tree(&root, descend, usize::MAX).await?;
         let mut descent = Descent::new(&action, pending.control);
-        for batch in tree.below.chunks(RECONCILE_BATCH) {
-            if self.reconcile_batch(batch, &mut descent, &pending, &alive).await? {
-                continue;
-            }
-            // One of them changed meanwhile: each is read again.
-            for current in batch {
-                self.reconcile_job(current.job.id(), &mut descent, &pending, &alive).await?;
+        let mut passes = 0;
+        while !self.reconcile_tree(&root, descend, &mut descent, &pending, &alive).await? {
+            passes += 1;
+            if passes == CONTENTION_TRIES_MAX {
+                return Err(StoreError::Contended.into());
             }
         }
         if matches!(action, ControlAction::Resume) {
             self.resume_self_paused(id, &alive).await?;
         }
         Ok(self.finish_pending(&pending).await?)
+    }
+
+    /// Changes the jobs below a job as they are now. Returns false if one of them changed meanwhile: it may have
+    /// started sub-jobs that were not there when the tree was read.
+    async fn reconcile_tree(
+        self: &Arc<Self>,
+        root: &Current,
+        descend: Descend,
+        descent: &mut Descent<'_>,
+        pending: &PendingControl,
+        alive: &HashSet<HolderKey>,
+    ) -> Result<bool, ControlError> {
+        let tree = self.read_tree(root, descend, usize::MAX).await?;
+        let mut is_unchanged = true;
+        for batch in tree.below.chunks(RECONCILE_BATCH) {
+            if self.reconcile_batch(batch, descent, pending, alive).await? {
+                continue;
+            }
+            is_unchanged = false;
+            for current in batch {
+                self.reconcile_job(current.job.id(), descent, pending, alive).await?;
+            }
+        }
+        Ok(is_unchanged)
     }
 
     /// Resumes orchestrations that paused themselves because a step was still paused when they were
