@@ -64,6 +64,9 @@ const FINISH_WITHIN: Duration = Duration::from_secs(120);
 /// Recovery must have ended within this time.
 const RECOVER_WITHIN: Duration = Duration::from_secs(60);
 
+/// In a small run, trees of 40 steps are killed at every so many commits.
+const SMALL_STRIDE: u64 = 40;
+
 /// How often something is checked that takes time.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -75,9 +78,12 @@ fn kill_at_every_commit(args: &Args) -> Result<(), Fault> {
     let effects = EffectServer::start()?;
     let (folder, _temporary) = args.options.folder()?;
     let binary = args.options.binary()?;
-    let (sizes, stride) =
-        if args.small { (&[2][..], 1) } else { (args.steps.as_slice(), args.stride) };
-    let kills = commits::run(&binary, &folder, &effects, sizes, stride)?;
+    let sizes: Vec<(usize, u64)> = if args.small {
+        vec![(2, 1), (40, SMALL_STRIDE)]
+    } else {
+        args.steps.iter().map(|steps| (*steps, args.stride)).collect()
+    };
+    let kills = commits::run(&binary, &folder, &effects, &sizes)?;
     let (count, _) = effects.summary();
     println!(
         "killed {kills} times: all trees agreed, ended and verify; {count} effects, each once"

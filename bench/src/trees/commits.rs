@@ -31,21 +31,21 @@ const RUNS_PER_PROCESS: u64 = 16;
 /// At most this many commits of a recovery precede its kill.
 const RECOVERY_COMMITS: u64 = 4;
 
-/// Kills a venue at every `stride`-th commit of each sequence. Returns the number of kills.
+/// Kills a venue at commits of sequences with trees of these numbers of steps, at every n-th commit of each. Returns the
+/// number of kills.
 pub(super) fn run(
     binary: &Path,
     folder: &Path,
     effects: &EffectServer,
-    sizes: &[usize],
-    stride: u64,
+    sizes: &[(usize, u64)],
 ) -> Result<u64, Fault> {
     let mut kills = 0;
     let runs = AtomicU64::new(0);
-    for steps in sizes {
+    for &(steps, stride) in sizes {
         for leaves in [Leaves::Effects, Leaves::Repeatable] {
             for kind in ["", ",durable"] {
                 let sequence =
-                    Sequence { binary, folder, effects, steps: *steps, leaves, kind, runs: &runs };
+                    Sequence { binary, folder, effects, steps, leaves, kind, runs: &runs };
                 let began = Instant::now();
                 let killed = sequence.kill_at_every_commit(stride.max(1))?;
                 let took = began.elapsed().as_secs();

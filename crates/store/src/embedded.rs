@@ -24,6 +24,7 @@ mod driver;
 mod folder;
 mod fronts;
 mod in_use;
+mod known_ids;
 mod live;
 mod members;
 pub mod permissions;

@@ -44,6 +44,12 @@ pub const COLLECT_BATCH: usize = 256;
 /// Bytes of decoded cells that are cached for lazy readers.
 pub const CELL_CACHE_BYTES: usize = 16 * 1024 * 1024;
 
+/// Encodings whose IDs are kept after they were written: the roots and cells that the next change reads.
+pub const KNOWN_IDS_MAX: usize = 8_192;
+
+/// Longest encoding whose ID is kept, so that all of them together take at most 8 MiB, and usually 3.
+pub const KNOWN_ENCODING_BYTES_MAX: usize = 1_024;
+
 /// Index rows written in one commit of a rebuild, so that a commit stays below the size of a frame.
 pub const REBUILD_BATCH: usize = 500;
 

@@ -119,7 +119,11 @@ pub fn decode_slot(bytes: &[u8]) -> Result<Value, DecodeError> {
 
 /// Decodes the bytes of the branch `id` after checking that they have that ID.
 pub fn decode_branch(id: &ValueId, bytes: &[u8]) -> Result<Value, LoadError> {
-    let found = ValueId::of_encoding(bytes);
+    decode_identified(id, ValueId::of_encoding(bytes), bytes)
+}
+
+/// Decodes bytes whose ID is `found` as the branch `id`.
+pub fn decode_identified(id: &ValueId, found: ValueId, bytes: &[u8]) -> Result<Value, LoadError> {
     if found != *id {
         return Err(LoadError::WrongBytes { id: *id, found });
     }

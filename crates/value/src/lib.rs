@@ -37,7 +37,7 @@ mod vector;
 
 pub use bytes::{Blob, Text};
 pub use cell::{CellSource, CellsInMemory, LoadError, NoCells};
-pub use decode::{DecodeError, DecodeFault, decode, decode_branch, decode_slot};
+pub use decode::{DecodeError, DecodeFault, decode, decode_branch, decode_identified, decode_slot};
 #[cfg(feature = "count-encodings")]
 pub use encode::encoded_cells;
 pub use encode::{

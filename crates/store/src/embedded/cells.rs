@@ -3,10 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use catena_value::{CellSource, LoadError, Value, ValueId, decode_branch};
+use catena_value::{CellSource, LoadError, Value, ValueId, decode_identified};
 use parking_lot::Mutex;
 
 use super::driver::LedgerDriver;
+use super::known_ids::KnownIds;
 use crate::keys::{CELLS, cell_key};
 use crate::limits::CELL_CACHE_BYTES;
 
@@ -16,12 +17,13 @@ const DECODED_FACTOR: usize = 4;
 /// The source of cells that all jobs share.
 pub(super) struct StoreCells {
     driver: Arc<LedgerDriver>,
+    known_ids: Arc<KnownIds>,
     cache: Mutex<CellCache>,
 }
 
 impl StoreCells {
-    pub(super) fn new(driver: Arc<LedgerDriver>) -> Self {
-        StoreCells { driver, cache: Mutex::new(CellCache::default()) }
+    pub(super) fn new(driver: Arc<LedgerDriver>, known_ids: Arc<KnownIds>) -> Self {
+        StoreCells { driver, known_ids, cache: Mutex::new(CellCache::default()) }
     }
 }
 
@@ -35,7 +37,7 @@ impl CellSource for StoreCells {
             .get(CELLS, cell_key(id))
             .map_err(|error| LoadError::Source { id: *id, source: Box::new(error) })?;
         let bytes = row.ok_or(LoadError::Missing { id: *id })?;
-        let value = decode_branch(id, &bytes)?;
+        let value = decode_identified(id, self.known_ids.id_of(&bytes), &bytes)?;
         self.cache.lock().insert(*id, value.clone(), bytes.len() * DECODED_FACTOR);
         Ok(value)
     }

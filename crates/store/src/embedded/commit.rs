@@ -22,6 +22,7 @@ use super::counts::ListCounts;
 use super::driver::{self, Outcome};
 use super::fronts::{QueueFronts, QueueKey};
 use super::in_use::InUseCells;
+use super::known_ids::KnownIds;
 use super::live::LiveCounts;
 use super::recent::RecentJobs;
 use super::sequence::CommitSequence;
@@ -41,6 +42,10 @@ impl EmbeddedStore {
             Ok(prepared) => prepared,
             Err(error) => return Box::pin(ready(Err(error))),
         };
+        for root in effects.iter().filter_map(PreparedEffect::new_root) {
+            self.known_ids.insert(&root.encoding, root.id);
+            self.known_ids.insert_cells(&root.cells);
+        }
         // Large values are sent ahead in entries of their own. If the commit itself is refused,
         // nothing refers to them, and the collector removes them.
         for cells in ahead {
@@ -71,6 +76,7 @@ impl EmbeddedStore {
 struct PendingCommit {
     effects: Vec<PreparedEffect>,
     in_use: InUseCells,
+    known_ids: Arc<KnownIds>,
     sequence: CommitSequence,
     usage: Usage,
     live: LiveCounts,
@@ -95,6 +101,7 @@ impl PendingCommit {
     ) -> Self {
         PendingCommit {
             in_use: store.in_use.clone(),
+            known_ids: Arc::clone(&store.known_ids),
             sequence: store.sequence.clone(),
             usage: store.usage.clone(),
             live: store.live.clone(),
@@ -119,7 +126,12 @@ impl PendingCommit {
 impl PendingCommit {
     fn apply_effects(&mut self, tx: &mut Tx<'_>) -> Result<Receipt, CommitError> {
         let charges = self.usage.charges();
-        apply::apply(tx, &mut self.effects, &self.in_use, &self.sequence, charges)
+        let shared = apply::Shared {
+            in_use: &self.in_use,
+            known_ids: &self.known_ids,
+            sequence: &self.sequence,
+        };
+        apply::apply(tx, &mut self.effects, &shared, charges)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use catena_job::{JobId, Record, Status};
-use catena_value::{ValueId, decode, decode_message};
+use catena_value::{decode, decode_message};
 
 use super::counts::ListCount;
 use super::driver::for_each_row;
@@ -517,7 +517,7 @@ impl EmbeddedStore {
             what: key.to_string(),
             reason: error.to_string(),
         })?;
-        Ok(Some(Root { value, id: ValueId::of_encoding(&row) }))
+        Ok(Some(Root { value, id: self.known_ids.id_of(&row) }))
     }
 
     pub(super) fn read_roots(

@@ -20,6 +20,7 @@ use super::counts::ListCounts;
 use super::driver::LedgerDriver;
 use super::fronts::QueueFronts;
 use super::in_use::InUseCells;
+use super::known_ids::KnownIds;
 use super::live::LiveCounts;
 use super::members::Members;
 use super::recent::RecentJobs;
@@ -40,6 +41,7 @@ pub struct EmbeddedStore {
     pub(super) driver: Arc<LedgerDriver>,
     pub(super) cells: Arc<StoreCells>,
     pub(super) in_use: InUseCells,
+    pub(super) known_ids: Arc<KnownIds>,
     pub(super) sequence: CommitSequence,
     pub(super) counts: ListCounts,
     pub(super) recent: Arc<RecentJobs>,
@@ -63,11 +65,13 @@ impl EmbeddedStore {
 
     fn from_driver(driver: LedgerDriver) -> Self {
         let driver = Arc::new(driver);
-        let cells = Arc::new(StoreCells::new(Arc::clone(&driver)));
+        let known_ids = Arc::<KnownIds>::default();
+        let cells = Arc::new(StoreCells::new(Arc::clone(&driver), Arc::clone(&known_ids)));
         EmbeddedStore {
             driver,
             cells,
             in_use: InUseCells::default(),
+            known_ids,
             sequence: CommitSequence::default(),
             counts: ListCounts::default(),
             recent: Arc::default(),

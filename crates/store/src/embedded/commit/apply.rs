@@ -12,6 +12,7 @@ use super::prepare::{PreparedAppend, PreparedBegin, PreparedEffect, PreparedRoot
 use crate::bytes::DamagedRow;
 use crate::effects::{CommitError, Hold, Receipt};
 use crate::embedded::in_use::InUseCells;
+use crate::embedded::known_ids::KnownIds;
 use crate::embedded::positions;
 use crate::embedded::rows::{Lease, Sidecar, decode_idempotency, encode_blob};
 use crate::embedded::sequence::CommitSequence;
@@ -36,14 +37,21 @@ impl From<DamagedRow> for CommitError {
     }
 }
 
+/// What all commits share.
+pub(super) struct Shared<'a> {
+    pub(super) in_use: &'a InUseCells,
+    pub(super) known_ids: &'a KnownIds,
+    pub(super) sequence: &'a CommitSequence,
+}
+
 /// Applies effects. The parts of new jobs stay in `effects`, so that the caller's thread frees them.
 pub(super) fn apply(
     tx: &mut Tx<'_>,
     effects: &mut [PreparedEffect],
-    in_use: &InUseCells,
-    sequence: &CommitSequence,
+    shared: &Shared<'_>,
     mut charges: Charges,
 ) -> ApplyResult<Receipt> {
+    let Shared { in_use, known_ids, sequence } = *shared;
     let mut receipt = Receipt::default();
     let bill = &mut charges;
     for effect in effects {
@@ -87,11 +95,15 @@ pub(super) fn apply(
                 count_sub_jobs(tx, root, count, max)?;
             }
             PreparedEffect::SetRoot { key, expected, value } => {
-                set_root(tx, key, expected, value, in_use, bill)?;
+                let held = held_root(tx, &key, known_ids)?;
+                if held != expected {
+                    return Err(CommitError::RootMoved { key, expected, found: held });
+                }
+                set_root(tx, key, value, in_use, bill)?;
             }
             PreparedEffect::SetRootIfAbsent { key, value } => {
                 if tx.get(ROOTS, &keys::root_key(&key))?.is_none() {
-                    set_root(tx, key, None, Some(value), in_use, bill)?;
+                    set_root(tx, key, Some(value), in_use, bill)?;
                 }
             }
             PreparedEffect::StoreIdempotency { entry, row } => store_idempotency(tx, &entry, row)?,
@@ -604,23 +616,25 @@ fn enqueue(
     Ok(())
 }
 
+/// The ID of the value that a root has.
+fn held_root(tx: &mut Tx<'_>, key: &RootKey, known_ids: &KnownIds) -> ApplyResult<Option<ValueId>> {
+    let held = tx.get(ROOTS, &keys::root_key(key))?;
+    Ok(held.map(|held| known_ids.id_of(&held)))
+}
+
 fn set_root(
     tx: &mut Tx<'_>,
     key: RootKey,
-    expected: Option<ValueId>,
     value: Option<PreparedRoot>,
     in_use: &InUseCells,
     charges: &mut Charges,
 ) -> ApplyResult<()> {
     let row = keys::root_key(&key);
-    let held = tx.get(ROOTS, &row)?;
-    let found = held.as_ref().map(|held| ValueId::of_encoding(held));
-    if found != expected {
-        return Err(CommitError::RootMoved { key, expected, found });
-    }
-    if let (true, Some(held)) = (charges.is_on(), &held) {
-        let owner = usage::root_owner(key.space as u8, &key.owner, held);
-        charges.add(owner, -usage::root_bytes(tx, &key, held)?);
+    if charges.is_on()
+        && let Some(held) = tx.get(ROOTS, &row)?
+    {
+        let owner = usage::root_owner(key.space as u8, &key.owner, &held);
+        charges.add(owner, -usage::root_bytes(tx, &key, &held)?);
     }
     match value {
         Some(root) => {

@@ -120,6 +120,15 @@ impl PreparedEffect {
         }
     }
 
+    /// The new value of a root.
+    pub(super) fn new_root(&self) -> Option<&PreparedRoot> {
+        match self {
+            PreparedEffect::SetRoot { value, .. } => value.as_ref(),
+            PreparedEffect::SetRootIfAbsent { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
     /// The lowest key that the entry can have which is added to a queue.
     pub(super) fn queue_key(&self) -> Option<QueueKey> {
         match self {
@@ -155,6 +164,7 @@ pub(super) struct PreparedAppend {
 
 /// The new value of a root.
 pub(super) struct PreparedRoot {
+    pub(super) id: ValueId,
     pub(super) encoding: Vec<u8>,
     pub(super) cells: Vec<Encoded>,
     /// Cells it refers to without containing them: what it shares with the previous value.
@@ -299,7 +309,7 @@ fn check_root_key(key: &RootKey) -> Result<(), CommitError> {
 
 fn prepare_root(value: &Value) -> PreparedRoot {
     let Survey { cells, unloaded } = survey(value, |_| false);
-    PreparedRoot { encoding: encode(value), cells, needed: unloaded }
+    PreparedRoot { id: value.id(), encoding: encode(value), cells, needed: unloaded }
 }
 
 /// Who runs a new job.
