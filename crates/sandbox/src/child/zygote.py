@@ -9,12 +9,13 @@ anything that a cell wrote.
     cell     PID 2; mounts the job folder, drops every right, installs Landlock and seccomp, waits for
              one cell, runs it
 """
+import _signal
+import _socket
 import array
 import atexit
 import builtins
 import ctypes
 import errno
-import fcntl
 import gc
 import io
 import json
@@ -22,8 +23,6 @@ import linecache
 import os
 import resource
 import select
-import signal
-import socket
 import struct
 import sys
 import threading
@@ -31,10 +30,13 @@ import time
 import traceback
 import types
 
+# Descriptors of the zygote. It keeps 4 occupied, so that no descriptor which it receives has a number below 6.
 CONTROL_FD = 3
 PROC_FD = 5
+# Descriptors of the cell's process; its init process has the second one alone.
 CELL_FD = 3
 SETUP_FD = 4
+RULESET_FD = 5
 CELL_NAME = "<cell>"
 JOB = "/job"
 WORK = "/job/files"
@@ -48,9 +50,8 @@ CLONE_FLAGS = (
     | 0x08000000  # CLONE_NEWIPC
     | 0x04000000  # CLONE_NEWUTS
     | 0x00001000  # CLONE_PIDFD
-    | 0x01000000  # CLONE_CHILD_SETTID
-    | 0x00200000  # CLONE_CHILD_CLEARTID
 )
+CLONE_TID = 0x01000000 | 0x00200000  # CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
 PR_SET_DUMPABLE, PR_SET_NAME, PR_CAPBSET_DROP = 4, 15, 24
 PR_SET_NO_NEW_PRIVS, PR_GET_TID_ADDRESS = 38, 40
@@ -58,12 +59,14 @@ PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 
 libc = ctypes.PyDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
+libc.PyOS_BeforeFork.restype = None
+libc.PyOS_AfterFork_Child.restype = None
 config = {}
 numbers = {}
 
 
-def call(name, *arguments):
-    """Makes a system call by name; raises OSError on failure."""
+def arguments_of(name, *arguments):
+    """Converts the arguments of a system call, so that `perform` can make it any number of times."""
     converted = [
         ctypes.c_char_p(a) if isinstance(a, bytes)
         else ctypes.c_void_p(a) if a is None
@@ -71,35 +74,129 @@ def call(name, *arguments):
         else a
         for a in arguments
     ]
-    result = libc.syscall(ctypes.c_long(numbers[name]), *converted)
+    return (ctypes.c_long(numbers[name]), *converted)
+
+
+def perform(arguments):
+    """Makes a system call; raises OSError on failure."""
+    result = libc.syscall(*arguments)
     if result == -1:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), name)
+        names = [name for name in numbers if numbers[name] == arguments[0].value]
+        raise OSError(number, os.strerror(number), names[0])
     return result
 
 
-def send_with_fds(channel, data, fds=()):
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    channel.sendmsg([data], rights)
+def call(name, *arguments):
+    """Makes a system call by name; raises OSError on failure."""
+    return perform(arguments_of(name, *arguments))
 
 
 def receive_with_fds(channel, most_fds):
     size = array.array("i").itemsize
-    data, ancillary, flags, _ = channel.recvmsg(1 << 20, socket.CMSG_SPACE(most_fds * size))
+    data, ancillary, flags, _ = channel.recvmsg(1 << 20, _socket.CMSG_SPACE(most_fds * size))
     fds = array.array("i")
     for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
             fds.frombytes(content[: len(content) - len(content) % size])
-    if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
+    if flags & (_socket.MSG_CTRUNC | _socket.MSG_TRUNC):
         raise OSError(errno.EMSGSIZE, "a message of the supervisor was cut short")
     return data, list(fds)
 
 
+def unix_socket(kind, fd):
+    """A socket object for a descriptor, which need not be open yet."""
+    return _socket.socket(_socket.AF_UNIX, kind, 0, fd)
+
+
 # The zygote.
 
+class Prepared:
+    """What workers need, converted once: a process that is forked pays for each page that it writes to, and
+    whatever Python computes or converts writes to memory."""
+
+    def __init__(self):
+        tid_address = ctypes.c_void_p()
+        libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(tid_address), 0, 0, 0)
+        tid_address = tid_address.value or 0
+        flags = CLONE_FLAGS | (CLONE_TID if tid_address else 0)
+        self.pidfd = ctypes.c_int(-1)
+        arguments = struct.pack(
+            "11Q", flags, ctypes.addressof(self.pidfd), tid_address, 0, 0, 0, 0, 0, 0, 0, 0
+        )
+        self.clone = arguments_of("clone3", arguments, len(arguments))
+        self.id_maps = [("%d/" + name, content.encode()) for name, content in config["id_maps"]]
+        # Init.
+        self.poller = select.poll()
+        self.poller.register(SETUP_FD, select.POLLIN)
+        self.close_cells = arguments_of("close_range", 0, SETUP_FD - 1, 0)
+        self.close_rest = arguments_of("close_range", SETUP_FD + 1, 0xFFFFFFFF, 0)
+        # The cell.
+        options = "mode=0755,size=%d,nr_inodes=%d" % (config["job_bytes"], config["job_inodes"])
+        flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+        self.mount = arguments_of("mount", b"job", JOB.encode(), b"tmpfs", flags, options.encode())
+        self.folders = [JOB + "/" + name for name in ("files", "tmp", "shm")]
+        self.control = unix_socket(_socket.SOCK_SEQPACKET, SETUP_FD)
+        self.channel = unix_socket(_socket.SOCK_STREAM, CELL_FD)
+        self.close_unused = arguments_of("close_range", RULESET_FD + 1, 0xFFFFFFFF, 0)
+        self.capset = arguments_of("capset", struct.pack("Ii", 0x20080522, 0), b"\0" * 24)
+        rlimits = config["rlimits"].items()
+        self.rlimits = [(getattr(resource, name), tuple(pair)) for name, pair in rlimits]
+        self.prepare_ruleset()
+        program = config["seccomp"]
+        self.program = ctypes.create_string_buffer(program, len(program))
+        header = struct.pack("H6xQ", len(program) // 8, ctypes.addressof(self.program))
+        self.filters = [arguments_of("seccomp", 1, flags, header) for flags in (8 | 32, 8)]
+
+    def prepare_ruleset(self):
+        """Opens what cells may read. A rule is about the file itself, however it was reached."""
+        abi = config["landlock_abi"]
+        if abi < 1:
+            self.ruleset = None
+            return
+        handled = (1 << 13) - 1
+        if abi >= 2:
+            handled |= 8192
+        if abi >= 3:
+            handled |= 16384
+        if abi >= 5:
+            handled |= 32768
+        attributes = [handled]
+        if abi >= 4:
+            attributes.append(3)
+        if abi >= 6:
+            attributes.append(3)
+        packed = struct.pack("%dQ" % len(attributes), *attributes)
+        self.ruleset = arguments_of("landlock_create_ruleset", packed, len(packed), 0)
+        self.rules = []
+        for path, rights in config["landlock"]:
+            if rights == "write":
+                continue
+            allowed = LANDLOCK_READ
+            if rights == "device":
+                allowed = 2 | 4
+            elif not os.path.isdir(path):
+                allowed &= 2 | 4 | 16384
+            try:
+                fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            rule = struct.pack("=Qi", allowed & handled, fd)
+            self.rules.append(arguments_of("landlock_add_rule", RULESET_FD, 1, rule, 0))
+        allowed = (LANDLOCK_READ | LANDLOCK_WRITE) & handled
+        rule = ctypes.create_string_buffer(struct.pack("=Qi", allowed, -1), 12)
+        self.job_rule_fd = ctypes.c_int.from_buffer(rule, 8)
+        self.job_rule = arguments_of("landlock_add_rule", RULESET_FD, 1, rule, 0)
+        self.restrict = arguments_of("landlock_restrict_self", RULESET_FD, 0)
+
+
+prepared = None
+
+
 def zygote():
-    global config, numbers
-    control = socket.socket(fileno=CONTROL_FD)
+    global config, numbers, prepared
+    control = unix_socket(_socket.SOCK_SEQPACKET, CONTROL_FD)
+    os.dup2(CONTROL_FD, SETUP_FD, inheritable=False)
     data, _ = receive_with_fds(control, 1)
     config = json.loads(data)
     numbers = config["syscalls"]
@@ -115,43 +212,50 @@ def zygote():
     os.close(folder)
     if threads != 1:
         raise RuntimeError("preloading started %d threads; a zygote must have one" % threads)
-    default = (signal.SIG_DFL, signal.SIG_IGN, None)
+    # The kernel drops every signal that a cell sends to the init process of its namespace, unless that
+    # process handles it. So these are ignored from here on, and the cell's process handles them again.
+    default = (_signal.SIG_DFL, _signal.SIG_IGN, None)
     config["handled"] = [
-        number for number in signal.valid_signals() if signal.getsignal(number) not in default
+        (number, _signal.getsignal(number))
+        for number in _signal.valid_signals() if _signal.getsignal(number) not in default
     ]
-    tid_address = ctypes.c_void_p()
-    libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(tid_address), 0, 0, 0)
+    for number, _ in config["handled"]:
+        _signal.signal(number, _signal.SIG_IGN)
+    prepared = Prepared()
+    # Workers inherit these.
+    _socket.sethostname("cell")
+    os.umask(0o077)
+    sys.stdout.reconfigure(line_buffering=True)
     warm()
     warm_errors()
     gc.collect()
     gc.freeze()
-    send_with_fds(control, json.dumps({"ready": True, "python": sys.version.split()[0]}).encode())
+    # Nothing here is in a cycle, and a collection would write to every page that it looks at.
+    gc.disable()
+    version = sys.version.split()[0]
+    control.send(json.dumps({"ready": True, "python": version}).encode())
     while True:
         data, fds = receive_with_fds(control, 8)
         if not data:
             os._exit(0)
         try:
-            pid, pidfd = spawn_worker(control, fds, tid_address.value or 0)
-            send_with_fds(control, json.dumps({"pid": pid}).encode(), [pidfd])
-            os.close(pidfd)
+            pid = spawn_worker(fds)
+            rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, bytes(prepared.pidfd))]
+            control.sendmsg([b'{"pid":%d}' % pid], rights)
+            os.close(prepared.pidfd.value)
         except OSError as error:
             text = "%s: %s" % (error.filename or "spawn", error.strerror)
-            send_with_fds(control, json.dumps({"error": text}).encode())
+            control.send(json.dumps({"error": text}).encode())
         finally:
             for fd in fds:
                 os.close(fd)
 
 
-def spawn_worker(control, fds, tid_address):
-    """Clones the init process of a worker; returns its pid and pidfd."""
+def spawn_worker(fds):
+    """Clones the init process of a worker; returns its pid and leaves its pidfd in `prepared`."""
     go_read, go_write = os.pipe()
-    pidfd = ctypes.c_int(-1)
-    flags = CLONE_FLAGS if tid_address else CLONE_FLAGS & ~0x01200000
-    arguments = struct.pack(
-        "11Q", flags, ctypes.addressof(pidfd), tid_address, 0, 0, 0, 0, 0, 0, 0, 0
-    )
     try:
-        pid = call("clone3", arguments, len(arguments))
+        pid = perform(prepared.clone)
     except OSError:
         os.close(go_read)
         os.close(go_write)
@@ -159,30 +263,28 @@ def spawn_worker(control, fds, tid_address):
     if pid == 0:
         status = 70
         try:
-            control.detach()
-            os.close(CONTROL_FD)
             os.close(go_write)
             status = init(*fds, go_read)
         except BaseException:
-            report_setup_failure(fds[0])
+            report_setup_failure(SETUP_FD)
         finally:
             os._exit(status)
     os.close(go_read)
     try:
-        for name, content in config["id_maps"]:
-            fd = os.open("%d/%s" % (pid, name), os.O_WRONLY, dir_fd=PROC_FD)
+        for name, content in prepared.id_maps:
+            fd = os.open(name % pid, os.O_WRONLY, dir_fd=PROC_FD)
             try:
-                os.write(fd, content.encode())
+                os.write(fd, content)
             finally:
                 os.close(fd)
         os.write(go_write, b"g")
     except OSError:
-        os.kill(pid, signal.SIGKILL)
-        os.close(pidfd.value)
+        os.kill(pid, _signal.SIGKILL)
+        os.close(prepared.pidfd.value)
         raise
     finally:
         os.close(go_write)
-    return pid, pidfd.value
+    return pid
 
 
 def report_setup_failure(control_fd):
@@ -196,51 +298,55 @@ def report_setup_failure(control_fd):
 # The init process of a worker.
 
 def init(control_fd, cell_fd, stdout_fd, stderr_fd, go_read):
+    # None of the numbers on the left is one of those on the right: see `CONTROL_FD`.
+    os.dup2(control_fd, SETUP_FD, False)
+    os.dup2(cell_fd, CELL_FD, False)
+    os.dup2(stdout_fd, 1, False)
+    os.dup2(stderr_fd, 2, False)
     if os.read(go_read, 1) != b"g":
         return 71
-    os.close(go_read)
     os.close(PROC_FD)
     os.setsid()
-    os.umask(0o077)
     libc.prctl(PR_SET_NAME, b"cell-init", 0, 0, 0)
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    pid = os.fork()
+    # `os.fork` would also run what Python does after a fork in this process, which never needs it.
+    pid = libc.fork()
     if pid == 0:
         status = 70
         try:
-            status = cell(control_fd, cell_fd, stdout_fd, stderr_fd)
+            libc.PyOS_BeforeFork()
+            libc.PyOS_AfterFork_Child()
+            status = cell()
         except BaseException:
-            report_setup_failure(control_fd)
+            report_setup_failure(SETUP_FD)
         finally:
             os._exit(status)
-    for fd in (cell_fd, stdout_fd, stderr_fd):
-        os.close(fd)
-    # The kernel drops every other signal that the cell sends to the init process of its namespace.
-    for number in config["handled"]:
-        signal.signal(number, signal.SIG_IGN)
-    return supervise(socket.socket(fileno=control_fd), pid)
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "fork")
+    perform(prepared.close_cells)
+    perform(prepared.close_rest)
+    return supervise(pid)
 
 
-def supervise(control, pid):
+def supervise(pid):
     """Waits for the cell's first process and for the supervisor, whichever comes first."""
-    pidfd = call("pidfd_open", pid, 0)
-    poller = select.poll()
+    pidfd = os.pidfd_open(pid)
+    poller = prepared.poller
     poller.register(pidfd, select.POLLIN)
-    poller.register(control.fileno(), select.POLLIN)
     continue_again = []
     while True:
         ready = dict(poller.poll(continue_again[0] if continue_again else None))
-        if control.fileno() in ready:
-            data, fds = receive_with_fds(control, 1)
+        if SETUP_FD in ready:
+            data, fds = receive_with_fds(prepared.control, 1)
             if not data:
                 return 0  # The supervisor is gone: the kernel kills everything in this namespace.
-            obey(control, data, fds)
+            obey(prepared.control, data, fds)
             # A process that was being forked when SIGSTOP came can stop after SIGCONT went by,
             # because the kernel keeps the one for it and drops the other: send it again.
             continue_again = [1, 5, 25, 125, 625] if data[:1] == b"C" else []
         elif continue_again:
             continue_again.pop(0)
-            obey(control, b"C", [])
+            obey(prepared.control, b"C", [])
         if pidfd in ready:
             break
     _, status = os.waitpid(pid, 0)
@@ -248,7 +354,7 @@ def supervise(control, pid):
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_us = int((usage.ru_utime + usage.ru_stime) * 1e6)
     facts = (status, cpu_us, usage.ru_maxrss)
-    control.send(b'Q{"status":%d,"cpu_us":%d,"max_rss_kb":%d}' % facts)
+    os.write(SETUP_FD, b'Q{"status":%d,"cpu_us":%d,"max_rss_kb":%d}' % facts)
     return 0
 
 
@@ -257,13 +363,9 @@ def quiesce():
     if os.getpid() != 1:
         os._exit(72)
     while True:
-        try:
-            os.kill(-1, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
+        # Without exceptions: there is usually nothing left, and raising one writes to many pages.
+        libc.kill(-1, _signal.SIGKILL)
+        if libc.waitpid(-1, None, 0) == -1 and ctypes.get_errno() == errno.ECHILD:
             return
 
 
@@ -273,11 +375,11 @@ def obey(control, data, fds):
         os._exit(72)
     try:
         if kind == b"K":
-            os.kill(-1, signal.SIGKILL)
+            os.kill(-1, _signal.SIGKILL)
         elif kind == b"P":
-            os.kill(-1, signal.SIGSTOP)
+            os.kill(-1, _signal.SIGSTOP)
         elif kind == b"C":
-            os.kill(-1, signal.SIGCONT)
+            os.kill(-1, _signal.SIGCONT)
         elif kind == b"T":
             options = b"size=%d" % int(content)
             flags = MS_REMOUNT | MS_NOSUID | MS_NODEV | MS_NOEXEC
@@ -330,15 +432,13 @@ def store_input(name, source):
 
 # The cell's own process.
 
-def cell(control_fd, cell_fd, stdout_fd, stderr_fd):
+def cell():
     os.setsid()
-    mount_job(control_fd)
+    mount_job()
     null = os.open("/dev/null", os.O_RDWR)
-    # Nothing may be overwritten before it was moved.
-    wanted = (null, stdout_fd, stderr_fd, cell_fd, control_fd)
-    for target, fd in enumerate([fcntl.fcntl(fd, fcntl.F_DUPFD, 64) for fd in wanted]):
-        os.dup2(fd, target, inheritable=False)
-    call("close_range", SETUP_FD + 1, 0xFFFFFFFF, 0)
+    os.dup2(null, 0, False)
+    make_ruleset()
+    perform(prepared.close_unused)
     try:
         confine()
     except BaseException:
@@ -349,42 +449,47 @@ def cell(control_fd, cell_fd, stdout_fd, stderr_fd):
     return run(job)
 
 
-def mount_job(control_fd):
+def mount_job():
     """Mounts the job folder and tells the supervisor.
 
     The cell's process does so while it has its rights, because memory that the init process writes to
     would be copied once more for the cell.
     """
-    socket.sethostname("cell")
+    perform(prepared.mount)
     cell_id = config["cell_id"]
-    options = "mode=0755,size=%d,nr_inodes=%d" % (config["job_bytes"], config["job_inodes"])
-    call("mount", b"job", JOB.encode(), b"tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.encode())
-    for name in ("files", "tmp", "shm"):
-        os.mkdir(JOB + "/" + name, 0o700)
+    for path in prepared.folders:
+        os.mkdir(path, 0o700)
         if config["two_ids"]:
-            os.chown(JOB + "/" + name, cell_id, cell_id)
-    control = socket.socket(fileno=control_fd)
+            os.chown(path, cell_id, cell_id)
     folder = os.open(WORK, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    send_with_fds(control, b"J", [folder])
-    os.close(folder)
-    control.detach()
+    send_fd(prepared.control, b"J", folder)
+
+
+def send_fd(channel, data, fd):
+    rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd.to_bytes(4, sys.byteorder))]
+    channel.sendmsg([data], rights)
 
 
 def confine():
     """Gives up every right, in the only order that works, and tells the supervisor."""
     os.chdir(WORK)
     drop_rights()
-    for name, (soft, hard) in config["rlimits"].items():
-        resource.setrlimit(getattr(resource, name), (soft, hard))
-    restrict_files()
-    sys.stdout.reconfigure(line_buffering=True)
+    for resource_number, pair in prepared.rlimits:
+        resource.setrlimit(resource_number, pair)
+    if prepared.ruleset is not None:
+        perform(prepared.restrict)
+        os.close(RULESET_FD)
+    for number, handler in config["handled"]:
+        _signal.signal(number, handler)
+    gc.enable()
     warm()
-    channel = socket.socket(fileno=CELL_FD)
     listener = install_filter()
     os.close(SETUP_FD)
-    send_with_fds(channel, b"R", [listener])
+    send_fd(prepared.channel, b"R", listener)
     os.close(listener)
-    channel.detach()
+    # The cell may close these descriptors and open others in their place.
+    prepared.control.detach()
+    prepared.channel.detach()
 
 
 def read_exactly(fd, size):
@@ -399,21 +504,21 @@ def read_exactly(fd, size):
 
 
 def drop_rights():
-    libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    prctl = libc.prctl
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for capability in range(64):
-        if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+        if prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             break
     if config["two_ids"]:
         cell_id = config["cell_id"]
         os.setgroups([])
         os.setresgid(cell_id, cell_id, cell_id)
         os.setresuid(cell_id, cell_id, cell_id)
-    header = struct.pack("Ii", 0x20080522, 0)
-    call("capset", header, b"\0" * 24)
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+    perform(prepared.capset)
+    if prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise OSError("PR_SET_NO_NEW_PRIVS is refused")
-    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    libc.prctl(PR_SET_NAME, b"cell", 0, 0, 0)
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    prctl(PR_SET_NAME, b"cell", 0, 0, 0)
 
 
 LANDLOCK_READ = 4 | 8  # READ_FILE, READ_DIR
@@ -424,52 +529,27 @@ LANDLOCK_WRITE = (
 )
 
 
-def restrict_files():
-    """Restricts file access, TCP, abstract sockets and signals with Landlock."""
-    abi = config["landlock_abi"]
-    if abi < 1:
+def make_ruleset():
+    """Makes the Landlock rules for file access, TCP, abstract sockets and signals, on `RULESET_FD`."""
+    if prepared.ruleset is None:
         return
-    handled = (1 << 13) - 1
-    if abi >= 2:
-        handled |= 8192
-    if abi >= 3:
-        handled |= 16384
-    if abi >= 5:
-        handled |= 32768
-    attributes = [handled]
-    if abi >= 4:
-        attributes.append(3)
-    if abi >= 6:
-        attributes.append(3)
-    packed = struct.pack("%dQ" % len(attributes), *attributes)
-    ruleset = call("landlock_create_ruleset", packed, len(packed), 0)
-    for path, rights in config["landlock"]:
-        allowed = LANDLOCK_READ | (LANDLOCK_WRITE if rights == "write" else 0)
-        if rights == "device":
-            allowed = 2 | 4
-        elif not os.path.isdir(path):
-            allowed &= 2 | 4 | 16384
-        try:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue
-        rule = struct.pack("=Qi", allowed & handled, fd)
-        call("landlock_add_rule", ruleset, 1, rule, 0)
-        os.close(fd)
-    call("landlock_restrict_self", ruleset, 0)
-    os.close(ruleset)
+    ruleset = perform(prepared.ruleset)
+    if ruleset != RULESET_FD:
+        os.dup2(ruleset, RULESET_FD, False)
+    for rule in prepared.rules:
+        perform(rule)
+    prepared.job_rule_fd.value = os.open(JOB, os.O_PATH | os.O_CLOEXEC)
+    perform(prepared.job_rule)
 
 
 def install_filter():
-    program = config["seccomp"]
-    buffer = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("H6xQ", len(program) // 8, ctypes.addressof(buffer))
+    with_killable_wait, without = prepared.filters
     try:
-        return call("seccomp", 1, 8 | 32, header)
+        return perform(with_killable_wait)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        return call("seccomp", 1, 8, header)
+        return perform(without)
 
 
 # Running.
