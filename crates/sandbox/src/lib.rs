@@ -31,6 +31,7 @@ mod interpreter;
 mod launch;
 pub mod limits;
 pub mod native;
+mod network;
 mod outcome;
 pub mod probe;
 mod processes;

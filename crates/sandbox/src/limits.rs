@@ -131,6 +131,10 @@ pub(crate) const PREPARING_MAX: usize = 3;
 /// Processes that are counted and signalled without a cgroup. A cell may not have more.
 pub(crate) const PROCESSES_MAX: usize = 4096;
 
+/// Network namespaces that a zygote keeps for later workers. More workers than that at one time get namespaces of
+/// their own, which are removed with them.
+pub(crate) const NETWORKS_MAX: usize = 64;
+
 /// Descriptors in one message between supervisor and worker.
 pub(crate) const MESSAGE_FDS_MAX: usize = 8;
 

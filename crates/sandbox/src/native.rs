@@ -13,6 +13,7 @@
 //! A native cell reads and writes its own folder and nothing else: not even the libraries of its binary,
 //! which are loaded by then.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -94,13 +95,14 @@ pub fn serve(program: &dyn Program) -> io::Result<()> {
     wire::send(&control, br#"{"ready":true}"#, &[])?;
     let maps = config["id_maps"].clone();
     let filter = seccomp::program();
+    let mut networks = Networks::new(&proc)?;
     let zygote = Zygote { program, has_two_ids, base_bytes, maps, filter };
     loop {
         let message = wire::receive(&control)?;
         if message.data.is_empty() {
             return Ok(());
         }
-        match zygote.spawn(&proc, message) {
+        match zygote.spawn(&proc, &mut networks, message) {
             Ok((pid, pidfd)) => {
                 let text = json!({"pid": pid.as_raw_nonzero().get()}).to_string();
                 wire::send(&control, text.as_bytes(), &[pidfd.as_fd()])?;
@@ -121,6 +123,44 @@ struct Zygote<'a> {
     maps: Value,
     /// The system call filter of a cell.
     filter: Vec<u8>,
+}
+
+/// Network namespaces that workers use one after the other; see [`crate::network`].
+struct Networks {
+    own: OwnedFd,
+    kept: HashMap<Vec<u8>, OwnedFd>,
+}
+
+impl Networks {
+    fn new(proc: &OwnedFd) -> io::Result<Networks> {
+        Ok(Networks { own: Self::current(proc)?, kept: HashMap::new() })
+    }
+
+    fn current(proc: &OwnedFd) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(proc, "self/ns/net", flags, Mode::empty())?)
+    }
+
+    fn enter(&mut self, name: &[u8], proc: &OwnedFd) -> io::Result<()> {
+        if let Some(namespace) = self.kept.get(name) {
+            return sys::enter_network(namespace.as_fd());
+        }
+        sys::make_network()?;
+        match Self::current(proc) {
+            Ok(namespace) => {
+                self.kept.insert(name.to_vec(), namespace);
+                Ok(())
+            }
+            Err(error) => {
+                self.leave()?;
+                Err(error)
+            }
+        }
+    }
+
+    fn leave(&self) -> io::Result<()> {
+        sys::enter_network(self.own.as_fd())
+    }
 }
 
 /// The descriptors of a worker.
@@ -144,10 +184,25 @@ impl Fds {
 }
 
 impl Zygote<'_> {
-    fn spawn(&self, proc: &OwnedFd, message: Message) -> io::Result<(Pid, OwnedFd)> {
+    fn spawn(
+        &self,
+        proc: &OwnedFd,
+        networks: &mut Networks,
+        message: Message,
+    ) -> io::Result<(Pid, OwnedFd)> {
+        // The name of a network namespace that no other worker uses now.
+        let network = message.data.strip_prefix(b"spawn ").map(<[u8]>::to_vec);
         let fds = Fds::from_message(message)?;
         let (go_read, go_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let (pid, pidfd) = match sys::clone_worker()? {
+        if let Some(name) = &network {
+            networks.enter(name, proc)?;
+        }
+        let forked = sys::clone_worker(network.is_none());
+        let has_left = match (&forked, &network) {
+            (Ok(Forked::Child), _) | (_, None) => Ok(()),
+            (_, Some(_)) => networks.leave(),
+        };
+        let (pid, pidfd) = match forked? {
             Forked::Parent(pid, pidfd) => (pid, pidfd),
             Forked::Child => {
                 sys::close_all_but(&[&fds.control, &fds.cell, &fds.stdout, &fds.stderr, &go_read]);
@@ -160,7 +215,7 @@ impl Zygote<'_> {
         };
         drop(go_read);
         let pidfd = pidfd.ok_or_else(|| io::Error::other("the kernel gave no pidfd"))?;
-        if let Err(error) = self.admit(pid, proc, &go_write) {
+        if let Err(error) = has_left.and_then(|()| self.admit(pid, proc, &go_write)) {
             let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
             return Err(error);
         }

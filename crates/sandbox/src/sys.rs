@@ -267,13 +267,13 @@ pub(crate) fn fork() -> io::Result<Forked> {
     forked(unsafe { libc::fork() }, None)
 }
 
-/// Forks a process with one thread into new namespaces. The child is a child of this process's parent.
-pub(crate) fn clone_worker() -> io::Result<Forked> {
+/// Forks a process with one thread into new namespaces, among them a network namespace if that is wanted. The child
+/// is a child of this process's parent.
+pub(crate) fn clone_worker(with_network: bool) -> io::Result<Forked> {
     const FLAGS: libc::c_int = libc::CLONE_PARENT
         | libc::CLONE_NEWUSER
         | libc::CLONE_NEWPID
         | libc::CLONE_NEWNS
-        | libc::CLONE_NEWNET
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS
         | libc::CLONE_PIDFD;
@@ -281,6 +281,9 @@ pub(crate) fn clone_worker() -> io::Result<Forked> {
     // SAFETY: writes one pointer to a local variable.
     unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut tid_address, 0, 0, 0) };
     let mut flags = FLAGS as u64;
+    if with_network {
+        flags |= libc::CLONE_NEWNET as u64;
+    }
     if !tid_address.is_null() {
         // The C library remembers the ID of a thread where this address points.
         flags |= (libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID) as u64;
@@ -295,6 +298,20 @@ pub(crate) fn clone_worker() -> io::Result<Forked> {
     // SAFETY: the kernel has opened the descriptor for the parent alone.
     let pidfd = (pid > 0 && pidfd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) });
     forked(pid as libc::pid_t, pidfd)
+}
+
+/// Moves this process, which has one thread, into a new network namespace.
+pub(crate) fn make_network() -> io::Result<()> {
+    // SAFETY: takes a number; nothing in the memory of this process depends on the namespace.
+    let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Moves this process, which has one thread, into a network namespace.
+pub(crate) fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes numbers; nothing in the memory of this process depends on the namespace.
+    let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn forked(pid: libc::pid_t, pidfd: Option<OwnedFd>) -> io::Result<Forked> {

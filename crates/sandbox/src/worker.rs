@@ -12,6 +12,7 @@ use crate::cell::Input;
 use crate::cgroup::Group;
 use crate::launch::Launched;
 use crate::limits::{INPUT_TIME_MAX, WORKER_START_MAX};
+use crate::network::Network;
 use crate::wire::{self, Message};
 use crate::zygote::{self, StartError};
 
@@ -33,6 +34,7 @@ pub(crate) struct Worker {
     /// Refused system calls.
     pub(crate) listener: OwnedFd,
     pub(crate) group: Option<Group>,
+    pub(crate) network: Option<Network>,
     /// Takes over what takes time after the end.
     pub(crate) cleaner: Option<Sender<Remains>>,
 }
@@ -42,15 +44,17 @@ pub(crate) struct Worker {
 pub(crate) struct Remains {
     init: Launched,
     group: Option<Group>,
+    network: Option<Network>,
 }
 
 impl Remains {
-    /// Waits for the namespace to be gone and removes the cgroups.
+    /// Waits for the processes to be gone, removes the cgroups and gives the network namespace back.
     pub(crate) fn remove(self) {
         // The init process ends by itself after its last word; whatever keeps it is not awaited.
         if !zygote::reap_within(&self.init, Duration::from_secs(1)) {
             zygote::end(&self.init);
         }
+        drop(self.network);
         drop(self.group);
     }
 }
@@ -70,6 +74,7 @@ pub(crate) struct Spawned {
 pub(crate) struct Partial {
     pub(crate) init: Option<Launched>,
     pub(crate) group: Option<Group>,
+    pub(crate) network: Option<Network>,
 }
 
 impl Drop for Partial {
@@ -99,6 +104,7 @@ impl Spawned {
             rustix::io::ioctl_fionbio(stream, true)?;
         }
         let (init, group) = (process.init.take(), process.group.take());
+        let network = process.network.take();
         let cleaner = None;
         Ok(Worker {
             init,
@@ -110,6 +116,7 @@ impl Spawned {
             folder,
             listener,
             group,
+            network,
             cleaner,
         })
     }
@@ -178,7 +185,7 @@ impl Drop for Worker {
             let _ = self.group.as_ref().map(|group| group.freeze(false));
         }
         let _ = rustix::process::pidfd_send_signal(&init.pidfd, kill);
-        let remains = Remains { init, group: self.group.take() };
+        let remains = Remains { init, group: self.group.take(), network: self.network.take() };
         match self.cleaner.take() {
             Some(cleaner) => {
                 if let Err(unsent) = cleaner.send(remains) {

@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::SocketType;
@@ -18,6 +19,7 @@ use crate::limits::{
     FDS_MAX, FILE_BYTES_MAX, JOB_FOLDER_BYTES, JOB_FOLDER_INODES, WORKER_START_MAX,
     ZYGOTE_START_MAX,
 };
+use crate::network::Networks;
 use crate::wire;
 use crate::worker::{Partial, Spawned};
 use crate::{native, seccomp, sys};
@@ -72,6 +74,7 @@ pub(crate) struct Zygote {
     process: Launched,
     control: OwnedFd,
     errors: std::fs::File,
+    networks: Arc<Networks>,
     pub(crate) spawned: u64,
 }
 
@@ -101,7 +104,8 @@ impl Zygote {
         let process =
             launch::launch(&launch).map_err(|error| StartError::Isolation(error.to_string()))?;
         drop(launch);
-        let mut zygote = Zygote { process, control, errors, spawned: 0 };
+        let networks = Arc::default();
+        let mut zygote = Zygote { process, control, errors, networks, spawned: 0 };
         let config = config(profile, identity).to_string();
         wire::send(&zygote.control, config.as_bytes(), &[])?;
         match wire::receive_within(&zygote.control, ZYGOTE_START_MAX) {
@@ -134,6 +138,10 @@ impl Zygote {
         let (stdout, child_stdout) = pipe()?;
         let (stderr, child_stderr) = pipe()?;
         let group = cgroups.group()?;
+        // If this fails from here on, nobody knows whether there is a worker: its namespace stays claimed.
+        let network = self.networks.claim();
+        let request =
+            network.map_or_else(|| "spawn".to_owned(), |number| format!("spawn {number}"));
         {
             let fds = [
                 child_control.as_fd(),
@@ -141,7 +149,7 @@ impl Zygote {
                 child_stdout.as_fd(),
                 child_stderr.as_fd(),
             ];
-            wire::send(&self.control, b"spawn", &fds)?;
+            wire::send(&self.control, request.as_bytes(), &fds)?;
         }
         drop((child_control, child_cell, child_stdout, child_stderr));
         let answer = wire::receive_within(&self.control, WORKER_START_MAX)?;
@@ -157,7 +165,8 @@ impl Zygote {
             return Err(StartError::Worker(reason.to_owned()));
         };
         let init = Launched { pid, pidfd };
-        let process = Partial { init: Some(init), group: Some(group) };
+        let network = network.map(|number| Networks::guard(&self.networks, number));
+        let process = Partial { init: Some(init), group: Some(group), network };
         Ok(Spawned { process, control, cell, stdout, stderr })
     }
 

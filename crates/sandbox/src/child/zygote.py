@@ -46,11 +46,11 @@ CLONE_FLAGS = (
     | 0x10000000  # CLONE_NEWUSER
     | 0x20000000  # CLONE_NEWPID
     | 0x00020000  # CLONE_NEWNS
-    | 0x40000000  # CLONE_NEWNET
     | 0x08000000  # CLONE_NEWIPC
     | 0x04000000  # CLONE_NEWUTS
     | 0x00001000  # CLONE_PIDFD
 )
+CLONE_NEWNET = 0x40000000
 CLONE_TID = 0x01000000 | 0x00200000  # CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
 PR_SET_DUMPABLE, PR_SET_NAME, PR_CAPBSET_DROP = 4, 15, 24
@@ -121,10 +121,13 @@ class Prepared:
         tid_address = tid_address.value or 0
         flags = CLONE_FLAGS | (CLONE_TID if tid_address else 0)
         self.pidfd = ctypes.c_int(-1)
-        arguments = struct.pack(
-            "11Q", flags, ctypes.addressof(self.pidfd), tid_address, 0, 0, 0, 0, 0, 0, 0, 0
-        )
-        self.clone = arguments_of("clone3", arguments, len(arguments))
+        # Without and with a network namespace of its own.
+        self.clone = []
+        for flags in (flags, flags | CLONE_NEWNET):
+            arguments = struct.pack(
+                "11Q", flags, ctypes.addressof(self.pidfd), tid_address, 0, 0, 0, 0, 0, 0, 0, 0
+            )
+            self.clone.append(arguments_of("clone3", arguments, len(arguments)))
         self.id_maps = [("%d/" + name, content.encode()) for name, content in config["id_maps"]]
         # Init.
         self.poller = select.poll()
@@ -193,6 +196,42 @@ class Prepared:
 prepared = None
 
 
+class Networks:
+    """Network namespaces that workers use one after the other.
+
+    The kernel takes longer to make and remove a network namespace than all others together. The
+    supervisor names one in its request, and names it again when no process of that worker is left. Cells
+    cannot create sockets, and only the zygote has rights over the namespace, so it is as it was.
+    """
+
+    def __init__(self):
+        self.own = self.open()
+        self.kept = {}
+
+    def open(self):
+        return os.open("self/ns/net", os.O_RDONLY | os.O_CLOEXEC, dir_fd=PROC_FD)
+
+    def enter(self, name):
+        fd = self.kept.get(name)
+        if fd is not None:
+            self.switch(fd)
+            return
+        if libc.unshare(CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "cannot make a network namespace", "unshare")
+        try:
+            self.kept[name] = self.open()
+        except OSError:
+            self.leave()
+            raise
+
+    def leave(self):
+        self.switch(self.own)
+
+    def switch(self, fd):
+        if libc.setns(fd, CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "cannot enter a network namespace", "setns")
+
+
 def zygote():
     global config, numbers, prepared
     control = unix_socket(_socket.SOCK_SEQPACKET, CONTROL_FD)
@@ -222,6 +261,7 @@ def zygote():
     for number, _ in config["handled"]:
         _signal.signal(number, _signal.SIG_IGN)
     prepared = Prepared()
+    networks = Networks()
     # Workers inherit these.
     _socket.sethostname("cell")
     os.umask(0o077)
@@ -239,7 +279,7 @@ def zygote():
         if not data:
             os._exit(0)
         try:
-            pid = spawn_worker(fds)
+            pid = spawn_worker(networks, data[len(b"spawn "):], fds)
             rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, bytes(prepared.pidfd))]
             control.sendmsg([b'{"pid":%d}' % pid], rights)
             os.close(prepared.pidfd.value)
@@ -251,14 +291,23 @@ def zygote():
                 os.close(fd)
 
 
-def spawn_worker(fds):
-    """Clones the init process of a worker; returns its pid and leaves its pidfd in `prepared`."""
+def spawn_worker(networks, network, fds):
+    """Clones the init process of a worker; returns its pid and leaves its pidfd in `prepared`.
+
+    `network` is the name of a network namespace that no other worker uses now. Without a name the worker
+    gets one that is not used again.
+    """
+    without, with_network = prepared.clone
     go_read, go_write = os.pipe()
     try:
-        pid = perform(prepared.clone)
+        if network:
+            networks.enter(network)
+        pid = perform(without if network else with_network)
     except OSError:
         os.close(go_read)
         os.close(go_write)
+        if network:
+            networks.leave()
         raise
     if pid == 0:
         status = 70
@@ -271,6 +320,8 @@ def spawn_worker(fds):
             os._exit(status)
     os.close(go_read)
     try:
+        if network:
+            networks.leave()
         for name, content in prepared.id_maps:
             fd = os.open(name % pid, os.O_WRONLY, dir_fd=PROC_FD)
             try:
