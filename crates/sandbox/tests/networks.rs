@@ -2,6 +2,7 @@
 //!
 //! Without the harness of other tests, because this binary is also executed as the child side of native cells.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
+#![allow(clippy::disallowed_methods, reason = "a cell that takes some time")]
 
 mod support;
 

@@ -177,6 +177,45 @@ fn random_numbers_differ_and_hashes_do_not() {
     assert_ne!(a_random, b_random);
 }
 
+/// A module that is preloaded is forked with its state, and is told so.
+#[test]
+fn random_numbers_differ_if_their_module_is_preloaded() {
+    let preload = vec!["random".to_owned()];
+    let profile = Profile { preload, ..support::profile() };
+    let Some(sandbox) = support::start(Config { pool: 3, ..Config::new(profile) }) else { return };
+    let numbers: Vec<String> = (0..5)
+        .map(|_| check(&sandbox, "import random\nprint(random.random())", "ok").stdout.text)
+        .collect();
+    let distinct: std::collections::BTreeSet<&String> = numbers.iter().collect();
+    assert_eq!(distinct.len(), numbers.len(), "{numbers:?}");
+}
+
+/// A cell finds its process as any program does, whatever the zygote prepared.
+#[test]
+fn a_cell_finds_an_ordinary_process() {
+    let Some(sandbox) = sandbox() else { return };
+    let source = "import gc, os, signal, socket, sys, threading
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+assert gc.isenabled() and threading.current_thread() is threading.main_thread()
+assert sys.stdout.line_buffering and os.umask(0o022) == 0o077
+print(os.uname().nodename, sorted(fd for fd in range(256) if is_open(fd)))
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print('interrupted')
+";
+    let is_open = "import os
+def is_open(fd):
+    try:
+        return os.fstat(fd) is not None
+    except OSError:
+        return False
+";
+    let outcome = check(&sandbox, &format!("{is_open}{source}"), "ok");
+    assert_eq!(outcome.stdout.text, "cell [0, 1, 2, 3]\ninterrupted\n");
+}
+
 #[test]
 fn inputs_are_there_and_read_only() {
     let Some(sandbox) = sandbox() else { return };

@@ -130,11 +130,13 @@ class Prepared:
             self.clone.append(arguments_of("clone3", arguments, len(arguments)))
         self.id_maps = [("%d/" + name, content.encode()) for name, content in config["id_maps"]]
         # Init.
+        self.pid = ctypes.c_long()
+        self.pidfd_open = arguments_of("pidfd_open", self.pid, 0)
         self.poller = select.poll()
         self.poller.register(SETUP_FD, select.POLLIN)
         self.close_cells = arguments_of("close_range", 0, SETUP_FD - 1, 0)
         self.close_rest = arguments_of("close_range", SETUP_FD + 1, 0xFFFFFFFF, 0)
-        # The cell.
+        # The cell's own process.
         options = "mode=0755,size=%d,nr_inodes=%d" % (config["job_bytes"], config["job_inodes"])
         flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
         self.mount = arguments_of("mount", b"job", JOB.encode(), b"tmpfs", flags, options.encode())
@@ -381,7 +383,8 @@ def init(control_fd, cell_fd, stdout_fd, stderr_fd, go_read):
 
 def supervise(pid):
     """Waits for the cell's first process and for the supervisor, whichever comes first."""
-    pidfd = os.pidfd_open(pid)
+    prepared.pid.value = pid
+    pidfd = perform(prepared.pidfd_open)
     poller = prepared.poller
     poller.register(pidfd, select.POLLIN)
     continue_again = []
