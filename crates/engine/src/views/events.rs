@@ -26,7 +26,7 @@ use crate::views::Views;
 /// Rows that are read at a time.
 const READ_BATCH: usize = 1_000;
 
-/// The pause after counts: four a second.
+/// The pause after counts: four a second, and fewer for many readers or topics.
 const COUNTS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How often the store is read if other processes may change it.
@@ -34,6 +34,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Topics that read at full speed. More take turns, so that they cost no more together.
 const FAST_TOPICS: usize = 16;
+
+/// Readers of a topic that get counts at full speed. More get them less often, so that they cost no more together.
+const FAST_READERS: usize = 256;
 
 /// An event of the jobs that match a filter, and its position in the order of commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -197,9 +200,8 @@ impl Views {
             match self.send_changes(&topic, &mut rate).await {
                 Ok(Sent::Counts) => {
                     let topics = self.topics.0.lock().len();
-                    let pause =
-                        COUNTS_INTERVAL * u32::try_from(1 + topics / FAST_TOPICS).unwrap_or(1);
-                    self.runtime.env.sleep(pause).await;
+                    let readers = topic.events.receiver_count();
+                    self.runtime.env.sleep(counts_pause(topics, readers)).await;
                     continue;
                 }
                 Ok(Sent::Few) => {}
@@ -326,6 +328,12 @@ impl Events {
     }
 }
 
+/// Returns the pause after counts of a topic.
+fn counts_pause(topics: usize, readers: usize) -> Duration {
+    let slower = (topics / FAST_TOPICS).max(readers / FAST_READERS);
+    COUNTS_INTERVAL * u32::try_from(1 + slower).unwrap_or(1)
+}
+
 /// What was sent.
 enum Sent {
     /// Nothing, or single events.
@@ -396,6 +404,16 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_topics_and_readers_get_counts_less_often() {
+        let pause = |topics, readers| counts_pause(topics, readers).as_millis();
+        assert_eq!(pause(1, 1), 250);
+        assert_eq!(pause(15, 255), 250);
+        assert_eq!(pause(16, 1), 500);
+        assert_eq!(pause(1, 1_000), 1_000);
+        assert_eq!(pause(160, 256), 2_750);
+    }
 
     #[test]
     fn no_second_has_more_than_twenty_frames() {
