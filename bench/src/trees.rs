@@ -55,8 +55,9 @@ pub(crate) struct Args {
 }
 
 /// Parent and steps agree this long after the last request, or after recovery. A venue that is not
-/// optimised needs longer to change a thousand jobs.
-const AGREE_WITHIN: Duration = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
+/// optimised, next to three others on a busy machine, needs longer to change a thousand jobs; what does not agree by
+/// then never does.
+const AGREE_WITHIN: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 1 });
 
 /// A tree whose clients have gone must be finished within this time.
 const FINISH_WITHIN: Duration = Duration::from_secs(120);
@@ -84,7 +85,7 @@ fn kill_at_every_commit(args: &Args) -> Result<(), Fault> {
         args.steps.iter().map(|steps| (*steps, args.stride)).collect()
     };
     let kills = commits::run(&binary, &folder, &effects, &sizes)?;
-    let (count, _) = effects.summary();
+    let count = effects.check_each_once()?;
     println!(
         "killed {kills} times: all trees agreed, ended and verify; {count} effects, each once"
     );
@@ -118,10 +119,7 @@ fn kill_at_random(args: &Args) -> Result<(), Fault> {
     }
     println!("responses: {}", shared.responses());
     let Checked { agreed, verified, deleted } = stress.check_end(&venue, &shared, &mut rng)?;
-    let (count, repeated) = effects.summary();
-    if let Some(path) = repeated.first() {
-        return Err(format!("{} effects happened twice, such as {path}", repeated.len()).into());
-    }
+    let count = effects.check_each_once()?;
     println!(
         "after {crashes} kills: {} trees, {deleted} of them deleted; parents and steps agreed within {} ms; all ended, {verified} trees verify with all jobs; nothing runs or waits; {count} effects, each once",
         shared.trees().len(),

@@ -34,11 +34,17 @@ impl EffectServer {
         Ok(EffectServer { address, counts })
     }
 
-    /// The number of different effects, and the paths of those that happened more than once.
-    pub(super) fn summary(&self) -> (usize, Vec<String>) {
+    /// The number of different effects. Fails if one of them happened more than once.
+    pub(super) fn check_each_once(&self) -> Result<usize, Fault> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let repeated = counts.iter().filter(|(_, count)| **count > 1);
-        (counts.len(), repeated.map(|(path, count)| format!("{path}: {count}")).collect())
+        let repeated: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
+        match repeated.first() {
+            None => Ok(counts.len()),
+            Some((path, count)) => {
+                let effects = repeated.len();
+                Err(format!("{effects} effects happened twice, such as {path}: {count}").into())
+            }
+        }
     }
 }
 
