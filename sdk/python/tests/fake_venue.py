@@ -71,6 +71,8 @@ class FakeVenue:
         self.instant: dict[str, Callable[[Any], Any]] = {}
         self.failures: dict[str, list[Refused | None]] = {}
         """What the next requests of an action get instead of an answer; `None` closes the connection."""
+        self.delays_reports = False
+        """Whether a beat with reports is slower than the requests that follow it."""
         self.counter = itertools.count(1)
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.server.daemon_threads = True
@@ -184,6 +186,12 @@ class FakeVenue:
     def beat(self, body: dict[str, Any]) -> dict[str, Any]:
         for entry in body["jobs"]:
             job = self.jobs[entry["id"]]
+            if self.delays_reports and len(entry) > 2:
+                self.changed.notify_all()
+                # Long enough for an end that does not wait for this beat to arrive before it.
+                self.changed.wait_for(lambda: job.status in ENDED, 0.3)
+            if job.status in ENDED:
+                continue
             if "progress" in entry:
                 job.progress.append(entry["progress"])
             if "log" in entry:

@@ -332,6 +332,24 @@ def test_progress_and_log_arrive_before_the_end(venue: FakeVenue) -> None:
     asyncio.run(scenario())
 
 
+def test_a_job_does_not_end_while_its_reports_are_on_their_way(venue: FakeVenue) -> None:
+    venue.delays_reports = True
+    worker = Worker(venue.url)
+
+    @worker.operation
+    async def work(ctx: Context) -> None:
+        ctx.progress(1)
+        ctx.log("one")
+        await asyncio.to_thread(venue.wait, lambda: any("log" in job for beat in sent(venue, "/beat") for job in beat["jobs"]))
+
+    async def scenario() -> None:
+        async with serving(worker):
+            job = await ended(venue, venue.invoke("o/work"))
+            assert (job.progress, job.log) == ([{"processedItems": 1}], ["one"])
+
+    asyncio.run(scenario())
+
+
 def test_an_idle_worker_says_that_it_runs_nothing(venue: FakeVenue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catena_worker.worker.IDLE_BEAT_S", 0.05)
     worker = Worker(venue.url)

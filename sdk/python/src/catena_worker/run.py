@@ -175,6 +175,9 @@ class Run:
         """The last report that has not been sent."""
         self.log: list[str] = []
         self.log_dropped = 0
+        self.no_reports_on_way = asyncio.Event()
+        """Set unless the venue has not answered yet to a beat with reports of this job."""
+        self.no_reports_on_way.set()
 
     # -- signals
 
@@ -361,17 +364,24 @@ class Run:
         return self.progress is not None or bool(self.log)
 
     def take_reports(self) -> dict[str, Any]:
-        """What the next beat has to send."""
+        """What the next beat has to send. It is on its way until `confirm_reports` or `restore_reports` is called."""
         reports: dict[str, Any] = {}
         if self.progress is not None:
             reports["progress"], self.progress = self.progress, None
         if self.log:
             dropped = [f"({self.log_dropped} lines were dropped)"] if self.log_dropped else []
             reports["log"], self.log, self.log_dropped = "\n".join(self.log + dropped), [], 0
+        if reports:
+            self.no_reports_on_way.clear()
         return reports
+
+    def confirm_reports(self) -> None:
+        """The venue has what was taken."""
+        self.no_reports_on_way.set()
 
     def restore_reports(self, reports: dict[str, Any]) -> None:
         """Takes back what could not be sent."""
+        self.no_reports_on_way.set()
         if self.progress is None:
             self.progress = reports.get("progress")
         earlier = reports["log"].split("\n") if "log" in reports else []

@@ -373,8 +373,12 @@ class _Session:
         self.wake.set()
 
     async def send_reports(self, run: Run, outcome: Outcome) -> None:
-        """Sends the last progress and log of a job before its end. They are not worth repeating the request for."""
-        if isinstance(outcome, Dropped) or not run.has_reports():
+        """Sends the last progress and log of a job before its end: a venue drops what arrives after it. They are not worth
+        repeating the request for."""
+        if isinstance(outcome, Dropped):
+            return
+        await run.no_reports_on_way.wait()
+        if not run.has_reports():
             return
         with contextlib.suppress(CatenaError):
             await self.venue.beat([_beat_of(run.claim, run.take_reports())], 0)
@@ -403,9 +407,13 @@ class _Session:
             started = loop.time()
             sent = [(run, run.take_reports()) for run in self.runs.values()]
             beats = [_beat_of(run.claim, reports) for run, reports in sent]
+            # A job does not end while its reports are on their way, so a beat that has some must be answered at once.
+            wait_ms = 0 if not beats or any(reports for _, reports in sent) else BEAT_WAIT_MS
             try:
-                answer = await self.venue.beat(beats, BEAT_WAIT_MS if beats else 0)
+                answer = await self.venue.beat(beats, wait_ms)
                 attempt = 0
+                for run, _ in sent:
+                    run.confirm_reports()
             except CatenaError as error:
                 for run, reports in sent:
                     run.restore_reports(reports)
