@@ -371,6 +371,7 @@ impl Batch {
         };
         if outcome.is_err() {
             self.staged.roll_back(savepoint);
+            submission.on_rollback();
         }
         self.entries.push((submission, outcome));
     }

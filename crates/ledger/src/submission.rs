@@ -23,6 +23,10 @@ pub trait Transaction: Send {
     /// Reads and writes rows. Runs alone and in submission order, so what it reads here is current.
     fn run(&mut self, tx: &mut Tx<'_>) -> WorkOutcome;
 
+    /// The transaction has run, and its writes were rolled back although it accepted them: one of them cannot be stored, or
+    /// the disk is full. Called before any other transaction runs, so that none relies on what this one has written.
+    fn on_rollback(&mut self) {}
+
     /// Called exactly once: with `Ok` when everything that the transaction read or wrote is durable (also after it refused
     /// itself), with the error otherwise. It must be short and must not wait for the ledger.
     fn complete(&mut self, durability: Result<(), LedgerError>);
@@ -84,6 +88,13 @@ impl Submission {
 
     pub fn run(&mut self, tx: &mut Tx<'_>) -> WorkOutcome {
         self.transaction.as_mut().map_or(WorkOutcome::Refused, |transaction| transaction.run(tx))
+    }
+
+    /// Tells the transaction that its writes were rolled back.
+    pub fn on_rollback(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            let _ = catch_unwind(AssertUnwindSafe(|| transaction.on_rollback()));
+        }
     }
 
     /// Completes the transaction. A completion that panics harms only its own transaction: the others of the batch are

@@ -1,10 +1,15 @@
 //! Failed writes and syncs: nothing is acknowledged, nothing is retried, everything says so, reads go on.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::support::{JOBS, commit, get, open, put, queue};
 use crate::testing::sim_disk::{Crash, SimDisk, SimOp};
-use crate::{CommitStep, FlushError, Health, LedgerError, ManualLedger};
+use crate::{
+    CommitStep, FlushError, Health, LedgerError, ManualLedger, Transaction, Tx, WorkOutcome,
+};
 
 fn is_poisoned(answer: &Option<Result<(), LedgerError>>) -> bool {
     matches!(answer, Some(Err(LedgerError::Poisoned { .. })))
@@ -126,4 +131,44 @@ fn an_entry_that_is_too_large_fails_alone() {
     let unknown = commit(&mut ledger, |tx| tx.put(crate::TableId(9), *b"b", *b"1"));
     assert_eq!(unknown, Err(LedgerError::UnknownTable(crate::TableId(9))));
     put(&mut ledger, "b", "2").unwrap();
+}
+
+/// A transaction that keeps what it has written in memory, too.
+struct Remembering {
+    value: Vec<u8>,
+    known: Arc<Mutex<Option<usize>>>,
+}
+
+impl Transaction for Remembering {
+    fn run(&mut self, tx: &mut Tx<'_>) -> WorkOutcome {
+        tx.put(JOBS, *b"b", self.value.clone());
+        *self.known.lock() = Some(self.value.len());
+        WorkOutcome::Accepted
+    }
+
+    fn on_rollback(&mut self) {
+        *self.known.lock() = None;
+    }
+
+    fn complete(&mut self, _: Result<(), LedgerError>) {}
+}
+
+#[test]
+fn a_transaction_hears_of_its_rollback_before_the_next_one_runs() {
+    let disk = SimDisk::new(1);
+    let mut ledger = with_one_row(&disk);
+    let known = Arc::new(Mutex::new(None));
+    for bytes in [10, 9000] {
+        let transaction = Remembering { value: vec![0; bytes], known: known.clone() };
+        assert!(ledger.try_submit_transaction(Box::new(transaction)).is_ok());
+        let seen = known.clone();
+        let next = queue(&ledger, move |tx| {
+            let stored = tx.get(JOBS, b"b").unwrap().map(|row| row.len());
+            let expected = if bytes == 10 { Some(10) } else { None };
+            assert_eq!(*seen.lock(), expected, "{bytes} bytes");
+            assert_eq!(stored, Some(10), "{bytes} bytes");
+        });
+        assert_eq!(ledger.step_commit(), CommitStep::Answered(2));
+        assert_eq!(next.lock().take(), Some(Ok(())), "{bytes} bytes");
+    }
 }
