@@ -25,6 +25,7 @@ mod folder;
 mod fronts;
 mod in_use;
 mod known_ids;
+mod known_state;
 mod live;
 mod members;
 pub mod permissions;

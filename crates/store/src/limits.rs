@@ -119,3 +119,12 @@ pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Holders of blobs that are read at a time.
 pub const HOLDERS_PAGE_MAX: usize = 500;
+
+/// Shared cells that the committer knows to be stored: those that changes of a thousand agents refer to. They take 2 MiB.
+pub const KNOWN_CELLS_MAX: usize = 65_536;
+
+/// Roots whose values the committer knows. They take less than 2 MiB.
+pub const KNOWN_ROOTS_MAX: usize = 8_192;
+
+/// Bytes of a cell that the committer writes without looking whether it is stored already.
+pub const UNCHECKED_CELL_BYTES_MAX: usize = 1_024;

@@ -12,6 +12,7 @@ use catena_value::{ValueId, branches, decode, decode_branch};
 
 use super::driver::{for_each_row, unavailable_error};
 use super::in_use::InUseCells;
+use super::known_state::KnownState;
 use super::rows::damaged_error;
 use super::store::EmbeddedStore;
 use super::usage::{root_owner, usage_error};
@@ -82,7 +83,8 @@ impl EmbeddedStore {
         for batch in proposal.cells.chunks(COLLECT_BATCH) {
             let batch = batch.to_vec();
             let in_use = self.in_use.clone();
-            let swept = self.driver.submit(move |tx| sweep(tx, &batch, &in_use)).await?;
+            let known = self.known_state.clone();
+            let swept = self.driver.submit(move |tx| sweep(tx, &batch, &in_use, &known)).await?;
             report.removed += swept.removed;
             report.kept += swept.kept;
         }
@@ -108,12 +110,18 @@ struct Swept {
 }
 
 /// Removes the cells that no commit has referred to; runs in the committer.
-fn sweep(tx: &mut Tx<'_>, cells: &[ValueId], in_use: &InUseCells) -> Result<Swept, CommitError> {
+fn sweep(
+    tx: &mut Tx<'_>,
+    cells: &[ValueId],
+    in_use: &InUseCells,
+    known: &KnownState,
+) -> Result<Swept, CommitError> {
     let mut swept = Swept { removed: 0, kept: 0 };
     for id in cells {
         if in_use.contains(id) {
             swept.kept += 1;
         } else {
+            known.remove_cell(id);
             tx.delete(CELLS, *id.as_bytes());
             swept.removed += 1;
         }

@@ -23,6 +23,7 @@ use super::driver::{self, Outcome};
 use super::fronts::{QueueFronts, QueueKey};
 use super::in_use::InUseCells;
 use super::known_ids::KnownIds;
+use super::known_state::KnownState;
 use super::live::LiveCounts;
 use super::recent::RecentJobs;
 use super::sequence::CommitSequence;
@@ -50,7 +51,7 @@ impl EmbeddedStore {
         // nothing refers to them, and the collector removes them.
         for cells in ahead {
             let in_use = self.in_use.clone();
-            drop(self.driver.submit(move |tx| apply::put_cells(tx, &cells, &in_use).map(drop)));
+            drop(self.driver.submit(move |tx| apply::put_cells_ahead(tx, &cells, &in_use)));
         }
         let (sender, receiver) = oneshot::channel();
         let commit = PendingCommit::new(self, effects, sender);
@@ -77,6 +78,7 @@ struct PendingCommit {
     effects: Vec<PreparedEffect>,
     in_use: InUseCells,
     known_ids: Arc<KnownIds>,
+    known_state: KnownState,
     sequence: CommitSequence,
     usage: Usage,
     live: LiveCounts,
@@ -102,6 +104,7 @@ impl PendingCommit {
         PendingCommit {
             in_use: store.in_use.clone(),
             known_ids: Arc::clone(&store.known_ids),
+            known_state: store.known_state.clone(),
             sequence: store.sequence.clone(),
             usage: store.usage.clone(),
             live: store.live.clone(),
@@ -129,9 +132,13 @@ impl PendingCommit {
         let shared = apply::Shared {
             in_use: &self.in_use,
             known_ids: &self.known_ids,
+            known_state: &self.known_state,
             sequence: &self.sequence,
         };
-        apply::apply(tx, &mut self.effects, &shared, charges)
+        self.known_state.begin();
+        let receipt = apply::apply(tx, &mut self.effects, &shared, charges)?;
+        self.known_state.confirm();
+        Ok(receipt)
     }
 }
 
@@ -143,7 +150,14 @@ impl Transaction for PendingCommit {
         decision
     }
 
+    fn on_rollback(&mut self) {
+        self.known_state.clear();
+    }
+
     fn complete(&mut self, durability: Result<(), LedgerError>) {
+        if durability.is_err() {
+            self.known_state.clear();
+        }
         let outcome = match (durability, self.applied.take()) {
             (Ok(()), Some(Ok(receipt))) => Ok(self.publish(receipt)),
             (Ok(()), Some(Err(refusal))) => Err(Failure::Work(refusal)),

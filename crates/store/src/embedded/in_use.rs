@@ -22,6 +22,13 @@ impl InUseCells {
         }
     }
 
+    /// Records cells that a commit needs.
+    pub(super) fn add_all(&self, ids: &[ValueId]) {
+        if let Some(cells) = self.0.lock().as_mut() {
+            cells.extend(ids);
+        }
+    }
+
     /// Whether a cell must not be removed: it was recorded, or no collection is running.
     pub(super) fn contains(&self, id: &ValueId) -> bool {
         self.0.lock().as_ref().is_none_or(|cells| cells.contains(id))

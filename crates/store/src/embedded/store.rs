@@ -21,6 +21,7 @@ use super::driver::LedgerDriver;
 use super::fronts::QueueFronts;
 use super::in_use::InUseCells;
 use super::known_ids::KnownIds;
+use super::known_state::KnownState;
 use super::live::LiveCounts;
 use super::members::Members;
 use super::recent::RecentJobs;
@@ -41,6 +42,7 @@ pub struct EmbeddedStore {
     pub(super) driver: Arc<LedgerDriver>,
     pub(super) cells: Arc<StoreCells>,
     pub(super) in_use: InUseCells,
+    pub(super) known_state: KnownState,
     pub(super) known_ids: Arc<KnownIds>,
     pub(super) sequence: CommitSequence,
     pub(super) counts: ListCounts,
@@ -71,6 +73,7 @@ impl EmbeddedStore {
             driver,
             cells,
             in_use: InUseCells::default(),
+            known_state: KnownState::default(),
             known_ids,
             sequence: CommitSequence::default(),
             counts: ListCounts::default(),

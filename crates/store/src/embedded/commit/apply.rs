@@ -13,12 +13,13 @@ use crate::bytes::DamagedRow;
 use crate::effects::{CommitError, Hold, Receipt};
 use crate::embedded::in_use::InUseCells;
 use crate::embedded::known_ids::KnownIds;
+use crate::embedded::known_state::KnownState;
 use crate::embedded::positions;
 use crate::embedded::rows::{Lease, Sidecar, decode_idempotency, encode_blob};
 use crate::embedded::sequence::CommitSequence;
 use crate::embedded::usage::{self, Charges};
 use crate::keys::{self, *};
-use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX};
+use crate::limits::{IDEMPOTENCY_KEYS_MAX, MESSAGES_MAX, UNCHECKED_CELL_BYTES_MAX};
 use crate::row::{JobRow, LocalCells, reachable};
 use crate::store::{ChangeKind, HoldState, Idempotency, Message, RootKey, TimerKind};
 use catena_ledger::{Direction, Key, KeyRange, RowBytes, RowReadError, Slot, TableId, Tx};
@@ -41,6 +42,7 @@ impl From<DamagedRow> for CommitError {
 pub(super) struct Shared<'a> {
     pub(super) in_use: &'a InUseCells,
     pub(super) known_ids: &'a KnownIds,
+    pub(super) known_state: &'a KnownState,
     pub(super) sequence: &'a CommitSequence,
 }
 
@@ -51,22 +53,21 @@ pub(super) fn apply(
     shared: &Shared<'_>,
     mut charges: Charges,
 ) -> ApplyResult<Receipt> {
-    let Shared { in_use, known_ids, sequence } = *shared;
     let mut receipt = Receipt::default();
     let bill = &mut charges;
     for effect in effects {
         if let PreparedEffect::Begin(begin) = effect {
-            receipt.orders.push(begin_job(tx, begin, in_use, sequence, bill)?);
+            receipt.orders.push(begin_job(tx, begin, shared, bill)?);
             receipt.live.extend(begin.facts.live_owner().map(|owner| (owner, 1)));
             continue;
         }
         match std::mem::replace(effect, PreparedEffect::Applied) {
             PreparedEffect::Begin(_) | PreparedEffect::Applied => {}
             PreparedEffect::Append(append) => {
-                append_records(tx, *append, in_use, sequence, &mut receipt, bill)?;
+                append_records(tx, *append, shared, &mut receipt, bill)?;
             }
             PreparedEffect::Delete { job } => {
-                let facts = delete_job(tx, job, sequence, bill)?;
+                let facts = delete_job(tx, job, shared.sequence, bill)?;
                 receipt.live.extend(facts.live_owner().map(|owner| (owner, -1)));
             }
             PreparedEffect::SetProgress { job, progress } => change_sidecar(tx, job, |sidecar| {
@@ -95,15 +96,15 @@ pub(super) fn apply(
                 count_sub_jobs(tx, root, count, max)?;
             }
             PreparedEffect::SetRoot { key, expected, value } => {
-                let held = held_root(tx, &key, known_ids)?;
+                let held = held_root(tx, &key, shared)?;
                 if held != expected {
                     return Err(CommitError::RootMoved { key, expected, found: held });
                 }
-                set_root(tx, key, value, in_use, bill)?;
+                set_root(tx, key, value, shared, bill)?;
             }
             PreparedEffect::SetRootIfAbsent { key, value } => {
                 if tx.get(ROOTS, &keys::root_key(&key))?.is_none() {
-                    set_root(tx, key, Some(value), in_use, bill)?;
+                    set_root(tx, key, Some(value), shared, bill)?;
                 }
             }
             PreparedEffect::StoreIdempotency { entry, row } => store_idempotency(tx, &entry, row)?,
@@ -120,29 +121,53 @@ pub(super) fn apply(
     Ok(receipt)
 }
 
-/// Stores cells that are not held yet. Returns the bytes of those that are new: stored now, or sent ahead.
-pub(super) fn put_cells(
+/// Stores cells of a commit that are not held yet. Returns the bytes of those that are new: stored now, or sent ahead.
+///
+/// If nobody is charged for them, small cells are written without being looked up: nearly all of them are new, and
+/// rewriting the few that exist costs less than looking up all of them.
+fn put_cells(
     tx: &mut Tx<'_>,
     cells: &[Encoded],
-    in_use: &InUseCells,
+    shared: &Shared<'_>,
+    charges: &Charges,
 ) -> ApplyResult<usize> {
     let mut new_bytes = 0;
     for cell in cells {
-        in_use.add(&cell.id);
-        if let Some(held) = tx.get(CELLS, keys::cell_key(&cell.id))? {
-            if cell.bytes.is_empty() {
-                new_bytes += held.len();
+        let length = cell.bytes.as_slice().len();
+        if charges.is_on() || length == 0 || length > UNCHECKED_CELL_BYTES_MAX {
+            new_bytes += put_cell(tx, cell, shared.in_use)?;
+        } else {
+            shared.in_use.add(&cell.id);
+            if !shared.known_state.has_cell(&cell.id) {
+                tx.put(CELLS, *cell.id.as_bytes(), cell.bytes.as_slice());
             }
-            continue;
         }
-        // Its bytes were sent ahead and did not arrive.
-        if cell.bytes.is_empty() {
-            return Err(CommitError::MissingCell { id: cell.id });
-        }
-        new_bytes += cell.bytes.as_slice().len();
-        tx.put(CELLS, *cell.id.as_bytes(), cell.bytes.as_slice());
+        shared.known_state.add_cell(&cell.id);
     }
     Ok(new_bytes)
+}
+
+/// Stores cells that are sent ahead of their commit, if they are not held yet.
+pub(super) fn put_cells_ahead(
+    tx: &mut Tx<'_>,
+    cells: &[Encoded],
+    in_use: &InUseCells,
+) -> ApplyResult<()> {
+    cells.iter().try_for_each(|cell| put_cell(tx, cell, in_use).map(drop))
+}
+
+/// Stores a cell unless it is held. Returns its bytes if it is new: stored now, or sent ahead.
+fn put_cell(tx: &mut Tx<'_>, cell: &Encoded, in_use: &InUseCells) -> ApplyResult<usize> {
+    in_use.add(&cell.id);
+    if let Some(held) = tx.get(CELLS, keys::cell_key(&cell.id))? {
+        return Ok(if cell.bytes.is_empty() { held.len() } else { 0 });
+    }
+    // Its bytes were sent ahead and did not arrive.
+    if cell.bytes.is_empty() {
+        return Err(CommitError::MissingCell { id: cell.id });
+    }
+    tx.put(CELLS, *cell.id.as_bytes(), cell.bytes.as_slice());
+    Ok(cell.bytes.as_slice().len())
 }
 
 fn job_row(tx: &Tx<'_>, job: JobId) -> ApplyResult<Option<JobRow>> {
@@ -156,15 +181,14 @@ fn job_row(tx: &Tx<'_>, job: JobId) -> ApplyResult<Option<JobRow>> {
 fn begin_job(
     tx: &mut Tx<'_>,
     begin: &mut PreparedBegin,
-    in_use: &InUseCells,
-    sequence: &CommitSequence,
+    shared: &Shared<'_>,
     charges: &mut Charges,
 ) -> ApplyResult<u64> {
     check_append(begin.job, None, job_row(tx, begin.job)?.as_ref())?;
-    let new_cells = put_cells(tx, &begin.shared, in_use)?;
+    let new_cells = put_cells(tx, &begin.shared, shared, charges)?;
     charges.add(begin.facts.owner(), usage::bytes(new_cells + begin.row.len()));
-    check_needed(tx, None, begin.job, &begin.needed, in_use)?;
-    let order = sequence.next_position(tx)?;
+    check_needed(tx, None, begin.job, &begin.needed, shared)?;
+    let order = shared.sequence.next_position(tx)?;
     match Arc::get_mut(&mut begin.row) {
         Some(row) => JobRow::set_order(row, order),
         None => return Err(DamagedRow("row of its own").into()),
@@ -248,17 +272,16 @@ fn live_row(tx: &Tx<'_>, job: JobId) -> ApplyResult<JobRow> {
 fn append_records(
     tx: &mut Tx<'_>,
     mut append: PreparedAppend,
-    in_use: &InUseCells,
-    sequence: &CommitSequence,
+    shared: &Shared<'_>,
     receipt: &mut Receipt,
     charges: &mut Charges,
 ) -> ApplyResult<()> {
     let id = append.job.id();
     let held = job_row(tx, id)?;
     check_append(id, append.after, held.as_ref())?;
-    let new_cells = put_cells(tx, &append.packed.shared, in_use)?;
+    let new_cells = put_cells(tx, &append.packed.shared, shared, charges)?;
     charges.add(append.facts.owner(), usage::bytes(new_cells));
-    let carried = check_needed(tx, held.as_ref(), id, &append.packed.needed, in_use)?;
+    let carried = check_needed(tx, held.as_ref(), id, &append.packed.needed, shared)?;
     append.packed.entries.append_cells(&carried);
     let was_live = held.as_ref().is_some_and(|row| row.summary.is_live());
     let is_live = append.summary.is_live();
@@ -267,12 +290,12 @@ fn append_records(
     }
     let row = match held {
         Some(row) => {
-            let position = sequence.next_position(tx)?;
+            let position = shared.sequence.next_position(tx)?;
             put_change(tx, position, &append.facts, ChangeKind::Changed);
             row
         }
         None => {
-            let order = sequence.next_position(tx)?;
+            let order = shared.sequence.next_position(tx)?;
             receipt.orders.push(order);
             put_creation(tx, order, &append.facts);
             JobRow::new(order, append.summary.clone(), append.job.head())
@@ -320,7 +343,7 @@ fn check_needed(
     row: Option<&JobRow>,
     job: JobId,
     needed: &[ValueId],
-    in_use: &InUseCells,
+    shared: &Shared<'_>,
 ) -> ApplyResult<LocalCells> {
     if needed.is_empty() {
         return Ok(LocalCells::new());
@@ -329,19 +352,25 @@ fn check_needed(
         Some(row) => row.job(job)?.1,
         None => LocalCells::new(),
     };
-    for id in needed.iter().filter(|id| !local.contains_key(id)) {
-        check_held(tx, id, in_use)?;
-    }
+    let others: Vec<ValueId> =
+        needed.iter().filter(|id| !local.contains_key(id)).copied().collect();
+    check_held(tx, &others, shared)?;
     Ok(reachable(needed.to_vec(), &local)?)
 }
 
-/// Checks that a shared cell is held, and records its use: the collector leaves it alone from now on.
-fn check_held(tx: &Tx<'_>, id: &ValueId, in_use: &InUseCells) -> ApplyResult<()> {
-    in_use.add(id);
-    match tx.get(CELLS, keys::cell_key(id))? {
-        Some(_) => Ok(()),
-        None => Err(CommitError::MissingCell { id: *id }),
+/// Checks that shared cells are held, and records their use: the collector leaves them alone from now on.
+fn check_held(tx: &Tx<'_>, ids: &[ValueId], shared: &Shared<'_>) -> ApplyResult<()> {
+    if ids.is_empty() {
+        return Ok(());
     }
+    shared.in_use.add_all(ids);
+    for id in shared.known_state.unknown_cells(ids) {
+        if tx.get(CELLS, keys::cell_key(&id))?.is_none() {
+            return Err(CommitError::MissingCell { id });
+        }
+        shared.known_state.add_cell(&id);
+    }
+    Ok(())
 }
 
 /// Writes the index rows that follow from what changed since an earlier state of the same job.
@@ -617,16 +646,20 @@ fn enqueue(
 }
 
 /// The ID of the value that a root has.
-fn held_root(tx: &mut Tx<'_>, key: &RootKey, known_ids: &KnownIds) -> ApplyResult<Option<ValueId>> {
-    let held = tx.get(ROOTS, &keys::root_key(key))?;
-    Ok(held.map(|held| known_ids.id_of(&held)))
+fn held_root(tx: &Tx<'_>, key: &RootKey, shared: &Shared<'_>) -> ApplyResult<Option<ValueId>> {
+    let row = keys::root_key(key);
+    if let Some(known) = shared.known_state.root(&row) {
+        return Ok(known);
+    }
+    let held = tx.get(ROOTS, &row)?;
+    Ok(held.map(|held| shared.known_ids.id_of(&held)))
 }
 
 fn set_root(
     tx: &mut Tx<'_>,
     key: RootKey,
     value: Option<PreparedRoot>,
-    in_use: &InUseCells,
+    shared: &Shared<'_>,
     charges: &mut Charges,
 ) -> ApplyResult<()> {
     let row = keys::root_key(&key);
@@ -636,15 +669,16 @@ fn set_root(
         let owner = usage::root_owner(key.space as u8, &key.owner, &held);
         charges.add(owner, -usage::root_bytes(tx, &key, &held)?);
     }
+    shared.known_state.set_root(&row, value.as_ref().map(|root| root.id));
     match value {
         Some(root) => {
-            let new_cells = put_cells(tx, &root.cells, in_use)?;
+            let new_cells = put_cells(tx, &root.cells, shared, charges)?;
             if charges.is_on() {
                 let owner = usage::root_owner(key.space as u8, &key.owner, &root.encoding);
                 let row_bytes = usage::root_bytes(tx, &key, &root.encoding)?;
                 charges.add(owner, usage::bytes(new_cells) + row_bytes);
             }
-            root.needed.iter().try_for_each(|id| check_held(tx, id, in_use))?;
+            check_held(tx, &root.needed, shared)?;
             tx.put(ROOTS, row, root.encoding);
         }
         None => tx.delete(ROOTS, row),
