@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use crate::cell::{Child, Memo, Node, branch_slot};
 use crate::id::ValueId;
-use crate::limits::{EMBEDDED_BYTES_MAX, SCRATCH_BYTES_MAX};
+use crate::limits::{EMBEDDED_BYTES_MAX, FEW_IDS_MAX, SCRATCH_BYTES_MAX};
 use crate::value::Value;
 
 /// The byte before the ID of a branch in a child slot. No cell has this tag.
@@ -100,9 +100,11 @@ fn compute_embedded_id(memo: &Memo, encoding: &[u8]) -> ValueId {
 
 /// Returns the canonical encoding of the root cell. Larger children appear in it as references.
 pub fn encode(value: &Value) -> Vec<u8> {
-    let mut out = Vec::new();
-    value.write(&mut out);
-    out
+    // A copy of the final length is cheaper than a buffer that grows.
+    with_scratch(|buffer| {
+        value.write(buffer);
+        buffer.as_slice().to_vec()
+    })
 }
 
 /// Like [`encode`], but appends to a buffer.
@@ -186,13 +188,13 @@ pub fn survey(value: &Value, mut is_stored: impl FnMut(&ValueId) -> bool) -> Sur
     if value.is_evidently_one_cell() {
         return found;
     }
-    let mut walk = Walk { seen: HashSet::new(), found, is_stored: &mut is_stored };
+    let mut walk = Walk { seen: SeenIds::default(), found, is_stored: &mut is_stored };
     value.visit_children(&mut |child| walk.visit(child));
     walk.found
 }
 
 struct Walk<'a> {
-    seen: HashSet<ValueId>,
+    seen: SeenIds,
     found: Survey,
     is_stored: &'a mut dyn FnMut(&ValueId) -> bool,
 }
@@ -215,9 +217,36 @@ impl Walk<'_> {
             return;
         }
         child.visit_children(&mut |grandchild| self.visit(grandchild));
-        let mut bytes = Vec::new();
-        child.write(&mut bytes);
+        let bytes = with_scratch(|buffer| {
+            child.write(buffer);
+            buffer.as_slice().to_vec()
+        });
         self.found.cells.push(Encoded { id, bytes });
+    }
+}
+
+/// IDs that were seen. Most values have few cells, which are compared faster than they are hashed.
+#[derive(Default)]
+struct SeenIds {
+    few: Vec<ValueId>,
+    /// All of them, once there are more than [`FEW_IDS_MAX`].
+    many: HashSet<ValueId>,
+}
+
+impl SeenIds {
+    /// Adds an ID. Returns false if it was there already.
+    fn insert(&mut self, id: ValueId) -> bool {
+        if self.many.is_empty() {
+            if self.few.contains(&id) {
+                return false;
+            }
+            if self.few.len() < FEW_IDS_MAX {
+                self.few.push(id);
+                return true;
+            }
+            self.many.extend(self.few.drain(..));
+        }
+        self.many.insert(id)
     }
 }
 
@@ -299,6 +328,16 @@ pub(crate) fn count_encoding() {
 mod tests {
     use super::*;
     use crate::{Map, Vector};
+
+    #[test]
+    fn an_id_is_new_once_however_many_were_seen() {
+        let id = |number: usize| ValueId::of_encoding(&number.to_be_bytes());
+        let mut seen = SeenIds::default();
+        for number in 0..3 * FEW_IDS_MAX {
+            assert!(seen.insert(id(number)), "{number}");
+            assert!((0..=number).all(|known| !seen.insert(id(known))), "{number}");
+        }
+    }
 
     #[test]
     fn counts_are_written_in_the_fewest_groups() {

@@ -50,3 +50,6 @@ pub const PATH_SEGMENTS_MAX: usize = 128;
 /// Largest scratch buffer for encodings that a thread keeps for reuse, in bytes. A larger one is
 /// returned to the allocator.
 pub(crate) const SCRATCH_BYTES_MAX: usize = 64 * 1024;
+
+/// The number of IDs up to which an ID is compared with each. Hashing takes longer than that.
+pub(crate) const FEW_IDS_MAX: usize = 32;

@@ -7,6 +7,7 @@ use crate::cell::{CellSource, LoadError, Loader};
 use crate::encode::{CellRef, node_id};
 use crate::hashed::{Entries, Entry, HashNode};
 use crate::id::ValueId;
+use crate::limits::EMBEDDED_BYTES_MAX;
 use crate::value::Value;
 
 /// A map from values to values.
@@ -37,6 +38,22 @@ impl Map {
     pub fn get(&self, key: &Value, cells: &dyn CellSource) -> Result<Option<Value>, LoadError> {
         let entry = self.0.find(&key.id(), cells)?;
         entry.map(|entry| entry.value.loaded(cells)).transpose()
+    }
+
+    /// The value under a string key. `None` if the key is absent.
+    pub fn get_named(
+        &self,
+        name: &str,
+        cells: &dyn CellSource,
+    ) -> Result<Option<Value>, LoadError> {
+        match self.0.as_leaf() {
+            // See `field`. A key that is too long to be part of the leaf need not be in memory.
+            Some(entries) if name.len() < EMBEDDED_BYTES_MAX / 2 => {
+                let entry = entries.iter().find(|entry| entry.is_named(name));
+                entry.map(|entry| entry.value.loaded(cells)).transpose()
+            }
+            _ => self.get(&name.into(), cells),
+        }
     }
 
     /// The value under a string key, without loading anything. `None` if the key is absent or not
@@ -276,6 +293,18 @@ mod tests {
         for i in (0..600).rev() {
             map = map.remove(&format!("k{i}").into(), &NoCells).unwrap();
             assert_eq!(map.id(), numbered(0..i).id(), "{i} left");
+        }
+    }
+
+    #[test]
+    fn a_value_is_found_by_name_however_long_names_are_and_however_many_there_are() {
+        for size in [0, 1, 8, 9, 600] {
+            let long = "n".repeat(500);
+            let map = numbered(0..size).insert(long.as_str().into(), 7.into(), &NoCells).unwrap();
+            for name in ["k0", "k5", "absent", &long, &"a".repeat(500)] {
+                let found = map.get_named(name, &NoCells).unwrap();
+                assert_eq!(found, map.get(&name.into(), &NoCells).unwrap(), "{name} of {size}");
+            }
         }
     }
 

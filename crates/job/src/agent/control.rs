@@ -101,12 +101,8 @@ impl Control {
     pub fn read(value: &Value, cells: &dyn CellSource) -> Result<Control, AgentError> {
         let value = value.loaded(cells)?;
         let map = value.as_map().ok_or(AgentError::Malformed("control"))?;
-        let member = |name: &str| -> Result<Option<Value>, AgentError> {
-            match map.get(&name.into(), cells)? {
-                Some(value) => Ok(Some(value.loaded(cells)?)),
-                None => Ok(None),
-            }
-        };
+        let member =
+            |name: &str| -> Result<Option<Value>, AgentError> { Ok(map.get_named(name, cells)?) };
         let number = |name: &str| -> Result<i64, AgentError> {
             Ok(member(name)?.and_then(|value| value.as_i64()).unwrap_or(0))
         };
@@ -245,7 +241,7 @@ impl RunState {
     fn read(value: &Value, cells: &dyn CellSource) -> Result<RunState, AgentError> {
         let map = value.as_map().ok_or(AgentError::Malformed("run"))?;
         let member = |name: &str| -> Result<Value, AgentError> {
-            Ok(map.get(&name.into(), cells)?.unwrap_or_default())
+            Ok(map.get_named(name, cells)?.unwrap_or_default())
         };
         let op = member("op")?.loaded(cells)?;
         Ok(RunState {

@@ -89,7 +89,7 @@ impl Agent {
         let value = value.loaded(cells)?;
         let map = value.as_map().ok_or(AgentError::Malformed("record"))?;
         let member = |name: &'static str| -> Result<Value, AgentError> {
-            Ok(map.get(&name.into(), cells)?.unwrap_or_default())
+            Ok(map.get_named(name, cells)?.unwrap_or_default())
         };
         let loaded =
             |name: &'static str| -> Result<Value, AgentError> { Ok(member(name)?.loaded(cells)?) };
