@@ -615,9 +615,6 @@ impl Adapter for Agents {
         }
         if let Some(id) = id {
             roots.extend(agent_roots(&id));
-            if !call.operation.is_read_only() {
-                roots.push(RootId::schedule(&id));
-            }
         }
         if call.operation.name() == "fork" {
             roots.extend(agent_roots(&agent_id(&fields, "sourceId")?));
@@ -667,7 +664,7 @@ impl Adapter for Agents {
     }
 
     fn bound_roots(&self, name: &str) -> Vec<RootId> {
-        agent_roots(name).into_iter().chain([RootId::schedule(name)]).collect()
+        agent_roots(name)
     }
 
     fn start_bound(

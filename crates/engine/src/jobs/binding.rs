@@ -45,10 +45,11 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    fn new(jobs: &Jobs, mut roots: Roots, notifies: bool) -> Result<Released, StoreError> {
+    async fn new(jobs: &Jobs, mut roots: Roots, notifies: bool) -> Result<Released, StoreError> {
         if !notifies {
             roots.drop_notices();
         }
+        jobs.read_schedules(&mut roots).await?;
         let (receivers, sent) = jobs.send_with(&mut roots)?;
         let has_offers = roots.has_offers();
         let has_schedules = roots.has_schedules();
@@ -160,8 +161,11 @@ impl Jobs {
             };
             self.release_into(draft, roots).await.map_err(read_failure)?;
         }
-        let released = by_owner.into_iter().map(|roots| Released::new(self, roots, notifies));
-        released.collect::<Result<_, _>>().map_err(read_failure)
+        let mut released = Vec::with_capacity(by_owner.len());
+        for roots in by_owner {
+            released.push(Released::new(self, roots, notifies).await.map_err(read_failure)?);
+        }
+        Ok(released)
     }
 
     /// Appends the records of several jobs, of which some are bound to roots, in one commit.
@@ -256,6 +260,6 @@ impl Jobs {
                 BoundStart::Fail(failure)
             }
         };
-        Ok((start, Released::new(self, roots, notifies)?))
+        Ok((start, Released::new(self, roots, notifies).await?))
     }
 }

@@ -346,6 +346,7 @@ impl RootChanges {
         let has_job: Vec<bool> = drafts.iter().map(Option::is_some).collect();
         let cancelled = self.cancel_with(&mut roots, own).await?;
         let (receivers, sent) = self.jobs.send_with(&mut roots).map_err(read_failure)?;
+        self.jobs.read_schedules(&mut roots).await.map_err(read_failure)?;
         let now = roots.now();
         let has_offers = roots.has_offers();
         let has_schedules = roots.has_schedules();
@@ -415,6 +416,15 @@ impl Jobs {
             receivers.push(job);
         }
         Ok((receivers, effects))
+    }
+
+    /// Reads the schedules that a change of roots replaces or removes.
+    pub(super) async fn read_schedules(&self, roots: &mut Roots) -> Result<(), StoreError> {
+        for id in roots.unread_schedules() {
+            let stored = self.store.root(&id.key(roots.owner())).await?;
+            roots.add_stored(id, stored);
+        }
+        Ok(())
     }
 
     /// Lets jobs consume messages that are durable.

@@ -93,8 +93,8 @@ impl RootId {
     }
 
     /// Returns the schedule that belongs to something of the user with this name, such as an agent. It is
-    /// changed by [`Roots::schedule`].
-    pub fn schedule(name: &str) -> Self {
+    /// changed by [`Roots::schedule`]. It is read only when a change replaces or removes it, because most changes do not.
+    fn schedule(name: &str) -> Self {
         RootId { space: RootSpace::Schedule, name: name.to_owned() }
     }
 
@@ -341,7 +341,7 @@ impl Roots {
     }
 
     /// Replaces the schedule with this name, or removes it, in the same commit. It is invoked on the
-    /// authority of the user. The operation must have named it ([`RootId::schedule`]).
+    /// authority of the user.
     pub fn schedule(&mut self, name: &str, schedule: Option<NewSchedule>) {
         let before = self.schedules.insert(name.to_owned(), schedule);
         self.undo.push(Undo::Schedule(name.to_owned(), before));
@@ -350,6 +350,12 @@ impl Roots {
     /// Returns true if something is scheduled.
     pub(crate) fn has_schedules(&self) -> bool {
         !self.schedules.is_empty()
+    }
+
+    /// Returns the schedules that are replaced or removed, as far as they are not read yet.
+    pub(crate) fn unread_schedules(&self) -> Vec<RootId> {
+        let scheduled = self.schedules.keys().map(|name| RootId::schedule(name));
+        scheduled.filter(|id| !self.has_root(id)).collect()
     }
 
     /// Returns true if jobs are put on the queue.
@@ -403,7 +409,7 @@ impl Roots {
     }
 
     /// Returns the effects of all changes, each on the condition that the root has not changed
-    /// meanwhile, and the assets to store.
+    /// meanwhile, and the assets to store. Schedules that change must have been read.
     pub(crate) fn into_effects(self) -> (Vec<Effect>, Vec<Value>) {
         let scheduled = self.schedule_effects();
         let owner = self.owner;
