@@ -3,12 +3,16 @@
 
 mod support;
 
+use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use catena_engine::error::WorkerError;
 use catena_engine::limits::Limits;
-use catena_engine::requests::{WorkerEnd, WorkerSignal};
+use catena_engine::operations::Environment;
+use catena_engine::requests::{AnnouncedExecutor, WorkerEnd, WorkerSignal};
 use catena_job::Status;
+use catena_store::testing::stepped::Death;
 use support::cluster::Kills;
 use support::harness::verify_tree;
 use support::queue::{Worker, register_queue};
@@ -624,5 +628,44 @@ fn a_job_of_a_worker_that_was_paused_on_its_queue_waits_without_a_limit() {
         assert_eq!(claimed.id, job);
         worker.complete(&engine, &claimed, "1").await.unwrap();
         assert_eq!(wait_for_end(&engine, job).await.status(), Status::Complete);
+    });
+}
+
+#[test]
+fn an_executor_is_listed_only_when_its_environments_are_known() {
+    let environment = Environment {
+        version: "py-bare@1".into(),
+        profile: "bare".into(),
+        job_types: vec!["object_execute".into()],
+        announced: 5,
+    };
+    let executor = AnnouncedExecutor {
+        worker: "e1".into(),
+        slots: 1,
+        versions: vec!["py-bare@1".into()],
+        tier: None,
+        tiers: Vec::new(),
+        unavailable: None,
+    };
+    let venue = TestVenue::with_kills(Kills::None);
+    let death = Arc::new(Death::after(u64::MAX, false));
+    let listed = Cell::new(None);
+    venue.run_until_death(&death, async |cluster| {
+        let engine = &cluster.node(0).engine;
+        death.postpone(0);
+        let announcing = engine.announce(executor.clone(), vec![environment.clone()]);
+        tokio::select! {
+            biased;
+            _ = announcing => panic!("its commit is not answered"),
+            () = std::future::ready(()) => listed.set(Some(engine.executors(&alice()).len())),
+        }
+    });
+    assert_eq!(listed.get(), Some(0), "its environment is not stored yet");
+    // Each process knows the executors that announced themselves to it.
+    venue.run_engines(1, async |cluster| {
+        let engine = &cluster.node(0).engine;
+        engine.announce(executor, vec![environment]).await.unwrap();
+        assert_eq!(engine.executors(&alice()).len(), 1);
+        assert_eq!(engine.environments().versions(), ["py-bare@1"]);
     });
 }

@@ -33,8 +33,10 @@ impl Engine {
         let Components { operations, jobs, execution, runtime, .. } = &*self.0;
         let holder = Holder::worker(&jobs.did, &executor.worker);
         let unavailable = executor.unavailable.clone();
+        // Who sees the executor must already be able to use what it has, or be told why it has nothing.
+        operations.environments.announce(&*jobs.store, environments, unavailable).await?;
         execution.workers.announce(&holder, executor, runtime.now());
-        operations.environments.announce(&*jobs.store, environments, unavailable).await
+        Ok(())
     }
 
     /// Returns the executors that are connected, by name. Admins see how many jobs each of them runs, others
