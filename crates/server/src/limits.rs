@@ -86,12 +86,12 @@ pub const RESPONSE_WHOLE_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of one chunk of a large response.
 pub const RESPONSE_CHUNK_BYTES: usize = 64 * 1024;
 
-/// Copies of a body that are counted until it is durable: its encoding and the frame that is written. What
-/// was admitted when the body was read is admitted with them, too.
-pub const STORED_COPIES: u64 = 2;
+/// Copies of a body that are counted until it is durable: its encoding, the frame that is written, and the rows that
+/// are not in the index yet. What was admitted when the body was read is admitted with them, too.
+pub const STORED_COPIES: u64 = 3;
 
 /// Assumed bytes of memory for each comma in a JSON body: the handle of an item. A list of digits, which
-/// takes most, then fits what one caller may hold up to about 9.9 MB.
+/// takes most, then fits what one caller may hold up to about 9.3 MB.
 pub const DECODED_BYTES_PER_COMMA: u64 = 24;
 
 /// The same for each opening bracket and each colon: a node of a container, an entry of a map.

@@ -294,6 +294,7 @@ async fn read_body(
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large());
     }
+    let announced = body.size_hint().exact().map_or(0, |length| length as usize);
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     let mut rate = BodyRate::start();
@@ -302,11 +303,12 @@ async fn read_body(
             return Err(too_large());
         }
         memory.grow(data.len() as u64)?;
-        // Nearly every body is a single frame, which is passed on without copying.
+        // Nearly every body is a single frame, which is passed on without copying. For a longer one the announced
+        // length is allocated, because a buffer that doubles takes up to twice as much.
         match (first.is_empty(), whole.is_empty()) {
             (true, true) => first = data,
             (false, _) => {
-                whole.reserve(first.len() + data.len());
+                whole.reserve(announced.max(first.len() + data.len()));
                 whole.extend_from_slice(&std::mem::take(&mut first));
                 whole.extend_from_slice(&data);
             }
@@ -315,8 +317,9 @@ async fn read_body(
     }
     let whole = if whole.is_empty() { first } else { whole.freeze() };
     if whole.len() as u64 > UNCOUNTED_BYTES_MAX {
-        // What it contains is in memory twice: decoded, and encoded for the store.
-        memory.grow(decoded_bytes(&whole).saturating_add(whole.len() as u64))?;
+        // What it contains is in memory decoded, encoded for the store, and as rows that are not in the index yet.
+        let stored = (whole.len() as u64).saturating_mul(STORED_COPIES - 1);
+        memory.grow(decoded_bytes(&whole).saturating_add(stored))?;
     }
     Ok(whole)
 }
