@@ -80,7 +80,7 @@ pub const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a worker lets the venue wait for a job.
 pub const WORKER_CLAIM_WAIT: Duration = Duration::from_secs(20);
 
-/// How often progress is sent at most, besides the regular reports.
+/// How often the progress and log of running jobs are sent.
 pub const WORKER_PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a worker lets the venue wait for a signal: half of a lease, which the next report renews.

@@ -1,9 +1,10 @@
 //! A worker: claims jobs of its owner's queues, runs a handler for each, and keeps them alive.
 //!
-//! One task claims, one reports. A job that ends while the claiming task waits is ended at once;
+//! One task claims, one keeps the lease, one sends reports. A job that ends while the claiming task waits is ended at once;
 //! otherwise its end travels with the next claim, so that under load a claim is the only request.
 //! A venue that cannot be reached is tried again; jobs that were lost meanwhile are stopped.
 
+mod reports;
 mod slots;
 pub mod testing;
 
@@ -16,12 +17,13 @@ use std::time::Duration;
 use catena_value::Value;
 use tokio::sync::{mpsc, watch};
 
+use self::reports::{Reports, Taken};
 use self::slots::{Slot, Slots};
 use crate::client::worker::{Claim, ClaimedJob, End, JobEnd, Report, WorkerSignal};
 use crate::client::{ClientError, HttpClient, TransportError};
 use crate::limits::{
-    WORKER_BEAT, WORKER_CALL_WAIT, WORKER_CLAIM_WAIT, WORKER_END_TIME, WORKER_LOG_BYTES_MAX,
-    WORKER_PROGRESS_INTERVAL, WORKER_RETRY_DELAY,
+    WORKER_BEAT, WORKER_CALL_WAIT, WORKER_CLAIM_WAIT, WORKER_END_TIME, WORKER_PROGRESS_INTERVAL,
+    WORKER_RETRY_DELAY,
 };
 use crate::wire::member;
 
@@ -46,8 +48,7 @@ pub struct RunningJob {
     pub client: HttpClient,
     /// What the venue wants of the job.
     pub signal: watch::Receiver<WorkerSignal>,
-    progress: Arc<watch::Sender<Option<Value>>>,
-    log: Arc<Log>,
+    reports: Arc<Reports>,
     link: Link,
 }
 
@@ -84,47 +85,25 @@ pub enum JobError {
     Harness(String),
 }
 
-/// What a job has logged since its last report.
-#[derive(Debug, Default)]
-struct Log(std::sync::Mutex<String>);
-
-impl Log {
-    fn add(&self, text: &str) {
-        let mut log = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        log.push_str(text);
-        if log.len() > WORKER_LOG_BYTES_MAX {
-            let start = log.ceil_char_boundary(log.len() - WORKER_LOG_BYTES_MAX);
-            log.drain(..start);
-        }
-    }
-
-    fn take(&self) -> Option<String> {
-        let mut log = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Some(std::mem::take(&mut *log)).filter(|log| !log.is_empty())
-    }
-}
-
 impl RunningJob {
-    /// Sends what was reported since the last beat, before the job ends: the venue keeps it with the end. It
+    /// Sends what was reported since the last request, before the job ends: the venue keeps it with the end. It
     /// is not worth repeating the request for.
-    async fn send_last_report(&self, worker: &str) {
-        let (progress, log) = (self.progress.send_replace(None), self.log.take());
-        if progress.is_none() && log.is_none() {
-            return;
+    async fn send_last_reports(&self, worker: &str) {
+        if let Some(taken) = self.reports.take().await {
+            let report = report(self.job.id.clone(), self.job.fence, Some(&taken));
+            let _ = self.client.beat(worker, &[report], Duration::ZERO).await;
         }
-        let report = Report { id: self.job.id.clone(), fence: self.job.fence, progress, log };
-        let _ = self.client.beat(worker, &[report], Duration::ZERO).await;
     }
 
     /// Adds to the log, whose end the venue shows while the job runs and keeps in its last record. It is
     /// sent with the next report, at the latest before the job ends.
     pub fn log(&self, text: &str) {
-        self.log.add(text);
+        self.reports.add_log(text);
     }
 
     /// Reports progress: an object with `processedItems`, `totalItems` and more.
     pub fn report_progress(&self, progress: Value) {
-        self.progress.send_replace(Some(progress));
+        self.reports.set_progress(progress);
     }
 
     /// Does some work once per job: a step that an earlier turn recorded returns its output at once. Every
@@ -194,14 +173,18 @@ pub struct Worker {
 struct Running {
     fence: i64,
     signal: watch::Sender<WorkerSignal>,
-    progress: Arc<watch::Sender<Option<Value>>>,
-    log: Arc<Log>,
+    reports: Arc<Reports>,
 }
 
 type Jobs = Arc<std::sync::Mutex<HashMap<String, Running>>>;
 
 fn with_jobs<R>(jobs: &Jobs, change: impl FnOnce(&mut HashMap<String, Running>) -> R) -> R {
     change(&mut jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+/// Returns what a beat says about a job.
+fn report(id: String, fence: i64, taken: Option<&Taken>) -> Report {
+    Report { id, fence, progress: taken.and_then(Taken::progress), log: taken.and_then(Taken::log) }
 }
 
 /// Tells the jobs what the venue wants of them.
@@ -226,7 +209,7 @@ impl Worker {
         let jobs: Jobs = Arc::default();
         let slots = Slots::new(self.parallel);
         let beating = tokio::spawn(self.clone().beat(Arc::clone(&jobs)));
-        let reporting = tokio::spawn(self.clone().report_progress(Arc::clone(&jobs)));
+        let reporting = tokio::spawn(self.clone().send_reports(Arc::clone(&jobs)));
         let (stop, stopping) = watch::channel(false);
         tokio::spawn(async move {
             shutdown.await;
@@ -354,16 +337,13 @@ impl Worker {
         mut slot: Slot,
     ) -> impl Future<Output = (Option<JobEnd>, Slot)> + Send + 'static + use<H> {
         let (signal, receiver) = watch::channel(WorkerSignal::Go);
-        let progress = Arc::new(watch::Sender::new(None));
         let fence = job.fence;
         let id = job.id.clone();
-        let log = Arc::new(Log::default());
-        let entry =
-            Running { fence, signal, progress: Arc::clone(&progress), log: Arc::clone(&log) };
+        let reports = Arc::new(Reports::default());
+        let entry = Running { fence, signal, reports: Arc::clone(&reports) };
         with_jobs(jobs, |jobs| jobs.insert(id.clone(), entry));
         let client = self.client.clone();
-        let running =
-            RunningJob { job, client, signal: receiver, progress, log, link: Link::Venue };
+        let running = RunningJob { job, client, signal: receiver, reports, link: Link::Venue };
         let jobs = Arc::clone(jobs);
         let handler = Arc::clone(handler);
         let worker = self.name.clone();
@@ -377,7 +357,7 @@ impl Worker {
                 handler.run(running.clone()).await
             };
             slot.occupy();
-            running.send_last_report(&worker).await;
+            running.send_last_reports(&worker).await;
             with_jobs(&jobs, |jobs| {
                 if jobs.get(&id).is_some_and(|job| job.fence == fence) {
                     jobs.remove(&id);
@@ -388,41 +368,36 @@ impl Worker {
         }
     }
 
-    /// Reports the running jobs, and passes on what the venue wants of them.
+    /// Keeps the running jobs alive, and passes on what the venue wants of them. The venue waits with its answer, so
+    /// what the jobs report is sent by [`Worker::send_reports`].
     async fn beat(self, jobs: Jobs) {
         loop {
-            let reports = with_jobs(&jobs, |jobs| {
-                let report = |(id, job): (&String, &Running)| Report {
-                    id: id.clone(),
-                    fence: job.fence,
-                    progress: job.progress.send_replace(None),
-                    log: job.log.take(),
-                };
-                jobs.iter().map(report).collect::<Vec<_>>()
+            let running = with_jobs(&jobs, |jobs| {
+                jobs.iter().map(|(id, job)| report(id.clone(), job.fence, None)).collect::<Vec<_>>()
             });
-            match self.client.beat(&self.name, &reports, WORKER_BEAT).await {
+            match self.client.beat(&self.name, &running, WORKER_BEAT).await {
                 Ok(signals) => pass_on(&jobs, signals),
                 Err(_) => tokio::time::sleep(WORKER_RETRY_DELAY).await,
             }
         }
     }
 
-    /// Sends progress that was reported while the venue waits with the answer to the last report.
-    async fn report_progress(self, jobs: Jobs) {
+    /// Sends what the jobs report, all of them with one request.
+    async fn send_reports(self, jobs: Jobs) {
         loop {
             tokio::time::sleep(WORKER_PROGRESS_INTERVAL).await;
-            let reports = with_jobs(&jobs, |jobs| {
-                let report = |(id, job): (&String, &Running)| {
-                    let progress = job.progress.send_replace(None)?;
-                    let log = job.log.take();
-                    Some(Report { id: id.clone(), fence: job.fence, progress: Some(progress), log })
+            let (reports, taken): (Vec<Report>, Vec<Taken>) = with_jobs(&jobs, |jobs| {
+                let take = |(id, job): (&String, &Running)| {
+                    let taken = job.reports.try_take()?;
+                    Some((report(id.clone(), job.fence, Some(&taken)), taken))
                 };
-                jobs.iter().filter_map(report).collect::<Vec<_>>()
+                jobs.iter().filter_map(take).unzip()
             });
             if reports.is_empty() {
                 continue;
             }
             if let Ok(signals) = self.client.beat(&self.name, &reports, Duration::ZERO).await {
+                taken.into_iter().for_each(Taken::confirm);
                 pass_on(&jobs, signals);
             }
         }

@@ -105,6 +105,8 @@ export class Run {
   private progress: Progress | undefined;
   private log: string[] = [];
   private logDropped = 0;
+  /** Whether the venue has not answered yet to a beat with reports of this job. */
+  private hasReportsOnWay = false;
 
   constructor(
     readonly claim: Claim,
@@ -289,8 +291,10 @@ export class Run {
     return this.progress !== undefined || this.log.length > 0;
   }
 
+  /** Returns what is to be sent. It is on its way until `confirmReports` or `restoreReports` is called. */
   takeReports(): Reports {
     const { progress, log } = this;
+    this.hasReportsOnWay ||= this.hasReports;
     if (this.logDropped > 0) log.push(`(${this.logDropped} lines were dropped)`);
     this.progress = undefined;
     this.log = [];
@@ -298,12 +302,25 @@ export class Run {
     return { ...(progress === undefined ? {} : { progress }), ...(log.length === 0 ? {} : { log: log.join("\n") }) };
   }
 
+  /** The venue has what was taken. */
+  confirmReports(): void {
+    this.hasReportsOnWay = false;
+    this.notify();
+  }
+
+  /** Waits until the venue has what was taken, or it was taken back. */
+  async reportsAnswered(): Promise<void> {
+    while (this.hasReportsOnWay) await new Promise<void>((resolve) => this.waiting.push(resolve));
+  }
+
   /** Takes back what could not be sent. */
   restoreReports({ progress, log }: Reports): void {
+    this.hasReportsOnWay = false;
     this.progress ??= progress;
     const lines = [...(log === undefined ? [] : log.split("\n")), ...this.log];
     this.logDropped += Math.max(0, lines.length - LOG_LINES_MAX);
     this.log = lines.slice(0, LOG_LINES_MAX);
+    this.notify();
   }
 }
 

@@ -314,7 +314,7 @@ class Session {
         ? failed(`this worker has no handler for ${claim.op || claim.operation}`, "no_handler", "may")
         : this.signed(claim, await execute(run, operation));
     if (this.isClosed) return;
-    if (end && run.hasReports) await this.sendReports(run);
+    if (end) await this.sendReports(run);
     if (this.runs.get(claim.id) === run) this.runs.delete(claim.id);
     if (end && (this.isClaiming || this.isDraining || JSON.stringify(end).length > DONE_CHARS_MAX)) {
       this.wake?.();
@@ -333,8 +333,10 @@ class Session {
     return { ...end, ...result, signature: key.signEnd(claim.id, claim.fence, result) };
   }
 
-  /** Sends the last progress and log of a job before its end. They are not worth repeating the request for. */
+  /** Sends the last progress and log of a job before its end: a venue drops what arrives after it. They are not worth repeating the request for. */
   private async sendReports(run: Run): Promise<void> {
+    await run.reportsAnswered();
+    if (!run.hasReports) return;
     const { id, fence } = run.claim;
     try {
       await this.venue.beat([{ id, fence, ...run.takeReports() }], 0);
@@ -373,15 +375,18 @@ class Session {
       const sent = [...this.runs.values()].map((run) => ({ run, reports: run.takeReports() }));
       const beats = sent.map(({ run: { claim }, reports }) => ({ id: claim.id, fence: claim.fence, ...reports }));
       try {
-        const waitMs = beats.length > 0 ? BEAT_WAIT_MS : 0;
+        // A job does not end while its reports are on their way, so a beat that has some must be answered at once.
+        const hasReports = sent.some(({ reports }) => Object.keys(reports).length > 0);
+        const waitMs = beats.length > 0 && !hasReports ? BEAT_WAIT_MS : 0;
         const { signals = [] } = await this.venue.beat(beats, waitMs, this.closing.signal);
         attempt = 0;
+        for (const { run } of sent) run.confirmReports();
         // A signal concerns the run that sent the beat, not a later one of the same job.
         const byId = new Map(sent.map(({ run }) => [run.claim.id, run]));
         for (const { id, signal } of signals) deliver(byId.get(id), signal);
       } catch (error) {
-        if (this.isClosed) return;
         for (const { run, reports } of sent) run.restoreReports(reports);
+        if (this.isClosed) return;
         this.warn(`${error instanceof Error ? error.message : String(error)}; reporting again`);
         await delay(backoff(attempt++), this.closing.signal);
       }

@@ -68,6 +68,8 @@ export class FakeVenue {
   readonly instant = new Map<string, (input: Json) => unknown>();
   /** What the next requests of an action get instead of an answer. */
   readonly failures = new Map<string, Error[]>();
+  /** Whether a beat with reports is slower than the requests that follow it. */
+  delaysReports = false;
   /** Ends whose answers are lost after they were carried out. */
   lostAnswers = 0;
   private readonly events = new EventEmitter().setMaxListeners(0);
@@ -202,6 +204,10 @@ export class FakeVenue {
   private async beat(body: Json): Promise<Json> {
     for (const entry of body.jobs) {
       const job = this.find(entry.id);
+      const hasEnded = (): boolean => ENDED.includes(job.status);
+      // Long enough for an end that does not wait for this beat to arrive before it.
+      if (this.delaysReports && ("progress" in entry || "log" in entry)) await this.waitFor(hasEnded, 300);
+      if (hasEnded()) continue;
       if ("progress" in entry) job.progress.push(entry.progress);
       if ("log" in entry) job.log.push(...entry.log.split("\n"));
     }

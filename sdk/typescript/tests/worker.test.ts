@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { Failure, Retry, s, Stopped, VenueError, Worker } from "../src/index.js";
 import type { WorkerOptions } from "../src/index.js";
 import { Broken, FakeVenue, Refused } from "./fake_venue.js";
+import type { Json } from "./fake_venue.js";
 
 interface Fixture {
   readonly venue: FakeVenue;
@@ -210,6 +211,21 @@ test("progress and log arrive before the end", async (t) => {
   const job = await venue.ended(venue.invoke("o/work"));
   assert.deepEqual(job.progress, [{ processedItems: 3, totalItems: 4, outputStats: { bytesProcessed: 10 } }]);
   assert.deepEqual(job.log, ["three of four"]);
+});
+
+test("a job does not end while its reports are on their way", async (t) => {
+  const { venue, worker, start } = await setUp(t);
+  venue.delaysReports = true;
+  const hasLog = (): boolean => venue.sent("/beat").some(({ jobs }) => jobs.some((job: Json) => "log" in job));
+  worker.operation({ name: "work" }, async (_, ctx) => {
+    ctx.progress(1);
+    ctx.log("one");
+    assert.ok(await venue.waitFor(hasLog));
+  });
+  await start();
+  const job = await venue.ended(venue.invoke("o/work"));
+  assert.deepEqual(job.progress, [{ processedItems: 1 }]);
+  assert.deepEqual(job.log, ["one"]);
 });
 
 test("an idle worker says that it runs nothing", async (t) => {

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use catena_value::{Map, Value, Vector};
 use tokio::sync::watch;
 
-use super::{Called, Handler, JobError, Link, Log, RunningJob};
+use super::reports::Reports;
+use super::{Called, Handler, JobError, Link, RunningJob};
 use crate::client::worker::{ClaimedJob, End, Retry, WorkerSignal};
 use crate::client::{Credentials, HttpClient};
 use crate::limits::HARNESS_RUNS_MAX;
@@ -192,15 +193,13 @@ impl<H: Handler> Harness<H> {
             claimed(&outcome, input, message)
         };
         recorded.signal.send_replace(WorkerSignal::Go);
-        let progress = Arc::new(watch::Sender::new(None));
-        let log = Arc::new(Log::default());
+        let reports = Arc::new(Reports::default());
         let running = RunningJob {
             job,
             // Steps and calls are answered here; nothing else reaches a venue.
             client: HttpClient::connect(VenueUrl::loopback(DISCARD_PORT), Credentials::Anonymous),
             signal: recorded.signal.subscribe(),
-            progress: Arc::clone(&progress),
-            log: Arc::clone(&log),
+            reports: Arc::clone(&reports),
             link: Link::Harness(Arc::clone(recorded)),
         };
         let stopped = running.clone();
@@ -211,8 +210,11 @@ impl<H: Handler> Harness<H> {
         };
         let is_lost = *recorded.signal.borrow() == WorkerSignal::Stop;
         let mut outcome = lock(&recorded.outcome);
-        outcome.progress.extend(progress.borrow().clone());
-        outcome.log.push_str(&log.take().unwrap_or_default());
+        if let Some(taken) = reports.try_take() {
+            outcome.progress.extend(taken.progress());
+            outcome.log.push_str(&taken.log().unwrap_or_default());
+            taken.confirm();
+        }
         if is_lost { Turn::Lost } else { turn }
     }
 
