@@ -193,6 +193,23 @@ pub fn survey(value: &Value, mut is_stored: impl FnMut(&ValueId) -> bool) -> Sur
     walk.found
 }
 
+/// Returns the IDs of the cells that [`survey`] would return if none of them were stored. Nothing is encoded but what
+/// has no ID yet.
+pub fn cell_ids(value: &Value) -> HashSet<ValueId> {
+    let mut ids = HashSet::new();
+    if !value.is_evidently_one_cell() {
+        value.visit_children(&mut |child| add_cell_ids(child, &mut ids));
+    }
+    ids
+}
+
+fn add_cell_ids(cell: CellRef<'_>, ids: &mut HashSet<ValueId>) {
+    if !cell.is_in_memory() || (cell.is_branch() && !ids.insert(cell.id())) {
+        return;
+    }
+    cell.visit_children(&mut |child| add_cell_ids(child, ids));
+}
+
 struct Walk<'a> {
     seen: SeenIds,
     found: Survey,

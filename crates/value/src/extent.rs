@@ -49,31 +49,58 @@ impl Extent {
 /// Bytes of the handle of a value.
 const HANDLE_BYTES: u64 = 24;
 
-/// Bytes of a map's entry besides the handles of its key and its value: the hash of the key.
-const ENTRY_BYTES: u64 = 32;
+/// Bytes of a map's entry besides the handles of its key and its value: the hash of the key, and its share of a node.
+const ENTRY_BYTES: u64 = 48;
+
+/// Bytes of an element of a vector besides its handle: its share of a node.
+const ELEMENT_BYTES: u64 = 8;
+
+/// Most bytes of the encoding of a value that is not a text: a number with its tag.
+const ENCODED_BYTES: u64 = 9;
 
 impl Value {
     /// Returns about how many bytes a value takes in memory. Parts that are not loaded take none, and
     /// parts that occur several times count several times. Counting stops at `limit`.
     pub fn memory_bytes(&self, limit: u64) -> u64 {
-        let mut count = MemoryCount { bytes: 0, limit, pending: Vec::new() };
-        let mut is_within = count.add(self);
-        while is_within && let Some(value) = count.pending.pop() {
-            is_within = count.add(&value);
-        }
-        if is_within { count.bytes } else { limit }
+        MemoryCount::new(limit, Forms::Decoded).count(self)
     }
+
+    /// Returns about how many bytes a value and its encoding take in memory together, counted in the same way.
+    pub fn memory_bytes_with_encoding(&self, limit: u64) -> u64 {
+        MemoryCount::new(limit, Forms::DecodedAndEncoded).count(self)
+    }
+}
+
+/// The forms of a value that are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Forms {
+    Decoded,
+    DecodedAndEncoded,
 }
 
 /// The bytes of the parts of a value that were counted so far.
 struct MemoryCount {
     bytes: u64,
     limit: u64,
+    forms: Forms,
     /// Containers whose items are not counted yet. Most values have none below the first level.
     pending: Vec<Value>,
 }
 
 impl MemoryCount {
+    fn new(limit: u64, forms: Forms) -> Self {
+        MemoryCount { bytes: 0, limit, forms, pending: Vec::new() }
+    }
+
+    /// Counts a value with all of its items.
+    fn count(mut self, value: &Value) -> u64 {
+        let mut is_within = self.add(value);
+        while is_within && let Some(value) = self.pending.pop() {
+            is_within = self.add(&value);
+        }
+        if is_within { self.bytes } else { self.limit }
+    }
+
     /// Counts a value, and its items if they are no containers. Returns false at the limit.
     fn add(&mut self, value: &Value) -> bool {
         if !self.add_own(value) {
@@ -121,12 +148,21 @@ impl MemoryCount {
 
     /// Counts a value without its items.
     fn add_own(&mut self, value: &Value) -> bool {
-        let own = match value {
+        let text = match value {
             Value::String(text) => text.len(),
             Value::Blob(blob) => blob.len(),
+            _ => 0,
+        };
+        let nodes = match value {
+            Value::Vector(items) => items.len().saturating_mul(ELEMENT_BYTES),
             Value::Map(members) => members.len().saturating_mul(ENTRY_BYTES),
             _ => 0,
         };
+        let encoding = match self.forms {
+            Forms::Decoded => 0,
+            Forms::DecodedAndEncoded => text.saturating_add(ENCODED_BYTES),
+        };
+        let own = text.saturating_add(nodes).saturating_add(encoding);
         self.bytes = self.bytes.saturating_add(HANDLE_BYTES).saturating_add(own);
         self.bytes < self.limit
     }
@@ -225,8 +261,10 @@ mod tests {
     fn memory_is_counted_by_items_and_texts_up_to_a_limit() {
         let bytes = |text: &str| json::read(text.as_bytes()).unwrap().memory_bytes(1_000_000);
         assert_eq!(bytes("1"), 24);
-        assert_eq!(bytes("[1,2]"), 3 * 24);
-        assert_eq!(bytes(r#"{"abc":"def"}"#), 3 * 24 + 32 + 6);
+        assert_eq!(bytes("[1,2]"), 3 * 24 + 2 * 8);
+        assert_eq!(bytes(r#"{"abc":"def"}"#), 3 * 24 + 48 + 6);
+        let encoded = json::read(br#"{"abc":"def"}"#).unwrap().memory_bytes_with_encoding(1_000);
+        assert_eq!(encoded, 3 * 24 + 48 + 6 + 3 * 9 + 6);
         assert_eq!(bytes(&format!("[{}0]", "0,".repeat(100_000))), 1_000_000);
         let mut value = Value::from("x");
         for _ in 0..60 {

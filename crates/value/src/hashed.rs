@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::cell::{CellSource, Child, LoadError, Loader, Memo, Node};
 use crate::encode::{CellRef, node_id, write_child, write_count};
 use crate::id::ValueId;
-use crate::limits::HASH_LEAF_MAX;
+use crate::limits::{HASH_LEAF_MAX, PENDING_ITEMS_MAX};
 use crate::mask::Mask;
 use crate::value::Value;
 
@@ -85,6 +85,10 @@ impl<E: Entry> HashNode<E> {
             let start = entries.partition_point(|entry| entry.hash().nibble(shift) < digit);
             let child = Self::from_sorted(entries.split_off(start));
             branches.insert(digit, Arc::new(child));
+            if entries.capacity() > PENDING_ITEMS_MAX {
+                // The entries of a large map would otherwise be in memory twice.
+                entries.shrink_to_fit();
+            }
         }
         Self::tree(count, branches)
     }

@@ -41,7 +41,8 @@ pub use decode::{DecodeError, DecodeFault, decode, decode_branch, decode_identif
 #[cfg(feature = "count-encodings")]
 pub use encode::encoded_cells;
 pub use encode::{
-    Encoded, Survey, branches, encode, encode_into, encode_slot, is_embedded, new_cells, survey,
+    Encoded, Survey, branches, cell_ids, encode, encode_into, encode_slot, is_embedded, new_cells,
+    survey,
 };
 pub use extent::{Extent, ExtentError};
 pub use id::{IdText, ParseIdError, ValueId};

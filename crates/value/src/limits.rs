@@ -51,5 +51,10 @@ pub const PATH_SEGMENTS_MAX: usize = 128;
 /// returned to the allocator.
 pub(crate) const SCRATCH_BYTES_MAX: usize = 64 * 1024;
 
+/// The elements of an array that are read before they become nodes of its tree, and the members of an object up to which
+/// they are copied into it. A multiple of sixteen. Most containers are smaller and are built in one step; larger ones are
+/// never in memory twice.
+pub(crate) const PENDING_ITEMS_MAX: usize = 4_096;
+
 /// The number of IDs up to which an ID is compared with each. Hashing takes longer than that.
 pub(crate) const FEW_IDS_MAX: usize = 32;

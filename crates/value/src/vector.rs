@@ -488,6 +488,64 @@ impl FromIterator<Value> for Vector {
     }
 }
 
+/// Builds a long vector from parts, so that not all of its elements are in memory twice.
+#[derive(Default)]
+pub(crate) struct VectorBuilder {
+    /// The leaves of sixteen elements so far.
+    leaves: Vec<Child<VectorNode>>,
+}
+
+impl VectorBuilder {
+    /// Appends elements, whose number must be a multiple of sixteen.
+    pub(crate) fn extend(&mut self, mut items: impl ExactSizeIterator<Item = Value>) {
+        while items.len() > 0 {
+            let leaf = VectorNode::leaf(items.by_ref().take(FAN_OUT as usize).collect());
+            self.leaves.push(Child::Loaded(Arc::new(leaf)));
+        }
+    }
+
+    /// The vector of the elements so far and of these.
+    pub(crate) fn finish(mut self, mut items: impl ExactSizeIterator<Item = Value>) -> Vector {
+        if self.leaves.is_empty() {
+            return items.collect();
+        }
+        let tail_len = items.len() % FAN_OUT as usize;
+        let whole = items.len() - tail_len;
+        let mut tail: Vec<Value> = Vec::with_capacity(tail_len);
+        self.extend(items.by_ref().take(whole));
+        tail.extend(items);
+        let prefix_count = self.leaves.len() as u64 * FAN_OUT;
+        let count = prefix_count + tail_len as u64;
+        let prefix = tree_of_leaves(self.leaves);
+        if tail.is_empty() {
+            return Vector(prefix);
+        }
+        Vector(Arc::new(VectorNode::with_prefix(count, tail, Child::Loaded(prefix))))
+    }
+}
+
+/// The tree over leaves of sixteen elements, of which there is at least one.
+fn tree_of_leaves(leaves: Vec<Child<VectorNode>>) -> Arc<VectorNode> {
+    let mut nodes = leaves;
+    while nodes.len() > 1 {
+        let mut below = nodes.into_iter();
+        nodes = Vec::with_capacity(below.len().div_ceil(FAN_OUT as usize));
+        while below.len() > 0 {
+            let mut children: Vec<_> = below.by_ref().take(FAN_OUT as usize).collect();
+            // A node that is alone at the end belongs to the level above.
+            let node = if children.len() == 1 { children.pop() } else { None };
+            nodes.push(node.unwrap_or_else(|| {
+                let count = children.iter().filter_map(Child::loaded).map(|node| node.count).sum();
+                Child::Loaded(Arc::new(VectorNode::tree(count, children)))
+            }));
+        }
+    }
+    match nodes.pop() {
+        Some(Child::Loaded(root)) => root,
+        _ => Arc::new(VectorNode::leaf(Vec::new())),
+    }
+}
+
 /// An iterator over the elements of a [`Vector`], which loads one leaf at a time. It ends after the
 /// first error.
 pub struct VectorIter<'a> {
@@ -659,6 +717,23 @@ mod tests {
         assert_eq!(shape(4096), Shape::Tree { children: 16, child_count: 256 });
         let huge = shape((1 << 63) - 16);
         assert!(matches!(huge, Shape::Tree { children: 2..=16, .. }), "{huge:?}");
+    }
+
+    #[test]
+    fn building_in_parts_equals_building_at_once() {
+        let lens: [i32; 14] =
+            [0, 1, 15, 16, 17, 255, 256, 272, 4_095, 4_096, 4_112, 65_535, 65_536, 65_552];
+        for part in [16, 4_096] {
+            for len in lens {
+                let mut items = (0..len).map(|n| Value::from(i64::from(n)));
+                let mut builder = VectorBuilder::default();
+                while items.len() > part {
+                    builder.extend(items.by_ref().take(part));
+                }
+                let expected = ints(0..i64::from(len)).id();
+                assert_eq!(builder.finish(items).id(), expected, "{len} by {part}");
+            }
+        }
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::fmt;
 use crate::bytes::Text;
 use crate::hashed::HashNode;
 use crate::integer::{Integer, IntegerError};
-use crate::limits::{INTEGER_BYTES_MAX, JSON_DEPTH_MAX};
+use crate::limits::{INTEGER_BYTES_MAX, JSON_DEPTH_MAX, PENDING_ITEMS_MAX};
 use crate::map::{Map, MapEntry};
 use crate::value::{Double, Value};
-use crate::vector::Vector;
+use crate::vector::{Vector, VectorBuilder};
 
 /// The reason why a text is not a supported JSON document, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -197,12 +197,17 @@ impl Reader<'_> {
             self.at += 1;
             return Ok(Value::Vector(Vector::new()));
         }
+        let mut earlier = VectorBuilder::default();
         loop {
             self.skip_space();
             let item = self.value()?;
             self.items.push(item);
             if self.read_separator(b']', "`,` or `]`")? {
-                return Ok(Value::Vector(self.items.drain(first..).collect()));
+                return Ok(Value::Vector(earlier.finish(self.items.drain(first..))));
+            }
+            // The elements of a long array would otherwise be in memory twice.
+            if self.items.len() - first == PENDING_ITEMS_MAX {
+                earlier.extend(self.items.drain(first..));
             }
         }
     }
@@ -229,10 +234,19 @@ impl Reader<'_> {
             let value = self.value()?;
             self.entries.push(MapEntry::new(key, value));
             if self.read_separator(b'}', "`,` or `}`")? {
-                let entries = self.entries.drain(first..).collect();
+                let entries = self.take_entries(first);
                 return Ok(Value::Map(Map(HashNode::from_entries(entries).into())));
             }
         }
+    }
+
+    /// Takes the members of the innermost object, which begin at `first`. Those of a large object are not copied.
+    fn take_entries(&mut self, first: usize) -> Vec<MapEntry> {
+        if self.entries.len() - first <= PENDING_ITEMS_MAX {
+            return self.entries.drain(first..).collect();
+        }
+        let outer = self.entries.drain(..first).collect();
+        std::mem::replace(&mut self.entries, outer)
     }
 
     /// Reads a comma or the end of the container. Returns true at the end.
@@ -453,6 +467,27 @@ mod tests {
         assert!(read(longest.as_bytes()).is_ok());
         let error = refused(&"9".repeat(9_865));
         assert_eq!(error, "integer of more than 4096 bytes at line 1 column 1");
+    }
+
+    #[test]
+    fn large_containers_in_each_other_are_read_as_small_ones_are() {
+        let len = PENDING_ITEMS_MAX + 17;
+        let array = |item: &str| format!("[{}]", vec![item; len].join(","));
+        let text = format!(r#"[{{"a":1}},{},[2]]"#, array("[1,{}]"));
+        assert_eq!(crate::json::to_string(&read(text.as_bytes()).unwrap()).unwrap(), text);
+        let members =
+            |value: &str| -> String { (0..len).map(|n| format!(r#""{n}":{value},"#)).collect() };
+        // The last of several members with the same name wins, in a large object, too.
+        let text = format!(r#"[{{"x":0,{}"y":[1]}},{{"z":2}}]"#, members("1") + &members("3"));
+        let value = read(text.as_bytes()).unwrap();
+        let large = value.as_vector().unwrap().get(0, &crate::NoCells).unwrap().unwrap();
+        let large = large.as_map().unwrap();
+        assert_eq!(large.len() as usize, len + 2);
+        for name in ["0", "17", "4096"] {
+            assert_eq!(large.get(&name.into(), &crate::NoCells).unwrap(), Some(3.into()));
+        }
+        let text = format!("[{}]", array("7"));
+        assert_eq!(crate::json::to_string(&read(text.as_bytes()).unwrap()).unwrap(), text);
     }
 
     #[test]

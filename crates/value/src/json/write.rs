@@ -3,9 +3,10 @@
 use std::borrow::Borrow;
 use std::fmt::Write as _;
 
+use crate::bytes::{Blob, Text};
 use crate::cell::{CellSource, LoadError};
 use crate::id::hex;
-use crate::limits::VALUE_DEPTH_MAX;
+use crate::limits::{CHUNK_BYTES, VALUE_DEPTH_MAX};
 use crate::value::{Double, Value};
 
 /// The reason why a value could not be written.
@@ -103,11 +104,48 @@ impl Writer<'_> {
     fn string(&mut self, value: &Value) -> Step {
         match value.as_str() {
             Some(text) => self.quoted(text),
-            None => {
-                let text = self.plain_text(value)?;
-                self.quoted(&text);
-            }
+            None => match value {
+                Value::String(text) => return self.long_string(text),
+                Value::Blob(blob) => return self.blob(blob),
+                other => {
+                    let text = self.plain_text(other)?;
+                    self.quoted(&text);
+                }
+            },
         }
+        Ok(())
+    }
+
+    /// Writes a string that is not one flat piece of UTF-8, one part at a time: a long one is not copied.
+    fn long_string(&mut self, text: &Text) -> Step {
+        self.text.push('"');
+        let mut bytes = Vec::new();
+        let mut at = 0;
+        while at < text.len() {
+            bytes.extend_from_slice(&text.read(at, at + PART_BYTES, self.cells)?);
+            at = text.len().min(at + PART_BYTES);
+            // A character may continue in the next part.
+            let kept = if at < text.len() { unfinished_bytes(&bytes) } else { 0 };
+            let whole = bytes.len() - kept;
+            self.escaped(&String::from_utf8_lossy(&bytes[..whole]));
+            bytes.drain(..whole);
+            // No more is read than is still allowed, so that a huge string costs no more.
+            self.check_length()?;
+        }
+        self.text.push('"');
+        Ok(())
+    }
+
+    /// Writes a blob as hex digits, one part at a time.
+    fn blob(&mut self, blob: &Blob) -> Step {
+        self.text.push_str("\"0x");
+        let mut at = 0;
+        while at < blob.len() {
+            self.text.push_str(&hex(&blob.read(at, at + PART_BYTES, self.cells)?));
+            at += PART_BYTES;
+            self.check_length()?;
+        }
+        self.text.push('"');
         Ok(())
     }
 
@@ -185,16 +223,9 @@ impl Writer<'_> {
         self.check_length()
     }
 
-    /// The characters of a value that is written as a string but is not a flat UTF-8 string.
+    /// The characters of a value that is written as a string but is neither a string nor a blob.
     fn plain_text(&self, value: &Value) -> Result<String, WriteError> {
-        // No more is read than is still allowed, so that a huge string or blob costs no more.
-        let bytes_left = (self.end - self.text.len().min(self.end)) as u64;
-        let room = bytes_left.saturating_add(1);
         Ok(match value {
-            Value::String(text) => {
-                String::from_utf8_lossy(&text.read(0, room, self.cells)?).into_owned()
-            }
-            Value::Blob(blob) => format!("0x{}", hex(&blob.read(0, room, self.cells)?)),
             Value::Keyword(name) | Value::Symbol(name) => name.to_string(),
             Value::Character(character) => {
                 char::from_u32(character.code()).unwrap_or(char::REPLACEMENT_CHARACTER).to_string()
@@ -209,6 +240,12 @@ impl Writer<'_> {
 
     fn quoted(&mut self, plain: &str) {
         self.text.push('"');
+        self.escaped(plain);
+        self.text.push('"');
+    }
+
+    /// Appends the characters of a string, with escapes where they are needed.
+    fn escaped(&mut self, plain: &str) {
         let mut done = 0;
         // Few texts have anything to escape, and checking many bytes at once is fast.
         let is_plain = plain.as_bytes().chunks(SCAN_BYTES).all(|bytes| !has_special(bytes));
@@ -231,8 +268,18 @@ impl Writer<'_> {
             }
         }
         self.text.push_str(&plain[done..]);
-        self.text.push('"');
     }
+}
+
+/// Number of bytes of a long string or blob that are read together: whole chunks.
+const PART_BYTES: u64 = 16 * CHUNK_BYTES as u64;
+
+/// The number of bytes at the end that may be the beginning of a character.
+fn unfinished_bytes(bytes: &[u8]) -> usize {
+    let last = bytes.utf8_chunks().last().map(|chunk| chunk.invalid());
+    let is_unfinished =
+        |end: &&[u8]| str::from_utf8(end).is_err_and(|error| error.error_len().is_none());
+    last.filter(is_unfinished).map_or(0, <[u8]>::len)
 }
 
 /// Number of bytes that are checked together.
@@ -287,6 +334,43 @@ mod tests {
         ] {
             assert_eq!(to_string(&value).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn a_long_text_is_written_as_a_short_one_wherever_its_characters_are_cut() {
+        let part = PART_BYTES as usize;
+        for character in ["a", "é", "€", "😀", "\"", "\n"] {
+            for before in part - 4..part + 1 {
+                let text = format!("{}{character}{}", "x".repeat(before), "y".repeat(part));
+                let written = to_string(&Value::from(text.as_str())).unwrap();
+                assert!(
+                    written == serde_json::to_string(&text).unwrap(),
+                    "{character} at {before}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_text_that_is_not_utf_8_is_written_with_replacements() {
+        let part = PART_BYTES as usize;
+        for invalid in [&b"\xff"[..], b"\xe2\x82", b"\xf0\x9f\x98", b"\xc3("] {
+            for before in part - 3..part + 1 {
+                for after in [0, 1, part] {
+                    let bytes = [&vec![b'x'; before], invalid, &vec![b'y'; after]].concat();
+                    let value = Value::String(Text::from_bytes(&bytes));
+                    let expected = String::from_utf8_lossy(&bytes);
+                    assert!(to_string(&value).unwrap() == format!("\"{expected}\""));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_blob_is_written_as_digits() {
+        let bytes: Vec<u8> = (0..3 * PART_BYTES + 5).map(|at| at as u8).collect();
+        let written = to_string(&Value::Blob(Blob::from_bytes(&bytes))).unwrap();
+        assert!(written == format!("\"0x{}\"", hex(&bytes)));
     }
 
     #[test]
