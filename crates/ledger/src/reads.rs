@@ -54,6 +54,11 @@ impl Reads {
         self.shared.overlay.read().sequence
     }
 
+    /// The estimated memory of the rows that are durable but not in the index yet, in bytes.
+    pub fn overlay_bytes(&self) -> usize {
+        self.shared.overlay.read().bytes()
+    }
+
     /// Whether writes are accepted.
     pub fn health(&self) -> Health {
         self.shared.health()

@@ -122,12 +122,13 @@ impl JobRow {
         summary: &Summary,
         hold: &HoldState,
         records: &[Record],
+        stored: &mut CommitCells,
     ) -> Result<NewRow, PackedRecords> {
         let count = records.len() as u64;
         let mut row = Vec::with_capacity(HEADER_BYTES + RECORD_BYTES * records.len());
         write_header(job.head(), 0, (count, count), summary, hold, None, &mut row);
         let header_bytes = row.len();
-        let mut packed = pack_records_after(row, records);
+        let mut packed = pack_records_after(row, records, stored);
         if !packed.entries.fits_after(header_bytes) {
             packed.entries.bytes.drain(..header_bytes);
             return Err(packed);
@@ -625,30 +626,53 @@ fn cells_of(record: &Record, skeleton: bool) -> HashSet<ValueId> {
             found.insert(value.id());
         }
         if is_skeleton(key) == skeleton {
-            found.extend(catena_value::survey(value, |_| false).cells.iter().map(|cell| cell.id));
+            found.extend(catena_value::cell_ids(value));
         }
     }
     found
 }
 
+/// The cells that a commit stores in the shared table, so that a large value of which several of its effects consist
+/// is encoded once.
+#[derive(Debug, Default)]
+pub(crate) struct CommitCells(HashSet<ValueId>);
+
+impl CommitCells {
+    pub(crate) fn contains(&self, id: &ValueId) -> bool {
+        self.0.contains(id)
+    }
+
+    pub(crate) fn add(&mut self, cells: &[Encoded]) {
+        self.0.extend(cells.iter().map(|cell| cell.id));
+    }
+}
+
 /// Encodes records. The cells of a record stay in the row while they are short; longer ones are stored
 /// once in the shared table.
-pub(crate) fn pack_records(records: &[Record]) -> PackedRecords {
-    pack_records_after(Vec::with_capacity(RECORD_BYTES * records.len()), records)
+pub(crate) fn pack_records(records: &[Record], stored: &mut CommitCells) -> PackedRecords {
+    pack_records_after(Vec::with_capacity(RECORD_BYTES * records.len()), records, stored)
 }
 
 /// Like [`pack_records`], after the bytes that are there already.
-fn pack_records_after(bytes: Vec<u8>, records: &[Record]) -> PackedRecords {
+fn pack_records_after(
+    bytes: Vec<u8>,
+    records: &[Record],
+    stored: &mut CommitCells,
+) -> PackedRecords {
     let entries = RecordEntries { bytes, records: 0 };
     let mut packed = PackedRecords { entries, shared: Vec::new(), needed: Vec::new() };
     for record in records {
-        let survey = catena_value::survey(&record.to_value(), |_| false);
+        // What the fold reads is always in the row.
+        let local = if stored.0.is_empty() { HashSet::new() } else { cells_of(record, true) };
+        let is_stored = |id: &ValueId| stored.contains(id) && !local.contains(id);
+        let survey = catena_value::survey(&record.to_value(), is_stored);
         let size: usize = survey.cells.iter().map(|cell| cell.bytes.len()).sum();
         if size <= LOCAL_CELL_BYTES_MAX {
             survey.cells.iter().for_each(|cell| packed.entries.push(CELL, &cell.bytes));
         } else {
             let skeleton = cells_of(record, true);
             let large = cells_of(record, false);
+            let first = packed.shared.len();
             for cell in survey.cells {
                 if skeleton.contains(&cell.id) || !large.contains(&cell.id) {
                     packed.entries.push(CELL, &cell.bytes);
@@ -657,6 +681,7 @@ fn pack_records_after(bytes: Vec<u8>, records: &[Record]) -> PackedRecords {
                     packed.shared.push(cell);
                 }
             }
+            stored.add(&packed.shared[first..]);
         }
         packed.needed.extend(survey.unloaded);
         packed.entries.push(RECORD, &record.encoding());

@@ -175,6 +175,9 @@ pub trait Store: Send + Sync + 'static {
     /// that several owners have is counted for each of them.
     fn stored_bytes_of_all(&self) -> StoreFuture<'_, u64, ReadError>;
 
+    /// Returns the memory of what was committed and is not in its final place yet, in bytes. It is bounded.
+    fn unsettled_bytes(&self) -> u64;
+
     /// Switches the counting of stored bytes on or off. Switching it on reads the whole store once.
     fn count_stored_bytes(&self, is_on: bool) -> StoreFuture<'_, (), CommitError>;
 

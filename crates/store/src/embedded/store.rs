@@ -205,6 +205,10 @@ impl Store for EmbeddedStore {
         self.members.send_hint(process, &hint);
     }
 
+    fn unsettled_bytes(&self) -> u64 {
+        self.driver.reads().overlay_bytes() as u64
+    }
+
     fn has_peers(&self) -> bool {
         self.members.has_peers()
     }

@@ -100,6 +100,10 @@ impl Store for SteppedStore {
         self.step(self.store.commit(effects))
     }
 
+    fn unsettled_bytes(&self) -> u64 {
+        self.store.unsettled_bytes()
+    }
+
     fn ready(&self, queue: &str, now: i64, limit: usize) -> StoreFuture<'_, ReadyJobs, ReadError> {
         self.store.ready(queue, now, limit)
     }

@@ -12,7 +12,7 @@ use crate::embedded::fronts::{QueueKey, lowest_key};
 use crate::embedded::rows::{encode_idempotency, encode_job_message};
 use crate::keys::IndexFacts;
 use crate::limits::AHEAD_BYTES;
-use crate::row::{JobRow, NewRow, PackedRecords, pack_records};
+use crate::row::{CommitCells, JobRow, NewRow, PackedRecords, pack_records};
 use crate::store::{HoldState, Idempotency, Message, RootKey};
 use crate::summary::Summary;
 
@@ -176,8 +176,9 @@ pub(super) fn prepare(effects: Effects) -> Result<PreparedCommit, CommitError> {
     let mut prepared =
         PreparedCommit { ahead: Vec::new(), effects: Vec::with_capacity(effects.0.len()) };
     let mut room = AHEAD_BYTES;
+    let mut stored = CommitCells::default();
     for effect in effects.0 {
-        let mut prepared_effect = prepare_effect(effect)?;
+        let mut prepared_effect = prepare_effect(effect, &mut stored)?;
         let cells = match &mut prepared_effect {
             PreparedEffect::Begin(begin) => &mut begin.shared,
             PreparedEffect::Append(append) => &mut append.packed.shared,
@@ -200,20 +201,20 @@ fn split_off_large_cells(cells: &mut [Encoded], room: &mut usize, ahead: &mut Ve
     }
     let mut part = Vec::new();
     let mut size = 0;
-    for cell in cells.iter() {
-        size += cell.bytes.len();
-        part.push(cell.clone());
+    for cell in cells {
+        // Only their IDs stay, so that the commit can check that they arrived.
+        let bytes = std::mem::take(&mut cell.bytes);
+        size += bytes.len();
+        part.push(Encoded { id: cell.id, bytes });
         if size > AHEAD_BYTES {
             ahead.push(std::mem::take(&mut part));
             size = 0;
         }
     }
     ahead.push(part);
-    // Only their IDs stay, so that the commit can check that they arrived.
-    cells.iter_mut().for_each(|cell| cell.bytes = Vec::new());
 }
 
-fn prepare_effect(effect: Effect) -> Result<PreparedEffect, CommitError> {
+fn prepare_effect(effect: Effect, stored: &mut CommitCells) -> Result<PreparedEffect, CommitError> {
     Ok(match effect {
         Effect::Append { job, after, records, hold } => {
             let damaged_error = |reason: &str| CommitError::Damaged { reason: reason.to_owned() };
@@ -228,10 +229,10 @@ fn prepare_effect(effect: Effect) -> Result<PreparedEffect, CommitError> {
             let summary = Summary::from_job(&job);
             let facts = IndexFacts::from_summary(job.id(), &summary);
             let packed = match after {
-                Some(_) => pack_records(&records),
+                Some(_) => pack_records(&records, stored),
                 None => {
                     let state = new_hold(&job, &hold)?;
-                    match JobRow::encode_new(&job, &summary, &state, &records) {
+                    match JobRow::encode_new(&job, &summary, &state, &records, stored) {
                         Ok(NewRow { bytes, shared, needed }) => {
                             let begin = PreparedBegin {
                                 job: job.id(),
@@ -278,12 +279,12 @@ fn prepare_effect(effect: Effect) -> Result<PreparedEffect, CommitError> {
         }
         Effect::SetRoot { key, expected, value } => {
             check_root_key(&key)?;
-            let value = value.as_ref().map(prepare_root);
+            let value = value.as_ref().map(|value| prepare_root(value, stored));
             PreparedEffect::SetRoot { key, expected, value }
         }
         Effect::SetRootIfAbsent { key, value } => {
             check_root_key(&key)?;
-            PreparedEffect::SetRootIfAbsent { key, value: prepare_root(&value) }
+            PreparedEffect::SetRootIfAbsent { key, value: prepare_root(&value, stored) }
         }
         Effect::StoreIdempotency(entry) => {
             let row = encode_idempotency(&entry);
@@ -307,8 +308,8 @@ fn check_root_key(key: &RootKey) -> Result<(), CommitError> {
     Ok(())
 }
 
-fn prepare_root(value: &Value) -> PreparedRoot {
-    let Survey { cells, unloaded } = survey(value, |_| false);
+fn prepare_root(value: &Value, stored: &CommitCells) -> PreparedRoot {
+    let Survey { cells, unloaded } = survey(value, |id| stored.contains(id));
     PreparedRoot { id: value.id(), encoding: encode(value), cells, needed: unloaded }
 }
 
