@@ -98,6 +98,8 @@ impl Engine {
         let has_previous_key = previous.is_some();
         let seal_key = seal_key(setup.secrets_key, previous, identity_key);
         let runtime = Runtime::new(setup.env, setup.limits);
+        let store = Arc::clone(&setup.store);
+        runtime.memory.count_store(move || store.unsettled_bytes());
         let admission = Arc::new(Admission::new(Arc::clone(&runtime), Arc::clone(&setup.store)));
         let keys = IdempotencyKeys::new(Arc::clone(&runtime), Arc::clone(&setup.store));
         let mut adapters = setup.adapters;

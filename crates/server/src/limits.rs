@@ -86,16 +86,13 @@ pub const RESPONSE_WHOLE_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of one chunk of a large response.
 pub const RESPONSE_CHUNK_BYTES: usize = 64 * 1024;
 
-/// Copies of a body that are counted until it is durable: its encoding, the frame that is written, and the rows that
-/// are not in the index yet. What was admitted when the body was read is admitted with them, too.
-pub const STORED_COPIES: u64 = 3;
+/// Assumed bytes of memory for each comma in a JSON body: the handle of an item, and its share of a node. A list of digits,
+/// which takes most, then fits what one caller may hold up to about 7.2 MB.
+pub const DECODED_BYTES_PER_COMMA: u64 = 32;
 
-/// Assumed bytes of memory for each comma in a JSON body: the handle of an item. A list of digits, which
-/// takes most, then fits what one caller may hold up to about 9.3 MB.
-pub const DECODED_BYTES_PER_COMMA: u64 = 24;
-
-/// The same for each opening bracket and each colon: a node of a container, an entry of a map.
-pub const DECODED_BYTES_PER_NODE: u64 = 56;
+/// The same for each opening bracket and each colon: a node of a container; an entry of a map, and half of one, which
+/// sorting takes meanwhile.
+pub const DECODED_BYTES_PER_NODE: u64 = 88;
 
 /// Connections beyond [`CONNECTIONS_MAX`] that serve only probes, reads of the status and control of
 /// jobs: a venue whose connections are all taken can still be observed and relieved.

@@ -14,7 +14,7 @@ use catena_job::{Job, JobId, Status};
 use catena_value::Value;
 
 use crate::commands::Commands;
-use crate::error::{IdempotencyError, InvokeError, JobError, NoOutput, RunError};
+use crate::error::{IdempotencyError, InvokeError, JobError, NoOutput, RunError, TooMuchMemory};
 use crate::execution::{Run, RunSpec, offer_now, require_output};
 use crate::jobs::{
     Draft, NewSecrets, Rerun, Watch, deadline, execution_limit, is_bound, run_inline,
@@ -29,7 +29,7 @@ use crate::requests::{
     Caller, ClaimedKey, Invoke, Invoked, JobView, KeyLookup, Recording, RunOutput, commit_error,
     job_from_response, response_for_job,
 };
-use crate::runtime::Reservation;
+use crate::runtime::{Reservation, is_same_large};
 
 /// Whether a request creates a job.
 pub(super) enum Admitted {
@@ -141,7 +141,8 @@ impl Commands {
                 ExecutionMode::Inline => {
                     match self.draft_inline(request, &operation, rerun.as_deref())? {
                         Some(draft) => {
-                            let _memory = self.reserve_output(request, draft.job())?;
+                            let _input = self.reserve_input(request)?;
+                            let _output = self.reserve_output(request, draft.job())?;
                             self.commit_new(draft, key).await?
                         }
                         None => Box::pin(self.start(request, operation, key, rerun)).await?,
@@ -224,11 +225,21 @@ impl Commands {
         Ok(is_complete.then_some(draft))
     }
 
-    /// Reserves what the output of an inline operation takes until it is durable. The request has reserved what
-    /// its input takes.
+    /// Returns the reservation of what the input of a request takes.
+    fn reserve_input(&self, request: &Invoke) -> Result<Arc<Reservation>, TooMuchMemory> {
+        if let Some(reserved) = &request.reserved {
+            return Ok(Arc::clone(reserved));
+        }
+        let mut memory = self.runtime.memory.open(request.caller.did.text());
+        memory.grow_for(&request.input)?;
+        Ok(Arc::new(memory))
+    }
+
+    /// Reserves what the output of an inline operation takes until it is durable, unless it is the input.
     fn reserve_output(&self, request: &Invoke, job: &Job) -> Result<Reservation, InvokeError> {
         let mut memory = self.runtime.memory.open(request.caller.did.text());
-        if let Some(output) = job.field("output") {
+        let output = job.field("output");
+        if let Some(output) = output.filter(|output| !is_same_large(output, &request.input)) {
             memory.grow_for_stored(output)?;
         }
         Ok(memory)
@@ -276,14 +287,13 @@ impl Commands {
         let caller = &request.caller.did;
         let slot =
             if is_queued { None } else { self.execution.try_claim_slot_of(id, caller, &operation) };
+        let memory = self.reserve_input(request)?;
         let Some(slot) = slot else {
             draft.add(offer_now(draft.job(), now));
             let view = self.commit_new(draft, key).await?;
             self.execution.notify_queued(&view.job);
             return Ok(view);
         };
-        let mut memory = self.runtime.memory.open(request.caller.did.text());
-        memory.grow_for(&request.input)?;
         let time_left = execution_limit(&self.runtime.limits, request.timeout, &operation);
         draft.append(started(now, time_left)).map_err(invalid_job)?;
         let guard = self.execution.acquire(&mut draft);
@@ -458,8 +468,7 @@ impl Commands {
         if let Some(refusal) = refusal.map_err(InvokeError::from)? {
             return Err(ended(Status::Rejected, refusal, None));
         }
-        let mut memory = self.runtime.memory.open(request.caller.did.text());
-        memory.grow_for(&request.input).map_err(InvokeError::from)?;
+        let _input = self.reserve_input(&request).map_err(InvokeError::from)?;
         let call = self.execution.unpaused_call(&request, Arc::clone(&operation), None);
         let call = call.ok_or(InvokeError::ShuttingDown)?;
         let result = match run_inline(&call) {
@@ -480,8 +489,7 @@ impl Commands {
         };
         match result {
             Ok(output) => {
-                // The input is not needed any more.
-                let mut memory = memory.open_another();
+                let mut memory = self.runtime.memory.open(request.caller.did.text());
                 memory.grow_for(&output).map_err(InvokeError::from)?;
                 Ok(RunOutput {
                     output,

@@ -93,7 +93,10 @@ impl Execution {
         }
         let slot = self.try_claim_slot(&request.caller.did).ok_or(StoreError::Busy)?;
         let mut memory = self.runtime.memory.open(request.caller.did.text());
-        memory.grow_for(&request.input)?;
+        let reserved = request.reserved.clone();
+        if reserved.is_none() {
+            memory.grow_for(&request.input)?;
+        }
         draft.append(Change::new(Event::Started, now)).map_err(refused)?;
         let mut view = draft.into_parts().1;
         view.phase = Phase::Leased;

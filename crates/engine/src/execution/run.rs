@@ -22,10 +22,9 @@ use crate::jobs::{
     Changed, Current, adapter_panicked, attempt_time_exceeded, depth_of, time_limit_exceeded,
     too_much_memory, waits_for_message,
 };
-use crate::limits::UNCOUNTED_BYTES_MAX;
 use crate::operations::{Call, Cause, Failure, Operation, RunControl, Signal, Turn};
 use crate::requests::Caller;
-use crate::runtime::{Reservation, Task};
+use crate::runtime::{Reservation, Task, is_same_large};
 
 /// What a run executes, and on whose authority.
 pub(crate) struct RunSpec {
@@ -45,7 +44,7 @@ pub(crate) struct Run {
     pub(crate) spec: RunSpec,
     pub(crate) guard: RunGuard,
     /// The memory that its input and output take, if it is reserved already.
-    memory: Option<Reservation>,
+    memory: Option<Arc<Reservation>>,
 }
 
 /// How a turn ended.
@@ -74,19 +73,18 @@ impl Run {
         self
     }
 
-    /// Uses memory that is reserved for the input already.
-    pub(crate) fn with_memory(mut self, memory: Reservation) -> Run {
+    /// Keeps memory that is reserved for the input already.
+    pub(crate) fn with_memory(mut self, memory: Arc<Reservation>) -> Run {
         self.memory = Some(memory);
         self
     }
 
-    /// Returns the reservation of the memory that the input takes.
-    fn reserve_input(&mut self, execution: &Execution) -> Result<Reservation, TooMuchMemory> {
-        if let Some(reserved) = self.memory.take() {
-            return Ok(reserved);
-        }
+    /// Returns the reservation of the memory that the input takes, unless it is reserved already.
+    fn reserve_input(&self, execution: &Execution) -> Result<Reservation, TooMuchMemory> {
         let mut memory = execution.runtime.memory.open(self.spec.caller.did.text());
-        memory.grow_for(&self.spec.input)?;
+        if self.memory.is_none() {
+            memory.grow_for(&self.spec.input)?;
+        }
         Ok(memory)
     }
 
@@ -96,11 +94,11 @@ impl Run {
         output: &Value,
         memory: &mut Reservation,
     ) -> Result<(), TooMuchMemory> {
-        let is_large = output.memory_bytes(UNCOUNTED_BYTES_MAX + 1) > UNCOUNTED_BYTES_MAX;
-        if is_large && output.id() == self.spec.input.id() {
-            return Ok(());
+        if is_same_large(output, &self.spec.input) {
+            Ok(())
+        } else {
+            memory.grow_for_stored(output)
         }
-        memory.grow_for_stored(output)
     }
 
     /// Runs the job until it ends, waits or is retried later.
@@ -110,7 +108,7 @@ impl Run {
         Box::pin(runtime.work_on(job, self.execute_turn(execution)))
     }
 
-    async fn execute_turn(mut self, execution: Arc<Execution>) {
+    async fn execute_turn(self, execution: Arc<Execution>) {
         execution.registry.stop_earlier(self.job.id(), self.guard.handle.fence);
         if self.spec.operation.plan().is_some() {
             if let Some(plans) = execution.plan_runner() {

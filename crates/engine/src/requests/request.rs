@@ -33,6 +33,8 @@ pub struct Invoke {
     pub depth: u32,
     /// The ID of the job, if the run has one already: the store refuses to create it twice.
     pub id: Option<JobId>,
+    /// The memory that is reserved for the input already. `None` if whoever holds the input reserves it.
+    pub reserved: Option<Arc<Reservation>>,
 }
 
 impl Invoke {
@@ -49,6 +51,7 @@ impl Invoke {
             idempotency: None,
             depth: 0,
             id: None,
+            reserved: None,
         }
     }
 }

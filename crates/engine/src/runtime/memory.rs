@@ -6,7 +6,7 @@
 //! counted: their number is bounded by other limits, and most requests take no lock here.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use catena_value::Value;
 use parking_lot::Mutex;
@@ -15,11 +15,21 @@ use crate::error::TooMuchMemory;
 use crate::limits::{Limits, UNCOUNTED_BYTES_MAX};
 
 /// What all reservations of a process hold.
-#[derive(Debug)]
 pub struct MemoryBudget {
     process_max: u64,
     caller_max: u64,
     held: Mutex<Held>,
+    /// What the store holds of commits that are over.
+    of_store: OnceLock<StoreMemory>,
+}
+
+/// Returns the bytes that the store holds in memory of commits that are over.
+type StoreMemory = Box<dyn Fn() -> u64 + Send + Sync>;
+
+impl std::fmt::Debug for MemoryBudget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} bytes", self.held(), self.process_max)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -36,7 +46,14 @@ impl MemoryBudget {
             process_max: limits.memory_bytes_max,
             caller_max: limits.memory_per_caller_bytes_max,
             held: Mutex::default(),
+            of_store: OnceLock::new(),
         })
+    }
+
+    /// Counts what the store holds of commits that are over as a part of the budget of the process: their callers
+    /// have released it.
+    pub fn count_store(&self, held: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.of_store.set(Box::new(held));
     }
 
     /// Returns a reservation of nothing, which can grow.
@@ -56,7 +73,8 @@ impl MemoryBudget {
             return Err(TooMuchMemory::OfCaller { max: self.caller_max });
         }
         let total = held.total.saturating_add(bytes);
-        if total > self.process_max {
+        let of_store = self.of_store.get().map_or(0, |of_store| of_store());
+        if total.saturating_add(of_store) > self.process_max {
             return Err(TooMuchMemory::OfProcess { max: self.process_max });
         }
         held.total = total;
@@ -108,8 +126,7 @@ impl Reservation {
 
     /// Reserves the memory of a value and that of its encoding, which a commit holds until it is durable.
     pub fn grow_for_stored(&mut self, value: &Value) -> Result<(), TooMuchMemory> {
-        let bytes = value.memory_bytes(self.budget.caller_max.saturating_add(1));
-        self.grow(bytes.saturating_mul(2))
+        self.grow(value.memory_bytes_with_encoding(self.budget.caller_max.saturating_add(1)))
     }
 
     /// Releases what is reserved beyond so many bytes.
@@ -118,6 +135,15 @@ impl Reservation {
             self.budget.remove(&self.caller, self.bytes - bytes);
             self.bytes = bytes;
         }
+    }
+
+    /// Splits off a reservation of at most so many bytes.
+    pub fn split_off(&mut self, bytes: u64) -> Reservation {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        let mut other = self.open_another();
+        other.bytes = bytes;
+        other
     }
 
     /// Returns what is reserved and leaves a reservation of nothing.
@@ -140,8 +166,16 @@ impl Drop for Reservation {
     }
 }
 
+/// Returns true if an output is large and is the input, so that it takes no memory of its own.
+pub(crate) fn is_same_large(output: &Value, input: &Value) -> bool {
+    let is_large = output.memory_bytes(UNCOUNTED_BYTES_MAX + 1) > UNCOUNTED_BYTES_MAX;
+    is_large && output.id() == input.id()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     const MIB: u64 = 1024 * 1024;
@@ -171,6 +205,19 @@ mod tests {
         drop((second, other));
         assert_eq!(budget.held(), 0);
         assert!(budget.held.lock().callers.is_empty());
+    }
+
+    #[test]
+    fn what_the_store_holds_of_earlier_commits_is_a_part_of_the_budget() {
+        let budget = budget();
+        let of_store = Arc::new(AtomicU64::new(7 * MIB));
+        let held = Arc::clone(&of_store);
+        budget.count_store(move || held.load(Ordering::Relaxed));
+        let mut reservation = budget.open(&"alice".into());
+        let refused = TooMuchMemory::OfProcess { max: 10 * MIB };
+        assert_eq!(reservation.grow(4 * MIB), Err(refused));
+        of_store.store(6 * MIB, Ordering::Relaxed);
+        reservation.grow(4 * MIB).unwrap();
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub use counters::Counters;
 #[cfg(feature = "testing")]
 pub use env::PausedEnv;
 pub use env::{Env, SystemEnv, Task};
+pub(crate) use memory::is_same_large;
 pub use memory::{MemoryBudget, Reservation};
 pub use on_thread::{ENTRY_WORDS, TABLE_WORDS, Work, track_work_in, tracked_work, work_on_threads};
 pub(crate) use on_thread::{WorkOn, Working, current_work};

@@ -1,5 +1,6 @@
 //! Invoking operations: as a job, or for the output alone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode, header};
@@ -13,7 +14,7 @@ use catena_value::{CellSource, Map, NoCells, Value};
 use crate::grid::job_json;
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::json::{self, write_value};
-use crate::http::request::{ApiRequest, parse_whole_number};
+use crate::http::request::{ApiRequest, ContentMemory, parse_whole_number};
 use crate::http::response::{self, PREFERENCE_APPLIED};
 use crate::http::route::{
     ANY, Access, DEPTH, IDEMPOTENCY_KEY, JOB, JSON, PREFER, ROUTE, RequestBody, Route, query, reply,
@@ -110,10 +111,11 @@ pub(crate) const ROUTES: &[Route] = &[
 async fn invoke(mut request: ApiRequest) -> ApiResult<Response> {
     let body = request.read_body().await?;
     let key = request.idempotency_key("invoke", &[], &body)?;
-    let Invocation { invoke, applied, ignored } =
+    let Invocation { mut invoke, applied, ignored } =
         parse_invocation(&request, &json::parse(&body)?, key)?;
     let has_waited = invoke.wait.is_some();
-    let (state, _memory) = request.into_state();
+    let (state, ContentMemory { decoded, encoded: _encoded }) = request.into_state();
+    invoke.reserved = Some(Arc::new(decoded));
     drop(body);
     let invoked = state.engine.invoke(invoke).await?;
     let is_done = has_waited && invoked.view.status() == Status::Complete;
@@ -135,8 +137,10 @@ async fn invoke(mut request: ApiRequest) -> ApiResult<Response> {
 async fn run(mut request: ApiRequest) -> ApiResult<Response> {
     let body = request.read_body().await?;
     let key = request.idempotency_key("run", &[], &body)?;
-    let Invocation { invoke, ignored, .. } = parse_invocation(&request, &json::parse(&body)?, key)?;
-    let (state, _memory) = request.into_state();
+    let Invocation { mut invoke, ignored, .. } =
+        parse_invocation(&request, &json::parse(&body)?, key)?;
+    let (state, ContentMemory { decoded, encoded: _encoded }) = request.into_state();
+    invoke.reserved = Some(Arc::new(decoded));
     drop(body);
     let ran = state.engine.run(invoke).await?;
     let cells = ran.cells.as_ref().map_or(&NoCells as &dyn CellSource, |cells| cells);
@@ -216,6 +220,7 @@ fn parse_invocation(
         idempotency,
         depth: request.depth()?,
         id: None,
+        reserved: None,
     };
     Ok(Invocation { invoke, applied, ignored })
 }

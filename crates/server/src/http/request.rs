@@ -31,7 +31,6 @@ use crate::http::state::ServerState;
 use crate::identity::authenticate::Admission;
 use crate::limits::{
     DECODED_BYTES_PER_COMMA, DECODED_BYTES_PER_NODE, DISCARD_BYTES_MAX, DISCARD_TIME_MAX,
-    STORED_COPIES,
 };
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -54,8 +53,26 @@ pub(crate) struct ApiRequest {
     pub(crate) body: Mutex<Body>,
     /// The memory of the body and of what is parsed from it.
     pub(crate) memory: Reservation,
-    /// The length of the body, once it was read.
-    pub(crate) body_bytes: u64,
+    /// What is reserved for the content of the body besides its text, once it was read.
+    pub(crate) content_bytes: ContentBytes,
+}
+
+/// How many bytes the content of a body takes in memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ContentBytes {
+    /// The values.
+    decoded: u64,
+    /// Their encoding for the store.
+    encoded: u64,
+}
+
+/// The memory that is reserved for the content of a body.
+#[derive(Debug)]
+pub(crate) struct ContentMemory {
+    /// For the values.
+    pub(crate) decoded: Reservation,
+    /// For their encoding, until it is durable.
+    pub(crate) encoded: Reservation,
 }
 
 impl ApiRequest {
@@ -232,11 +249,11 @@ impl ApiRequest {
     /// Drops everything that came over the connection and keeps the shared state. A handler that has
     /// read the whole request calls this before it waits for something else: the connection is read
     /// in the meantime, and what was received before would keep its buffer alive. The memory that is
-    /// returned is reserved for what the store makes of the body until it is durable; the values
-    /// themselves are counted by whoever runs the job.
-    pub(crate) fn into_state(mut self) -> (Arc<ServerState>, Reservation) {
-        self.memory.shrink_to(self.body_bytes.saturating_mul(STORED_COPIES));
-        (self.state, self.memory)
+    /// returned is reserved for the content of the body.
+    pub(crate) fn into_state(mut self) -> (Arc<ServerState>, ContentMemory) {
+        let ContentBytes { decoded, encoded } = self.content_bytes;
+        let decoded = self.memory.split_off(decoded);
+        (self.state, ContentMemory { decoded, encoded: self.memory.split_off(encoded) })
     }
 
     /// Takes the body, to be read as a stream.
@@ -248,11 +265,18 @@ impl ApiRequest {
     pub(crate) async fn read_body(&mut self) -> ApiResult<Bytes> {
         let mut body = self.take_body();
         let result = read_body(&mut body, self.state.body_bytes_max, &mut self.memory).await;
-        match &result {
-            Ok(body) => self.body_bytes = body.len() as u64,
-            Err(_) => self.discard(body),
+        match result {
+            Ok(text) => {
+                self.content_bytes = content_bytes(&text);
+                let ContentBytes { decoded, encoded } = self.content_bytes;
+                self.memory.grow(decoded.saturating_add(encoded))?;
+                Ok(text)
+            }
+            Err(error) => {
+                self.discard(body);
+                Err(error)
+            }
         }
-        result
     }
 
     /// Reads and drops the rest of a refused body, within bounds, while the response is sent: a
@@ -315,24 +339,21 @@ async fn read_body(
             (true, false) => whole.extend_from_slice(&data),
         }
     }
-    let whole = if whole.is_empty() { first } else { whole.freeze() };
-    if whole.len() as u64 > UNCOUNTED_BYTES_MAX {
-        // What it contains is in memory decoded, encoded for the store, and as rows that are not in the index yet.
-        let stored = (whole.len() as u64).saturating_mul(STORED_COPIES - 1);
-        memory.grow(decoded_bytes(&whole).saturating_add(stored))?;
-    }
-    Ok(whole)
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
-/// About how many bytes the values of a JSON text take, at most. Separators in strings count too,
-/// which makes it more.
-fn decoded_bytes(text: &[u8]) -> u64 {
-    let bytes = text.iter().map(|byte| match byte {
+/// About how many bytes the content of a JSON text takes, at most. Separators in strings count too, which makes it more.
+/// Short texts are not counted.
+fn content_bytes(text: &[u8]) -> ContentBytes {
+    if text.len() as u64 <= UNCOUNTED_BYTES_MAX {
+        return ContentBytes::default();
+    }
+    let decoded = text.iter().map(|byte| match byte {
         b',' => DECODED_BYTES_PER_COMMA,
         b':' | b'[' | b'{' => DECODED_BYTES_PER_NODE,
         _ => 1,
     });
-    bytes.sum()
+    ContentBytes { decoded: decoded.sum(), encoded: text.len() as u64 }
 }
 
 async fn discard(mut body: Body) {

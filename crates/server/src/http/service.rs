@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::http::compress::{self, Compressible};
 use crate::http::error::{ApiError, ApiResult, Code};
 use crate::http::origin::{CorsHeaders, OriginPolicy};
-use crate::http::request::ApiRequest;
+use crate::http::request::{ApiRequest, ContentBytes};
 use crate::http::request_id::REQUEST_ID;
 use crate::http::response;
 use crate::http::route::{Access, Route};
@@ -112,7 +112,7 @@ impl Service {
                     head,
                     body,
                     memory,
-                    body_bytes: 0,
+                    content_bytes: ContentBytes::default(),
                 };
                 let handling = memory::counting(&response_memory, (route.handler)(request));
                 let handling = AssertUnwindSafe(handling).catch_unwind();

@@ -32,7 +32,8 @@ impl ChildRun {
             input: self.input,
             cause: Cause::Start,
         };
-        let run = Run::new(Arc::clone(&view.job), None, spec, self.guard).with_memory(self.memory);
+        let run = Run::new(Arc::clone(&view.job), None, spec, self.guard);
+        let run = run.with_memory(Arc::new(self.memory));
         match self.slot {
             Some(slot) => run.with_slot(slot),
             None => run,
