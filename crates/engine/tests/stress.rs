@@ -14,7 +14,7 @@ use catena_store::ListOrder;
 use catena_store::testing::rng::Rng;
 use catena_store::testing::stepped::Death;
 use support::cluster::Cluster;
-use support::harness::{register, verify_tree};
+use support::harness::{assert_agreement, jobs_below, register, verify_tree};
 use support::*;
 
 /// A workflow of this many steps in two levels: effects that must not be repeated, waits, and a step
@@ -36,38 +36,6 @@ async fn start_tree(engine: &Engine, steps: usize) -> JobId {
     let mut request = request(&op, "{}");
     request.wait = Some(Duration::ZERO);
     engine.invoke(request).await.unwrap().view.job.id()
-}
-
-/// Returns all jobs of a tree, by what the chains say.
-async fn jobs_below(engine: &Engine, root: JobId) -> Vec<JobId> {
-    let mut jobs = vec![root];
-    let mut at = 0;
-    while let Some(job) = jobs.get(at).copied() {
-        at += 1;
-        let view = engine.job(&alice(), job).await.unwrap();
-        jobs.extend(view.job.steps().values().map(|step| step.start.job));
-        jobs.extend(view.job.calls().iter().map(|call| call.start.job));
-    }
-    jobs
-}
-
-/// Asserts that the jobs of a tree agree: a PAUSED parent has no STARTED step, and a parent that has
-/// ended no live one.
-async fn assert_agreement(engine: &Engine, root: JobId) {
-    for job in jobs_below(engine, root).await {
-        let parent = engine.job(&alice(), job).await.unwrap();
-        let steps = parent.job.steps().values().map(|step| step.start.job);
-        for step in steps.chain(parent.job.calls().iter().map(|call| call.start.job)) {
-            let child = engine.job(&alice(), step).await.unwrap().status();
-            let status = parent.status();
-            let agrees = match status {
-                Status::Paused => child != Status::Started && child != Status::Pending,
-                status if status.is_terminal() => child.is_terminal(),
-                _ => true,
-            };
-            assert!(agrees, "{job} is {status}, and {step} below it is {child}");
-        }
-    }
 }
 
 async fn stress(venue: &TestVenue, cluster: &Cluster, seed: u64, steps: usize, rounds: usize) {

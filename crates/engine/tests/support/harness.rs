@@ -400,3 +400,35 @@ pub async fn verify_tree(engine: &Engine, id: JobId) {
         Box::pin(verify_tree(engine, state.start.job)).await;
     }
 }
+
+/// Returns all jobs of a tree, by what the chains say.
+pub async fn jobs_below(engine: &Engine, root: JobId) -> Vec<JobId> {
+    let mut jobs = vec![root];
+    let mut at = 0;
+    while let Some(job) = jobs.get(at).copied() {
+        at += 1;
+        let view = engine.job(&alice(), job).await.unwrap();
+        jobs.extend(view.job.steps().values().map(|step| step.start.job));
+        jobs.extend(view.job.calls().iter().map(|call| call.start.job));
+    }
+    jobs
+}
+
+/// Asserts that the jobs of a tree agree: a PAUSED parent has no STARTED step, and a parent that has
+/// ended no live one.
+pub async fn assert_agreement(engine: &Engine, root: JobId) {
+    for job in jobs_below(engine, root).await {
+        let parent = engine.job(&alice(), job).await.unwrap();
+        let steps = parent.job.steps().values().map(|step| step.start.job);
+        for step in steps.chain(parent.job.calls().iter().map(|call| call.start.job)) {
+            let child = engine.job(&alice(), step).await.unwrap().status();
+            let status = parent.status();
+            let agrees = match status {
+                Status::Paused => child != Status::Started && child != Status::Pending,
+                status if status.is_terminal() => child.is_terminal(),
+                _ => true,
+            };
+            assert!(agrees, "{job} is {status}, and {step} below it is {child}");
+        }
+    }
+}

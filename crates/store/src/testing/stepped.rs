@@ -1,14 +1,16 @@
 //! A store without threads: what is submitted is committed before the call returns.
 //!
 //! It never waits for another thread, so a test with a paused clock does not see time pass. It can
-//! also die at a given commit, as if its process had been killed there.
+//! also die at a given commit, as if its process had been killed there, and a test can refuse or
+//! delay commits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use catena_job::JobId;
 use catena_value::CellSource;
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
 
 use crate::budget::RootBudget;
 use crate::effects::{CommitError, Effects, Receipt};
@@ -44,17 +46,36 @@ impl Death {
     }
 }
 
+/// What becomes of a commit that a test has seen.
+pub enum Verdict {
+    /// It is committed.
+    Commit,
+    /// It is refused for this reason.
+    Refuse(CommitError),
+    /// It is committed once this is notified.
+    Delay(Arc<Notify>),
+}
+
+/// Decides about each commit. It must not use the store.
+type Interceptor = Box<dyn FnMut(&Effects) -> Verdict + Send>;
+
 /// An embedded store that was opened without threads.
 pub struct SteppedStore {
-    store: EmbeddedStore,
+    store: Arc<EmbeddedStore>,
     death: Option<Arc<Death>>,
     refuses_leases: AtomicBool,
+    interceptor: Mutex<Option<Interceptor>>,
 }
 
 impl SteppedStore {
     /// A store that answers everything.
     pub fn new(store: EmbeddedStore) -> Self {
-        SteppedStore { store, death: None, refuses_leases: AtomicBool::new(false) }
+        SteppedStore {
+            store: Arc::new(store),
+            death: None,
+            refuses_leases: AtomicBool::new(false),
+            interceptor: Mutex::new(None),
+        }
     }
 
     /// A store whose process is killed.
@@ -65,6 +86,11 @@ impl SteppedStore {
     /// Refuses to renew leases from now on, or accepts it again.
     pub fn refuse_leases(&self, refuses: bool) {
         self.refuses_leases.store(refuses, Ordering::Relaxed);
+    }
+
+    /// Lets a test decide about each commit from now on.
+    pub fn intercept(&self, decide: impl FnMut(&Effects) -> Verdict + Send + 'static) {
+        *self.interceptor.lock() = Some(Box::new(decide));
     }
 
     /// Returns true if a commit must not be answered, and makes it durable if it is to be.
@@ -97,7 +123,20 @@ impl Store for SteppedStore {
         if self.dies_at(&mut effects) {
             return Box::pin(std::future::pending());
         }
-        self.step(self.store.commit(effects))
+        let verdict = self.interceptor.lock().as_mut().map(|decide| decide(&effects));
+        match verdict.unwrap_or(Verdict::Commit) {
+            Verdict::Commit => self.step(self.store.commit(effects)),
+            Verdict::Refuse(error) => Box::pin(std::future::ready(Err(error))),
+            Verdict::Delay(until) => {
+                let store = Arc::clone(&self.store);
+                Box::pin(async move {
+                    until.notified().await;
+                    let answer = store.commit(effects);
+                    while store.step_commit() {}
+                    answer.await
+                })
+            }
+        }
     }
 
     fn unsettled_bytes(&self) -> u64 {
