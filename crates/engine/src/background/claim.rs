@@ -18,8 +18,8 @@ use crate::background::{Background, RecoverySummary};
 use crate::error::StoreError;
 use crate::execution::{QUEUE, Run, RunSlot, RunSpec, next_cause};
 use crate::jobs::{
-    Current, append_error, deadline, incomplete_payload, is_bound, is_live, outcome_change,
-    recorded_limit, time_until, unless_overtaken,
+    Current, append_error, deadline, incomplete_payload, is_bound, is_live, recorded_limit,
+    time_until, unless_overtaken,
 };
 use crate::limits::{DEFERRED_MAX, SUSPECT_ALONE_TIME, SUSPECT_TIME, SUSPECTS_TIME_MAX};
 use crate::operations::{Cause, Operation, lane_of};
@@ -311,7 +311,8 @@ impl Background {
         let (input, caller) = match payload.await {
             Ok(payload) => payload,
             Err(StoreError::Damaged(reason)) => {
-                return self.fail_incomplete(&current, &reason).await.map(|()| None);
+                let failure = incomplete_payload(&reason);
+                return self.execution.fail_lost(&current, failure).await.map(|_| None);
             }
             Err(error) => return Err(error),
         };
@@ -323,13 +324,5 @@ impl Background {
         let time_left = time_until(current.number("deadline"), self.runtime.now(), limit);
         let spec = RunSpec { operation, caller, input, cause, time_left };
         Ok(Some(Run::new(current.job, current.cells, spec, guard)))
-    }
-
-    /// Fails a job whose payload cannot be read.
-    async fn fail_incomplete(&self, current: &Current, reason: &str) -> Result<(), StoreError> {
-        let mut draft = current.draft();
-        let change = outcome_change(Err(incomplete_payload(reason)), self.runtime.now());
-        draft.append(change).map_err(append_error)?;
-        unless_overtaken(self.jobs.commit(draft).await).map(drop)
     }
 }

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use catena_job::chain::Change;
 use catena_job::note::Note;
-use catena_job::plan::OnFailure;
 use catena_job::state::Event;
 use catena_job::{Job, JobId, Status};
 use catena_store::{Hold, HolderKey, LiveHold, LiveJob};
@@ -23,11 +22,10 @@ use futures_util::StreamExt as _;
 use crate::background::Background;
 use crate::background::summary::{RecoverySummary, SkippedJob};
 use crate::error::{ControlError, ResolveError, StoreError};
-use crate::execution::{PendingControl, offer_now, open_sub_jobs};
+use crate::execution::offer_now;
 use crate::jobs::{
     Current, Draft, append_error, executor_lost, incomplete_payload, interrupted,
-    interrupted_too_often, is_live, outcome_change, unless_overtaken, waits_for_message,
-    worker_lost,
+    interrupted_too_often, is_live, unless_overtaken, waits_for_message, worker_lost,
 };
 use crate::limits::{ABORTS_MAX, SKIPPED_JOBS_MAX};
 use crate::operations::{Failure, Operation, Recovery};
@@ -380,13 +378,7 @@ impl Background {
             return Ok(Some("the parent job was deleted".to_owned()));
         };
         let status = parent.job.status();
-        if !status.is_terminal() {
-            return Ok(None);
-        }
-        let operation = self.operations.operation_of(&parent.job).await.ok();
-        let plan = operation.as_ref().and_then(|operation| operation.plan());
-        let leaves_steps = plan.is_some_and(|plan| plan.on_failure == OnFailure::Leave);
-        if status == Status::Failed && leaves_steps {
+        if !status.is_terminal() || !self.execution.cancels_sub_jobs(&parent.job).await {
             return Ok(None);
         }
         Ok(Some(format!("the parent job is {status}")))
@@ -474,29 +466,8 @@ impl Background {
     }
 
     async fn fail(&self, current: Current, failure: Failure) -> Result<Recovered, StoreError> {
-        let now = self.runtime.now();
-        let mut draft = current.draft();
-        match current.job.status() {
-            // A job that must fail before it ever started is REJECTED.
-            Status::Pending => {
-                draft.append(Change::new(Event::Refused { error: failure.error }, now))
-            }
-            _ => draft.append(outcome_change(Err(failure), now)),
-        }
-        .map_err(append_error)?;
-        let id = current.job.id();
-        let has_open = !open_sub_jobs(draft.job()).is_empty();
-        if has_open {
-            let earlier = self.jobs.pending_control(id).await?;
-            draft.add(PendingControl::cancel(draft.job()).store(earlier.as_ref()));
-        }
-        if !self.commit(draft).await? {
-            return Ok(Recovered::Unchanged);
-        }
-        if has_open {
-            self.execution.carry_out(id).await;
-        }
-        Ok(Recovered::Failed)
+        let has_failed = self.execution.fail_lost(&current, failure).await?;
+        Ok(if has_failed { Recovered::Failed } else { Recovered::Unchanged })
     }
 
     /// Commits a draft. Returns false if another request changed the job first.

@@ -9,11 +9,12 @@ use catena_job::{Job, JobId, Status};
 use catena_store::{CommitError, Effect, Hold};
 
 use crate::error::{InvokeError, StoreError};
-use crate::execution::{PendingControl, Run, RunSpec, TreePosition, open_sub_jobs, step_progress};
+use crate::execution::{Execution, Run, RunSpec, TreePosition, step_progress};
 use crate::jobs::{
-    CommitFailure, Current, DELEGATED, Draft, ReusedStep, append_error, incomplete_payload,
-    outcome_change, storage_full, too_many_sub_jobs, unless_overtaken, waits_for_message,
+    CommitFailure, Current, DELEGATED, Draft, ReusedStep, incomplete_payload, is_live,
+    storage_full, too_many_sub_jobs, unless_overtaken, waits_for_message,
 };
+use crate::limits::CONTENTION_TRIES_MAX;
 use crate::operations::federation::PauseChange;
 use crate::operations::{Cause, Failure, Operation, Signal};
 use crate::orchestration::Orchestration;
@@ -102,7 +103,7 @@ impl Orchestration {
         }
         let mut batch = state.advance(&**self, &mut draft)?;
         let remote_work = std::mem::take(&mut batch.remote_work);
-        let cancels = cancel_open_steps(&state, &mut draft);
+        let cancels = cancel_open_steps(&self.execution, &state, &mut draft).await?;
         let committed = self.commit_batch(draft, batch, &request.caller).await;
         let view = committed.map_err(commit_error::<InvokeError>)?;
         if !view.status().is_terminal() {
@@ -186,37 +187,36 @@ impl Orchestration {
         Ok(())
     }
 
+    /// Fails an orchestration that cannot be driven. One that is paused fails once it is resumed.
     async fn fail_run(&self, run: &Run, failure: Failure) -> Result<(), StoreError> {
-        let decide = |current: &Current| {
-            if current.job.status() != Status::Started {
-                return Ok(None);
+        for _ in 0..CONTENTION_TRIES_MAX {
+            let Some(current) = self.jobs.current(run.job.id()).await? else { return Ok(()) };
+            if !is_live(&current.job) || current.job.status() == Status::Paused {
+                return Ok(());
             }
-            let mut draft = current.draft();
-            let change = outcome_change(Err(failure.clone()), self.runtime.now());
-            draft.append(change).map_err(append_error)?;
-            Ok::<_, StoreError>(Some(draft))
-        };
-        self.jobs.change(run.job.id(), None, decide).await?;
-        Ok(())
+            if self.execution.fail_lost(&current, failure.clone()).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Contended)
     }
 }
 
 /// Adds to the change that ends an orchestration what follows for its open steps: they are
 /// cancelled, or left running, as the definition says. Returns true if they are cancelled.
-fn cancel_open_steps(state: &OrchestrationState, draft: &mut Draft) -> bool {
+async fn cancel_open_steps(
+    execution: &Execution,
+    state: &OrchestrationState,
+    draft: &mut Draft,
+) -> Result<bool, StoreError> {
     if !draft.job().status().is_terminal() {
-        return false;
+        return Ok(false);
     }
     if !state.cancels_on_failure() {
         draft.leave_remote_steps();
-        return false;
+        return Ok(false);
     }
-    let has_open = !open_sub_jobs(draft.job()).is_empty();
-    if has_open {
-        let pending = PendingControl::cancel(draft.job());
-        draft.add(pending.store(None));
-    }
-    has_open
+    execution.control_sub_jobs(draft).await
 }
 
 /// Returns whether a remote step has to be paused or resumed, by the status of its parent.
@@ -438,7 +438,9 @@ impl OrchestrationDriver {
                     _ => continue,
                 }
             }
-            let cancels = cancel_open_steps(&self.state, &mut draft);
+            let cancelled = cancel_open_steps(&orchestration.execution, &self.state, &mut draft);
+            // The decision is lost if it cannot be committed.
+            let cancels = cancelled.await.inspect_err(|_| self.is_stale = true)?;
             let caller = self.run.spec.caller.clone();
             let committed = orchestration.commit_batch(draft, batch, &caller).await;
             if let Err(CommitError::TreeFull { max, .. }) = &committed {

@@ -10,6 +10,7 @@
 
 mod draft;
 mod freeze;
+mod lost;
 mod pending;
 mod reconcile;
 mod resume;

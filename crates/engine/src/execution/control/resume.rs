@@ -229,7 +229,7 @@ pub(crate) fn is_unclaimed(current: &Current) -> bool {
 }
 
 /// Returns true if the steps of an orchestration continue when it fails.
-fn leaves_steps(operation: &Operation) -> bool {
+pub(super) fn leaves_steps(operation: &Operation) -> bool {
     operation.plan().is_some_and(|plan| plan.on_failure == OnFailure::Leave)
 }
 

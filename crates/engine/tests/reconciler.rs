@@ -1,0 +1,112 @@
+//! What a job's end, pause or resume means for the jobs below it, if they change afterwards.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what must hold")]
+
+mod support;
+
+use std::time::Duration;
+
+use catena_engine::Engine;
+use catena_job::{JobId, Status};
+use catena_store::testing::stepped::Verdict;
+use catena_store::{CommitError, Effect};
+use support::harness::{assert_agreement, children, register, verify_tree};
+use support::*;
+
+/// A step that takes ten minutes.
+const LONG: &str = r#"{"op":"t:wait","input":{"ms":["const",600000]}}"#;
+
+/// Starts an orchestration, waits until its first steps run, and returns it and its steps.
+async fn start(engine: &Engine, steps: &str, more: &str) -> (JobId, Vec<JobId>) {
+    let op = register(engine, steps, "[0]", more).await;
+    let mut request = request(&op, "{}");
+    request.wait = Some(Duration::ZERO);
+    let id = engine.invoke(request).await.unwrap().view.job.id();
+    sleep(500).await;
+    (id, children(&engine.job(&alice(), id).await.unwrap()))
+}
+
+async fn statuses(engine: &Engine, jobs: &[JobId]) -> Vec<Status> {
+    let mut statuses = Vec::new();
+    for job in jobs {
+        statuses.push(engine.job(&alice(), *job).await.unwrap().status());
+    }
+    statuses
+}
+
+#[test]
+fn steps_are_cancelled_if_the_parent_cannot_continue_after_a_restart() {
+    let mut venue = TestVenue::new();
+    let steps = format!(r#"[{LONG},{{"op":"t:strict","input":{{"n":[0]}}}}]"#);
+    let (id, steps) = venue.run_engines(1, async |engine| start(&engine, &steps, "").await);
+    venue.missing_operation = Some("strict");
+    venue.run_engines(1, async |engine| {
+        sleep(5_000).await;
+        let view = engine.job(&alice(), id).await.unwrap();
+        assert_eq!(view.status(), Status::Failed);
+        assert!(member(&view, "error").contains("strict"), "{}", member(&view, "error"));
+        assert_eq!(statuses(&engine, &steps).await, [Status::Cancelled]);
+        assert_agreement(&engine, id).await;
+        assert_eq!(engine.counters().await.running, 0);
+        verify_tree(&engine, id).await;
+    });
+}
+
+#[test]
+fn steps_go_on_if_the_parent_that_leaves_them_cannot_continue_after_a_restart() {
+    let mut venue = TestVenue::new();
+    let steps = format!(r#"[{LONG},{{"op":"t:strict","input":{{"n":[0]}}}}]"#);
+    let leave = r#","onFailure":"leave""#;
+    let (id, steps) = venue.run_engines(1, async |engine| start(&engine, &steps, leave).await);
+    venue.missing_operation = Some("strict");
+    venue.run_engines(1, async |engine| {
+        sleep(5_000).await;
+        assert_eq!(engine.job(&alice(), id).await.unwrap().status(), Status::Failed);
+        assert_eq!(statuses(&engine, &steps).await, [Status::Started]);
+    });
+}
+
+#[test]
+fn a_parent_that_asks_fails_too_if_it_cannot_continue_after_a_restart() {
+    let mut venue = TestVenue::new();
+    let chat = r#"{"op":"t:chat","input":["const",{}]}"#;
+    let steps = format!(r#"[{LONG},{{"op":"t:strict","input":{{"n":[0]}}}},{chat}]"#);
+    let (id, steps) = venue.run_engines(1, async |engine| {
+        let (id, steps) = start(&engine, &steps, "").await;
+        assert_eq!(engine.job(&alice(), id).await.unwrap().status(), Status::InputRequired);
+        (id, steps)
+    });
+    venue.missing_operation = Some("strict");
+    venue.run_engines(1, async |engine| {
+        sleep(5_000).await;
+        assert_eq!(engine.job(&alice(), id).await.unwrap().status(), Status::Failed);
+        assert_eq!(statuses(&engine, &steps).await, [Status::Cancelled; 2]);
+        verify_tree(&engine, id).await;
+    });
+}
+
+#[test]
+fn a_failed_step_ends_the_job_although_a_resume_is_not_carried_out_yet() {
+    let mut venue = TestVenue::new();
+    venue.limits.tree_commit_max = 1;
+    venue.run_engines(1, async |cluster| {
+        let breaks = r#"{"op":"t:breaks","input":{"ms":["const",1000]}}"#;
+        let (id, steps) = start(&cluster, &format!("[{breaks},{LONG}]"), "").await;
+        cluster.pause(&alice(), id).await.unwrap();
+        // The resume cannot be forgotten for some seconds after it was carried out.
+        let mut refused = 0;
+        cluster.store().intercept(move |effects| match &effects.0[..] {
+            [Effect::SetRoot { value: None, .. }] if refused < 5 => {
+                refused += 1;
+                Verdict::Refuse(CommitError::Busy)
+            }
+            _ => Verdict::Commit,
+        });
+        cluster.resume(&alice(), id).await.unwrap();
+        sleep(1_500).await;
+        assert_eq!(cluster.job(&alice(), id).await.unwrap().status(), Status::Failed);
+        assert_eq!(statuses(&cluster, &steps).await, [Status::Failed, Status::Cancelled]);
+        sleep(10_000).await;
+        assert_agreement(&cluster, id).await;
+        verify_tree(&cluster, id).await;
+    });
+}
