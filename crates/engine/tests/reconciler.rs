@@ -85,6 +85,26 @@ fn a_parent_that_asks_fails_too_if_it_cannot_continue_after_a_restart() {
 }
 
 #[test]
+fn the_steps_of_a_job_with_which_the_process_aborted_too_often_are_paused_with_it() {
+    let mut venue = TestVenue::new();
+    let step = r#"{"op":"t:wait","input":{"ms":["const",20000]}}"#;
+    let steps = format!("[{step},{step}]");
+    let (id, steps) = venue.run_engines(1, async |engine| start(&engine, &steps, "").await);
+    venue.aborts.by_job.insert(id, 3);
+    venue.run_engines(1, async |engine| {
+        sleep(5_000).await;
+        let view = engine.job(&alice(), id).await.unwrap();
+        assert_eq!(view.status(), Status::Paused);
+        assert!(member(&view, "message").contains("aborted 3 times"));
+        assert_eq!(statuses(&engine, &steps).await, [Status::Paused; 2]);
+        assert_agreement(&engine, id).await;
+        engine.resume(&alice(), id).await.unwrap();
+        assert_eq!(wait_for_end(&engine, id).await.status(), Status::Complete);
+        verify_tree(&engine, id).await;
+    });
+}
+
+#[test]
 fn a_failed_step_ends_the_job_although_a_resume_is_not_carried_out_yet() {
     let mut venue = TestVenue::new();
     venue.limits.tree_commit_max = 1;

@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use catena_job::chain::Change;
-use catena_job::state::Event;
 use catena_job::{JobId, Status};
 use catena_store::{Effect, Effects, Hold};
 
-use crate::error::StoreError;
 use crate::execution::registry::FrozenRun;
-use crate::execution::{Execution, PausedTurn, RunHandle, paused_member};
-use crate::jobs::{Current, append_error, deadline, message_trigger, unless_overtaken};
+use crate::execution::{Execution, RunHandle};
 use crate::limits::FROZEN_MAX;
 
 impl Execution {
@@ -55,33 +51,5 @@ impl Execution {
         if self.jobs.store.commit(Effects::one(effect)).await.is_ok() {
             handle.stop();
         }
-    }
-
-    /// Pauses a job whose secrets were sealed with a key that this venue does not have.
-    pub(crate) async fn pause_without_key(&self, current: &Current) -> Result<(), StoreError> {
-        let message = "its secrets cannot be decrypted: the key that sealed them is missing";
-        tracing::warn!(job = %current.job.id(), "paused a job: {message}");
-        self.pause_lost(current, message).await
-    }
-
-    /// Pauses a job that nobody runs, so that a person decides how it goes on.
-    pub(crate) async fn pause_lost(
-        &self,
-        current: &Current,
-        message: &str,
-    ) -> Result<(), StoreError> {
-        let now = self.runtime.now();
-        let mut change = Change::new(Event::Paused, now);
-        let trigger = message_trigger(&current.job);
-        let mut paused = PausedTurn::new(current.job.status(), "open");
-        paused.since = Some(now);
-        change.extra.push(("paused", paused_member(&paused, trigger)));
-        change.extra.push(("deadline", deadline(now, self.runtime.limits.interactive)));
-        change.extra.push(("message", message.into()));
-        let mut draft = current.draft();
-        draft.append(change).map_err(append_error)?;
-        draft.set_hold(current.vacated());
-        draft.add(Effect::Dequeue { job: current.job.id() });
-        unless_overtaken(self.jobs.commit(draft).await).map(drop)
     }
 }

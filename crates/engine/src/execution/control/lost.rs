@@ -1,23 +1,57 @@
-//! Ends jobs that nobody runs, together with everything below them.
+//! Ends and pauses jobs that nobody runs, together with everything below them.
 
 use std::sync::Arc;
 
 use catena_job::chain::Change;
 use catena_job::state::Event;
 use catena_job::{Job, Status};
-use catena_store::CommitError;
+use catena_store::{CommitError, Effect};
 
 use super::resume::leaves_steps;
-use super::{PendingControl, open_sub_jobs};
+use super::{ControlAction, PendingControl, open_sub_jobs};
 use crate::error::StoreError;
-use crate::execution::Execution;
+use crate::execution::{Execution, PausedTurn, paused_member};
 use crate::jobs::{
-    Current, Draft, append_error, outcome_change, unless_overtaken, waits_for_message,
+    Current, Draft, append_error, deadline, message_trigger, outcome_change,
+    unless_overtaken, waits_for_message,
 };
 use crate::limits::CONTENTION_TRIES_MAX;
 use crate::operations::Failure;
 
 impl Execution {
+    /// Pauses a job whose secrets were sealed with a key that this venue does not have.
+    pub(crate) async fn pause_without_key(
+        self: &Arc<Self>,
+        current: &Current,
+    ) -> Result<(), StoreError> {
+        let message = "its secrets cannot be decrypted: the key that sealed them is missing";
+        tracing::warn!(job = %current.job.id(), "paused a job: {message}");
+        self.pause_lost(current, message).await
+    }
+
+    /// Pauses a job that nobody runs, so that a person decides how it goes on.
+    pub(crate) async fn pause_lost(
+        self: &Arc<Self>,
+        current: &Current,
+        message: &str,
+    ) -> Result<(), StoreError> {
+        let now = self.runtime.now();
+        let mut change = Change::new(Event::Paused, now);
+        // With a name, because it must not be resumed only because a step is.
+        change.by = Some(self.jobs.did.to_string());
+        let trigger = message_trigger(&current.job);
+        let mut paused = PausedTurn::new(current.job.status(), "open");
+        paused.since = Some(now);
+        change.extra.push(("paused", paused_member(&paused, trigger)));
+        change.extra.push(("deadline", deadline(now, self.runtime.limits.interactive)));
+        change.extra.push(("message", message.into()));
+        let mut draft = current.draft();
+        draft.append(change).map_err(append_error)?;
+        draft.set_hold(current.vacated());
+        draft.add(Effect::Dequeue { job: current.job.id() });
+        self.commit_with_sub_jobs(draft).await.map(drop)
+    }
+
     /// Fails a job that nobody runs. Returns false if another request changed it first.
     pub(crate) async fn fail_lost(
         self: &Arc<Self>,
@@ -42,7 +76,8 @@ impl Execution {
         self.commit_with_sub_jobs(draft).await
     }
 
-    /// Commits a draft that ends a job, and ends what is open below the job. Returns false if another request changed the job first.
+    /// Commits a draft that ends a job or pauses it, and ends or pauses what is open below the job.
+    /// Returns false if another request changed the job first.
     async fn commit_with_sub_jobs(self: &Arc<Self>, draft: Draft) -> Result<bool, StoreError> {
         let id = draft.job().id();
         for _ in 0..CONTENTION_TRIES_MAX {
@@ -61,10 +96,11 @@ impl Execution {
         Err(StoreError::Contended)
     }
 
-    /// Adds to a change that ends a job the request to end what is open below it, in place of an
-    /// earlier request. Returns false if there is nothing to carry out afterwards.
+    /// Adds to a change that ends a job or pauses it the request to end or pause what is open below
+    /// it, in place of an earlier request. Returns false if there is nothing to carry out afterwards.
     pub(crate) async fn control_sub_jobs(&self, draft: &mut Draft) -> Result<bool, StoreError> {
-        if !self.cancels_sub_jobs(draft.job()).await {
+        let ends = draft.job().status().is_terminal();
+        if ends && !self.cancels_sub_jobs(draft.job()).await {
             draft.leave_remote_steps();
             return Ok(false);
         }
@@ -72,7 +108,11 @@ impl Execution {
             return Ok(false);
         }
         let earlier = self.jobs.pending_control(draft.job().id()).await?;
-        let pending = PendingControl::cancel(draft.job());
+        let pending = if ends {
+            PendingControl::cancel(draft.job())
+        } else {
+            PendingControl::new(draft.job(), &ControlAction::Pause)
+        };
         draft.add(pending.store(earlier.as_ref()));
         Ok(true)
     }
