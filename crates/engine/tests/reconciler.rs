@@ -3,14 +3,19 @@
 
 mod support;
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use catena_engine::Engine;
+use catena_engine::limits::TREE_COMMIT_MAX;
 use catena_job::{JobId, Status};
-use catena_store::testing::stepped::Verdict;
-use catena_store::{CommitError, Effect};
+use catena_store::testing::stepped::{Death, Verdict};
+use catena_store::{CommitError, Effect, Effects};
+use support::cluster::Cluster;
 use support::harness::{assert_agreement, children, register, verify_tree};
 use support::*;
+use tokio::sync::Notify;
 
 /// A step that takes ten minutes.
 const LONG: &str = r#"{"op":"t:wait","input":{"ms":["const",600000]}}"#;
@@ -31,6 +36,39 @@ async fn statuses(engine: &Engine, jobs: &[JobId]) -> Vec<Status> {
         statuses.push(engine.job(&alice(), *job).await.unwrap().status());
     }
     statuses
+}
+
+/// Returns true if a commit appends to one of these jobs.
+fn changes_one_of(effects: &Effects, jobs: &HashSet<JobId>) -> bool {
+    let is_change =
+        |effect: &Effect| matches!(effect, Effect::Append { job, .. } if jobs.contains(&job.id()));
+    effects.0.iter().any(is_change)
+}
+
+/// A commit that is delayed.
+struct Delayed {
+    /// Notified when there is such a commit.
+    begun: Arc<Notify>,
+    /// The commit waits until this is notified.
+    released: Arc<Notify>,
+}
+
+/// Delays the next commit that changes one of these jobs.
+fn delay_next_change(cluster: &Cluster, jobs: &[JobId]) -> Delayed {
+    let delayed = Delayed { begun: Arc::default(), released: Arc::default() };
+    let begun = Arc::clone(&delayed.begun);
+    let mut released = Some(Arc::clone(&delayed.released));
+    let jobs: HashSet<JobId> = jobs.iter().copied().collect();
+    cluster.store().intercept(move |effects| {
+        match released.take_if(|_| changes_one_of(effects, &jobs)) {
+            Some(released) => {
+                begun.notify_one();
+                Verdict::Delay(released)
+            }
+            None => Verdict::Commit,
+        }
+    });
+    delayed
 }
 
 #[test]
@@ -100,6 +138,84 @@ fn the_steps_of_a_job_with_which_the_process_aborted_too_often_are_paused_with_i
         assert_agreement(&engine, id).await;
         engine.resume(&alice(), id).await.unwrap();
         assert_eq!(wait_for_end(&engine, id).await.status(), Status::Complete);
+        verify_tree(&engine, id).await;
+    });
+}
+
+#[test]
+fn a_resume_that_a_later_pause_overtakes_resumes_nothing() {
+    let mut venue = TestVenue::new();
+    venue.limits.tree_commit_max = 1;
+    venue.run_engines(1, async |cluster| {
+        let (id, steps) = start(&cluster, &format!("[{LONG},{LONG}]"), "").await;
+        cluster.pause(&alice(), id).await.unwrap();
+        assert_eq!(statuses(&cluster, &steps).await, [Status::Paused; 2]);
+        let delayed = delay_next_change(&cluster, &steps);
+        let (alice_one, alice_other) = (alice(), alice());
+        let (resumed, ()) = tokio::join!(cluster.resume(&alice_one, id), async {
+            // At once: the driver would pause the job itself, because nothing below it can run yet.
+            delayed.begun.notified().await;
+            cluster.pause(&alice_other, id).await.unwrap();
+            delayed.released.notify_one();
+        });
+        resumed.unwrap();
+        sleep(5_000).await;
+        assert_eq!(cluster.job(&alice(), id).await.unwrap().status(), Status::Paused);
+        assert_eq!(statuses(&cluster, &steps).await, [Status::Paused; 2]);
+        cluster.resume(&alice(), id).await.unwrap();
+        assert_eq!(statuses(&cluster, &steps).await, [Status::Started; 2]);
+        verify_tree(&cluster, id).await;
+    });
+}
+
+#[test]
+fn a_pause_that_a_later_resume_overtakes_pauses_nothing() {
+    let mut venue = TestVenue::new();
+    venue.limits.tree_commit_max = 1;
+    venue.run_engines(1, async |cluster| {
+        let (id, steps) = start(&cluster, &format!("[{LONG},{LONG}]"), "").await;
+        let delayed = delay_next_change(&cluster, &steps);
+        let (alice_one, alice_other) = (alice(), alice());
+        let (paused, ()) = tokio::join!(cluster.pause(&alice_one, id), async {
+            delayed.begun.notified().await;
+            cluster.resume(&alice_other, id).await.unwrap();
+            delayed.released.notify_one();
+        });
+        paused.unwrap();
+        sleep(5_000).await;
+        assert_eq!(cluster.job(&alice(), id).await.unwrap().status(), Status::Started);
+        assert_eq!(statuses(&cluster, &steps).await, [Status::Started; 2]);
+        assert_agreement(&cluster, id).await;
+        verify_tree(&cluster, id).await;
+    });
+}
+
+#[test]
+fn a_pause_that_a_dead_process_left_is_overtaken_by_a_resume_of_the_parent() {
+    let mut venue = TestVenue::new();
+    venue.limits.tree_commit_max = 1;
+    let death = Arc::new(Death::after(u64::MAX, true));
+    let started = std::cell::RefCell::new(None);
+    let ended = venue.run_until_death(&death, async |cluster| {
+        let nested = register(&cluster, &format!("[{LONG},{LONG}]"), "[0]", "").await;
+        let nested = format!(r#"{{"op":"{nested}","input":["const",{{}}]}}"#);
+        let (id, steps) = start(&cluster, &format!("[{nested},{LONG}]"), "").await;
+        let inner = children(&cluster.job(&alice(), steps[0]).await.unwrap());
+        *started.borrow_mut() = Some((id, steps[0], inner));
+        death.postpone(0);
+        cluster.pause(&alice(), steps[0]).await
+    });
+    assert!(ended.is_none(), "it is killed right after the nested job was paused");
+    let (id, nested, inner) = started.into_inner().unwrap();
+    venue.limits.tree_commit_max = TREE_COMMIT_MAX;
+    venue.run_process_during_recovery(async |engine| {
+        assert_eq!(engine.job(&alice(), nested).await.unwrap().status(), Status::Paused);
+        engine.pause(&alice(), id).await.unwrap();
+        engine.resume(&alice(), id).await.unwrap();
+        sleep(5_000).await;
+        assert_eq!(engine.job(&alice(), nested).await.unwrap().status(), Status::Started);
+        assert_eq!(statuses(&engine, &inner).await, [Status::Started; 2]);
+        assert_agreement(&engine, id).await;
         verify_tree(&engine, id).await;
     });
 }

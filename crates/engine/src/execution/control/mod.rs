@@ -187,19 +187,26 @@ impl Execution {
     ) -> Result<Attempt, ControlError> {
         let alive = self.alive_holders().await?;
         let (mut change, above) = self.root_change(root, request, &alive).await?;
-        if let Some(pending) = self.jobs.pending_control(root.job.id()).await? {
-            // This request comes later than the one that is still being carried out.
-            change.draft.add(pending.clear());
-        }
+        let mut replaces = self.replace_pending(&mut change).await?;
+        let mut unchanged = Vec::new();
         let mut descent = Descent::new(&request.action, change.draft.job().head());
         descent.note(&change);
         let mut changes = vec![change];
         changes.extend(above);
         for mut current in below {
             self.suspend_before_commit(&mut current, request, signalled);
-            let changed = self.sub_job_change(&current, &descent, &alive).await?;
-            changed.iter().for_each(|change| descent.note(change));
-            changes.extend(changed);
+            let Some(mut change) = self.sub_job_change(&current, &descent, &alive).await? else {
+                let (job, head) = (current.job.id(), current.job.head());
+                unchanged.push(Effect::CheckHead { job, head });
+                continue;
+            };
+            descent.note(&change);
+            replaces |= self.replace_pending(&mut change).await?;
+            changes.push(change);
+        }
+        if let Some(root) = changes.first_mut().filter(|_| replaces) {
+            // Until this is committed, what was pending may change them.
+            unchanged.into_iter().for_each(|check| root.draft.add(check));
         }
         self.commit_changes(changes).await
     }
@@ -227,6 +234,17 @@ impl Execution {
             self.carry_out(id).await;
         }
         Ok(attempted)
+    }
+
+    /// Adds to the change of a job that what is pending below it is not carried out any more: this
+    /// request comes later. Returns false if nothing is pending.
+    async fn replace_pending(&self, change: &mut JobChange) -> Result<bool, StoreError> {
+        if open_sub_jobs(change.draft.job()).is_empty() {
+            return Ok(false);
+        }
+        let pending = self.jobs.pending_control(change.draft.job().id()).await?;
+        pending.iter().for_each(|pending| change.draft.add(pending.clear()));
+        Ok(pending.is_some())
     }
 
     /// Returns the change of the job that a request names, and the changes of jobs above it that
@@ -257,10 +275,12 @@ impl Execution {
                     if ancestor.job.field("by").is_some() {
                         return Err(refused);
                     }
-                    let resumed = self.resume_change(&ancestor, by, Some(control), alive).await?;
+                    let mut resumed =
+                        self.resume_change(&ancestor, by, Some(control), alive).await?;
                     if resumed.ends_sub_jobs {
                         return Err(refused);
                     }
+                    self.replace_pending(&mut resumed).await?;
                     above.push(resumed);
                 }
                 Ok((change, above))

@@ -109,6 +109,21 @@ impl PendingControl {
         Effect::SetRoot { key: key(self.job), expected: self.stored, value: None }
     }
 
+    /// Returns the effect that changes nothing, and is refused if a later one has replaced it.
+    pub(super) fn check(&self) -> Effect {
+        Effect::SetRoot { key: key(self.job), expected: self.stored, value: Some(self.to_value()) }
+    }
+
+    /// Returns true if the other one is this one, as it is stored.
+    pub(super) fn is_same(&self, other: &PendingControl) -> bool {
+        self.job == other.job && self.stored == other.stored
+    }
+
+    /// Returns true if there is nothing left to carry out: a pause applies while its job is PAUSED.
+    pub(super) fn is_over(&self, root: &Current) -> bool {
+        self.action == "pause" && root.job.status() != Status::Paused
+    }
+
     /// Returns what is requested, given the job as it is now.
     pub(super) fn action(&self, root: &Current) -> ControlAction {
         match self.action {

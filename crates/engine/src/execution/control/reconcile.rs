@@ -1,4 +1,7 @@
 //! The reconciler: carries out below a job the request that is pending there.
+//!
+//! Each of its commits is refused once another request has replaced the pending one, so it never
+//! undoes what was requested later.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,6 +18,17 @@ use crate::limits::{CONTENTION_TRIES_MAX, RECONCILE_BATCH};
 
 /// How long to wait before a request is carried out again that could not be.
 const RECONCILE_DELAY: Duration = Duration::from_secs(1);
+
+/// What became of an attempt to change jobs below a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reconciled {
+    /// They are as the request says.
+    Done,
+    /// At least one of them has changed since it was read: it may have started sub-jobs.
+    Conflict,
+    /// Another request has replaced the one that was carried out.
+    Replaced,
+}
 
 impl Execution {
     /// Carries out the request that is pending below a job. It is durable: what cannot be carried out
@@ -44,12 +58,26 @@ impl Execution {
     /// Carries out what was requested of the sub-jobs of a job and is not done yet. It is safe to
     /// repeat, and safe to interrupt.
     async fn reconcile(self: &Arc<Self>, id: JobId) -> Result<(), ControlError> {
-        let pending = self.jobs.pending_control(id).await?;
-        let Some(pending) = pending.filter(|pending| !pending.is_deletion()) else {
-            return Ok(());
-        };
-        let Some(root) = self.jobs.current(id).await? else {
-            return Ok(self.finish_pending(&pending).await?);
+        for _ in 0..CONTENTION_TRIES_MAX {
+            let pending = self.jobs.pending_control(id).await?;
+            let Some(pending) = pending.filter(|pending| !pending.is_deletion()) else {
+                return Ok(());
+            };
+            if self.reconcile_pending(&pending).await? != Reconciled::Replaced {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Contended.into())
+    }
+
+    async fn reconcile_pending(
+        self: &Arc<Self>,
+        pending: &PendingControl,
+    ) -> Result<Reconciled, ControlError> {
+        let root = self.jobs.current(pending.job).await?;
+        let Some(root) = root.filter(|root| !pending.is_over(root)) else {
+            self.finish_pending(pending).await?;
+            return Ok(Reconciled::Done);
         };
         let action = pending.action(&root);
         let alive = self.alive_holders().await?;
@@ -58,21 +86,23 @@ impl Execution {
             _ => Descend::All,
         };
         let mut descent = Descent::new(&action, pending.control);
-        let mut passes = 0;
-        while !self.reconcile_tree(&root, descend, &mut descent, &pending, &alive).await? {
-            passes += 1;
-            if passes == CONTENTION_TRIES_MAX {
-                return Err(StoreError::Contended.into());
+        for _ in 0..CONTENTION_TRIES_MAX {
+            match self.reconcile_tree(&root, descend, &mut descent, pending, &alive).await? {
+                Reconciled::Done => {
+                    if matches!(action, ControlAction::Resume) {
+                        self.resume_self_paused(pending, &alive).await?;
+                    }
+                    self.finish_pending(pending).await?;
+                    return Ok(Reconciled::Done);
+                }
+                Reconciled::Conflict => {}
+                Reconciled::Replaced => return Ok(Reconciled::Replaced),
             }
         }
-        if matches!(action, ControlAction::Resume) {
-            self.resume_self_paused(id, &alive).await?;
-        }
-        Ok(self.finish_pending(&pending).await?)
+        Err(StoreError::Contended.into())
     }
 
-    /// Changes the jobs below a job as they are now. Returns false if one of them changed meanwhile: it may have
-    /// started sub-jobs that were not there when the tree was read.
+    /// Changes the jobs below a job as they are now.
     async fn reconcile_tree(
         self: &Arc<Self>,
         root: &Current,
@@ -80,30 +110,92 @@ impl Execution {
         descent: &mut Descent<'_>,
         pending: &PendingControl,
         alive: &HashSet<HolderKey>,
-    ) -> Result<bool, ControlError> {
+    ) -> Result<Reconciled, ControlError> {
         let tree = self.read_tree(root, descend, usize::MAX).await?;
-        let mut is_unchanged = true;
+        let mut reconciled = Reconciled::Done;
         for batch in tree.below.chunks(RECONCILE_BATCH) {
-            if self.reconcile_batch(batch, descent, pending, alive).await? {
-                continue;
+            match self.reconcile_jobs(batch, descent, pending, alive).await? {
+                Reconciled::Done => continue,
+                Reconciled::Conflict => reconciled = Reconciled::Conflict,
+                Reconciled::Replaced => return Ok(Reconciled::Replaced),
             }
-            is_unchanged = false;
             for current in batch {
-                self.reconcile_job(current.job.id(), descent, pending, alive).await?;
+                let id = current.job.id();
+                if self.reconcile_job(id, descent, pending, alive).await? == Reconciled::Replaced {
+                    return Ok(Reconciled::Replaced);
+                }
             }
         }
-        Ok(is_unchanged)
+        Ok(reconciled)
+    }
+
+    async fn reconcile_job(
+        self: &Arc<Self>,
+        id: JobId,
+        descent: &mut Descent<'_>,
+        pending: &PendingControl,
+        alive: &HashSet<HolderKey>,
+    ) -> Result<Reconciled, ControlError> {
+        for _ in 0..CONTENTION_TRIES_MAX {
+            let Some(current) = self.jobs.current(id).await? else { return Ok(Reconciled::Done) };
+            match self.reconcile_jobs(&[current], descent, pending, alive).await? {
+                Reconciled::Conflict => {}
+                reconciled => return Ok(reconciled),
+            }
+        }
+        Err(StoreError::Contended.into())
+    }
+
+    /// Changes jobs in one commit.
+    async fn reconcile_jobs(
+        self: &Arc<Self>,
+        jobs: &[Current],
+        descent: &mut Descent<'_>,
+        pending: &PendingControl,
+        alive: &HashSet<HolderKey>,
+    ) -> Result<Reconciled, ControlError> {
+        let mut decided = descent.clone();
+        let mut changes = Vec::new();
+        let mut replaces = false;
+        for current in jobs {
+            if descent.is_overruled(current, pending) {
+                continue;
+            }
+            let Some(mut change) = self.sub_job_change(current, &decided, alive).await? else {
+                continue;
+            };
+            decided.note(&change);
+            replaces |= self.replace_pending(&mut change).await?;
+            changes.push(change);
+        }
+        let Some(first) = changes.first_mut() else { return Ok(Reconciled::Done) };
+        first.draft.add(pending.check());
+        match self.commit_changes(changes).await? {
+            Attempt::Done(_) => *descent = decided,
+            Attempt::Conflict if self.check_replaced(pending).await? => {
+                return Ok(Reconciled::Replaced);
+            }
+            Attempt::Conflict => return Ok(Reconciled::Conflict),
+        }
+        // What was pending below them may have changed others since these were read.
+        Ok(if replaces { Reconciled::Conflict } else { Reconciled::Done })
+    }
+
+    /// Returns true if another request has replaced a pending one.
+    async fn check_replaced(&self, pending: &PendingControl) -> Result<bool, StoreError> {
+        let found = self.jobs.pending_control(pending.job).await?;
+        Ok(found.is_none_or(|found| !found.is_same(pending)))
     }
 
     /// Resumes orchestrations that paused themselves because a step was still paused when they were
     /// resumed: no step of theirs is paused any more.
     async fn resume_self_paused(
         self: &Arc<Self>,
-        id: JobId,
+        pending: &PendingControl,
         alive: &HashSet<HolderKey>,
     ) -> Result<(), ControlError> {
         for _ in 0..CONTENTION_TRIES_MAX {
-            let Some(root) = self.jobs.current(id).await? else { return Ok(()) };
+            let Some(root) = self.jobs.current(pending.job).await? else { return Ok(()) };
             let tree = self.read_tree(&root, Descend::Open, usize::MAX).await?;
             let is_paused = |current: &&Current| current.job.status() == Status::Paused;
             let jobs = || std::iter::once(&root).chain(&tree.below);
@@ -118,60 +210,23 @@ impl Execution {
                     continue;
                 }
                 match self.resume_change(current, Some(&self.jobs.did), None, alive).await {
-                    Ok(change) => changes.push(change),
+                    Ok(mut change) => {
+                        if current.job.id() != pending.job {
+                            self.replace_pending(&mut change).await?;
+                        }
+                        changes.push(change);
+                    }
                     // Its operation is not available: it stays paused.
                     Err(ControlError::Invalid(_)) => continue,
                     Err(error) => return Err(error),
                 }
                 paused.remove(&current.job.id());
             }
-            if changes.is_empty() {
-                return Ok(());
-            }
+            let Some(first) = changes.first_mut() else { return Ok(()) };
+            first.draft.add(pending.check());
             // Once more after a commit, too: a driver may have paused before it saw this one.
-            self.commit_changes(changes).await?;
-        }
-        Err(StoreError::Contended.into())
-    }
-
-    /// Changes jobs in one commit. Returns false if one of them has changed meanwhile.
-    async fn reconcile_batch(
-        self: &Arc<Self>,
-        batch: &[Current],
-        descent: &mut Descent<'_>,
-        pending: &PendingControl,
-        alive: &HashSet<HolderKey>,
-    ) -> Result<bool, ControlError> {
-        let mut decided = descent.clone();
-        let mut changes = Vec::new();
-        for current in batch {
-            if descent.is_overruled(current, pending) {
-                continue;
-            }
-            let change = self.sub_job_change(current, &decided, alive).await?;
-            change.iter().for_each(|change| decided.note(change));
-            changes.extend(change);
-        }
-        if changes.is_empty() {
-            return Ok(true);
-        }
-        let is_done = matches!(self.commit_changes(changes).await?, Attempt::Done(_));
-        if is_done {
-            *descent = decided;
-        }
-        Ok(is_done)
-    }
-
-    async fn reconcile_job(
-        self: &Arc<Self>,
-        id: JobId,
-        descent: &mut Descent<'_>,
-        pending: &PendingControl,
-        alive: &HashSet<HolderKey>,
-    ) -> Result<(), ControlError> {
-        for _ in 0..CONTENTION_TRIES_MAX {
-            let Some(current) = self.jobs.current(id).await? else { return Ok(()) };
-            if self.reconcile_batch(&[current], descent, pending, alive).await? {
+            let attempted = self.commit_changes(changes).await?;
+            if matches!(attempted, Attempt::Conflict) && self.check_replaced(pending).await? {
                 return Ok(());
             }
         }
@@ -181,7 +236,7 @@ impl Execution {
     /// Forgets a request that has been carried out.
     pub(crate) async fn finish_pending(&self, pending: &PendingControl) -> Result<(), StoreError> {
         match self.jobs.store.commit(Effects::one(pending.clear())).await {
-            // A later request has replaced it.
+            // A later request has replaced it, and whoever made that carries it out.
             Ok(_) | Err(CommitError::RootMoved { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
