@@ -459,6 +459,14 @@ pub const TREE_COMMIT_MAX: usize = 2_048;
 /// enough that one job that changes meanwhile does not repeat much work.
 pub const RECONCILE_BATCH: usize = 256;
 
+/// Attempts of the reconciler to change a batch in one commit. Jobs that change faster than they can
+/// be read are then changed one by one.
+pub const RECONCILE_TRIES_MAX: usize = 4;
+
+/// Jobs that the reconciler ends at the same time, each in one commit: enough that their commits
+/// share syncs.
+pub const RECONCILE_CONCURRENCY_MAX: usize = 64;
+
 /// Queued jobs that are read for statistics. A longer queue is reported as this long.
 pub const QUEUE_SAMPLE_MAX: usize = 1_000;
 

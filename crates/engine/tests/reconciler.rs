@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use catena_engine::Engine;
@@ -13,7 +14,7 @@ use catena_job::{JobId, Status};
 use catena_store::testing::stepped::{Death, Verdict};
 use catena_store::{CommitError, Effect, Effects};
 use support::cluster::Cluster;
-use support::harness::{assert_agreement, children, register, verify_tree};
+use support::harness::{assert_agreement, children, jobs_below, register, verify_tree};
 use support::*;
 use tokio::sync::Notify;
 
@@ -217,6 +218,46 @@ fn a_pause_that_a_dead_process_left_is_overtaken_by_a_resume_of_the_parent() {
         assert_eq!(statuses(&engine, &inner).await, [Status::Started; 2]);
         assert_agreement(&engine, id).await;
         verify_tree(&engine, id).await;
+    });
+}
+
+#[test]
+fn a_step_that_changes_meanwhile_does_not_make_the_others_end_one_by_one() {
+    let venue = TestVenue::new();
+    venue.run_engines(1, async |cluster| {
+        let breaks = r#"{"op":"t:breaks","input":{"ms":["const",1000]}}"#;
+        let (id, steps) =
+            start(&cluster, &format!("[{breaks},{}]", vec![LONG; 40].join(",")), "").await;
+        let jobs: HashSet<JobId> = steps[1..].iter().copied().collect();
+        let commits = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&commits);
+        let changed = steps[7];
+        cluster.store().intercept(move |effects| {
+            if !changes_one_of(effects, &jobs) {
+                return Verdict::Commit;
+            }
+            if counted.fetch_add(1, Ordering::Relaxed) > 0 {
+                return Verdict::Commit;
+            }
+            let after = effects.0.iter().find_map(|effect| match effect {
+                Effect::Append { job, after, .. } if job.id() == changed => *after,
+                _ => None,
+            });
+            let expected = after.unwrap();
+            Verdict::Refuse(CommitError::HeadMoved {
+                job: changed,
+                expected: Some(expected),
+                found: Some(expected),
+            })
+        });
+        assert_eq!(wait_for_end(&cluster, id).await.status(), Status::Failed);
+        sleep(5_000).await;
+        let expected = [Status::Cancelled; 40];
+        assert_eq!(statuses(&cluster, &steps[1..]).await, expected);
+        assert!(commits.load(Ordering::Relaxed) <= 3, "{commits:?} commits");
+        assert_eq!(jobs_below(&cluster, id).await.len(), 42);
+        assert_agreement(&cluster, id).await;
+        verify_tree(&cluster, id).await;
     });
 }
 

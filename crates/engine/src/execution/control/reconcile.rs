@@ -9,12 +9,17 @@ use std::time::Duration;
 
 use catena_job::{JobId, Status};
 use catena_store::{CommitError, Effects, HolderKey};
+use futures_util::StreamExt as _;
 
-use super::{Attempt, ControlAction, Descend, Descent, PendingControl, open_sub_jobs};
+use super::{
+    Attempt, ControlAction, Descend, Descent, FollowUp, JobChange, PendingControl, open_sub_jobs,
+};
 use crate::error::{ControlError, StoreError};
 use crate::execution::Execution;
 use crate::jobs::Current;
-use crate::limits::{CONTENTION_TRIES_MAX, RECONCILE_BATCH};
+use crate::limits::{
+    CONTENTION_TRIES_MAX, RECONCILE_BATCH, RECONCILE_CONCURRENCY_MAX, RECONCILE_TRIES_MAX,
+};
 
 /// How long to wait before a request is carried out again that could not be.
 const RECONCILE_DELAY: Duration = Duration::from_secs(1);
@@ -114,19 +119,79 @@ impl Execution {
         let tree = self.read_tree(root, descend, usize::MAX).await?;
         let mut reconciled = Reconciled::Done;
         for batch in tree.below.chunks(RECONCILE_BATCH) {
-            match self.reconcile_jobs(batch, descent, pending, alive).await? {
-                Reconciled::Done => continue,
+            match self.reconcile_batch(batch, descent, pending, alive).await? {
+                Reconciled::Done => {}
                 Reconciled::Conflict => reconciled = Reconciled::Conflict,
                 Reconciled::Replaced => return Ok(Reconciled::Replaced),
             }
-            for current in batch {
-                let id = current.job.id();
+        }
+        Ok(reconciled)
+    }
+
+    /// Changes jobs in one commit or, if they change too quickly for that, each in one of its own.
+    async fn reconcile_batch(
+        self: &Arc<Self>,
+        batch: &[Current],
+        descent: &mut Descent<'_>,
+        pending: &PendingControl,
+        alive: &HashSet<HolderKey>,
+    ) -> Result<Reconciled, ControlError> {
+        let mut reconciled = self.reconcile_jobs(batch, descent, pending, alive).await?;
+        for _ in 1..RECONCILE_TRIES_MAX {
+            if reconciled != Reconciled::Conflict {
+                return Ok(reconciled);
+            }
+            let batch = self.read_again(batch).await?;
+            reconciled = match self.reconcile_jobs(&batch, descent, pending, alive).await? {
+                Reconciled::Done => return Ok(Reconciled::Conflict),
+                other => other,
+            };
+        }
+        if reconciled == Reconciled::Conflict {
+            reconciled = self.reconcile_each(batch, descent, pending, alive).await?;
+        }
+        Ok(reconciled)
+    }
+
+    async fn read_again(&self, batch: &[Current]) -> Result<Vec<Current>, StoreError> {
+        let mut read = Vec::with_capacity(batch.len());
+        for current in batch {
+            read.extend(self.jobs.current(current.job.id()).await?);
+        }
+        Ok(read)
+    }
+
+    /// Changes jobs each in one commit. Of those that end, none depends on another, so their commits
+    /// share syncs.
+    async fn reconcile_each(
+        self: &Arc<Self>,
+        batch: &[Current],
+        descent: &mut Descent<'_>,
+        pending: &PendingControl,
+        alive: &HashSet<HolderKey>,
+    ) -> Result<Reconciled, ControlError> {
+        let ids = batch.iter().map(|current| current.job.id());
+        if !matches!(descent.action, ControlAction::End(_)) {
+            for id in ids {
                 if self.reconcile_job(id, descent, pending, alive).await? == Reconciled::Replaced {
                     return Ok(Reconciled::Replaced);
                 }
             }
+            return Ok(Reconciled::Conflict);
         }
-        Ok(reconciled)
+        let mut ending = Vec::with_capacity(batch.len());
+        for id in ids {
+            let mut descent = descent.clone();
+            ending.push(async move { self.reconcile_job(id, &mut descent, pending, alive).await });
+        }
+        let ending = futures_util::stream::iter(ending);
+        let mut ended = ending.buffer_unordered(RECONCILE_CONCURRENCY_MAX);
+        while let Some(reconciled) = ended.next().await {
+            if reconciled? == Reconciled::Replaced {
+                return Ok(Reconciled::Replaced);
+            }
+        }
+        Ok(Reconciled::Conflict)
     }
 
     async fn reconcile_job(
@@ -170,6 +235,9 @@ impl Execution {
         }
         let Some(first) = changes.first_mut() else { return Ok(Reconciled::Done) };
         first.draft.add(pending.check());
+        if matches!(descent.action, ControlAction::End(_)) {
+            changes.iter().for_each(|change| self.stop_before_commit(change));
+        }
         match self.commit_changes(changes).await? {
             Attempt::Done(_) => *descent = decided,
             Attempt::Conflict if self.check_replaced(pending).await? => {
@@ -179,6 +247,19 @@ impl Execution {
         }
         // What was pending below them may have changed others since these were read.
         Ok(if replaces { Reconciled::Conflict } else { Reconciled::Done })
+    }
+
+    /// Stops work in this process before the record that ends its job is committed. Work that goes on
+    /// may change its job meanwhile, and then nothing is committed.
+    fn stop_before_commit(&self, change: &JobChange) {
+        let id = change.draft.job().id();
+        // The tasks of a driver cancel the remote steps that they follow once its job has ended.
+        if !matches!(change.follow_up, FollowUp::Stop) || self.jobs.is_driven(id) {
+            return;
+        }
+        for handle in self.registry.runs_of(id).iter().filter(|handle| !handle.is_remote()) {
+            handle.stop();
+        }
     }
 
     /// Returns true if another request has replaced a pending one.
