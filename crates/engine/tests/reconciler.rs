@@ -222,6 +222,48 @@ fn a_pause_that_a_dead_process_left_is_overtaken_by_a_resume_of_the_parent() {
 }
 
 #[test]
+fn a_resume_that_ended_a_nested_job_does_not_resume_its_steps_after_an_interruption() {
+    let mut venue = TestVenue::new();
+    venue.limits.tree_commit_max = 4;
+    venue.run_engines(1, async |cluster| {
+        let chat = r#"{"op":"t:chat","input":["const",{}]}"#;
+        let nested =
+            register(&cluster, &format!("[{}]", vec![chat; 300].join(",")), "[0]", "").await;
+        let nested = format!(r#"{{"op":"{nested}","input":["const",{{}}]}}"#);
+        let leave = r#","onFailure":"leave""#;
+        let (id, steps) = start(&cluster, &format!("[{nested},{LONG}]"), leave).await;
+        let nested = steps[0];
+        sleep(2_000).await;
+        let inner = children(&cluster.job(&alice(), nested).await.unwrap());
+        assert_eq!(inner.len(), 300);
+        cluster.pause(&alice(), id).await.unwrap();
+        cluster.cancel(&alice(), inner[0], None).await.unwrap();
+        sleep(2_000).await;
+        let view = cluster.job(&alice(), nested).await.unwrap();
+        assert_eq!(view.status(), Status::Paused);
+        assert_eq!(view.job.held().map(|held| held.status), Some(Status::Failed));
+        // The resume ends the nested job with its first batch, and is interrupted at the second.
+        let jobs: HashSet<JobId> = inner.iter().copied().collect();
+        let mut seen = 0;
+        cluster.store().intercept(move |effects| {
+            seen += u32::from(changes_one_of(effects, &jobs));
+            if seen == 2 && changes_one_of(effects, &jobs) {
+                return Verdict::Refuse(CommitError::Busy);
+            }
+            Verdict::Commit
+        });
+        cluster.resume(&alice(), id).await.unwrap();
+        sleep(5_000).await;
+        assert_eq!(cluster.job(&alice(), nested).await.unwrap().status(), Status::Failed);
+        let mut left = statuses(&cluster, &inner).await;
+        left.dedup();
+        assert_eq!(left, [Status::Cancelled]);
+        let kinds = record_kinds(&cluster, inner[299]).await;
+        assert_eq!(kinds[kinds.len() - 2..], ["PAUSED", "CANCELLED"], "it was not resumed");
+    });
+}
+
+#[test]
 fn a_step_that_changes_meanwhile_does_not_make_the_others_end_one_by_one() {
     let venue = TestVenue::new();
     venue.run_engines(1, async |cluster| {

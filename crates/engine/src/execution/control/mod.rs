@@ -107,6 +107,12 @@ impl<'a> Descent<'a> {
         }
     }
 
+    /// Takes note of a job that ended before, for its sub-jobs.
+    fn note_end(&mut self, job: &Job) {
+        let end = (job.status(), job.head());
+        self.ended.extend(attached_sub_jobs(job).into_iter().map(|id| (id, end)));
+    }
+
     /// Returns the end of the job above, if this request was a resume and ended it.
     fn ended_above(&self, job: &Job) -> Option<(Status, RecordId)> {
         self.ended.get(&job.id()).copied()

@@ -20,6 +20,7 @@ use crate::jobs::Current;
 use crate::limits::{
     CONTENTION_TRIES_MAX, RECONCILE_BATCH, RECONCILE_CONCURRENCY_MAX, RECONCILE_TRIES_MAX,
 };
+use crate::runtime::Task;
 
 /// How long to wait before a request is carried out again that could not be.
 const RECONCILE_DELAY: Duration = Duration::from_secs(1);
@@ -44,6 +45,10 @@ impl Execution {
             let execution = Arc::clone(self);
             self.runtime.spawn(async move { execution.reconcile_later(id).await });
         }
+    }
+
+    fn carry_out_task(self: Arc<Self>, id: JobId) -> Task {
+        Box::pin(async move { self.carry_out(id).await })
     }
 
     /// Carries out a pending request, however often it takes.
@@ -117,6 +122,14 @@ impl Execution {
         alive: &HashSet<HolderKey>,
     ) -> Result<Reconciled, ControlError> {
         let tree = self.read_tree(root, descend, usize::MAX).await?;
+        if matches!(descent.action, ControlAction::Resume) {
+            // An earlier attempt at this request may have ended them.
+            for ended in &tree.ended {
+                if self.cancels_sub_jobs(&ended.job).await {
+                    descent.note_end(&ended.job);
+                }
+            }
+        }
         let mut reconciled = Reconciled::Done;
         for batch in tree.below.chunks(RECONCILE_BATCH) {
             match self.reconcile_batch(batch, descent, pending, alive).await? {
@@ -221,6 +234,7 @@ impl Execution {
     ) -> Result<Reconciled, ControlError> {
         let mut decided = descent.clone();
         let mut changes = Vec::new();
+        let mut ended = Vec::new();
         let mut replaces = false;
         for current in jobs {
             if descent.is_overruled(current, pending) {
@@ -230,7 +244,13 @@ impl Execution {
                 continue;
             };
             decided.note(&change);
-            replaces |= self.replace_pending(&mut change).await?;
+            if change.ends_sub_jobs {
+                // Once the job above it has noted its end, nobody finds its sub-jobs from there.
+                self.control_sub_jobs(&mut change.draft).await?;
+                ended.push(current.job.id());
+            } else {
+                replaces |= self.replace_pending(&mut change).await?;
+            }
             changes.push(change);
         }
         let Some(first) = changes.first_mut() else { return Ok(Reconciled::Done) };
@@ -244,6 +264,9 @@ impl Execution {
                 return Ok(Reconciled::Replaced);
             }
             Attempt::Conflict => return Ok(Reconciled::Conflict),
+        }
+        for id in ended {
+            self.runtime.spawn_task(Arc::clone(self).carry_out_task(id));
         }
         // What was pending below them may have changed others since these were read.
         Ok(if replaces { Reconciled::Conflict } else { Reconciled::Done })

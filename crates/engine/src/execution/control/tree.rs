@@ -22,6 +22,8 @@ pub(crate) enum Descend {
 /// The live jobs below a job, parents before their sub-jobs.
 pub(crate) struct Tree {
     pub(crate) below: Vec<Current>,
+    /// Those that have ended and may have left sub-jobs open. Read with [`Descend::All`] only.
+    pub(super) ended: Vec<Current>,
     /// False if there are more than were asked for.
     pub(crate) is_complete: bool,
 }
@@ -80,6 +82,7 @@ impl Execution {
         max: usize,
     ) -> Result<Tree, StoreError> {
         let mut below: Vec<Current> = Vec::new();
+        let mut ended: Vec<Current> = Vec::new();
         let sub_jobs = match descend {
             Descend::Open | Descend::All => open_sub_jobs,
             Descend::Detached => all_sub_jobs,
@@ -96,12 +99,14 @@ impl Execution {
             }
             if is_live {
                 if below.len() == max {
-                    return Ok(Tree { below, is_complete: false });
+                    return Ok(Tree { below, ended, is_complete: false });
                 }
                 below.push(current);
+            } else if descend == Descend::All {
+                ended.push(current);
             }
         }
-        Ok(Tree { below, is_complete: true })
+        Ok(Tree { below, ended, is_complete: true })
     }
 
     /// Returns the jobs above a job, nearest first.
