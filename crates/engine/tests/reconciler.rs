@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use catena_engine::Engine;
 use catena_engine::limits::TREE_COMMIT_MAX;
+use catena_job::state::Event;
 use catena_job::{JobId, Status};
 use catena_store::testing::stepped::{Death, Verdict};
 use catena_store::{CommitError, Effect, Effects};
@@ -327,5 +328,39 @@ fn a_failed_step_ends_the_job_although_a_resume_is_not_carried_out_yet() {
         sleep(10_000).await;
         assert_agreement(&cluster, id).await;
         verify_tree(&cluster, id).await;
+    });
+}
+
+#[test]
+fn a_step_on_the_queue_is_cancelled_if_its_parent_has_ended() {
+    let mut venue = TestVenue::new();
+    venue.limits.running_max = 1;
+    let steps = format!("[{LONG},{LONG}]");
+    let (id, steps) = venue.run_engines(1, async |engine| start(&engine, &steps, "").await);
+    venue.append(id, Event::Cancelled { error: "Job cancelled".into() });
+    venue.run_engines(1, async |engine| {
+        sleep(5_000).await;
+        assert_eq!(statuses(&engine, &steps).await, [Status::Cancelled; 2]);
+        assert_agreement(&engine, id).await;
+        assert_eq!(venue.waits.peak(), 1, "it did not run");
+    });
+}
+
+#[test]
+fn a_parked_nested_job_is_cancelled_if_its_parent_has_ended() {
+    let venue = TestVenue::new();
+    let (id, jobs) = venue.run_engines(1, async |engine| {
+        let chat = r#"[{"op":"t:chat","input":["const",{}]}]"#;
+        let nested = register(&engine, chat, "[0]", "").await;
+        let nested = format!(r#"[{{"op":"{nested}","input":["const",{{}}]}}]"#);
+        let (id, _) = start(&engine, &nested, "").await;
+        sleep(10_000).await;
+        (id, jobs_below(&engine, id).await)
+    });
+    venue.append(id, Event::Cancelled { error: "Job cancelled".into() });
+    venue.run_engines(1, async |engine| {
+        sleep(5_000).await;
+        assert_eq!(statuses(&engine, &jobs).await, [Status::Cancelled; 3]);
+        assert_agreement(&engine, id).await;
     });
 }

@@ -243,6 +243,9 @@ impl Background {
         if self.runtime.is_stopping() {
             return Ok(None);
         }
+        if self.execution.cancel_orphan(&current.job).await? {
+            return Ok(None);
+        }
         let Some(operation) = self.execution.operation_to_claim(&current).await? else {
             return Ok(None);
         };

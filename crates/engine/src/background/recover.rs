@@ -21,7 +21,7 @@ use futures_util::StreamExt as _;
 
 use crate::background::Background;
 use crate::background::summary::{RecoverySummary, SkippedJob};
-use crate::error::{ControlError, ResolveError, StoreError};
+use crate::error::{ResolveError, StoreError};
 use crate::execution::offer_now;
 use crate::jobs::{
     Current, Draft, append_error, executor_lost, incomplete_payload, interrupted,
@@ -255,13 +255,8 @@ impl Background {
             let is_queued = current.ready_at.is_some() && is_live(&current.job);
             return Ok(if is_queued { Recovered::Requeued } else { Recovered::Unchanged });
         }
-        if let Some(reason) = self.orphan_reason(&current.job).await? {
-            tracing::info!(job = %id, reason, "cancelling a step whose parent job has ended");
-            let caller = self.jobs.venue_caller();
-            return match self.commands.cancel(&caller, id, Some(reason)).await {
-                Err(ControlError::Store(error)) => Err(error),
-                _ => Ok(Recovered::Unchanged),
-            };
+        if self.execution.cancel_orphan(&current.job).await? {
+            return Ok(Recovered::Unchanged);
         }
         match current.job.status() {
             Status::Pending | Status::Started => {}
@@ -365,23 +360,6 @@ impl Background {
             self.execution.resume_bound(id).await;
         }
         Ok(Recovered::Unchanged)
-    }
-
-    /// Returns why a step must not continue: the process stopped after its parent job had ended and
-    /// before the step was cancelled.
-    async fn orphan_reason(&self, job: &Job) -> Result<Option<String>, StoreError> {
-        let Some(parent) = job.parent() else { return Ok(None) };
-        if parent.step().is_none() {
-            return Ok(None);
-        }
-        let Some(parent) = self.jobs.current(parent.job).await? else {
-            return Ok(Some("the parent job was deleted".to_owned()));
-        };
-        let status = parent.job.status();
-        if !status.is_terminal() || !self.execution.cancels_sub_jobs(&parent.job).await {
-            return Ok(None);
-        }
-        Ok(Some(format!("the parent job is {status}")))
     }
 
     async fn apply_rule(

@@ -111,10 +111,16 @@ impl Orchestration {
     }
 
     /// Drives a parked orchestration if something happened that its chain does not say: a process
-    /// may have stopped right after it parked the job.
+    /// may have stopped right after it parked the job, or right after the job above it had ended.
     pub(crate) async fn check_parked(self: &Arc<Self>, job: JobId) -> Result<(), StoreError> {
         let Some(current) = self.jobs.current(job).await? else { return Ok(()) };
-        if is_live(&current.job) && current.hold.is_parked && self.needs_driver(&current).await? {
+        if !is_live(&current.job)
+            || !current.hold.is_parked
+            || self.execution.cancel_orphan(&current.job).await?
+        {
+            return Ok(());
+        }
+        if self.needs_driver(&current).await? {
             Arc::clone(self).drive_job(job).await;
         }
         Ok(())

@@ -167,6 +167,9 @@ impl Commands {
         let environment =
             Some(current.text(ENV_VERSION).to_owned()).filter(|text| !text.is_empty());
         let tier = about.map(|about| about.tier);
+        if self.execution.cancel_orphan(&current.job).await? {
+            return Ok(None);
+        }
         if self.jobs.lacks_key_of(&current.job).await? {
             self.execution.pause_without_key(&current).await?;
             return Ok(None);

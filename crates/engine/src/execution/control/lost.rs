@@ -9,10 +9,10 @@ use catena_store::{CommitError, Effect};
 
 use super::resume::leaves_steps;
 use super::{ControlAction, PendingControl, open_sub_jobs};
-use crate::error::StoreError;
+use crate::error::{ControlError, StoreError};
 use crate::execution::{Execution, PausedTurn, paused_member};
 use crate::jobs::{
-    Current, Draft, append_error, deadline, message_trigger, outcome_change,
+    Current, Draft, append_error, deadline, is_live, message_trigger, outcome_change,
     unless_overtaken, waits_for_message,
 };
 use crate::limits::CONTENTION_TRIES_MAX;
@@ -76,6 +76,36 @@ impl Execution {
         self.commit_with_sub_jobs(draft).await
     }
 
+    /// Cancels a step that must not run because the job above it has ended. Returns false if it may
+    /// run.
+    pub(crate) async fn cancel_orphan(self: &Arc<Self>, job: &Job) -> Result<bool, StoreError> {
+        let Some(reason) = self.orphan_reason(job).await? else { return Ok(false) };
+        let id = job.id();
+        tracing::info!(job = %id, reason, "cancelling a step whose parent job has ended");
+        let event = Event::Cancelled { error: format!("Job cancelled: {reason}") };
+        let may = |current: &Current| Ok(is_live(&current.job));
+        match self.end(id, &event, Some(self.jobs.did.to_string()), may).await {
+            Err(ControlError::Store(error)) => Err(error),
+            _ => Ok(true),
+        }
+    }
+
+    /// Returns why a step must not run: a process stopped after the job above it had ended and before
+    /// the step was cancelled.
+    async fn orphan_reason(&self, job: &Job) -> Result<Option<String>, StoreError> {
+        let Some(parent) = job.parent().filter(|parent| parent.step().is_some()) else {
+            return Ok(None);
+        };
+        let Some(parent) = self.jobs.current(parent.job).await? else {
+            return Ok(Some("the parent job was deleted".to_owned()));
+        };
+        let status = parent.job.status();
+        if !status.is_terminal() || !self.cancels_sub_jobs(&parent.job).await {
+            return Ok(None);
+        }
+        Ok(Some(format!("the parent job is {status}")))
+    }
+
     /// Commits a draft that ends a job or pauses it, and ends or pauses what is open below the job.
     /// Returns false if another request changed the job first.
     async fn commit_with_sub_jobs(self: &Arc<Self>, draft: Draft) -> Result<bool, StoreError> {
@@ -119,7 +149,7 @@ impl Execution {
 
     /// Returns true if what is open below a job that has ended is cancelled. The definition of an
     /// orchestration may leave it running after a failure.
-    pub(crate) async fn cancels_sub_jobs(&self, ended: &Job) -> bool {
+    pub(super) async fn cancels_sub_jobs(&self, ended: &Job) -> bool {
         if ended.status() != Status::Failed {
             return true;
         }
