@@ -364,3 +364,25 @@ fn a_parked_nested_job_is_cancelled_if_its_parent_has_ended() {
         assert_agreement(&engine, id).await;
     });
 }
+
+#[test]
+fn a_call_ends_with_its_caller_although_the_store_was_busy() {
+    let venue = TestVenue::new();
+    venue.run_engines(1, async |cluster| {
+        let input = r#"{"calls":[{"op":"t:wait","input":{"ms":600000}}],"leavesAfterMs":1000}"#;
+        let id = invoke(&cluster, "t:caller", input).await.job.id();
+        sleep(500).await;
+        let called = cluster.job(&alice(), id).await.unwrap().job.calls()[0].start.job;
+        let jobs = HashSet::from([called]);
+        let mut is_busy = true;
+        cluster.store().intercept(move |effects| {
+            if changes_one_of(effects, &jobs) && std::mem::take(&mut is_busy) {
+                return Verdict::Refuse(CommitError::Busy);
+            }
+            Verdict::Commit
+        });
+        assert_eq!(wait_for_end(&cluster, id).await.status(), Status::Complete);
+        assert_eq!(statuses(&cluster, &[called]).await, [Status::Cancelled]);
+        assert_agreement(&cluster, id).await;
+    });
+}

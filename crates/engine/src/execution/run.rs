@@ -13,7 +13,7 @@ use catena_store::JobCells;
 use catena_value::Value;
 use futures_util::FutureExt;
 
-use crate::error::{StoreError, TooMuchMemory};
+use crate::error::{ControlError, StoreError, TooMuchMemory};
 use crate::execution::finish::{EndedTurn, Retry, STORE_RETRY_DELAY};
 use crate::execution::progress::ProgressReporter;
 use crate::execution::record::TurnOutcome;
@@ -363,6 +363,23 @@ impl Run {
         current
     }
 
+    /// Ends the calls that the turn left open, however long the store is busy.
+    async fn end_calls(&self, execution: &Arc<Execution>, outcome: &TurnOutcome) {
+        let (id, fence) = (self.job.id(), self.guard.handle.fence);
+        loop {
+            match execution.end_open_calls(id, fence, outcome).await {
+                Ok(()) => return,
+                Err(ControlError::Store(
+                    StoreError::Busy | StoreError::Full | StoreError::Contended,
+                )) => execution.runtime.env.sleep(STORE_RETRY_DELAY).await,
+                Err(error) => {
+                    tracing::error!(job = %id, %error, "cannot end the calls of a job");
+                    return;
+                }
+            }
+        }
+    }
+
     /// Records the outcome and releases the job.
     async fn finish(
         self,
@@ -375,8 +392,8 @@ impl Run {
         let id = self.job.id();
         let fence = self.guard.handle.fence;
         let made_calls = !self.guard.handle.keeps_time();
-        if made_calls && let Err(error) = execution.end_open_calls(id, fence, &outcome).await {
-            tracing::error!(job = %id, %error, "cannot end the calls of a job");
+        if made_calls {
+            self.end_calls(execution, &outcome).await;
         }
         // The chain of a job that made calls has grown since this run started.
         let known = Some(known).filter(|_| !made_calls);

@@ -474,8 +474,19 @@ fn number(input: &Value, name: &str) -> u64 {
     number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
 }
 
-/// Makes the calls `{calls: [{op, input, detached?}]}` one after the other and returns their outputs.
+/// Makes the calls `{calls: [{op, input, detached?}], leavesAfterMs?}` one after the other and returns
+/// their outputs. It completes after `leavesAfterMs` although a call is still open.
 async fn make_calls(call: Call) -> Turn {
+    match number(&call.input, "leavesAfterMs") {
+        0 => make_all_calls(call).await,
+        ms => {
+            let calls = tokio::time::timeout(Duration::from_millis(ms), make_all_calls(call));
+            calls.await.unwrap_or(Turn::Complete("left".into()))
+        }
+    }
+}
+
+async fn make_all_calls(call: Call) -> Turn {
     let calls = call.input.as_map().and_then(|map| map.field("calls")).cloned().unwrap();
     let mut outputs = Vec::new();
     let calls: Vec<Value> = calls.as_vector().unwrap().iter(&NoCells).map(Result::unwrap).collect();
