@@ -547,6 +547,10 @@ impl OrchestrationState {
                 Err(AppendError::HistoryFull) => {
                     let full = AppendError::HistoryFull.to_string();
                     self.failure = Some(Failure::new("history_full", full));
+                    // Nothing starts that the chain does not know.
+                    batch.children.clear();
+                    batch.runs.clear();
+                    batch.queued.clear();
                 }
                 Err(error) => return Err(append_error(error)),
             }

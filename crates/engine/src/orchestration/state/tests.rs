@@ -316,3 +316,15 @@ fn a_reset_state_knows_nothing_and_keeps_its_room_until_it_is_known_what_runs() 
     scenario.state.release_unstarted();
     assert_eq!(scenario.state.budget.room(), free);
 }
+
+#[test]
+fn steps_for_which_the_history_has_no_room_do_not_start() {
+    let mut scenario = Scenario::new(9, &["task", "task", ">task"], "");
+    let note = || Event::Noted(Note::Step { started: Vec::new(), ended: Vec::new() });
+    while scenario.parent.append(Change::new(note(), 3)).is_ok() {}
+    let batch = scenario.advance();
+    assert_eq!(scenario.parent.status(), Status::Failed);
+    assert_eq!(scenario.parent.steps().len(), 0);
+    assert_eq!(scenario.children.len(), 0, "what the chain does not know must not run");
+    assert_eq!((scenario.guards.len(), batch.queued.len()), (0, 0));
+}
