@@ -273,8 +273,10 @@ fn trees_agree_after_a_kill_at_any_commit() {
 /// A tree that is too large for one commit changes in parts, its root first.
 #[test]
 fn trees_that_change_in_parts_agree_after_a_kill_at_any_commit() {
-    let killed = (0..1_000).take_while(|n| kill_at(SCRIPTS[0], *n, true, 1)).count();
-    assert!((10..1_000).contains(&killed), "{killed} commits");
+    for script in SCRIPTS {
+        let killed = (0..1_000).take_while(|n| kill_at(script, *n, true, 1)).count();
+        assert!((10..1_000).contains(&killed), "{script:?}: {killed} commits");
+    }
 }
 
 /// A nested orchestration is resumed before its steps are, and must not pause itself for good because they
