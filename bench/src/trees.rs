@@ -17,7 +17,9 @@ use catena_store::testing::rng::Rng;
 
 use self::clients::{Definition, Population, Shared};
 use self::effects::EffectServer;
-use self::tree::{Leaves, Seen, define, disagreement, job, status_of, walk};
+use self::tree::{
+    Disagreement, Leaves, Seen, define, disagreement, followed, job, status_of, walk,
+};
 use crate::Fault;
 use crate::json::{member, read, text};
 use crate::web::{Client, Options, Venue, invocation, post, put};
@@ -58,6 +60,9 @@ pub(crate) struct Args {
 /// optimised, next to three others on a busy machine, needs longer to change a thousand jobs; what does not agree by
 /// then never does.
 const AGREE_WITHIN: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 1 });
+
+/// After this time a tree that does not agree is looked at once more, for the message of the failure.
+const LAST_LOOK: Duration = Duration::from_secs(60);
 
 /// A tree whose clients have gone must be finished within this time.
 const FINISH_WITHIN: Duration = Duration::from_secs(120);
@@ -288,7 +293,9 @@ fn agree(venue: &Venue, shared: &Shared) -> Result<Duration, Fault> {
         for root in open {
             if let Some(fault) = check(&mut client, shared, &root)? {
                 if began > AGREE_WITHIN {
-                    return Err(format!("after {} ms {fault}", began.as_millis()).into());
+                    let ms = began.as_millis();
+                    let fault = describe(&mut client, shared, &root, fault)?;
+                    return Err(format!("after {ms} ms {fault}").into());
                 }
                 disagree.push(root);
             } else {
@@ -301,8 +308,22 @@ fn agree(venue: &Venue, shared: &Shared) -> Result<Duration, Fault> {
     Ok(slowest)
 }
 
+/// Tells whether jobs that do not agree are slow or never will.
+fn describe(
+    client: &mut Client,
+    shared: &Shared,
+    root: &str,
+    fault: Disagreement,
+) -> Result<String, Fault> {
+    let Disagreement { parent, text } = fault;
+    let followed = followed(client, &parent)?;
+    std::thread::sleep(LAST_LOOK);
+    let later = check(client, shared, root)?.map_or("they agree".to_owned(), |fault| fault.text);
+    Ok(format!("{text}; {followed}; {} s later {later}", LAST_LOOK.as_secs()))
+}
+
 /// Returns why the jobs of a tree do not agree.
-fn check(client: &mut Client, shared: &Shared, root: &str) -> Result<Option<String>, Fault> {
+fn check(client: &mut Client, shared: &Shared, root: &str) -> Result<Option<Disagreement>, Fault> {
     let Some(seen) = walk(client, root)? else {
         let is_deleted = shared.trees().iter().any(|tree| tree.root == root && tree.is_deleted);
         if is_deleted {

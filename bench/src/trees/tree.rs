@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::time::SystemTime;
 
 use catena_job::state::Status;
 use catena_value::Value;
@@ -167,8 +168,17 @@ pub(super) fn walk(client: &mut Client, root: &str) -> Result<Option<Vec<Seen>>,
     Ok(Some(seen))
 }
 
+/// A parent and a sub-job that do not agree.
+pub(super) struct Disagreement {
+    pub(super) parent: String,
+    pub(super) text: String,
+}
+
 /// The first pair of parent and sub-job that does not agree.
-pub(super) fn disagreement(client: &mut Client, seen: &[Seen]) -> Result<Option<String>, Fault> {
+pub(super) fn disagreement(
+    client: &mut Client,
+    seen: &[Seen],
+) -> Result<Option<Disagreement>, Fault> {
     for sub_job in seen {
         let Some((parent, above)) = &sub_job.parent else { continue };
         let status = sub_job.status;
@@ -180,10 +190,33 @@ pub(super) fn disagreement(client: &mut Client, seen: &[Seen]) -> Result<Option<
         };
         if !agrees {
             let id = &sub_job.id;
-            return Ok(Some(format!("{parent} is {above}, and {id} below it is {status}")));
+            let text = format!("{parent} is {above}, and {id} below it is {status}");
+            return Ok(Some(Disagreement { parent: parent.clone(), text }));
         }
     }
     Ok(None)
+}
+
+/// How old the last change of status of a job is, and how many of its sub-jobs followed it.
+pub(super) fn followed(client: &mut Client, parent: &str) -> Result<String, Fault> {
+    let (_, body) = client.get(&format!("/api/v1/jobs/{parent}/history"))?;
+    let entries = items(&read(&body)?, "records");
+    let record = |entry: &Value| member(entry, "record").unwrap_or_default();
+    let last = entries.iter().rev().find(|entry| member(&record(entry), "note").is_none());
+    let Some(last) = last else { return Ok("its history is empty".to_owned()) };
+    let head = text(last, "id");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
+    let updated = member(&record(last), "updated").and_then(|updated| updated.as_i64());
+    let age = i64::try_from(now)? - updated.unwrap_or_default();
+    let found = job(client, parent)?.unwrap_or_default();
+    let below = sub_jobs(client, &found)?;
+    let mut followers = 0;
+    for sub_job in &below {
+        let records = records(client, sub_job)?;
+        let mut triggers = records.iter().filter_map(|record| member(record, "trigger"));
+        followers += u32::from(triggers.any(|trigger| text(&trigger, "control") == head));
+    }
+    Ok(format!("{followers} of {} followed its record of {age} ms ago", below.len()))
 }
 
 /// Whether a sub-job is paused because of a record of the job above it, or of one further above, and
