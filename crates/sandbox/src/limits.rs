@@ -155,6 +155,10 @@ pub(crate) const MAPPED_BLOCK_BYTES_MIN: i32 = 256 * 1024;
 /// once and soon needs it again, such as a flush of the ledger, would otherwise fetch it from the kernel each time.
 pub(crate) const ARENA_KEPT_BYTES_MAX: i32 = 48 << 20;
 
+/// Arenas of the allocator: each reserves 64 MiB of addresses and keeps what was freed in it. Eight for each core, as
+/// the allocator would have, keep much that no other thread can use, and more threads than these are seldom busy.
+pub(crate) const ARENAS_MAX: i32 = 4;
+
 /// Bytes by which an arena of the allocator grows.
 pub(crate) const ARENA_STEP_BYTES: i32 = 1 << 20;
 

@@ -146,12 +146,23 @@ pub(crate) fn map_large_blocks(bytes: i32, kept_bytes: i32, step_bytes: i32) {
     }
 }
 
+/// Lets the allocator have at most so many arenas.
+#[cfg(target_env = "gnu")]
+pub(crate) fn bound_arenas(count: i32) {
+    // SAFETY: `mallopt` only changes a number of the allocator. If it refuses, nothing changes.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, count) };
+}
+
 /// Returns the memory to the kernel that the allocator keeps for later.
 #[cfg(target_env = "gnu")]
 pub(crate) fn release_free_memory() {
     // SAFETY: `malloc_trim` may be called by any thread at any time.
     unsafe { libc::malloc_trim(0) };
 }
+
+/// Only the allocator of the GNU C library has arenas.
+#[cfg(not(target_env = "gnu"))]
+pub(crate) fn bound_arenas(_: i32) {}
 
 /// Only the allocator of the GNU C library keeps large blocks.
 #[cfg(not(target_env = "gnu"))]
