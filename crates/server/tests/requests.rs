@@ -183,8 +183,8 @@ fn invocation(operation: &str, bytes: usize, wait_ms: u64) -> String {
 #[tokio::test]
 async fn what_a_request_contains_is_counted_until_its_response_and_not_only_until_it_is_parsed() {
     let venue = venue(|flags| {
-        flags.memory = Some("10MiB".to_owned());
-        flags.memory_per_caller = Some("10MiB".to_owned());
+        flags.memory = Some("8MiB".to_owned());
+        flags.memory_per_caller = Some("8MiB".to_owned());
     })
     .await;
     let first =
