@@ -92,6 +92,33 @@ fn steps_are_cancelled_if_the_parent_cannot_continue_after_a_restart() {
 }
 
 #[test]
+fn a_parent_that_cannot_continue_fails_although_the_store_is_busy_at_first() {
+    let mut venue = TestVenue::new();
+    let steps = format!(r#"[{LONG},{{"op":"t:strict","input":{{"n":[0]}}}}]"#);
+    let (id, steps) = venue.run_engines(1, async |engine| start(&engine, &steps, "").await);
+    venue.missing_operation = Some("strict");
+    venue.run_process_during_recovery(async |cluster| {
+        let jobs = HashSet::from([id]);
+        let mut refused = 0;
+        cluster.store().intercept(move |effects| {
+            let fails = effects.0.iter().any(|effect| {
+                matches!(effect, Effect::Append { job, .. } if job.status() == Status::Failed)
+            });
+            if fails && changes_one_of(effects, &jobs) && refused < 3 {
+                refused += 1;
+                return Verdict::Refuse(CommitError::Busy);
+            }
+            Verdict::Commit
+        });
+        sleep(5_000).await;
+        assert_eq!(cluster.job(&alice(), id).await.unwrap().status(), Status::Failed);
+        assert_eq!(statuses(&cluster, &steps).await, [Status::Cancelled]);
+        assert_agreement(&cluster, id).await;
+        verify_tree(&cluster, id).await;
+    });
+}
+
+#[test]
 fn steps_go_on_if_the_parent_that_leaves_them_cannot_continue_after_a_restart() {
     let mut venue = TestVenue::new();
     let steps = format!(r#"[{LONG},{{"op":"t:strict","input":{{"n":[0]}}}}]"#);

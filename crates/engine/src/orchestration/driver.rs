@@ -151,15 +151,43 @@ impl Orchestration {
         Ok(committed.view)
     }
 
-    /// Continues an orchestration that has no driver, from what is stored.
+    /// Continues an orchestration that has no driver, from what is stored. While the store is busy, it is tried again:
+    /// this process holds the job, so nobody else would.
     pub(super) async fn resume_driver(self: &Arc<Self>, mut run: Run) -> Result<(), StoreError> {
-        let Some(plan) = run.spec.operation.plan().cloned() else { return Ok(()) };
+        let handle = Arc::clone(&run.guard.handle);
+        loop {
+            match self.prepare_driver(&mut run).await {
+                Ok(Some((state, subscription))) => {
+                    let driver = OrchestrationDriver::new(run, state, subscription);
+                    driver.drive(Arc::clone(self)).await;
+                    return Ok(());
+                }
+                Ok(None) => return Ok(()),
+                Err(error @ (StoreError::Busy | StoreError::Full | StoreError::Contended)) => {
+                    tracing::warn!(job = %run.job.id(), %error, "an orchestration is delayed");
+                }
+                Err(error) => return Err(error),
+            }
+            tokio::select! {
+                () = handle.stopped() => return Ok(()),
+                () = self.runtime.env.sleep(RETRY_DELAY) => {}
+            }
+        }
+    }
+
+    /// Returns the state of an orchestration as it is stored, and the events of its steps from now on. `None` if there
+    /// is nothing to drive: it is none, or it has failed.
+    async fn prepare_driver(
+        self: &Arc<Self>,
+        run: &mut Run,
+    ) -> Result<Option<(OrchestrationState, Subscription)>, StoreError> {
+        let Some(plan) = run.spec.operation.plan().cloned() else { return Ok(None) };
         let job = run.job.id();
         if run.job.field(DELEGATED).is_some() && run.spec.caller.delegations.is_empty() {
             let Some(delegations) = self.jobs.delegations_of(job).await? else {
                 // Without its delegations, remote steps would run as another identity.
                 let failure = incomplete_payload("its delegations cannot be decrypted");
-                return self.fail_run(&run, failure).await;
+                return self.fail_run(run, failure).await.map(|()| None);
             };
             run.spec.caller.delegations = delegations;
         }
@@ -167,7 +195,10 @@ impl Orchestration {
         let checked = self.preflight_started(&run.spec.caller, &run.spec.operation, depth).await?;
         let targets = match checked {
             Ok(targets) => targets,
-            Err(problems) => return self.fail_run(&run, Failure::new("step_gone", problems)).await,
+            Err(problems) => {
+                let failure = Failure::new("step_gone", problems);
+                return self.fail_run(run, failure).await.map(|()| None);
+            }
         };
         run.guard.handle.leave_time_to_store();
         let budget = self.budget_of(root).await?;
@@ -183,8 +214,7 @@ impl Orchestration {
             run.spec.input.clone(),
         );
         state.catch_up(self, &run.current()).await?;
-        OrchestrationDriver::new(run, state, subscription).drive(Arc::clone(self)).await;
-        Ok(())
+        Ok(Some((state, subscription)))
     }
 
     /// Fails an orchestration that cannot be driven. One that is paused fails once it is resumed.
