@@ -129,14 +129,6 @@ impl Reservation {
         self.grow(value.memory_bytes_with_encoding(self.budget.caller_max.saturating_add(1)))
     }
 
-    /// Releases what is reserved beyond so many bytes.
-    pub fn shrink_to(&mut self, bytes: u64) {
-        if self.bytes > bytes {
-            self.budget.remove(&self.caller, self.bytes - bytes);
-            self.bytes = bytes;
-        }
-    }
-
     /// Splits off a reservation of at most so many bytes.
     pub fn split_off(&mut self, bytes: u64) -> Reservation {
         let bytes = bytes.min(self.bytes);
